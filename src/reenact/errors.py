@@ -1,0 +1,154 @@
+"""Every error Reenact raises, by who has to act.
+
+    ReenactError
+    ├── InvalidValue            the value cannot be written (path and rule are named)
+    ├── InvalidInput            the caller asked for something that cannot be: a bad id, position, option
+    │   └── BadPosition
+    ├── NotFound                no such run, file, event
+    ├── Refused                 the append was not accepted; nothing was written, the handle stays usable
+    │   ├── WrongRun            the event belongs to another run
+    │   ├── WrongSequence       the event claims a seq that is not the next one
+    │   ├── MissingParent       the causal parent does not exist
+    │   ├── MovedHead           somebody else appended first
+    │   ├── StaleEpoch          another process has taken the run over
+    │   ├── ClosedRun           the run has ended
+    │   ├── ConflictingDuplicate  the event id exists with other content
+    │   ├── UnknownKind         an event kind this version cannot write
+    │   └── RunExists           the run id exists with another header
+    ├── Damaged                 recorded bytes are not what was written
+    │   ├── BadRecording        an exported file that breaks the format
+    │   └── SchemaMismatch      a store of another make or version
+    └── StoreError              the store could not do it
+        ├── StoreUnavailable    cannot be opened, reached, locked, or is full
+        ├── OutcomeUnknown      an append may or may not have been committed: the handle is poisoned
+        └── Poisoned            the handle was used after that without being reopened
+
+Each has a stable ``code``, a message that says what happened and where, and a ``hint`` that says what to do. Messages never hold
+recorded values.
+"""
+
+from __future__ import annotations
+
+
+class ReenactError(Exception):
+    """Base of all errors; `code` is stable, `exit_status` is what the command line ends with."""
+
+    code = "reenact_error"
+    exit_status = 70
+    default_hint = ""
+
+    def __init__(self, message: str, *, hint: str = "", code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint or self.default_hint
+        if code is not None:
+            self.code = code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions cross process boundaries in parallel verification; keyword arguments would be lost.
+        return (_rebuild, (type(self), self.message, self.hint, self.code))
+
+
+def _rebuild(cls: type[ReenactError], message: str, hint: str, code: str) -> ReenactError:
+    return cls(message, hint=hint, code=code)
+
+
+class InvalidValue(ReenactError):
+    code = "invalid_value"
+    exit_status = 2
+
+
+class InvalidInput(ReenactError):
+    code = "invalid_input"
+    exit_status = 2
+
+
+class BadPosition(InvalidInput):
+    code = "bad_position"
+
+
+class NotFound(ReenactError):
+    code = "not_found"
+    exit_status = 3
+    default_hint = "`reenact ls` lists the runs of this store."
+
+
+class Refused(ReenactError):
+    code = "append_refused"
+    exit_status = 6
+
+
+class WrongRun(Refused):
+    code = "wrong_run"
+
+
+class WrongSequence(Refused):
+    code = "wrong_sequence"
+
+
+class MissingParent(Refused):
+    code = "missing_parent"
+
+
+class MovedHead(Refused):
+    code = "moved_head"
+    default_hint = "Read the tail again and decide anew; another writer appended first."
+
+
+class StaleEpoch(Refused):
+    code = "stale_epoch"
+    default_hint = "Another process has taken this run over; stop writing to it."
+
+
+class ClosedRun(Refused):
+    code = "closed_run"
+    default_hint = "The run has ended; going on is a fork."
+
+
+class ConflictingDuplicate(Refused):
+    code = "conflicting_duplicate"
+
+
+class UnknownKind(Refused):
+    code = "unknown_kind"
+    default_hint = "The store was written by a newer version; upgrade to write to it."
+
+
+class RunExists(Refused):
+    code = "run_exists"
+
+
+class Damaged(ReenactError):
+    code = "damaged"
+    exit_status = 4
+    default_hint = "`reenact verify` locates the damage; `reenact recover` copies the valid prefix to a new store."
+
+
+class BadRecording(Damaged):
+    code = "bad_recording"
+    default_hint = "The file is not a complete, unaltered recording; get it again from its source."
+
+
+class SchemaMismatch(Damaged):
+    code = "schema_mismatch"
+    exit_status = 5
+    default_hint = "This store was made by another version or program."
+
+
+class StoreError(ReenactError):
+    code = "store_error"
+    exit_status = 5
+
+
+class StoreUnavailable(StoreError):
+    code = "store_unavailable"
+
+
+class OutcomeUnknown(StoreError):
+    code = "outcome_unknown"
+    default_hint = "Reopen the run: the tail is read again and shows whether the events arrived."
+
+
+class Poisoned(StoreError):
+    code = "poisoned"
+    default_hint = "Call reopen() on the journal, then append again."

@@ -1,0 +1,233 @@
+"""What a store is: a handful of verbs about bytes and sequence numbers.
+
+A store keeps what it is given and gives it back. It never parses a link, never computes a hash, never decides whether an event may follow
+another: that is the journal's business. What it does promise:
+
+1. `append` is all or nothing, also with its nodes, and durable when it returns (at the store's durability level; `sync=False` asks for
+   survival of the process only).
+2. `append` happens only if the run's last event is exactly `expected` and its epoch exactly `epoch`, checked in the same transaction.
+   (run, seq), (run, event id) and (run, lane, lane_seq) are unique. Duplicated ids are looked for first: see `append`.
+3. Events are never updated or deleted, by anybody using the database, except as `erase_contents` and `delete_run` do it.
+4. Nothing of another namespace is ever visible, not even by digest.
+5. A failure whose result is unknown is `OutcomeUnknown`, never a guess; after it the store works again on a fresh connection.
+
+Stores share no code. They share the suite in `reenact.testing.store_contract`, which a third-party store runs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+DURABILITY_LEVELS = ("full", "relaxed")
+"""full: an acknowledged append survives power loss. relaxed: it survives the process, not the machine."""
+
+
+class EventRow(NamedTuple):
+    """One event as it is kept. `content`, `salt`, `match` are None once erased; `lane_seq` and `prefix` are None for bookkeeping."""
+
+    seq: int
+    id: str
+    kind: str
+    lane: str
+    lane_seq: int | None
+    link: bytes
+    hash: bytes
+    salt: bytes | None
+    match: bytes | None
+    prefix: bytes | None
+    content: bytes | None
+
+
+class HeaderRow(NamedTuple):
+    """A run's header and facts as they are kept. `imported` marks a run that was not recorded by this store."""
+
+    run: str
+    kind: str
+    created: int
+    header: bytes
+    hash: bytes
+    salt: bytes | None
+    match: bytes | None
+    content: bytes | None
+    imported: bool
+
+
+class RunRow(NamedTuple):
+    """A line of a listing: the header and the last event's seq, hash, kind and time of reading it needs (None when empty)."""
+
+    header: HeaderRow
+    last: EventRow | None
+    epoch: int
+
+
+class Head(NamedTuple):
+    seq: int
+    hash: bytes
+
+
+class NodeRow(NamedTuple):
+    address: bytes
+    blob: bytes
+
+
+class SnapshotRow(NamedTuple):
+    seq: int
+    head: bytes
+    reducer: str
+    state_version: int
+    seal: bytes
+    blob: bytes
+
+
+class InboxRow(NamedTuple):
+    number: int
+    key: str
+    payload: bytes
+    time: int
+
+
+class Claim(NamedTuple):
+    epoch: int
+    holder: str
+    granted: bool
+    """False: somebody else holds an unexpired lease; `epoch` and `holder` are theirs."""
+
+
+class DuplicateIds(Exception):  # noqa: N818 - a signal between layers, never shown to a user
+    """Raised by `append` instead of anything else when ids of the batch exist already; `rows` are those found, in the order of the batch."""
+
+    def __init__(self, rows: Sequence[EventRow]) -> None:
+        super().__init__(f"{len(rows)} event ids exist")
+        self.rows = list(rows)
+
+
+class Store(Protocol):
+    """All methods may be called from any thread, and after a fork() (the child opens its own connections)."""
+
+    url: str
+    durability: str
+
+    def close(self) -> None: ...
+
+    # Runs
+    def create_run(self, namespace: str, header: HeaderRow, nodes: Sequence[NodeRow] = ()) -> None:
+        """Adds a run. The same header bytes again: nothing happens. Another header under that id: RunExists."""
+        ...
+
+    def run_row(self, namespace: str, run: str) -> RunRow | None: ...
+
+    def list_runs(self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100) -> list[RunRow]:
+        """Runs by (created, run) descending, beginning below `before`. The operations journal is not among them."""
+        ...
+
+    def find_runs(self, namespace: str, prefix: str, limit: int = 10) -> list[str]:
+        """Run ids that begin with `prefix`, taken literally, ascending."""
+        ...
+
+    def namespaces(self) -> list[str]: ...
+
+    # Events
+    def append(
+        self,
+        namespace: str,
+        run: str,
+        events: Sequence[EventRow],
+        *,
+        expected: Head,
+        epoch: int,
+        nodes: Sequence[NodeRow] = (),
+        sync: bool = True,
+    ) -> None:
+        """Adds the events in one transaction. `expected` is (0, header hash) for an empty run.
+
+        Checked in this order: unknown run NotFound · any id of the batch exists DuplicateIds · epoch differs StaleEpoch · head differs MovedHead.
+        Nodes that exist already are left as they are.
+        """
+        ...
+
+    def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
+        """Several appends of different runs in one durable transaction (group commit). Each succeeds or is refused on its own; the
+        list holds None or what `append` would have raised. A failure of the commit itself is raised for all."""
+        ...
+
+    def last_event(self, namespace: str, run: str) -> EventRow | None: ...
+
+    def event(self, namespace: str, run: str, seq: int) -> EventRow | None: ...
+
+    def events_by_id(self, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]: ...
+
+    def scan(self, namespace: str, run: str, start: int = 1, stop: int | None = None, *, contents: bool = True) -> Iterator[EventRow]:
+        """Events with start <= seq < stop, ascending, in bounded memory. `contents=False` leaves `content` None."""
+        ...
+
+    def lane_event(self, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
+        """The lane_seq-th behavioural event of a lane (from 1), without its content."""
+        ...
+
+    def lanes(self, namespace: str, run: str, below: int | None = None) -> list[EventRow]:
+        """The last behavioural event of each lane (with seq < below), without contents."""
+        ...
+
+    # Shared values
+    def nodes(self, namespace: str, addresses: Sequence[bytes]) -> dict[bytes, bytes]: ...
+
+    def all_nodes(self, namespace: str) -> Iterator[NodeRow]: ...
+
+    def put_artifact(self, namespace: str, address: bytes, data: bytes) -> None:
+        """Durable when it returns; the same address again is left as it is."""
+        ...
+
+    def artifact(self, namespace: str, address: bytes) -> bytes | None: ...
+
+    def all_artifacts(self, namespace: str) -> Iterator[bytes]: ...
+
+    # Leases
+    def claim(self, namespace: str, run: str, holder: str, ttl_seconds: float) -> Claim:
+        """Takes the run over if nobody holds an unexpired lease: the epoch grows by one. The holder itself renews under its epoch."""
+        ...
+
+    def release(self, namespace: str, run: str, epoch: int) -> None: ...
+
+    # Inbox: what others have to say to a run
+    def inbox_put(self, namespace: str, run: str, key: str, payload: bytes, time: int) -> InboxRow:
+        """First writer wins: returns the row under that key, whoever wrote it. Numbers ascend from 1 in each run."""
+        ...
+
+    def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]: ...
+
+    # Snapshots (derived, replaceable)
+    def put_snapshot(self, namespace: str, run: str, snapshot: SnapshotRow) -> None: ...
+
+    def snapshots(self, namespace: str, run: str) -> list[SnapshotRow]:
+        """Newest first."""
+        ...
+
+    def delete_snapshot(self, namespace: str, run: str, seq: int) -> None: ...
+
+    # Retention and erasure: only together with their record in the operations journal
+    def delete_run(self, namespace: str, run: str, record: PendingAppend, nodes: Iterable[bytes], artifacts: Iterable[bytes]) -> None:
+        """Removes the run with everything under it and the given nodes and artifacts, and appends `record`, in one transaction."""
+        ...
+
+    def erase_contents(
+        self,
+        namespace: str,
+        contents: Sequence[tuple[str, int]],
+        prefixes: Sequence[tuple[str, int, bytes]],
+        record: PendingAppend,
+        nodes: Iterable[bytes],
+        artifacts: Iterable[bytes],
+    ) -> None:
+        """Erases content, salt and match of (run, seq) (seq 0: the header's facts), sets prefix digests of (run, seq), removes snapshots of those
+        runs, the given nodes and artifacts, and appends `record`, in one transaction; afterwards no file holds the erased bytes."""
+        ...
+
+
+class PendingAppend(NamedTuple):
+    namespace: str
+    run: str
+    events: Sequence[EventRow]
+    expected: Head
+    epoch: int
+    nodes: Sequence[NodeRow] = ()
