@@ -1,0 +1,188 @@
+"""Header and link: the small canonical records that are chained (docs/format.md, section 4).
+
+Both are kept and hashed as their canonical bytes. Parsing is strict: bytes that are not the canonical form of what they say are refused, so
+one record has exactly one spelling.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from reenact.core.canonical import canonical_bytes
+from reenact.core.hashing import header_hash, link_hash, parse_hash, render
+from reenact.errors import Damaged, InvalidInput, InvalidValue
+
+FORMAT = "reenact/1"
+BASE_RULES = "reenact.rules/1"
+OPERATIONS_RUN = "operations"
+MAX_RECORD_BYTES = 16 * 1024
+MAX_KEY_CHARACTERS = 1024
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
+_EVENT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_LANE = re.compile(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){0,63}\Z")
+_SAFE_INTEGER = 2**53 - 1
+
+
+class ParentRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The run this one comes from, its position and head there, and how the two are related."""
+
+    head: str
+    relation: Literal["fork", "replay", "child", "continuation"]
+    run: str
+    seq: int
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    content: str
+    created: int
+    format: str
+    kind: Literal["run", "operations"]
+    namespace: str
+    parent: ParentRun | None
+    rules: str
+    run: str
+
+    def to_bytes(self) -> bytes:
+        return canonical_bytes(msgspec.to_builtins(self))
+
+
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Members in canonical order, so that encoding a link whose strings need no care is one call."""
+
+    content: str
+    id: str
+    key: str | None
+    kind: str
+    lane: str
+    parent: int | None
+    prev: str
+    run: str
+    seq: int
+    time: int
+
+
+_HEADER_DECODER = msgspec.json.Decoder(Header)
+_LINK_DECODER = msgspec.json.Decoder(Link)
+_ENCODER = msgspec.json.Encoder()
+
+
+def link_bytes(link: Link) -> bytes:
+    """The canonical bytes. Members are declared in canonical order and are text, integers and null, where msgspec writes what RFC 8785 asks for
+    but for control characters in text, which it spells otherwise; only `key` can hold any."""
+    if link.key is not None and not (link.key.isascii() and link.key.isprintable()):
+        return canonical_bytes(msgspec.to_builtins(link))
+    return _ENCODER.encode(link)
+
+
+def parse_link(data: bytes) -> Link:
+    """A link from its bytes; Damaged when they are not the canonical form of a valid link."""
+    if len(data) > MAX_RECORD_BYTES:
+        raise Damaged(f"a link is larger than {MAX_RECORD_BYTES} bytes", code="too_large")
+    try:
+        link = _LINK_DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Damaged("a link is not well formed", code="bad_link") from None
+    try:
+        canonical = link_bytes(link)
+    except InvalidValue:
+        raise Damaged("a link holds text that cannot be written", code="bad_link") from None
+    if canonical != data:
+        raise Damaged("a link is not in canonical form", code="bad_link")
+    return link
+
+
+def parse_header(data: bytes) -> Header:
+    if len(data) > MAX_RECORD_BYTES:
+        raise Damaged(f"a header is larger than {MAX_RECORD_BYTES} bytes", code="too_large")
+    try:
+        header = _HEADER_DECODER.decode(data)
+        canonical = header.to_bytes()
+    except (msgspec.DecodeError, UnicodeDecodeError, InvalidValue):
+        raise Damaged("a header is not well formed", code="bad_header") from None
+    if canonical != data:
+        raise Damaged("a header is not in canonical form", code="bad_header")
+    if header.format != FORMAT:
+        raise Damaged("a header names a format that this version does not read", code="unknown_format")
+    if not _NAME.match(header.run) or not _NAME.match(header.namespace):
+        raise Damaged("a header has an invalid run id or namespace", code="bad_header")
+    return header
+
+
+def check_run_id(run: str) -> str:
+    if not isinstance(run, str) or not _NAME.match(run):
+        raise InvalidInput(
+            "not a run id",
+            hint="Run ids are 1 to 128 characters of A-Z a-z 0-9 . _ : - and begin with a letter or digit.",
+            code="bad_run_id",
+        )
+    return run
+
+
+def check_namespace(namespace: str) -> str:
+    if not isinstance(namespace, str) or not _NAME.match(namespace):
+        raise InvalidInput(
+            "not a namespace",
+            hint="Namespaces are 1 to 128 characters of A-Z a-z 0-9 . _ : - and begin with a letter or digit.",
+            code="bad_namespace",
+        )
+    return namespace
+
+
+def check_event_id(event_id: str) -> str:
+    if not _EVENT_ID.match(event_id):
+        raise InvalidInput("not an event id: 1 to 64 characters of A-Z a-z 0-9 _ -", code="bad_event_id")
+    return event_id
+
+
+def check_lane(lane: str) -> str:
+    if not _LANE.match(lane):
+        raise InvalidInput("not a lane: numbers joined by dots, such as 0 or 0.2", code="bad_lane")
+    return lane
+
+
+def check_key(key: str | None) -> str | None:
+    if key is not None and len(key) > MAX_KEY_CHARACTERS:
+        raise InvalidInput(f"a replay key is longer than {MAX_KEY_CHARACTERS} characters", code="bad_key")
+    return key
+
+
+def link_problem(link: Link, *, run: str, seq: int, prev: bytes) -> str | None:
+    """Why this link cannot stand at this place of this run, or None. Ids' uniqueness is for whoever sees them all."""
+    if link.run != run:
+        return "belongs to another run"
+    if link.seq != seq:
+        return f"says it is seq {link.seq}"
+    if link.prev != render(prev):
+        return "does not follow the event before it"
+    if link.parent is not None and not 1 <= link.parent < seq:
+        return "names a causal parent that is not before it"
+    if not 0 <= link.time <= _SAFE_INTEGER or not _EVENT_ID.match(link.id) or not _LANE.match(link.lane):
+        return "has an invalid id, lane or time"
+    return None
+
+
+__all__ = [
+    "BASE_RULES",
+    "FORMAT",
+    "OPERATIONS_RUN",
+    "Header",
+    "Link",
+    "ParentRun",
+    "check_event_id",
+    "check_key",
+    "check_lane",
+    "check_namespace",
+    "check_run_id",
+    "header_hash",
+    "link_bytes",
+    "link_hash",
+    "link_problem",
+    "parse_hash",
+    "parse_header",
+    "parse_link",
+    "render",
+]

@@ -1,0 +1,327 @@
+"""Contents as Merkle nodes, so that a conversation that repeats itself is kept once (docs/format.md, section 5).
+
+`share` turns an encoded content into its root bytes and the nodes it needs; `expand` turns root bytes back into the content. Both are pure: whoever
+calls says which nodes exist already and fetches the missing ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+import orjson
+
+from reenact.core.canonical import parse_stored, stored_bytes
+from reenact.core.hashing import node_address, parse_hash, render
+from reenact.errors import Damaged, InvalidValue
+
+NODE_FROM_BYTES = 512
+RUN_MIN_BYTES = 256
+RUN_MAX_BYTES = 4096
+RUN_MODULUS = 512
+CUT_FROM_BYTES = 65_536
+CUT_MIN_BYTES = 4_096
+CUT_WINDOW_BYTES = 64
+CUT_MODULUS = 64
+MAX_EXPANDED_BYTES = 1024**3
+MAX_DEPTH = 1000
+
+_CUT = re.compile(
+    b"["
+    + b"".join(re.escape(bytes([b])) for b in range(3, 256, 8))
+    + b"]["
+    + b"".join(re.escape(bytes([b])) for b in range(4, 256, 8))
+    + b"](?![\x80-\xbf])"
+)
+_REFERENCE = re.compile(rb'\{"\$(?:node|list|string)":')
+
+_dumps = orjson.dumps
+_CONTAINERS = (dict, list)
+
+
+class Sharer:
+    """Splits the contents of one run. It remembers what the run has stored so far, so that a repeated part costs one look-up.
+
+    What it remembers is true only once the append has been committed: `share` collects what is new, `commit` keeps it, `discard` forgets it.
+    """
+
+    MEMO_LIMIT_BYTES = 8 * 1024 * 1024
+
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+        self._memo: dict[bytes, bytes] = {}
+        self._memo_bytes = 0
+        self._new_nodes: dict[bytes, bytes] = {}
+        self._new_memo: dict[bytes, bytes] = {}
+
+    def share(self, tree: Mapping[str, Any]) -> bytes:
+        """The root bytes of a content; `new_nodes` then holds, among others, the nodes it is the first to need."""
+        stored = stored_bytes(tree)
+        if len(stored) < NODE_FROM_BYTES:
+            return stored
+        return self._object_text(tree)
+
+    @property
+    def new_nodes(self) -> dict[bytes, bytes]:
+        """Address → stored bytes of what this run has not stored yet, referred-to before referring."""
+        return self._new_nodes
+
+    def commit(self) -> None:
+        if self._new_nodes:
+            self._known.update(self._new_nodes)
+        for text, replaced in self._new_memo.items():
+            self._memo_bytes += len(text) + len(replaced)
+            self._memo[text] = replaced
+        if self._memo_bytes > self.MEMO_LIMIT_BYTES:
+            self._memo.clear()
+            self._memo_bytes = 0
+        self.discard()
+
+    def discard(self) -> None:
+        self._new_nodes = {}
+        self._new_memo = {}
+
+    def _text(self, value: Any) -> bytes:
+        """Stored text of a value, its large parts replaced by references."""
+        kind = type(value)
+        if kind is str:
+            text = _dumps(value)
+            return text if len(text) < NODE_FROM_BYTES else self._string_reference(value, text)
+        if kind is dict:
+            return self._member_text(value)
+        if kind is list:
+            return self._list_text(value)
+        return _dumps(value)
+
+    def _member_text(self, value: dict[str, Any]) -> bytes:
+        nested = False
+        for item in value.values():
+            if type(item) in _CONTAINERS:
+                nested = True
+                break
+        if nested:
+            text = self._object_text(value)
+            return text if len(text) < NODE_FROM_BYTES or _is_tag(value) else self._node_reference(text)
+        whole = _dumps(value)
+        if len(whole) < NODE_FROM_BYTES:
+            return whole
+        replaced = self._memo.get(whole) or self._new_memo.get(whole)
+        if replaced is None:
+            text = self._object_text(value)
+            replaced = text if len(text) < NODE_FROM_BYTES or _is_tag(value) else self._node_reference(text)
+            self._new_memo[whole] = replaced
+        return replaced
+
+    def _object_text(self, value: Mapping[str, Any]) -> bytes:
+        return b"{" + b",".join([_dumps(key) + b":" + self._text(item) for key, item in value.items()]) + b"}"
+
+    def _list_text(self, value: list[Any]) -> bytes:
+        items = [self._text(item) for item in value]
+        size = sum(map(len, items)) + len(items) + 1
+        if size < NODE_FROM_BYTES or not items:
+            return b"[" + b",".join(items) + b"]"
+        return self._joined(b"$list", [self._node(b"[" + b",".join(run) + b"]") for run in split_items(items)])
+
+    def _joined(self, tag: bytes, addresses: list[bytes]) -> bytes:
+        """A reference to the parts in order; while the list of addresses is long it is split like any list."""
+        while True:
+            texts = [b'"' + render(address).encode() + b'"' for address in addresses]
+            inner = b"[" + b",".join(texts) + b"]"
+            if len(inner) < NODE_FROM_BYTES:
+                return b'{"' + tag + b'":' + inner + b"}"
+            addresses = [
+                self._node(b'{"' + tag + b'":[' + b",".join(run) + b"]}") for run in split_items(texts)
+            ]
+
+    def _string_reference(self, value: str, text: bytes) -> bytes:
+        encoded = value.encode()
+        if len(encoded) <= CUT_FROM_BYTES:
+            return self._node_reference(text)
+        return self._joined(b"$string", [self._node(_dumps(piece.decode())) for piece in cut_text(encoded)])
+
+    def _node_reference(self, text: bytes) -> bytes:
+        return b'{"$node":"' + render(self._node(text)).encode() + b'"}'
+
+    def _node(self, text: bytes) -> bytes:
+        address = node_address(text)
+        if address not in self._known and address not in self._new_nodes:
+            self._new_nodes[address] = text
+        return address
+
+
+def _is_tag(value: Mapping[str, Any]) -> bool:
+    if len(value) != 1:
+        return False
+    (name,) = value
+    return name.startswith("$") and not name.startswith("$$")
+
+
+def split_items(items: Sequence[bytes]) -> list[list[bytes]]:
+    """Runs of items whose boundaries depend on the items themselves."""
+    runs: list[list[bytes]] = []
+    run: list[bytes] = []
+    size = 0
+    for item in items:
+        length = len(item)
+        run.append(item)
+        size += length + 1
+        if size >= RUN_MIN_BYTES and (size >= RUN_MAX_BYTES or crc32(item) % RUN_MODULUS < length):
+            runs.append(run)
+            run, size = [], 0
+    if run:
+        runs.append(run)
+    return runs
+
+
+def cut_text(data: bytes) -> list[bytes]:
+    """Pieces of UTF-8 text, cut where the text itself says, so that an insertion moves only the cuts around it."""
+    cuts: list[int] = []
+    last = 0
+    for candidate in _CUT.finditer(data):
+        end = candidate.end()
+        while end - last > CUT_FROM_BYTES:
+            last = _character_boundary(data, last + CUT_FROM_BYTES)
+            cuts.append(last)
+        if end - last < CUT_MIN_BYTES or end == len(data):
+            continue
+        if crc32(data[end - CUT_WINDOW_BYTES : end]) % CUT_MODULUS == 0:
+            cuts.append(end)
+            last = end
+    while len(data) - last > CUT_FROM_BYTES:
+        last = _character_boundary(data, last + CUT_FROM_BYTES)
+        cuts.append(last)
+    bounds = [0, *cuts, len(data)]
+    return [data[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+
+
+def _character_boundary(data: bytes, position: int) -> int:
+    while data[position] & 0xC0 == 0x80:
+        position -= 1
+    return position
+
+
+Fetch = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]
+"""Address list → stored bytes of those that exist, their addresses already checked."""
+
+
+def references_in(stored: bytes) -> list[bytes]:
+    """The addresses that root or node bytes refer to directly, in order."""
+    if not _REFERENCE.search(stored):
+        return []
+    found: list[bytes] = []
+    stack = [parse_stored(stored)]
+    while stack:
+        value = stack.pop()
+        if type(value) is dict:
+            reference = _reference(value)
+            if reference is None:
+                stack.extend(reversed(value.values()))
+            else:
+                found.extend(reference[1])
+        elif type(value) is list:
+            stack.extend(reversed(value))
+    return found
+
+
+def _reference(value: dict[str, Any]) -> tuple[str, list[bytes]] | None:
+    if len(value) != 1:
+        return None
+    ((name, target),) = value.items()
+    if name == "$node":
+        return name, [_address(target)]
+    if name in ("$list", "$string"):
+        if type(target) is not list:
+            raise Damaged(f"a `{name}` reference is not a list of addresses", code="bad_reference")
+        return name, [_address(item) for item in target]
+    return None
+
+
+def _address(text: Any) -> bytes:
+    try:
+        return parse_hash(text)
+    except InvalidValue:
+        raise Damaged("a reference does not hold a node address", code="bad_reference") from None
+
+
+def reachable(roots: Sequence[bytes], fetch: Fetch, on_missing: Callable[[bytes], None]) -> dict[bytes, bytes]:
+    """Every node reachable from root bytes, fetched level by level; `on_missing` hears of addresses that do not exist."""
+    nodes: dict[bytes, bytes] = {}
+    missing: set[bytes] = set()
+    wanted = list(dict.fromkeys(address for root in roots for address in references_in(root)))
+    while wanted:
+        fetched = fetch(wanted)
+        following: dict[bytes, None] = {}
+        for address in wanted:
+            stored = fetched.get(address)
+            if stored is None:
+                if address not in missing:
+                    missing.add(address)
+                    on_missing(address)
+                continue
+            nodes[address] = stored
+            following.update(dict.fromkeys(references_in(stored)))
+        wanted = [address for address in following if address not in nodes and address not in missing]
+    return nodes
+
+
+def expand(root: bytes, fetch: Fetch) -> Any:
+    """The content that root bytes stand for. Every reference gets a value of its own: nothing is aliased."""
+    if not _REFERENCE.search(root):
+        return parse_stored(root)
+
+    def missing(address: bytes) -> None:
+        raise Damaged(f"a shared value is missing: node {render(address)}", code="missing_node")
+
+    nodes = reachable([root], fetch, missing)
+    _check_expanded_size(root, nodes)
+    return _Expansion(nodes).value(parse_stored(root), 0)
+
+
+def _check_expanded_size(root: bytes, nodes: Mapping[bytes, bytes]) -> None:
+    sizes: dict[bytes, int] = {}
+    # Nodes are visited after everything they refer to; an address is a hash, so there is no cycle to fear.
+    stack: list[bytes] = list(dict.fromkeys(references_in(root)))
+    while stack:
+        address = stack[-1]
+        if address in sizes:
+            stack.pop()
+            continue
+        children = references_in(nodes[address])
+        waiting = [child for child in children if child not in sizes]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        sizes[address] = len(nodes[address]) + sum(sizes[child] for child in children)
+        stack.pop()
+    total = len(root) + sum(sizes[address] for address in references_in(root))
+    if total > MAX_EXPANDED_BYTES:
+        raise Damaged(f"a content expands to more than {MAX_EXPANDED_BYTES} bytes", code="too_large")
+
+
+class _Expansion:
+    def __init__(self, nodes: Mapping[bytes, bytes]) -> None:
+        self._nodes = nodes
+
+    def value(self, value: Any, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise Damaged(f"a content is nested deeper than {MAX_DEPTH}", code="too_deep")
+        if type(value) is list:
+            return [self.value(item, depth + 1) if type(item) in _CONTAINERS else item for item in value]
+        if type(value) is not dict:
+            return value
+        reference = _reference(value)
+        if reference is None:
+            return {
+                name: self.value(item, depth + 1) if type(item) in _CONTAINERS else item
+                for name, item in value.items()
+            }
+        name, addresses = reference
+        if name == "$node":
+            return self.value(parse_stored(self._nodes[addresses[0]]), depth + 1)
+        expected = list if name == "$list" else str
+        parts = [self.value(parse_stored(self._nodes[address]), depth + 1) for address in addresses]
+        if not all(type(part) is expected for part in parts):
+            raise Damaged(f"a `{name}` reference leads to something else", code="bad_reference")
+        return "".join(parts) if expected is str else [item for part in parts for item in part]
