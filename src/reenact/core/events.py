@@ -162,11 +162,15 @@ class ValuesDrawn(Event, frozen=True):
 
 
 class SnapshotTaken(Event, frozen=True):
+    """A snapshot of the state at `position`, the event right before this one, was kept beside the log."""
+
     kind = "SnapshotTaken"
     behavioural = False
     position: int
     reducer: str
     state_version: int
+    state: str
+    """State link under the salt of this event."""
 
 
 class Completed(Event, frozen=True):

@@ -40,7 +40,9 @@ class MatchRules:
         self._paths: list[tuple[str, list[str]]] = []
         for kind, pointer in self.volatile:
             if not pointer.startswith("/"):
-                raise InvalidInput("a volatile path is not a JSON pointer: it begins with `/`", code="bad_pointer")
+                raise InvalidInput(
+                    "a volatile path is not a JSON pointer: it begins with `/`", code="bad_pointer"
+                )
             self._paths.append((kind, pointer[1:].split("/")))
 
     @property
@@ -96,4 +98,6 @@ def _indexes(step: str, length: int) -> list[int]:
 
 def advance_prefix(previous: bytes | None, match: bytes | None, distance: int) -> bytes:
     """The lane's next prefix digest; `previous` None at its first event, `match` None when the content is erased."""
-    return next_prefix(ZERO if previous is None else previous, ERASED_MARKER if match is None else match, distance)
+    return next_prefix(
+        ZERO if previous is None else previous, ERASED_MARKER if match is None else match, distance
+    )

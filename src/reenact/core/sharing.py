@@ -25,7 +25,7 @@ CUT_FROM_BYTES = 65_536
 CUT_MIN_BYTES = 4_096
 CUT_WINDOW_BYTES = 64
 CUT_MODULUS = 64
-MAX_EXPANDED_BYTES = 1024**3
+MAX_EXPANDED_BYTES = 256 * 1024 * 1024
 MAX_DEPTH = 1000
 
 _CUT = re.compile(
@@ -122,7 +122,9 @@ class Sharer:
         size = sum(map(len, items)) + len(items) + 1
         if size < NODE_FROM_BYTES or not items:
             return b"[" + b",".join(items) + b"]"
-        return self._joined(b"$list", [self._node(b"[" + b",".join(run) + b"]") for run in split_items(items)])
+        return self._joined(
+            b"$list", [self._node(b"[" + b",".join(run) + b"]") for run in split_items(items)]
+        )
 
     def _joined(self, tag: bytes, addresses: list[bytes]) -> bytes:
         """A reference to the parts in order; while the list of addresses is long it is split like any list."""
@@ -245,7 +247,9 @@ def _address(text: Any) -> bytes:
         raise Damaged("a reference does not hold a node address", code="bad_reference") from None
 
 
-def reachable(roots: Sequence[bytes], fetch: Fetch, on_missing: Callable[[bytes], None]) -> dict[bytes, bytes]:
+def reachable(
+    roots: Sequence[bytes], fetch: Fetch, on_missing: Callable[[bytes], None]
+) -> dict[bytes, bytes]:
     """Every node reachable from root bytes, fetched level by level; `on_missing` hears of addresses that do not exist."""
     nodes: dict[bytes, bytes] = {}
     missing: set[bytes] = set()

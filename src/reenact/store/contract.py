@@ -115,6 +115,16 @@ class Store(Protocol):
         """Adds a run. The same header bytes again: nothing happens. Another header under that id: RunExists."""
         ...
 
+    def import_run(
+        self,
+        namespace: str,
+        header: HeaderRow,
+        nodes: Sequence[NodeRow],
+        batches: Iterable[tuple[Sequence[EventRow], Sequence[NodeRow]]],
+    ) -> None:
+        """Adds a whole run in one transaction, in bounded memory. RunExists when the id is taken, whatever by. If `batches` raises, nothing is written."""
+        ...
+
     def run_row(self, namespace: str, run: str) -> RunRow | None: ...
 
     def list_runs(self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100) -> list[RunRow]:
@@ -183,8 +193,11 @@ class Store(Protocol):
     def all_artifacts(self, namespace: str) -> Iterator[bytes]: ...
 
     # Leases
-    def claim(self, namespace: str, run: str, holder: str, ttl_seconds: float) -> Claim:
-        """Takes the run over if nobody holds an unexpired lease: the epoch grows by one. The holder itself renews under its epoch."""
+    def claim(
+        self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None
+    ) -> Claim:
+        """Takes the run over if nobody holds an unexpired lease, or if exactly `superseding` does: the epoch grows by one. The holder itself renews
+        under its epoch."""
         ...
 
     def release(self, namespace: str, run: str, epoch: int) -> None: ...

@@ -1,0 +1,44 @@
+# Two commands matter: `make demo` and `make test`. Both install what they need into .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.bench-installed
+
+.PHONY: demo test check format bench soak clean
+
+demo: $(STAMP)
+	$(BIN)/reenact demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(BENCH_STAMP)
+	$(BIN)/python -m bench
+
+# The long versions of the crash tests.
+soak: $(STAMP)
+	REENACT_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/faults
+
+$(STAMP): pyproject.toml requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[postgres]' --requirement requirements-dev.txt
+	touch $@
+
+$(BENCH_STAMP): $(STAMP) requirements-bench.txt
+	$(BIN)/python -m pip install --quiet --requirement requirements-bench.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

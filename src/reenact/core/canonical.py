@@ -1,0 +1,317 @@
+"""The two byte forms of a plain JSON tree: canonical (RFC 8785, for digests) and stored (what the agent saw).
+
+A *plain tree* is made of exactly ``dict`` with ``str`` keys, ``list``, ``str``, ``int``, ``float``, ``bool``
+and ``None``: no subclass, no tuple. orjson writes such a tree fast, but it is not the judge of it: it turns
+NaN into null, takes tuples, enums and UUIDs, writes ``1.0`` where RFC 8785 wants ``1``, sorts keys by code
+point where UTF-16 order is asked for, and stops at 254 levels. So:
+
+1. orjson writes the tree. What it refuses goes to the slow writer, which names the path or writes it if deep.
+2. One pass over the containers sees what orjson lets through, and which floats RFC 8785 writes differently.
+3. Those floats are replaced in a copy of the containers that hold them, and only those; orjson writes that.
+
+The slow writer is exact for every tree. Property tests prove the fast way equal to it and to ``rfc8785``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, TypeAlias
+
+import orjson
+
+from reenact.errors import Damaged, InvalidValue
+
+Tree: TypeAlias = "dict[str, Any] | list[Any] | str | int | float | bool | None"
+
+MAX_DEPTH = 1000
+MAX_INTEGER = 2**53 - 1
+
+# Subclasses, dataclasses and dates are passed to a default function that is not there, so they are refused.
+_STRICT = (
+    orjson.OPT_STRICT_INTEGER
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+)
+_SORTED = _STRICT | orjson.OPT_SORT_KEYS
+_ASTRAL_LEADS = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
+
+
+def canonical_bytes(tree: Tree) -> bytes:
+    """The tree as RFC 8785 writes it. `InvalidValue` names the path of what cannot be, never the value."""
+    try:
+        data = orjson.dumps(tree, None, _SORTED)
+    except orjson.JSONEncodeError:
+        return _write(tree, canonical=True)
+    odd = _odd_floats(tree)
+    if odd is None or not (data.isascii() or _sorts_alike(tree, data)):
+        return _write(tree, canonical=True)
+    if odd:
+        try:
+            return orjson.dumps(_with_numbers_written(tree, odd), None, _SORTED)
+        except RecursionError:  # the caller's own stack was nearly full
+            return _write(tree, canonical=True)
+    return data
+
+
+def stored_bytes(tree: Tree, *, trusted: bool = False) -> bytes:
+    """The tree as compact JSON, keeping the order of keys and the difference of 1 and 1.0.
+
+    `trusted` leaves out the check of types, for a tree that came from `parse_stored` or the codec and was not
+    touched since.
+    """
+    try:
+        data = orjson.dumps(tree, None, _STRICT)
+    except orjson.JSONEncodeError:
+        return _write(tree, canonical=False)
+    if trusted or _odd_floats(tree) is not None:
+        return data
+    return _write(tree, canonical=False)
+
+
+def parse_stored(data: bytes) -> Any:
+    """The tree of stored bytes whose hash was checked; for bytes of unknown origin there is `read_strict`."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise Damaged(f"stored bytes are not JSON (at character {error.pos})", code="not_json") from None
+
+
+def strictly_plain(value: Any) -> bytes | None:
+    """The stored bytes of a value that is a plain tree; None when it is not, or is too deep for orjson."""
+    try:
+        data = orjson.dumps(value, None, _STRICT)
+    except orjson.JSONEncodeError:
+        return None
+    return data if _odd_floats(value) is not None else None
+
+
+def _odd_floats(tree: Any) -> list[Any] | None:
+    """The containers with floats that RFC 8785 writes unlike orjson; None when the tree is not plain.
+
+    Only for a tree that orjson has written, so: no cycle, no great depth, no bad key, no lone surrogate. This
+    loop is most of the price of a digest; every branch stands where it was measured fastest.
+    """
+    odd: list[Any] = []
+    todo: list[Any] = [(tree,)]
+    push = todo.append
+    for container in todo:
+        for value in container.values() if type(container) is dict else container:
+            kind = type(value)
+            if kind is str:
+                continue
+            if kind is dict or kind is list:
+                push(value)
+            elif kind is int or value is None or kind is bool:
+                continue
+            elif kind is float:
+                if value % 1.0 == 0.0 or -1e-4 < value < 1e-4:
+                    odd.append(container)
+                elif value - value != 0.0:  # NaN and the infinities
+                    return None
+            else:
+                return None
+    return odd
+
+
+def _with_numbers_written(tree: Any, odd: list[Any]) -> Any:
+    if type(tree) is float:
+        return orjson.Fragment(ecmascript_number(tree))
+    if all(container is tree for container in odd):  # temperature and top_p: nothing further down to look for
+        return _copy_with(tree, lambda item: item)
+    return _copy_with(tree, _copy_all)
+
+
+def _copy_all(value: Any) -> Any:
+    return _copy_with(value, _copy_all)
+
+
+def _copy_with(value: Any, inner: Callable[[Any], Any]) -> Any:
+    """The container with odd floats as finished text; itself when there are none."""
+    copy: Any = None
+    for name, item in value.items() if type(value) is dict else enumerate(value):
+        kind = type(item)
+        if kind is str:
+            continue
+        if kind is dict or kind is list:
+            written = inner(item)
+        elif kind is float and (item % 1.0 == 0.0 or -1e-4 < item < 1e-4):
+            written = orjson.Fragment(ecmascript_number(item))
+        else:
+            continue
+        if written is not item:
+            if copy is None:
+                copy = value.copy()
+            copy[name] = written
+    return value if copy is None else copy
+
+
+def _sorts_alike(tree: Any, data: bytes) -> bool:
+    """Whether code point order, which orjson uses, is UTF-16 order for the keys of every object."""
+    # The orders differ only between astral characters (UTF-8 leads F0-F4) and U+E000-U+FFFF (EE, EF).
+    if not (b"\xee" in data or b"\xef" in data) or not any(lead in data for lead in _ASTRAL_LEADS):
+        return True
+    todo: list[Any] = [[tree]]
+    push = todo.append
+    for container in todo:
+        items = container
+        if type(container) is dict:
+            if not "".join(container).isascii() and sorted(container) != sorted(container, key=_utf16):
+                return False
+            items = container.values()
+        for item in items:
+            kind = type(item)
+            if kind is dict or kind is list:
+                push(item)
+    return True
+
+
+def _utf16(key: str) -> bytes:
+    return key.encode("utf-16-be")
+
+
+def ecmascript_number(value: float) -> str:
+    """A finite float as ECMAScript's Number.prototype.toString writes it (RFC 8785, 3.2.2.3)."""
+    if value == 0.0:
+        return "0"
+    if value % 1.0 == 0.0 and -(2.0**53) <= value <= 2.0**53:
+        return str(int(value))
+    text = repr(value)  # the shortest digits that read back: the same digits as ECMAScript's
+    sign = "-" if text[0] == "-" else ""
+    mantissa, _, exponent = text.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    if fraction == "0":
+        fraction = ""
+    digits = (whole + fraction).lstrip("0")
+    # The value is 0.digits * 10**point; leading zeros of a fraction have moved the point.
+    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
+    digits = digits.rstrip("0")
+    if len(digits) <= point <= 21:
+        body = digits + "0" * (point - len(digits))
+    elif 0 < point <= 21:
+        body = f"{digits[:point]}.{digits[point:]}"
+    elif -6 < point <= 0:
+        body = "0." + "0" * -point + digits
+    else:
+        power = point - 1
+        rest = f".{digits[1:]}" if len(digits) > 1 else ""
+        body = f"{digits[0]}{rest}e{'+' if power > 0 else '-'}{abs(power)}"
+    return sign + body
+
+
+# --- the slow writer: exact for every tree, and the one that names what is wrong ---
+
+
+def path_step(name: object) -> str:
+    """One step of a JSON path. Keys come from outside: escaped and cut, so a message stays one short line."""
+    if type(name) is int:
+        return f"[{name}]"
+    if type(name) is str:
+        if name.isascii() and name.isidentifier() and len(name) <= 40:
+            return f".{name}"
+        escaped = name[:40].encode("ascii", "backslashreplace").decode()
+        printable = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in escaped)
+        return f'["{printable}{"…" if len(name) > 40 else ""}"]'
+    return f"[key of type {type(name).__name__}]"
+
+
+class _Frame:
+    """A container being written: what is left of it, and where the writer stands in it."""
+
+    __slots__ = ("close", "container", "items", "name")
+
+    def __init__(self, container: Any, items: Iterator[tuple[Any, Any]], close: str) -> None:
+        self.container = container
+        self.items = items
+        self.close = close
+        self.name: object = None
+
+
+def _write(tree: Any, *, canonical: bool) -> bytes:
+    """Write without recursion, refusing with the path named whatever is not a plain tree."""
+    parts: list[str] = []
+    frames: list[_Frame] = []
+    number = ecmascript_number if canonical else _stored_number
+
+    def refuse(rule: str, code: str) -> NoReturn:
+        path = "$" + "".join(path_step(frame.name) for frame in frames)
+        raise InvalidValue(f"{path}: {rule}", code=code)
+
+    def put(value: Any) -> None:
+        kind_of = type(value)
+        if kind_of is dict or kind_of is list:
+            _open(value, frames, parts, canonical, refuse)
+        else:
+            parts.append(_scalar(value, number, refuse))
+
+    put(tree)
+    while frames:
+        frame = frames[-1]
+        step = next(frame.items, None)
+        if step is None:
+            frames.pop()
+            parts.append(frame.close)
+            continue
+        if frame.name is not None:
+            parts.append(",")
+        frame.name = step[0]
+        if frame.close == "}":
+            parts.append(_text(step[0], refuse) + ":")
+        put(step[1])
+    return "".join(parts).encode()
+
+
+def _open(
+    value: Any,
+    frames: list[_Frame],
+    parts: list[str],
+    canonical: bool,
+    refuse: Callable[[str, str], NoReturn],
+) -> None:
+    if any(frame.container is value for frame in frames):
+        refuse("the value contains itself", "cycle")
+    if len(frames) >= MAX_DEPTH:
+        refuse(f"nested deeper than {MAX_DEPTH}", "too_deep")
+    if type(value) is list:
+        parts.append("[")
+        frames.append(_Frame(value, iter(enumerate(value)), "]"))
+        return
+    for key in value:
+        if type(key) is not str:
+            refuse(f"a key of type {type(key).__name__}, where only text can be written", "key_not_text")
+    try:
+        items = sorted(value.items(), key=lambda item: _utf16(item[0])) if canonical else value.items()
+    except UnicodeEncodeError:
+        refuse("a key holds a lone surrogate", "lone_surrogate")
+    parts.append("{")
+    frames.append(_Frame(value, iter(items), "}"))
+
+
+def _scalar(value: Any, number: Callable[[float], str], refuse: Callable[[str, str], NoReturn]) -> str:
+    kind_of = type(value)
+    if kind_of is str:
+        return _text(value, refuse)
+    if value is None:
+        return "null"
+    if kind_of is bool:
+        return "true" if value else "false"
+    if kind_of is int:
+        if not -MAX_INTEGER <= value <= MAX_INTEGER:
+            refuse("an integer beyond ±(2^53−1)", "integer_too_large")
+        return str(value)
+    if kind_of is float:
+        if value - value != 0.0:
+            refuse("NaN or an infinity", "nan")
+        return number(value)
+    refuse(f"a value of type {kind_of.__name__}, which JSON does not have", "not_json_type")
+
+
+def _text(value: str, refuse: Callable[[str, str], NoReturn]) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:
+        refuse("text with a lone surrogate", "lone_surrogate")
+
+
+def _stored_number(value: float) -> str:
+    return orjson.dumps(value).decode()

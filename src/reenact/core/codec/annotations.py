@@ -1,0 +1,94 @@
+"""What a caller's annotation says about the classes inside a value.
+
+An annotation is turned into its *candidates*: the alternatives of a union, without `Annotated`, `Optional`
+and the like. Anything that is not understood says nothing, and what it would have named stays plain data.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+Candidates: TypeAlias = "tuple[Any, ...]"
+
+
+class FieldTypes:
+    """The annotations of the fields of a class, looked up only if the fields turn out to need them."""
+
+    __slots__ = ("_found", "_look_up")
+
+    def __init__(self, look_up: Callable[[], dict[str, Any]]) -> None:
+        self._look_up = look_up
+        self._found: dict[str, Any] | None = None
+
+    def of(self, name: Any) -> Candidates:
+        if self._found is None:
+            self._found = self._look_up()
+        return candidates(self._found.get(name))
+
+
+def candidates(annotation: Any) -> Candidates:
+    if annotation is None or annotation is Any:
+        return ()
+    origin = typing.get_origin(annotation)
+    if origin is typing.Union or origin is types.UnionType:
+        return tuple(each for option in typing.get_args(annotation) for each in candidates(option))
+    if origin is typing.Annotated or origin in (
+        typing.Required,
+        typing.NotRequired,
+        typing.Final,
+        typing.ClassVar,
+    ):
+        return candidates(typing.get_args(annotation)[0])
+    inner = getattr(annotation, "__supertype__", None) or getattr(annotation, "__value__", None)
+    if inner is not None and not isinstance(annotation, type):  # NewType, and the `type` statement of 3.12
+        return candidates(inner)
+    return (annotation,)
+
+
+def classes(options: Candidates) -> Iterator[type]:
+    """The classes among the candidates and, behind each, those derived from it that are loaded."""
+    seen: set[type] = set()
+    origins: list[Any] = [typing.get_origin(each) or each for each in options]
+    todo: list[type] = [cls for cls in origins if isinstance(cls, type)]
+    for cls in todo:
+        if cls not in seen and cls is not object:
+            seen.add(cls)
+            yield cls
+            todo.extend(type.__subclasses__(cls))
+
+
+def item_of(options: Candidates, index: int) -> Candidates:
+    """What is said about an item of a list, set, deque or tuple."""
+    found: list[Any] = []
+    for option in options:
+        origin: Any = typing.get_origin(option)
+        args = typing.get_args(option)
+        if not args:
+            continue
+        if origin is tuple and not (len(args) == 2 and args[1] is Ellipsis):
+            found.extend(candidates(args[index]) if index < len(args) else ())
+        elif len(args) == 1 or args[-1] is Ellipsis:
+            found.extend(candidates(args[0]))
+    return tuple(found)
+
+
+def value_of(options: Candidates, key: Any) -> Candidates:
+    """What is said about the value under a key."""
+    found: list[Any] = []
+    for option in options:
+        args = typing.get_args(option)
+        if type(option) is FieldTypes:
+            found.extend(option.of(key))
+        elif len(args) == 2:
+            found.extend(candidates(args[1]))
+        elif typing.is_typeddict(option):
+            found.extend(candidates(typing.get_type_hints(option).get(key)))
+    return tuple(found)
+
+
+def key_of(options: Candidates) -> Candidates:
+    args = [typing.get_args(option) for option in options]
+    return tuple(each for pair in args if len(pair) == 2 for each in candidates(pair[0]))

@@ -1,0 +1,318 @@
+"""From a tree with tags back to Python values.
+
+Nothing here imports, and no class is built because data asks for it: a class comes from the caller's
+annotation, from a registered type or, when the caller says so, from the modules already loaded. The rest
+stays plain data, which encodes to the same tree again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, Flag
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from reenact.core import hashing
+from reenact.core.codec import scalars
+from reenact.core.codec.annotations import (
+    Candidates,
+    FieldTypes,
+    candidates,
+    classes,
+    item_of,
+    key_of,
+    value_of,
+)
+from reenact.core.codec.failures import MEMBERS, build_error
+from reenact.core.codec.json_text import write_json_text
+from reenact.core.codec.registry import Registry, default_registry, label_of, loaded_class, standard_class
+from reenact.core.codec.shapes import FORMS, MismatchError
+from reenact.core.codec.standins import Erased, NonReplayable, Plain, UnknownTag
+from reenact.core.codec.walk import Inner, RefusalError, Walk
+from reenact.errors import Damaged, InvalidValue
+
+_WRONG = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
+
+
+def decode(
+    tree: Any,
+    *,
+    registry: Registry | None = None,
+    loaded_classes: bool = False,
+    annotation: Any = None,
+    artifact: Callable[[bytes], bytes] | None = None,
+) -> Any:
+    """The value of a tree; the tree itself if it holds no tag. `Damaged` for a tag that is not well formed.
+
+    `loaded_classes` is for recordings made by the reader's own store. `artifact` gives the bytes of an
+    address; without it, references to artifacts stay unknown tags.
+    """
+    if not _has_tags(tree):
+        return tree
+    decoder = _Decoder(registry or default_registry, loaded_classes, artifact)
+    return decoder.run((tree, candidates(annotation)))
+
+
+def _has_tags(tree: Any) -> bool:
+    todo: list[Any] = [[tree]]
+    push = todo.append
+    for container in todo:
+        if type(container) is dict:
+            if len(container) == 1:
+                for key in container:
+                    if key[:1] == "$":
+                        return True
+            container = container.values()
+        for item in container:
+            kind = type(item)
+            if kind is dict or kind is list:
+                push(item)
+    return False
+
+
+class _Tag(NamedTuple):
+    tree: dict[str, Any]
+    name: str
+    content: Any
+    options: Candidates
+
+
+class _Decoder(Walk):
+    refusal = Damaged
+
+    def __init__(self, registry: Registry, loaded_classes: bool, artifact: Callable[[bytes], bytes] | None) -> None:
+        super().__init__()
+        self.registry = registry
+        self.loaded_classes = loaded_classes
+        self.artifact = artifact
+
+    def step(self, value: tuple[Any, Candidates]) -> Any:
+        tree, options = value
+        kind = type(tree)
+        if kind is list:
+            return self.list_of(tree, options)
+        if kind is dict:
+            if len(tree) == 1:
+                key = next(iter(tree))
+                if key[:1] == "$":
+                    return self.tagged(tree, key, options)
+            return self.dict_of(tree, list(tree), options)
+        return tree
+
+    def too_deep(self, inner: Inner) -> None:
+        """Nothing here recurses, and what was read has been measured."""
+
+    def list_of(self, tree: list[Any], options: Candidates) -> Inner:
+        if options:
+            parts: list[Any] = [(item, item_of(options, i)) for i, item in enumerate(tree)]
+        else:
+            parts = [(item, ()) for item in tree]
+
+        def finish(done: list[Any]) -> Any:
+            for before, after in zip(tree, done, strict=True):
+                if before is not after:
+                    return done
+            return tree
+
+        return Inner(tree, parts, finish)
+
+    def dict_of(self, tree: dict[str, Any], keys: list[str], options: Candidates) -> Inner:
+        """`keys` are those of the value, which for a user's own `$` key are not those of the tree."""
+        parts = [
+            (item, value_of(options, key) if options else ()) for key, item in zip(keys, tree.values(), strict=True)
+        ]
+
+        def finish(done: list[Any]) -> Any:
+            changed = any(before is not after for before, after in zip(tree.values(), done, strict=True))
+            return dict(zip(keys, done, strict=True)) if changed or keys != list(tree) else tree
+
+        return Inner(tree, parts, finish, names=keys)
+
+    def tagged(self, tree: dict[str, Any], tag: str, options: Candidates) -> Any:
+        if tag.startswith("$$"):
+            return self.dict_of(tree, [tag[1:]], options)
+        content = tree[tag]
+        reader = scalars.READERS.get(tag)
+        try:
+            if reader is not None:
+                return reader(content)
+            handler = _TAGS.get(tag)
+            return UnknownTag(tree) if handler is None else handler(self, _Tag(tree, tag, content, options))
+        except scalars.KeptError:
+            return UnknownTag(tree)
+        except _WRONG:
+            raise _bad(tag) from None
+
+    def inner(
+        self, tag: _Tag, parts: list[Any], build: Callable[[list[Any]], Any], names: list[str] | None = None
+    ) -> Inner:
+        def finish(done: list[Any]) -> Any:
+            try:
+                return build(done)
+            except _WRONG:
+                raise _bad(tag.name) from None
+
+        return Inner(None, parts, finish, names=names)
+
+    def class_for(self, label: str, options: Candidates, fits: Callable[[type], bool]) -> type | None:
+        named = label.partition(":")[2]
+        moved: type | None = None
+        for cls in classes(options):
+            if label_of(cls) == label and fits(cls):
+                return cls
+            if moved is None and cls.__qualname__ == named and fits(cls):
+                moved = cls  # the same class in another module than when it was recorded
+        if moved is not None:
+            return moved
+        found = standard_class(label) or (loaded_class(label) if self.loaded_classes else None)
+        return found if found is not None and fits(found) else None
+
+
+def _bad(tag: str) -> RefusalError:
+    return RefusalError(f"the tag {tag[:20]} does not hold what the format asks for", "bad_tag")
+
+
+def _text_of(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError
+    return value
+
+
+def _sequence(build: Callable[[list[Any]], Any]) -> Callable[[_Decoder, _Tag], Any]:
+    def handler(decoder: _Decoder, tag: _Tag) -> Any:
+        if type(tag.content) is not list:
+            raise TypeError
+        options = tag.options
+        parts = [(item, item_of(options, i) if options else ()) for i, item in enumerate(tag.content)]
+        return decoder.inner(tag, parts, build)
+
+    return handler
+
+
+def _whole(done: list[Any], count: int) -> list[int]:
+    if len(done) != count or any(type(item) is not int for item in done):
+        raise TypeError
+    return done
+
+
+def _pairs(decoder: _Decoder, tag: _Tag) -> Any:
+    keys, values = key_of(tag.options), value_of(tag.options, None)
+    parts: list[Any] = []
+    for key, value in tag.content:
+        parts += ((key, keys), (value, values))
+
+    def build(done: list[Any]) -> Any:
+        made = dict(zip(done[::2], done[1::2], strict=True))
+        if 2 * len(made) != len(done):
+            raise ValueError
+        return made
+
+    return decoder.inner(tag, parts, build)
+
+
+def _artifact(decoder: _Decoder, tag: _Tag) -> Any:
+    if decoder.artifact is None:
+        return UnknownTag(tag.tree)
+    make = {"bytes": bytes, "bytearray": bytearray}[tag.content["type"]]
+    try:
+        address = hashing.parse_hash(tag.content["digest"])
+    except InvalidValue:
+        raise ValueError from None
+    data = decoder.artifact(address)
+    if len(data) != tag.content["size"] or hashing.artifact_address(data) != address:
+        raise RefusalError("the artifact is not the one that was recorded", "bad_artifact")
+    return make(data)
+
+
+def _enum(decoder: _Decoder, tag: _Tag) -> Any:
+    label, name = _text_of(tag.content["type"]), tag.content["name"]
+    cls = decoder.class_for(label, tag.options, lambda cls: issubclass(cls, Enum))
+
+    def build(done: list[Any]) -> Any:
+        member = _member(cls, done[0]) if cls is not None else None
+        return Plain(label, "enum", {"name": name, "value": done[0]}) if member is None else member
+
+    return decoder.inner(tag, [(tag.content["value"], ())], build)
+
+
+def _member(cls: Any, value: Any) -> Any:
+    for member in cls.__members__.values():
+        if type(member._value_) is type(value) and member._value_ == value:
+            return member
+    # A combination of flags is made by Enum itself; a _missing_ of the user's is not called.
+    made_by_enum = issubclass(cls, Flag) and all("_missing_" not in vars(c) for c in _users_classes(cls))
+    return cls(value) if made_by_enum and type(value) is int else None
+
+
+def _users_classes(cls: type) -> list[type]:
+    return [each for each in cls.__mro__ if each.__module__ not in ("enum", "builtins")]
+
+
+def _object(decoder: _Decoder, tag: _Tag) -> Any:
+    content = tag.content
+    label, form_name = _text_of(content["type"]), _text_of(content["form"])
+    names = [name for name in content if name not in ("type", "form")]
+    if "fields" not in names:
+        raise KeyError
+    registered = decoder.registry.for_name(label) if form_name == "registered" else None
+    form = FORMS.get(form_name)
+    cls = decoder.class_for(label, tag.options, form.matches) if form is not None else None
+    hints: Candidates = ()
+    if cls is not None and form is not None:
+        hints = (FieldTypes(lambda: form.hints(cls)),)
+
+    def finish(done: list[Any]) -> Any:
+        members = dict(zip(names, done, strict=True))
+        if registered is not None:
+            return registered.from_data(members["fields"]["value"])
+        if cls is not None and form is not None:
+            try:
+                return form.build(cls, members)
+            except (MismatchError, *_WRONG):  # the class has changed since; its data has not
+                pass
+        return Plain(label, form_name, members.pop("fields"), members)
+
+    return Inner(None, [(content[name], hints) for name in names], finish, names=names)
+
+
+def _error(decoder: _Decoder, tag: _Tag) -> Any:
+    label, names = _text_of(tag.content["type"]), list(tag.content)
+    if not set(names) <= set(MEMBERS):
+        return UnknownTag(tag.tree)
+    cls = decoder.class_for(label, tag.options, lambda cls: issubclass(cls, BaseException))
+
+    def build(done: list[Any]) -> Any:
+        return build_error(cls, dict(zip(names, done, strict=True)))
+
+    return decoder.inner(tag, [(tag.content[name], ()) for name in names], build, names)
+
+
+def _json(decoder: _Decoder, tag: _Tag) -> Any:
+    style, as_bytes = tag.content["style"], tag.content.get("bytes", False)
+
+    def build(done: list[Any]) -> Any:
+        written = write_json_text(done[0], style)
+        return written.encode() if as_bytes is True else written
+
+    return decoder.inner(tag, [(tag.content["value"], ())], build, ["value"])
+
+
+def _opaque(_: _Decoder, tag: _Tag) -> Any:
+    return NonReplayable(_text_of(tag.content["type"]), _text_of(tag.content["note"]))
+
+
+_TAGS: dict[str, Callable[[_Decoder, _Tag], Any]] = {
+    "$tuple": _sequence(tuple),
+    "$set": _sequence(set),
+    "$frozenset": _sequence(frozenset),
+    "$range": _sequence(lambda done: range(*_whole(done, 3))),
+    "$fraction": _sequence(lambda done: Fraction(*_whole(done, 2))),
+    "$dict": _pairs,
+    "$artifact": _artifact,
+    "$enum": _enum,
+    "$object": _object,
+    "$error": _error,
+    "$json": _json,
+    "$opaque": _opaque,
+    "$erased": lambda *_: Erased(),
+}

@@ -1,0 +1,51 @@
+"""Text that came as JSON, kept as structure when writing it again gives the same characters (`$json`)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from reenact.core.codec.encode import encode
+from reenact.core.strict_json import read_strict
+from reenact.errors import InvalidValue
+
+_STYLES: dict[str, dict[str, Any]] = {
+    "compact": {"separators": (",", ":"), "ensure_ascii": False},
+    "compact-ascii": {"separators": (",", ":"), "ensure_ascii": True},
+    "python": {"separators": (", ", ": "), "ensure_ascii": True},
+    "python-utf8": {"separators": (", ", ": "), "ensure_ascii": False},
+    "indent2": {"indent": 2, "separators": (",", ": "), "ensure_ascii": False},
+}
+
+
+def encode_json_text(text: str | bytes) -> dict[str, Any] | None:
+    """The `$json` tag of a text, None when it is not JSON or no style writes these very characters again."""
+    try:
+        data = text.encode() if isinstance(text, str) else bytes(text)
+        value = read_strict(data) if data.startswith((b"{", b"[")) else None
+        if value is None:
+            return None
+        written = data.decode()
+        style = next((style for style in _likely(data) if write_json_text(value, style) == written), None)
+        if style is None:
+            return None
+        tree = encode(value).tree
+    except (InvalidValue, ValueError):
+        return None
+    tag = {"style": style, "value": tree}
+    return {"$json": {**tag, "bytes": True} if isinstance(text, bytes) else tag}
+
+
+def _likely(data: bytes) -> list[str]:
+    """The styles that can have written these bytes, in the order of the format."""
+    if b"\n" in data:
+        return ["indent2"]
+    return [style for style, options in _STYLES.items() if data.isascii() or not options["ensure_ascii"]]
+
+
+def write_json_text(value: Any, style: str) -> str:
+    """ValueError or TypeError when the value or the style is not one that JSON text can have come from."""
+    try:
+        return json.dumps(value, allow_nan=False, check_circular=False, **_STYLES[style])
+    except RecursionError:
+        raise ValueError("too deep to be written as text") from None

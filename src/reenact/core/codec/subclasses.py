@@ -1,0 +1,158 @@
+"""Subclasses of built-in types: the built-in value inside, and what the instance carries besides.
+
+Values are taken out and put in by the built-in's own methods, so that an overridden `__iter__`,
+`__getitem__` or `__init__` has no say.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from reenact.core.codec.registry import label_of
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement; C types have layouts of their own
+_STANDARD = (OrderedDict, defaultdict, deque)
+_FACTORIES = {label_of(cls): cls for cls in (int, float, str, list, dict, set, tuple, bool, bytes, frozenset)}
+
+
+def _fill_list(cls: type, value: list[Any]) -> Any:
+    made: Any = list.__new__(cls)
+    list.extend(made, value)
+    return made
+
+
+def _fill_dict(cls: type, value: dict[Any, Any]) -> Any:
+    made: Any = dict.__new__(cls)
+    dict.update(made, value)
+    return made
+
+
+def _fill_ordered(cls: type, value: dict[Any, Any]) -> Any:
+    made: Any = OrderedDict.__new__(cls)
+    for key, item in value.items():
+        OrderedDict.__setitem__(made, key, item)
+    return made
+
+
+def _fill_default(cls: type, value: dict[Any, Any]) -> Any:
+    made: Any = defaultdict.__new__(cls)
+    dict.update(made, value)
+    return made
+
+
+def _fill_deque(cls: type, value: list[Any]) -> Any:
+    made: Any = deque.__new__(cls)
+    deque.extend(made, value)
+    return made
+
+
+def _fill_set(cls: type, value: set[Any]) -> Any:
+    made: Any = set.__new__(cls)
+    set.update(made, value)
+    return made
+
+
+def _fill_bytearray(cls: type, value: bytearray) -> Any:
+    made: Any = bytearray.__new__(cls)
+    bytearray.extend(made, value)
+    return made
+
+
+def _datetime_parts(value: datetime) -> tuple[Any, ...]:
+    day = (value.year, value.month, value.day)
+    return (*day, value.hour, value.minute, value.second, value.microsecond, value.tzinfo)
+
+
+def _time_parts(value: time) -> tuple[Any, ...]:
+    return (value.hour, value.minute, value.second, value.microsecond, value.tzinfo)
+
+
+# The type of the plain value, that value of an instance, and a new instance from it. Special ones first.
+_BASES: dict[type, tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    OrderedDict: (dict, lambda v: dict(OrderedDict.items(v)), _fill_ordered),
+    defaultdict: (dict, dict.copy, _fill_default),
+    dict: (dict, dict.copy, _fill_dict),
+    deque: (list, lambda v: list(deque.__iter__(v)), _fill_deque),
+    list: (list, list.copy, _fill_list),
+    tuple: (tuple, lambda v: tuple(tuple.__iter__(v)), tuple.__new__),
+    set: (set, lambda v: set(set.__iter__(v)), _fill_set),
+    frozenset: (frozenset, lambda v: frozenset(frozenset.__iter__(v)), frozenset.__new__),
+    str: (str, str.__str__, str.__new__),
+    bytes: (bytes, lambda v: bytes(memoryview(v)), bytes.__new__),
+    bytearray: (bytearray, lambda v: bytearray(memoryview(v)), _fill_bytearray),
+    int: (int, int.__int__, int.__new__),
+    float: (float, float.__float__, float.__new__),
+    complex: (complex, complex.__pos__, complex.__new__),
+    datetime: (
+        datetime,
+        lambda v: datetime(*_datetime_parts(v), fold=v.fold),
+        lambda cls, v: datetime.__new__(cls, *_datetime_parts(v), fold=v.fold),
+    ),
+    date: (
+        date,
+        lambda v: date(v.year, v.month, v.day),
+        lambda cls, v: date.__new__(cls, v.year, v.month, v.day),
+    ),
+    time: (
+        time,
+        lambda v: time(*_time_parts(v), fold=v.fold),
+        lambda cls, v: time.__new__(cls, *_time_parts(v), fold=v.fold),
+    ),
+    timedelta: (
+        timedelta,
+        lambda v: timedelta(v.days, v.seconds, v.microseconds),
+        lambda cls, v: timedelta.__new__(cls, v.days, v.seconds, v.microseconds),
+    ),
+    Decimal: (Decimal, lambda v: Decimal(v.as_tuple()), Decimal.__new__),
+}
+
+
+def builtin_base(cls: type) -> type | None:
+    """The built-in type that a class of a class statement derives from, or a standard container itself."""
+    if cls in _STANDARD:
+        return cls
+    if cls in _BASES or not cls.__flags__ & _HEAP_TYPE:
+        return None
+    return next((base for base in cls.__mro__ if base in _BASES), None)
+
+
+def read_subclass(value: Any) -> dict[str, Any]:
+    base = builtin_base(type(value))
+    assert base is not None
+    fields: dict[str, Any] = {"value": _BASES[base][1](value)}
+    if base is defaultdict:
+        factory = value.default_factory
+        known = isinstance(factory, type) and _FACTORIES.get(label_of(factory)) is factory
+        fields["default_factory"] = label_of(factory) if known else factory
+    elif base is deque:
+        fields["maxlen"] = deque.maxlen.__get__(value)
+    attributes = getattr(value, "__dict__", None)
+    if attributes:
+        fields["attributes"] = dict(attributes)
+    return fields
+
+
+def build_subclass(cls: type, fields: Any) -> Any:
+    """TypeError, KeyError or ValueError when the fields are not those of such a class."""
+    base = builtin_base(cls)
+    if base is None:
+        raise TypeError
+    plain, _, build = _BASES[base]
+    value = fields["value"]
+    if type(value) is not plain:
+        raise TypeError
+    made = build(cls, value)
+    if base is deque:
+        initialise: Any = deque.__init__  # the only way to set maxlen
+        initialise(made, value, fields["maxlen"])
+    elif base is defaultdict:
+        factory = fields["default_factory"]
+        made.default_factory = _FACTORIES[factory] if type(factory) is str else factory
+    attributes = fields.get("attributes")
+    if attributes:
+        made.__dict__.update(attributes)
+    return made

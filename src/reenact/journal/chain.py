@@ -1,0 +1,289 @@
+"""Linking: drafts in, rows out. The only code that makes hashes of links.
+
+A `Chain` is one writer's idea of where its run stands: head, lanes, open requests, the last state link. `link` moves that idea forward and
+remembers how to go back; the writer calls `keep` once the store has accepted the rows and `undo` when it has not. No I/O happens here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reenact.core.canonical import canonical_bytes
+from reenact.core.codec import decode, encode
+from reenact.core.events import ANSWERS, KINDS, OPENING_KINDS, Event, StateUpdated, event_from_content
+from reenact.core.hashing import SALT_BYTES, commitment, render, state_link_of
+from reenact.core.links import (
+    OPERATIONS_RUN,
+    Link,
+    check_event_id,
+    check_key,
+    check_lane,
+    link_bytes,
+    link_hash,
+)
+from reenact.core.matching import MatchRules, advance_prefix
+from reenact.core.packing import pack
+from reenact.core.sharing import Sharer
+from reenact.core.state import Reducer, StateUpdatedOnlyReducer
+from reenact.errors import (
+    ClosedRun,
+    ConflictingDuplicate,
+    MissingParent,
+    UnknownKind,
+    WrongRun,
+    WrongSequence,
+)
+from reenact.journal.sources import Sources
+from reenact.store.contract import EventRow, Head, NodeRow
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """An event about to be appended. `run` and `seq` are claims that are checked; `id` makes the append idempotent."""
+
+    event: Event
+    lane: str = "0"
+    key: str | None = None
+    parent: int | None = None
+    id: str | None = None
+    time: int | None = None
+    run: str | None = None
+    seq: int | None = None
+    salt: bytes | None = None
+    """For an event whose content refers to its own salt; random otherwise, and never used twice."""
+
+
+class OpenPair(NamedTuple):
+    seq: int
+    lane: str
+    lane_seq: int
+
+
+class LaneEnd(NamedTuple):
+    lane_seq: int
+    prefix: bytes
+
+
+class Linked(NamedTuple):
+    """The rows of a batch, with the nodes and artifacts they are the first to need, and the head they follow."""
+
+    before: Head
+    links: list[Link]
+    rows: list[EventRow]
+    nodes: list[NodeRow]
+    artifacts: dict[bytes, bytes]
+
+
+class Chain:
+    """One writer's idea of a run."""
+
+    def __init__(self, run: str, head: Head, rules: MatchRules, reducer: Reducer | None = None) -> None:
+        self.run = run
+        self.head = head
+        self.rules = rules
+        self.reducer: Reducer = reducer or StateUpdatedOnlyReducer()
+        self._folds = not isinstance(self.reducer, StateUpdatedOnlyReducer)
+        """The built-in reducer needs no state to be carried along: it is the payload."""
+        self.sharer = Sharer()
+        self.closed_by: str | None = None
+        self.state: Any = self.reducer.initial()
+        self.state_after: str | None = None
+        self.lanes: dict[str, LaneEnd] = {}
+        self._open: dict[tuple[str, str], OpenPair] = {}
+        self._open_names: dict[int, tuple[str, str]] = {}
+        self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._saved = (head, None, self.state, None)
+
+    def link(self, drafts: Sequence[Draft], sources: Sources, new_id: Callable[[], str]) -> Linked:
+        """The rows of a batch. Raises before anything is remembered when one of them may not be appended."""
+        self._saved = (self.head, self.closed_by, self.state, self.state_after)
+        before = self.head
+        artifacts: dict[bytes, bytes] = {}
+        links: list[Link] = []
+        try:
+            rows = [self._link_one(draft, sources, new_id, artifacts, links) for draft in drafts]
+        except BaseException:
+            self.undo()
+            raise
+        nodes = [NodeRow(address, pack(stored)) for address, stored in self.sharer.new_nodes.items()]
+        return Linked(before, links, rows, nodes, artifacts)
+
+    def keep(self) -> None:
+        self._undo.clear()
+        self.sharer.commit()
+
+    def undo(self) -> None:
+        for mapping, name, old in reversed(self._undo):
+            if old is None:
+                mapping.pop(name, None)
+            else:
+                mapping[name] = old
+        self._undo.clear()
+        self.head, self.closed_by, self.state, self.state_after = self._saved
+        self.sharer.discard()
+
+    def _set(self, mapping: dict[Any, Any], name: Any, value: Any) -> None:
+        self._undo.append((mapping, name, mapping.get(name)))
+        if value is None:
+            del mapping[name]
+        else:
+            mapping[name] = value
+
+    def _link_one(
+        self,
+        draft: Draft,
+        sources: Sources,
+        new_id: Callable[[], str],
+        artifacts: dict[bytes, bytes],
+        links: list[Link],
+    ) -> EventRow:
+        event = draft.event
+        kind = event.kind
+        seq = self.head.seq + 1
+        self._check(draft, kind, seq)
+        salt = sources.entropy(SALT_BYTES) if draft.salt is None else draft.salt
+        parent, distance, lane_seq = self._place(draft, kind, seq)
+        encoded = encode(event.content())
+        if encoded.artifacts:
+            artifacts.update(encoded.artifacts)
+        tree = encoded.tree
+        if self._folds or kind == "StateUpdated":
+            tree = self._fold(kind, tree, salt, encoded.artifacts)
+        match = self.rules.match(kind, tree)
+        stored = self.sharer.share(tree)
+        event_id = new_id() if draft.id is None else check_event_id(draft.id)
+        link = Link(
+            content=render(commitment(salt, match, stored)),
+            id=event_id,
+            key=check_key(draft.key),
+            kind=kind,
+            lane=draft.lane,
+            parent=parent,
+            prev=render(self.head.hash),
+            run=self.run,
+            seq=seq,
+            time=sources.now_us() if draft.time is None else draft.time,
+        )
+        links.append(link)
+        written = link_bytes(link)
+        digest = link_hash(written)
+        prefix = None if lane_seq is None else self._advance_lane(draft.lane, lane_seq, match, distance)
+        self.head = Head(seq, digest)
+        if KINDS[kind].terminal:
+            self.closed_by = kind
+        return EventRow(
+            seq, event_id, kind, draft.lane, lane_seq, written, digest, salt, match, prefix, pack(stored)
+        )
+
+    def _advance_lane(self, lane: str, lane_seq: int, match: bytes, distance: int) -> bytes:
+        end = self.lanes.get(lane)
+        prefix = advance_prefix(None if end is None else end.prefix, match, distance)
+        self._set(self.lanes, lane, LaneEnd(lane_seq, prefix))
+        return prefix
+
+    def _check(self, draft: Draft, kind: str, seq: int) -> None:
+        if kind not in KINDS:
+            raise UnknownKind("an event of an unknown kind cannot be written")
+        if draft.run is not None and draft.run != self.run:
+            raise WrongRun(
+                f"the event belongs to run {draft.run[:128]!r}, this journal is of run {self.run!r}"
+            )
+        if self.closed_by is not None:
+            raise ClosedRun(
+                f"run {self.run} ended with {self.closed_by} at seq {self.head.seq}; nothing follows it"
+            )
+        if draft.seq is not None and draft.seq != seq:
+            raise WrongSequence(f"the event claims seq {draft.seq}, the next one of run {self.run} is {seq}")
+        if draft.parent is not None and not 1 <= draft.parent < seq:
+            raise MissingParent(
+                f"run {self.run} has no event {draft.parent} that could have caused seq {seq}"
+            )
+        if KINDS[kind].operations_only and self.run != OPERATIONS_RUN:
+            raise UnknownKind(f"{kind} events belong to the operations journal")
+        if draft.lane != "0":
+            check_lane(draft.lane)
+
+    def _fold(
+        self, kind: str, tree: dict[str, Any], salt: bytes, artifacts: Mapping[bytes, bytes]
+    ) -> dict[str, Any]:
+        """Moves the state on; a `StateUpdated` gets its links. A reducer sees what a reader will see, never the caller's own objects."""
+        if self._folds:
+            members = decode(tree, loaded_classes=True, artifact=artifacts.__getitem__)
+            self.state = self.reducer.apply(self.state, event_from_content(kind, members))
+            canonical = canonical_bytes(encode(self.state).tree) if kind == "StateUpdated" else b""
+        else:
+            canonical = canonical_bytes(tree["payload"])
+        if kind != "StateUpdated":
+            return tree
+        before, self.state_after = self.state_after, render(state_link_of(salt, canonical))
+        return {**tree, "before": before, "after": self.state_after}
+
+    def _place(self, draft: Draft, kind: str, seq: int) -> tuple[int | None, int, int | None]:
+        """The causal parent, the distance to it within the lane, and the place in the lane."""
+        cls = KINDS[kind]
+        parent, distance = draft.parent, 0
+        lane_seq: int | None = None
+        if cls.behavioural:
+            end = self.lanes.get(draft.lane)
+            lane_seq = end.lane_seq + 1 if end is not None else 1
+        if cls.answers is not None:
+            opened = self._answer(draft.event, cls.answers, parent)
+            parent = opened.seq
+            if lane_seq is not None and opened.lane == draft.lane:
+                distance = lane_seq - opened.lane_seq
+        if kind in OPENING_KINDS:
+            assert lane_seq is not None
+            self._open_pair(kind, draft.event, OpenPair(seq, draft.lane, lane_seq))
+        return parent, distance, lane_seq
+
+    def _open_pair(self, kind: str, event: Event, pair: OpenPair) -> None:
+        name = (kind, _pair_name(event) or str(pair.seq))
+        if name in self._open:
+            raise ConflictingDuplicate(f"{kind} at seq {pair.seq} repeats the id of one that is still open")
+        self._set(self._open, name, pair)
+        self._set(self._open_names, pair.seq, name)
+
+    def _answer(self, event: Event, opening: str, parent: int | None) -> OpenPair:
+        pair_name = _pair_name(event)
+        if pair_name is not None:
+            name = (opening, pair_name)
+        elif parent is not None:
+            name = self._open_names.get(parent, (opening, ""))
+        else:
+            name = next((key for key in reversed(self._open) if key[0] == opening), (opening, ""))
+        pair = self._open.get(name)
+        if pair is None or name[0] != opening or (parent is not None and pair.seq != parent):
+            raise MissingParent(f"{event.kind} answers no open {opening} of run {self.run}")
+        self._close_pair(name, pair)
+        return pair
+
+    def _close_pair(self, name: tuple[str, str], pair: OpenPair) -> None:
+        self._set(self._open, name, None)
+        self._set(self._open_names, pair.seq, None)
+
+    def open_requests(self) -> list[OpenPair]:
+        return list(self._open.values())
+
+    def observe(self, row: EventRow, parent: int | None, event: Event | None) -> None:
+        """Takes in one event of the past (None when erased): what is open, and where state stands. Lanes and head are the store's to tell."""
+        if row.kind in ANSWERS and parent is not None:
+            name = self._open_names.get(parent)
+            if name is not None:
+                self._close_pair(name, self._open[name])
+        if row.kind in OPENING_KINDS:
+            name = (row.kind, (_pair_name(event) if event is not None else None) or str(row.seq))
+            self._set(self._open, name, OpenPair(row.seq, row.lane, row.lane_seq or 0))
+            self._set(self._open_names, row.seq, name)
+        if event is not None:
+            if self._folds:
+                self.state = self.reducer.apply(self.state, event)
+            if isinstance(event, StateUpdated):
+                self.state_after = event.after
+        self._undo.clear()
+
+
+def _pair_name(event: Event) -> str | None:
+    name = event.pair_id
+    return None if name is None else str(getattr(event, name))

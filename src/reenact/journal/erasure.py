@@ -1,0 +1,217 @@
+"""Erasing a value: every content of the namespace that reaches it, together, and nothing left to guess it from.
+
+A text is looked for as it stands in stored text, and as base64 carries it inside bytes; in nodes, in contents, in facts, in artifacts. What is erased is whole
+contents, with salt and match digest; the links stay, so every chain still verifies. Prefix digests behind them are computed anew, snapshots and
+inboxes of those runs go, and the operations journal says what was erased and why, never what it was.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from reenact.core.canonical import parse_stored, stored_bytes
+from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, ContentErased
+from reenact.core.links import OPERATIONS_RUN
+from reenact.core.matching import advance_prefix
+from reenact.core.packing import unpack
+from reenact.core.sharing import expand, references_in
+from reenact.errors import InvalidInput, NotFound, Refused
+from reenact.journal.operations import OperationsJournal
+from reenact.journal.reach import Content, Parts, all_contents, all_runs, dead_parts, parts_of
+from reenact.journal.reader import JournalReader, NodeReader
+from reenact.journal.sources import Sources
+from reenact.journal.verifying import artifacts_in
+from reenact.store.contract import PendingAppend, Store
+
+SHORTEST_VALUE_CHARACTERS = 4
+MAX_ROUNDS = 10
+
+
+class ErasurePlan(NamedTuple):
+    """What erasing would take away. `blocked` says where the value stands that cannot be erased, or who is still writing."""
+
+    contents: list[tuple[str, int]]
+    blocked: list[str]
+
+
+def plan_erasure(store: Store, value: str, namespace: str = "default") -> ErasurePlan:
+    """Lists every content that reaches the value. Nothing is changed."""
+    needles = _needles(value)
+    nodes = _Taint(store, namespace, needles)
+    contents = [(c.run, c.seq) for c in all_contents(store, namespace) if nodes.reaches(c)]
+    blocked: list[str] = []
+    for run in dict.fromkeys(run for run, _ in contents):
+        if run == OPERATIONS_RUN:
+            blocked.append("the operations journal holds the value")
+        contents.extend(_snapshot_vouchers(store, namespace, run, contents))
+    for row in all_runs(store, namespace):
+        for event in store.scan(namespace, row.header.run, contents=False):
+            if any(needle in event.link for needle in needles):
+                blocked.append(f"the link of event {event.seq} of run {row.header.run} holds the value")
+    return ErasurePlan(sorted(set(contents)), blocked)
+
+
+def erase_value(
+    store: Store, value: str, namespace: str = "default", *, reason: str, sources: Sources | None = None
+) -> ErasurePlan:
+    """Erases the value everywhere in the namespace, or raises and erases nothing."""
+    erased: list[tuple[str, int]] = []
+    for _ in range(MAX_ROUNDS):
+        plan = plan_erasure(store, value, namespace)
+        if plan.blocked:
+            raise Refused(
+                f"the value cannot be erased: {plan.blocked[0]}",
+                hint="Links are never erased; keep such values out of replay keys.",
+                code="erasure_refused",
+            )
+        if not plan.contents:
+            if not erased:
+                raise NotFound("no content of the namespace reaches the value", code="value_not_found")
+            return ErasurePlan(erased, [])
+        _fence(store, namespace, plan)
+        _erase(store, namespace, plan.contents, reason, sources)
+        erased.extend(plan.contents)
+    raise Refused("the value is being recorded faster than it can be erased", code="erasure_refused")
+
+
+def _needles(value: str) -> list[bytes]:
+    if len(value) < SHORTEST_VALUE_CHARACTERS:
+        raise InvalidInput(
+            f"a value to erase has at least {SHORTEST_VALUE_CHARACTERS} characters",
+            hint="A shorter one stands in too many places by chance.",
+            code="value_too_short",
+        )
+    raw = value.encode("utf-8", "surrogatepass")
+    needles = [stored_bytes(value)[1:-1]]
+    if len(raw) >= 6:
+        for shift in range(3):
+            # Base64 of the bytes at each of the three alignments, without the characters that depend on neighbours.
+            first = -(-shift * 8 // 6)
+            last = (shift + len(raw)) * 8 // 6
+            needles.append(b64encode(bytes(shift) + raw + bytes(2))[first:last])
+    return needles
+
+
+class _Taint:
+    """Which nodes and artifacts reach the value."""
+
+    def __init__(self, store: Store, namespace: str, needles: Sequence[bytes]) -> None:
+        self._needles = needles
+        self._raw = parse_stored(b'"' + needles[0] + b'"').encode()
+        self._reader = NodeReader(store, namespace)
+        users: dict[bytes, list[bytes]] = {}
+        self._nodes: set[bytes] = set()
+        for address, blob in store.all_nodes(namespace):
+            stored = unpack(blob)
+            if self._holds(stored):
+                self._nodes.add(address)
+            for used in references_in(stored):
+                users.setdefault(used, []).append(address)
+        self._artifacts = {
+            address
+            for address in store.all_artifacts(namespace)
+            if self._raw in (store.artifact(namespace, address) or b"")
+        }
+        spreading = list(self._nodes)
+        while spreading:
+            for user in users.get(spreading.pop(), []):
+                if user not in self._nodes:
+                    self._nodes.add(user)
+                    spreading.append(user)
+
+    def reaches(self, content: Content) -> bool:
+        return self._holds(content.stored) or any(
+            address in self._nodes for address in references_in(content.stored)
+        )
+
+    def _holds(self, stored: bytes) -> bool:
+        if any(needle in stored for needle in self._needles):
+            return True
+        if b'"$string"' in stored:
+            # A long text is cut into nodes; the value may lie across a cut.
+            whole = stored_bytes(expand(stored, self._reader.fetch))
+            if any(needle in whole for needle in self._needles):
+                return True
+        if b'"$artifact"' in stored:
+            return any(address in self._artifacts for address in artifacts_in(parse_stored(stored)))
+        return False
+
+
+def _snapshot_vouchers(
+    store: Store, namespace: str, run: str, contents: Sequence[tuple[str, int]]
+) -> Iterator[tuple[str, int]]:
+    """`SnapshotTaken` events vouch for states that may hold the value; their state link would let it be guessed."""
+    first = min(seq for of, seq in contents if of == run)
+    for event in store.scan(namespace, run, max(first, 1), contents=False):
+        if event.kind == "SnapshotTaken" and event.salt is not None:
+            yield (run, event.seq)
+
+
+def _fence(store: Store, namespace: str, plan: ErasurePlan) -> None:
+    """Nobody may go on writing to a run while its past is erased: its prefix digests change under the writer's feet."""
+    for run in dict.fromkeys(run for run, _ in plan.contents):
+        row = store.run_row(namespace, run)
+        if row is not None and (row.last is None or row.last.kind not in TERMINAL_KINDS):
+            claim = store.claim(namespace, run, "erasure", 1.0)
+            if not claim.granted:
+                raise Refused(
+                    f"run {run} holds the value and is being written",
+                    hint="Wait for it to end, then erase.",
+                    code="run_busy",
+                )
+
+
+def _erase(
+    store: Store, namespace: str, contents: list[tuple[str, int]], reason: str, sources: Sources | None
+) -> None:
+    going = set(contents)
+    doomed = (c for c in all_contents(store, namespace) if (c.run, c.seq) in going)
+    candidates = parts_of(store, namespace, doomed)
+    prefixes = [
+        (run, seq, prefix)
+        for run in dict.fromkeys(run for run, _ in contents)
+        for seq, prefix in _new_prefixes(store, namespace, run, {seq for of, seq in contents if of == run})
+    ]
+
+    def dead() -> Parts:
+        return dead_parts(store, namespace, lambda run, seq: (run, seq) in going, candidates)
+
+    def dead_nodes() -> Iterator[bytes]:
+        yield from dead().nodes
+
+    def dead_artifacts() -> Iterator[bytes]:
+        yield from dead().artifacts
+
+    def act(record: PendingAppend) -> None:
+        store.erase_contents(namespace, contents, prefixes, record, dead_nodes(), dead_artifacts())
+
+    event = ContentErased(contents=[[run, seq] for run, seq in contents], reason=reason)
+    OperationsJournal.open_for(store, namespace, sources=sources).together_with(event, act)
+
+
+def _new_prefixes(store: Store, namespace: str, run: str, erased: set[int]) -> Iterator[tuple[int, bytes]]:
+    """Prefix digests behind an erased content, the erased marker standing in its place."""
+    reader = JournalReader(store, run, namespace)
+    lanes: dict[str, bytes] = {}
+    touched: set[str] = set()
+    places: dict[int, tuple[str, int]] = {}
+    for row in store.scan(namespace, run, contents=False):
+        if row.lane_seq is None or row.prefix is None:
+            continue
+        distance = 0
+        if row.kind in OPENING_KINDS:
+            places[row.seq] = (row.lane, row.lane_seq)
+        if row.kind in ANSWERS:
+            parent = reader.link(row).parent
+            place = places.pop(parent, None) if parent is not None else None
+            distance = row.lane_seq - place[1] if place is not None and place[0] == row.lane else 0
+        if row.seq in erased:
+            touched.add(row.lane)
+        if row.lane in touched:
+            match = None if row.seq in erased else row.match
+            lanes[row.lane] = advance_prefix(lanes.get(row.lane), match, distance)
+            yield row.seq, lanes[row.lane]
+        else:
+            lanes[row.lane] = row.prefix

@@ -1,0 +1,147 @@
+"""A run as one text file (docs/format.md, section 8). Every digest is checked while writing: a damaged run is never exported as a whole one."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+from reenact.core.canonical import parse_stored
+from reenact.core.hashing import render
+from reenact.core.packing import unpack
+from reenact.core.sharing import references_in
+from reenact.errors import Damaged, StoreUnavailable
+from reenact.journal.reader import JournalReader
+from reenact.journal.verifying import artifacts_in
+
+ARTIFACT_PART_BYTES = 4 * 1024 * 1024
+
+
+def export_lines(reader: JournalReader) -> Iterator[bytes]:
+    """The lines of the file, without their line feeds."""
+    exporter = _Exporter(reader)
+    yield exporter.header_line()
+    yield from exporter.parts(exporter.facts)
+    last = 0
+    for row in reader.store.scan(reader.namespace, reader.run):
+        link = reader.link(row)
+        opening = f'{{"seq":{row.seq},"kind":"{link.kind}",'.encode()
+        if row.content is None:
+            yield opening + b'"erased":true}'
+        else:
+            reader.content_tree(row, link)
+            stored = unpack(row.content)
+            yield from exporter.parts(stored)
+            yield opening + b'"stored":' + stored + b"}"
+        last = row.seq
+    head = reader.header_row.hash
+    for row in reader.store.scan(reader.namespace, reader.run, 1, last + 1, contents=False):
+        head = row.hash
+        yield b"".join(
+            (
+                b'{"link":',
+                row.link,
+                b',"salt":',
+                _salt(row.salt),
+                b',"match":',
+                _hash(row.match),
+                b',"hash":',
+                _hash(head),
+                b"}",
+            )
+        )
+    yield f'{{"end":{{"events":{last},"head":"{render(head)}"}}}}'.encode()
+
+
+def export_run(reader: JournalReader, path: Path) -> int:
+    """Writes the file in one piece: a half-written one never stands under its name. Returns its size in bytes."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            os.chmod(temporary, 0o600)
+            size = 0
+            for line in export_lines(reader):
+                size += file.write(line) + file.write(b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot write {path}: {error.strerror}", code="cannot_write") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return size
+
+
+class _Exporter:
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
+        self._written: set[bytes] = set()
+        row = reader.header_row
+        if row.content is not None:
+            reader.facts()
+        self.facts = b"" if row.content is None else unpack(row.content)
+
+    def header_line(self) -> bytes:
+        row = self._reader.header_row
+        facts = b'"erased":true' if row.content is None else b'"stored":' + self.facts
+        return b"".join(
+            (
+                b'{"reenact":"recording","format":1,"header":',
+                row.header,
+                b',"salt":',
+                _salt(row.salt),
+                b',"match":',
+                _hash(row.match),
+                b',"hash":',
+                _hash(row.hash),
+                b",",
+                facts,
+                b"}",
+            )
+        )
+
+    def parts(self, stored: bytes) -> Iterator[bytes]:
+        """Nodes and artifacts that are needed here first, depth first, each after those it refers to."""
+        # An explicit stack: how deep a list of lists goes is the recording's choice, not ours.
+        stack: list[tuple[bytes, bytes, list[bytes]]] = [(b"", stored, references_in(stored)[::-1])]
+        while stack:
+            address, text, waiting = stack[-1]
+            while waiting:
+                following = waiting.pop()
+                if following not in self._written:
+                    found = self._reader.nodes.fetch([following]).get(following)
+                    if found is None:
+                        raise Damaged(
+                            f"a shared value is missing: node {render(following)}", code="missing_node"
+                        )
+                    stack.append((following, found, references_in(found)[::-1]))
+                    break
+            else:
+                stack.pop()
+                yield from self._artifacts(text)
+                if address and address not in self._written:
+                    self._written.add(address)
+                    yield b'{"node":"' + render(address).encode() + b'","stored":' + text + b"}"
+
+    def _artifacts(self, text: bytes) -> Iterator[bytes]:
+        if b'"$artifact"' not in text:
+            return
+        for address in artifacts_in(parse_stored(text)):
+            if address in self._written:
+                continue
+            self._written.add(address)
+            data = self._reader.nodes.artifact(address)
+            parts = max(1, -(-len(data) // ARTIFACT_PART_BYTES))
+            for part in range(parts):
+                piece = b64encode(data[part * ARTIFACT_PART_BYTES : (part + 1) * ARTIFACT_PART_BYTES])
+                opening = f'{{"artifact":"{render(address)}","parts":{parts},"part":{part},"base64":"'
+                yield opening.encode() + piece + b'"}'
+
+
+def _salt(salt: bytes | None) -> bytes:
+    return b"null" if salt is None else b'"' + salt.hex().encode() + b'"'
+
+
+def _hash(digest: bytes | None) -> bytes:
+    return b"null" if digest is None else b'"' + render(digest).encode() + b'"'

@@ -1,0 +1,192 @@
+"""Bringing an exported recording into a store, and verifying one as it lies.
+
+Nothing is written before the whole file has been verified; then all of it is written in one transaction. The same file again changes nothing. A run id that
+is taken by another run keeps its owner: the newcomer is kept beside it under an id that shows its header hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from reenact.core.codec import decode
+from reenact.core.hashing import commitment, header_hash, render
+from reenact.core.links import OPERATIONS_RUN, check_namespace
+from reenact.core.matching import MatchRules
+from reenact.core.packing import unpack
+from reenact.core.sharing import expand
+from reenact.core.state import StateUpdatedOnlyReducer
+from reenact.errors import BadRecording, Damaged, ReenactError, RunExists
+from reenact.journal.recording_file import RecordingFile
+from reenact.journal.verify import VerificationReport, merge_results
+from reenact.journal.verifying import Problem, RangeVerifier
+from reenact.store.contract import EventRow, Head, NodeRow, Store
+
+BATCH_EVENTS = 500
+
+
+class Imported(NamedTuple):
+    run: str
+    events: int
+    already_there: bool
+    kept_apart: bool
+    """Another run has the recorded id; this one is kept under `run` instead."""
+
+
+def verify_file(path: str | Path, *, deep: bool = False, expected: Head | None = None) -> VerificationReport:
+    """Verifies an exported recording without a store. Damage that leaves no readable structure is raised as BadRecording."""
+    with RecordingFile(path) as recording:
+        return _verify(recording, deep=deep, expected=expected)
+
+
+def import_file(store: Store, path: str | Path, namespace: str = "default") -> Imported:
+    check_namespace(namespace)
+    with RecordingFile(path) as recording:
+        report = _verify(recording, deep=True)
+        if not report.valid:
+            first = report.problems[0]
+            raise BadRecording(f"{recording.path.name}, event {first.seq}: {first.message}", code=first.code)
+        if recording.header.kind != "run":
+            raise BadRecording(
+                f"{recording.path.name} is an operations journal, which stays where it was written"
+            )
+        return _write(store, recording, namespace, report)
+
+
+def _verify(recording: RecordingFile, *, deep: bool, expected: Head | None = None) -> VerificationReport:
+    problems: list[Problem] = []
+    rules, builtin_state = _header_problems(recording, problems)
+    verifier = RangeVerifier(
+        run=recording.header.run,
+        start=1,
+        stop=recording.events + 1,
+        prev=recording.header_row.hash,
+        lanes={},
+        fetch_nodes=recording.nodes,
+        fetch_artifact=recording.artifact,
+        lane_place=lambda _seq: None,
+        erased_by_right=lambda _seq: True,
+        rules=rules if deep else None,
+        builtin_state=builtin_state,
+    )
+    seen: set[str] = set()
+    at_expected: list[bytes] = []
+
+    def rows() -> Iterator[EventRow]:
+        for row in recording.rows():
+            if row.id in seen:
+                problems.append(
+                    Problem(row.seq, "mismatch", "duplicate_id", "its id stands in the run already")
+                )
+            seen.add(row.id)
+            if expected is not None and row.seq == expected.seq:
+                at_expected.append(row.hash)
+            yield row
+
+    verifier.feed(rows())
+    head = verifier.result.last_hash if recording.events else recording.header_row.hash
+    if recording.end[1] != head:
+        problems.append(Problem(recording.events, "mismatch", "bad_head", "the end line names another head"))
+    if expected is not None and at_expected != [expected.hash]:
+        problems.append(Problem(expected.seq, "mismatch", "bad_head", "the expected head is not in the file"))
+    report = merge_results(recording.header.run, [verifier.result], problems, recording.events)
+    report.head, report.deep, report.expected_head = render(head), deep, expected is not None
+    _notes(recording, report)
+    return report
+
+
+def _notes(recording: RecordingFile, report: VerificationReport) -> None:
+    if report.erased or recording.header_row.content is None:
+        count = len(report.erased) + (recording.header_row.content is None)
+        report.notes.append(
+            f"{count} contents are marked as erased; only the store that recorded them can prove it"
+        )
+    if report.terminal is None and not report.expected_head:
+        report.notes.append(f"verified to seq {report.events}, nothing later to compare with")
+
+
+def _header_problems(recording: RecordingFile, problems: list[Problem]) -> tuple[MatchRules, bool]:
+    row, header = recording.header_row, recording.header
+    rules, builtin_state = MatchRules(), True
+    if header_hash(row.header) != row.hash:
+        problems.append(Problem(0, "failure", "bad_header", "the header does not match its hash"))
+    if row.content is None or row.salt is None or row.match is None:
+        if row.content is not None or row.salt is not None or row.match is not None:
+            problems.append(Problem(0, "failure", "bad_content", "the facts are half erased"))
+        return rules, builtin_state
+    try:
+        stored = unpack(row.content)
+        if render(commitment(row.salt, row.match, stored)) != header.content:
+            raise Damaged("the facts do not match the header", code="bad_content")
+        tree = expand(stored, recording.nodes)
+        facts = decode(tree, artifact=recording.artifact)
+        rules = MatchRules([(str(kind), str(pointer)) for kind, pointer in facts.get("volatile") or []])
+        builtin_state = facts.get("reducer", StateUpdatedOnlyReducer.id) == StateUpdatedOnlyReducer.id
+        if rules.id != header.rules or rules.match("Header", tree) != row.match:
+            raise Damaged("the match rules are not those the header names", code="bad_rules")
+    except ReenactError as error:
+        problems.append(Problem(0, "failure", error.code, error.message))
+    except (AttributeError, TypeError, ValueError):
+        problems.append(Problem(0, "failure", "bad_content", "the facts are not well formed"))
+    return rules, builtin_state
+
+
+def _write(store: Store, recording: RecordingFile, namespace: str, report: VerificationReport) -> Imported:
+    header = recording.header_row
+    run = header.run
+    kept_apart = run == OPERATIONS_RUN
+    if kept_apart:
+        run = _apart(run, header.hash)
+    existing = store.run_row(namespace, run)
+    if existing is not None and existing.header.hash != header.hash:
+        run, kept_apart = _apart(run, header.hash), True
+        existing = store.run_row(namespace, run)
+    if existing is not None:
+        last = existing.last
+        same = last is not None and last.seq >= recording.events
+        if existing.header.hash == header.hash and same:
+            at = store.event(namespace, run, recording.events) if recording.events else None
+            if (at.hash if at is not None else header.hash) == recording.end[1]:
+                return Imported(run, recording.events, already_there=True, kept_apart=kept_apart)
+        raise RunExists(
+            f"run {run} is in the store with another history",
+            hint="Import it into another namespace, or compare the two.",
+        )
+    for address in recording.artifact_addresses():
+        data = recording.artifact(address)
+        assert data is not None
+        store.put_artifact(namespace, address, data)
+    given: set[bytes] = set()
+    facts = [] if header.content is None else recording.new_nodes([unpack(header.content)], given)
+    store.import_run(namespace, header._replace(run=run), facts, _batches(recording, given, report.head))
+    return Imported(run, recording.events, already_there=False, kept_apart=kept_apart)
+
+
+def _apart(run: str, digest: bytes) -> str:
+    return f"{run[:100]}.{digest.hex()[:12]}"
+
+
+def _batches(
+    recording: RecordingFile, given: set[bytes], verified_head: str
+) -> Iterator[tuple[list[EventRow], list[NodeRow]]]:
+    """Rows by the hundred with the nodes they need. The file is read again here, so its head has to come out as verified."""
+    batch: list[EventRow] = []
+    head = recording.header_row.hash
+    for row in recording.rows():
+        batch.append(row)
+        head = row.hash
+        if len(batch) >= BATCH_EVENTS:
+            yield batch, _nodes_of(recording, batch, given)
+            batch = []
+    if batch:
+        yield batch, _nodes_of(recording, batch, given)
+    if render(head) != verified_head:
+        raise BadRecording(f"{recording.path.name} changed while it was read")
+
+
+def _nodes_of(recording: RecordingFile, batch: list[EventRow], given: set[bytes]) -> list[NodeRow]:
+    return recording.new_nodes([unpack(row.content) for row in batch if row.content is not None], given)
+
+
+__all__ = ["Imported", "import_file", "verify_file"]

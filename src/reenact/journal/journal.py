@@ -1,0 +1,432 @@
+"""Writing a run: the one handle that may append, under a lease.
+
+Rules:
+
+1. Only the holder of the run's lease appends; the store checks the epoch and the head inside the append.
+2. A batch is appended whole or not at all. What `append` returned is durable (unless `sync=False`, which survives the process only).
+3. The same event id with the same content again is answered with what is there, before anything else is looked at; with other content it is refused.
+4. After an append whose result is unknown the handle is poisoned: `reopen` reads the tail, checks it, and brings back what was not synced.
+5. Everybody else talks to a run through its inbox (`post`), first writer wins; the holder folds it in.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reenact.core.canonical import stored_bytes
+from reenact.core.codec import encode
+from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, Event, event_from_content
+from reenact.core.hashing import SALT_BYTES, commitment, header_hash, render
+from reenact.core.links import (
+    FORMAT,
+    OPERATIONS_RUN,
+    Header,
+    ParentRun,
+    check_namespace,
+    check_run_id,
+)
+from reenact.core.matching import MatchRules, VolatilePath
+from reenact.core.packing import pack
+from reenact.core.sharing import Sharer
+from reenact.core.state import Reducer, StateUpdatedOnlyReducer
+from reenact.errors import (
+    ClosedRun,
+    ConflictingDuplicate,
+    Damaged,
+    InvalidInput,
+    MovedHead,
+    OutcomeUnknown,
+    Poisoned,
+    Refused,
+)
+from reenact.journal.chain import Chain, Draft, LaneEnd, Linked
+from reenact.journal.reader import JournalReader, SequencedEvent
+from reenact.journal.sources import Sources, SystemSources, holder_is_gone
+from reenact.store.contract import DuplicateIds, EventRow, Head, HeaderRow, NodeRow, Store
+
+LEASE_SECONDS = 30.0
+_STATE_MEMBERS = ("before", "after")
+
+
+def create_header(
+    store: Store,
+    run: str,
+    namespace: str,
+    facts: Mapping[str, Any],
+    *,
+    kind: str = "run",
+    parent: ParentRun | None = None,
+    volatile: Sequence[VolatilePath] = (),
+    sources: Sources,
+) -> HeaderRow:
+    """Writes the genesis of a run and returns it as the store keeps it."""
+    rules = MatchRules(volatile)
+    if volatile:
+        facts = {**facts, "volatile": [list(path) for path in rules.volatile]}
+    encoded = encode(dict(facts))
+    for address, data in encoded.artifacts.items():
+        store.put_artifact(namespace, address, data)
+    sharer = Sharer()
+    stored = sharer.share(encoded.tree)
+    salt = sources.entropy(SALT_BYTES)
+    match = rules.match("Header", encoded.tree)
+    created = sources.now_us()
+    header = Header(
+        content=render(commitment(salt, match, stored)),
+        created=created,
+        format=FORMAT,
+        kind="operations" if kind == "operations" else "run",
+        namespace=namespace,
+        parent=parent,
+        rules=rules.id,
+        run=run,
+    ).to_bytes()
+    row = HeaderRow(
+        run, kind, created, header, header_hash(header), salt, match, pack(stored), imported=False
+    )
+    nodes = [NodeRow(address, pack(node)) for address, node in sharer.new_nodes.items()]
+    store.create_run(namespace, row, nodes)
+    return row
+
+
+class Journal(JournalReader):
+    """A run that is being written. Made by `create` and `open`."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        namespace: str,
+        *,
+        epoch: int,
+        reducer: Reducer | None = None,
+        sources: Sources | None = None,
+        fresh: bool = False,
+    ) -> None:
+        super().__init__(store, run, namespace)
+        self.epoch = epoch
+        self._sources = sources or SystemSources()
+        self._reducer = reducer
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._id_nonce = self._sources.entropy(12).hex()
+        self._id_counter = 0
+        self._poisoned = False
+        self._unsynced: list[tuple[list[EventRow], list[NodeRow]]] = []
+        facts_reducer = (self.facts() or {}).get("reducer", StateUpdatedOnlyReducer.id)
+        if (reducer.id if reducer else StateUpdatedOnlyReducer.id) != facts_reducer:
+            raise InvalidInput(
+                f"run {run} was recorded with the reducer {facts_reducer!r}",
+                hint="Give the same reducer to Journal.open; a changed rule is another run.",
+                code="other_reducer",
+            )
+        self._chain = Chain(run, Head(0, self.header_row.hash), self.rules(), reducer)
+        self._history_known = fresh
+        if not fresh:
+            self._read_tail()
+
+    @classmethod
+    def create(
+        cls,
+        store: Store,
+        run: str | None = None,
+        namespace: str = "default",
+        *,
+        facts: Mapping[str, Any] | None = None,
+        parent: ParentRun | None = None,
+        volatile: Sequence[VolatilePath] = (),
+        reducer: Reducer | None = None,
+        sources: Sources | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> Journal:
+        """Begins a run. Without an id it gets a random one."""
+        sources = sources or SystemSources()
+        run = check_run_id(run) if run is not None else sources.entropy(10).hex()
+        check_namespace(namespace)
+        if run == OPERATIONS_RUN:
+            raise InvalidInput(
+                "`operations` is the name of the operations journal, not of a run", code="bad_run_id"
+            )
+        facts = dict(facts or {})
+        if reducer is not None:
+            facts["reducer"] = reducer.id
+        create_header(store, run, namespace, facts, parent=parent, volatile=volatile, sources=sources)
+        epoch = _claim(store, namespace, run, sources, lease_seconds)
+        return cls(store, run, namespace, epoch=epoch, reducer=reducer, sources=sources, fresh=True)
+
+    @classmethod
+    def open(
+        cls,
+        store: Store,
+        run: str,
+        namespace: str = "default",
+        *,
+        reducer: Reducer | None = None,
+        sources: Sources | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> Journal:
+        """Takes an existing run over. Refused (`run_busy`) while another live process holds it."""
+        sources = sources or SystemSources()
+        if JournalReader(store, run, namespace).imported:
+            raise Refused(
+                f"run {run} was recorded elsewhere and cannot be continued here",
+                hint="Fork it, and go on with the fork.",
+                code="imported_run",
+            )
+        epoch = _claim(store, namespace, run, sources, lease_seconds)
+        return cls(store, run, namespace, epoch=epoch, reducer=reducer, sources=sources)
+
+    # Appending
+
+    def append(
+        self,
+        events: Event | Draft | Sequence[Event | Draft],
+        *,
+        expected: Head | None = None,
+        sync: bool = True,
+    ) -> list[SequencedEvent]:
+        """Appends a batch, all or nothing. `expected` is the head the caller decided on; by default the one this handle knows."""
+        if isinstance(events, (Event, Draft)):
+            events = (events,)
+        drafts = [event if isinstance(event, Draft) else Draft(event) for event in events]
+        if not drafts:
+            raise InvalidInput("an append needs at least one event", code="empty_append")
+        with self._lock:
+            self._check_usable()
+            if any(draft.id is not None for draft in drafts):
+                existing = self._already_there(drafts)
+                if existing is not None:
+                    return existing
+            linked = self._append(drafts, expected, sync)
+        return [
+            SequencedEvent(
+                seq=link.seq,
+                event=draft.event,
+                id=link.id,
+                kind=link.kind,
+                lane=link.lane,
+                key=link.key,
+                parent=link.parent,
+                time=link.time,
+                hash=render(row.hash),
+            )
+            for draft, link, row in zip(drafts, linked.links, linked.rows, strict=True)
+        ]
+
+    def _append(self, drafts: Sequence[Draft], expected: Head | None, sync: bool) -> Linked:
+        chain = self._chain
+        if expected is not None and expected != chain.head:
+            self._refresh_if_moved(expected)
+        if not self._history_known and any(_needs_history(draft, self._reducer) for draft in drafts):
+            self._read_history()
+        linked = chain.link(drafts, self._sources, self._new_id)
+        try:
+            self._store_append(linked, sync)
+        except BaseException:
+            chain.undo()
+            raise
+        chain.keep()
+        return linked
+
+    def _store_append(self, linked: Linked, sync: bool) -> None:
+        for address, data in linked.artifacts.items():
+            self.store.put_artifact(self.namespace, address, data)
+        try:
+            self.store.append(
+                self.namespace,
+                self.run,
+                linked.rows,
+                expected=linked.before,
+                epoch=self.epoch,
+                nodes=linked.nodes,
+                sync=sync,
+            )
+        except DuplicateIds as duplicates:
+            if [row.link for row in duplicates.rows] != [row.link for row in linked.rows]:
+                raise ConflictingDuplicate(
+                    f"run {self.run} has an event with that id and other content"
+                ) from None
+        except MovedHead:
+            self._raise_closed_if_ended()
+            raise
+        except OutcomeUnknown:
+            self._poisoned = True
+            raise
+        if sync:
+            self._unsynced.clear()
+        else:
+            self._unsynced.append((linked.rows, linked.nodes))
+
+    def _already_there(self, drafts: Sequence[Draft]) -> list[SequencedEvent] | None:
+        """What the store has under these ids when all of it is the same; None when none of them is there."""
+        ids = [draft.id for draft in drafts if draft.id is not None]
+        if len(set(ids)) != len(ids):
+            raise ConflictingDuplicate("two events of one batch have the same id")
+        rows = self.store.events_by_id(self.namespace, self.run, ids)
+        if not rows:
+            return None
+        by_id = {row.id: row for row in rows}
+        if len(rows) != len(drafts) or any(draft.id not in by_id for draft in drafts):
+            raise ConflictingDuplicate(f"some but not all events of the batch are in run {self.run} already")
+        found = [self.sequenced(by_id[str(draft.id)]) for draft in drafts]
+        for draft in drafts:
+            row = by_id[str(draft.id)]
+            if row.kind != draft.event.kind or not self._same_content(draft, row):
+                raise ConflictingDuplicate(
+                    f"event id {row.id} exists at seq {row.seq} of run {self.run} with other content"
+                )
+        return found
+
+    def _same_content(self, draft: Draft, row: EventRow) -> bool:
+        recorded = self.content_tree(row, self.link(row))
+        tree = encode(draft.event.content()).tree
+        if recorded is None:
+            return False
+        # State links are under the salt of their own event; everything else has to be the same to the byte.
+        return stored_bytes(_without_state_links(tree)) == stored_bytes(_without_state_links(recorded))
+
+    def _refresh_if_moved(self, expected: Head) -> None:
+        actual = self.head()
+        if actual != expected:
+            self._raise_closed_if_ended()
+            raise MovedHead(
+                f"run {self.run} stands at seq {actual.seq}, the append was decided at seq {expected.seq}"
+            )
+        self._read_tail()
+
+    def _raise_closed_if_ended(self) -> None:
+        last = self.store.last_event(self.namespace, self.run)
+        if last is not None and last.kind in TERMINAL_KINDS:
+            raise ClosedRun(f"run {self.run} ended with {last.kind} at seq {last.seq}; nothing follows it")
+
+    def _check_usable(self) -> None:
+        if self._poisoned:
+            raise Poisoned(f"the result of an earlier append to run {self.run} is unknown")
+        if os.getpid() != self._pid:
+            raise Refused(
+                f"this handle of run {self.run} belongs to the process that opened it",
+                hint="A forked child writes a run of its own.",
+                code="forked_handle",
+            )
+
+    def new_salt(self) -> bytes:
+        return self._sources.entropy(SALT_BYTES)
+
+    def _new_id(self) -> str:
+        self._id_counter += 1
+        return f"{self._id_nonce}{self._id_counter:08x}"
+
+    # The handle's idea of the run
+
+    def _read_tail(self) -> None:
+        last = self.store.last_event(self.namespace, self.run)
+        chain = Chain(self.run, Head(0, self.header_row.hash), self.rules(), self._reducer)
+        if last is not None:
+            self.link(last)
+            chain.head = Head(last.seq, last.hash)
+            chain.closed_by = last.kind if last.kind in TERMINAL_KINDS else None
+        for row in self.store.lanes(self.namespace, self.run):
+            if row.lane_seq is None or row.prefix is None:
+                raise Damaged(f"event {row.seq} of run {self.run} has no place in its lane", code="bad_lane")
+            chain.lanes[row.lane] = LaneEnd(row.lane_seq, row.prefix)
+        self._chain = chain
+        self._history_known = False
+
+    def _read_history(self) -> None:
+        """Finds open requests and the last state. Read once, when an event first depends on it."""
+        for row in self.store.scan(self.namespace, self.run, 1, self._chain.head.seq + 1):
+            if (
+                row.kind in ANSWERS
+                or row.kind in OPENING_KINDS
+                or row.kind == "StateUpdated"
+                or self._reducer
+            ):
+                link = self.link(row)
+                tree = self.content_tree(row, link)
+                event = None if tree is None else event_from_content(row.kind, self._decode(tree))
+                self._chain.observe(row, link.parent, event)
+        self._history_known = True
+
+    def reopen(self) -> None:
+        """After an unknown result: reads the tail, checks it against what is known, appends again what was never synced."""
+        with self._lock:
+            last_synced = self._chain.head if not self._unsynced else None
+            row = self.store.run_row(self.namespace, self.run)
+            if row is None or row.header.hash != self.header_row.hash:
+                raise Damaged(f"run {self.run} is gone or another run stands in its place", code="regressed")
+            actual = self.head()
+            known = last_synced or Head(self._unsynced[0][0][0].seq - 1, b"")
+            if actual.seq < known.seq:
+                raise Damaged(
+                    f"run {self.run} stands at seq {actual.seq}; seq {known.seq} was acknowledged",
+                    code="regressed",
+                )
+            self._check_link_at(known)
+            self._restore_unsynced(actual)
+            self._read_tail()
+            self._poisoned = False
+
+    def _check_link_at(self, known: Head) -> None:
+        if known.seq == 0 or not known.hash:
+            return
+        row = self.store.event(self.namespace, self.run, known.seq)
+        if row is None or row.hash != known.hash:
+            raise Damaged(
+                f"event {known.seq} of run {self.run} is not the one acknowledged", code="regressed"
+            )
+
+    def _restore_unsynced(self, actual: Head) -> None:
+        for rows, nodes in self._unsynced:
+            if rows[-1].seq <= actual.seq:
+                continue
+            before = Head(actual.seq, actual.hash)
+            self.store.append(
+                self.namespace, self.run, rows, expected=before, epoch=self.epoch, nodes=nodes, sync=True
+            )
+            actual = Head(rows[-1].seq, rows[-1].hash)
+        self._unsynced.clear()
+
+    # Leases and the inbox
+
+    def renew(self, lease_seconds: float = LEASE_SECONDS) -> None:
+        self.epoch = _claim(self.store, self.namespace, self.run, self._sources, lease_seconds)
+
+    def release(self) -> None:
+        """Lets go of the run, so that another process need not wait for the lease to end."""
+        self.store.release(self.namespace, self.run, self.epoch)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _claim(store: Store, namespace: str, run: str, sources: Sources, lease_seconds: float) -> int:
+    holder = sources.holder()
+    claim = store.claim(namespace, run, holder, lease_seconds)
+    if not claim.granted and holder_is_gone(claim.holder):
+        # The process that held it died on this machine: waiting for its lease to end would only cost time.
+        claim = store.claim(namespace, run, holder, lease_seconds, superseding=claim.holder)
+    if not claim.granted:
+        raise Refused(
+            f"run {run} is being written by another process",
+            hint="Wait for it to end, or for its lease to expire.",
+            code="run_busy",
+        )
+    return claim.epoch
+
+
+def _needs_history(draft: Draft, reducer: Reducer | None) -> bool:
+    kind = draft.event.kind
+    return reducer is not None or kind == "StateUpdated" or kind in ANSWERS or kind in OPENING_KINDS
+
+
+def _without_state_links(tree: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tree.items() if name not in _STATE_MEMBERS}
+
+
+__all__ = ["LEASE_SECONDS", "Draft", "Journal", "create_header"]

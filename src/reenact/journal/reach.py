@@ -1,0 +1,89 @@
+"""Which contents reach which shared values: the ground of retention and erasure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from reenact.core.canonical import parse_stored
+from reenact.core.links import OPERATIONS_RUN
+from reenact.core.packing import unpack
+from reenact.core.sharing import references_in
+from reenact.journal.reader import NodeReader
+from reenact.journal.verifying import artifacts_in
+from reenact.store.contract import RunRow, Store
+
+PAGE = 200
+
+
+class Content(NamedTuple):
+    """A living content: seq 0 is the facts of the header."""
+
+    run: str
+    seq: int
+    stored: bytes
+
+
+def all_runs(store: Store, namespace: str) -> Iterator[RunRow]:
+    """Every run of the namespace, newest first, and then its operations journal."""
+    before: tuple[int, str] | None = None
+    while page := store.list_runs(namespace, before=before, limit=PAGE):
+        yield from page
+        before = (page[-1].header.created, page[-1].header.run)
+    operations = store.run_row(namespace, OPERATIONS_RUN)
+    if operations is not None:
+        yield operations
+
+
+def contents_of(store: Store, namespace: str, row: RunRow) -> Iterator[Content]:
+    if row.header.content is not None:
+        yield Content(row.header.run, 0, unpack(row.header.content))
+    for event in store.scan(namespace, row.header.run):
+        if event.content is not None:
+            yield Content(row.header.run, event.seq, unpack(event.content))
+
+
+def all_contents(store: Store, namespace: str) -> Iterator[Content]:
+    for row in all_runs(store, namespace):
+        yield from contents_of(store, namespace, row)
+
+
+class Parts(NamedTuple):
+    nodes: set[bytes]
+    artifacts: set[bytes]
+
+
+def parts_of(store: Store, namespace: str, contents: Iterable[Content]) -> Parts:
+    """Every node and artifact that these contents reach."""
+    reader = NodeReader(store, namespace)
+    nodes: set[bytes] = set()
+    artifacts: set[bytes] = set()
+    for content in contents:
+        _collect(content.stored, reader, nodes, artifacts)
+    for row in all_runs(store, namespace):
+        for snapshot in store.snapshots(namespace, row.header.run):
+            _artifacts(unpack(snapshot.blob), artifacts)
+    return Parts(nodes, artifacts)
+
+
+def _collect(stored: bytes, reader: NodeReader, nodes: set[bytes], artifacts: set[bytes]) -> None:
+    stack = [stored]
+    while stack:
+        text = stack.pop()
+        _artifacts(text, artifacts)
+        fresh = [address for address in dict.fromkeys(references_in(text)) if address not in nodes]
+        if fresh:
+            nodes.update(fresh)
+            stack.extend(reader.fetch(fresh).values())
+
+
+def _artifacts(text: bytes, artifacts: set[bytes]) -> None:
+    if b'"$artifact"' in text:
+        artifacts.update(artifacts_in(parse_stored(text)))
+
+
+def dead_parts(store: Store, namespace: str, going: Callable[[str, int], bool], candidates: Parts) -> Parts:
+    """Of the candidates, those that no content reaches which stays."""
+    staying = (content for content in all_contents(store, namespace) if not going(content.run, content.seq))
+    living = parts_of(store, namespace, staying)
+    return Parts(candidates.nodes - living.nodes, candidates.artifacts - living.artifacts)

@@ -1,0 +1,242 @@
+"""Reading a run: rows of a store back into events. Every digest is checked on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from reenact.core.codec import decode
+from reenact.core.events import TERMINAL_KINDS, Event, UnknownEvent, event_from_content
+from reenact.core.hashing import artifact_address, commitment, node_address, render
+from reenact.core.links import Header, Link, link_hash, parse_header, parse_link
+from reenact.core.matching import MatchRules
+from reenact.core.packing import unpack
+from reenact.core.sharing import expand
+from reenact.errors import BadPosition, Damaged, NotFound
+from reenact.store.contract import EventRow, Head, HeaderRow, Store
+
+NODE_CACHE_BYTES = 16 * 1024 * 1024
+
+
+class ErasedEvent(Event, frozen=True):
+    """Stands where a content was erased; the link is still there."""
+
+    recorded_kind: str
+
+    def content(self) -> dict[str, Any]:
+        return {}
+
+
+class SequencedEvent(msgspec.Struct, frozen=True):
+    """One event of a run as it was recorded."""
+
+    seq: int
+    event: Event
+    id: str = ""
+    kind: str = ""
+    lane: str = "0"
+    key: str | None = None
+    parent: int | None = None
+    time: int = 0
+    hash: str = ""
+
+    @property
+    def erased(self) -> bool:
+        return isinstance(self.event, ErasedEvent)
+
+
+class NodeReader:
+    """Nodes of a namespace by address: unpacked, their address checked, the recent ones kept."""
+
+    def __init__(self, store: Store, namespace: str) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._cache: dict[bytes, bytes] = {}
+        self._cached_bytes = 0
+
+    def fetch(self, addresses: Sequence[bytes]) -> dict[bytes, bytes]:
+        found = {address: self._cache[address] for address in addresses if address in self._cache}
+        absent = [address for address in addresses if address not in found]
+        if absent:
+            for address, blob in self._store.nodes(self._namespace, absent).items():
+                found[address] = self._keep(address, checked_node(address, blob))
+        return found
+
+    def artifact(self, address: bytes) -> bytes:
+        data = self._store.artifact(self._namespace, address)
+        if data is None:
+            raise Damaged(f"an artifact is missing: {render(address)}", code="missing_artifact")
+        if artifact_address(data) != address:
+            raise Damaged(f"an artifact does not match its address: {render(address)}", code="bad_artifact")
+        return data
+
+    def _keep(self, address: bytes, stored: bytes) -> bytes:
+        self._cached_bytes += len(stored)
+        if self._cached_bytes > NODE_CACHE_BYTES:
+            self._cache.clear()
+            self._cached_bytes = len(stored)
+        self._cache[address] = stored
+        return stored
+
+
+def checked_node(address: bytes, blob: bytes) -> bytes:
+    stored = unpack(blob)
+    if node_address(stored) != address:
+        raise Damaged(f"a shared value does not match its address: node {render(address)}", code="bad_node")
+    return stored
+
+
+class JournalReader:
+    """A run, read-only. `scan(n)` begins with event n; a position is the last applied seq."""
+
+    def __init__(self, store: Store, run: str, namespace: str = "default") -> None:
+        row = store.run_row(namespace, run)
+        if row is None:
+            raise NotFound(f"no run {run[:128]!r} in namespace {namespace[:128]!r}", code="unknown_run")
+        self.store = store
+        self.run = run
+        self.namespace = namespace
+        self.header_row: HeaderRow = row.header
+        self.header: Header = parse_header(row.header.header)
+        self.recorded_run = self.header.run
+        """The id that the links carry. An imported run may be kept under another one, beside a run that has its id."""
+        moved = self.header.run != run or self.header.namespace != namespace
+        if moved and not row.header.imported:
+            raise Damaged(f"the header kept for run {run} is that of another run", code="bad_header")
+        self.nodes = NodeReader(store, namespace)
+
+    @property
+    def imported(self) -> bool:
+        """Recorded elsewhere: its values stay plain data, its command line is never run."""
+        return self.header_row.imported
+
+    def facts(self) -> dict[str, Any] | None:
+        """What was known when the run began; None once erased."""
+        row = self.header_row
+        if row.content is None or row.salt is None or row.match is None:
+            return None
+        stored = unpack(row.content)
+        if render(commitment(row.salt, row.match, stored)) != self.header.content:
+            raise Damaged(f"the facts of run {self.run} do not match its header", code="bad_content")
+        members = self._decode(expand(stored, self.nodes.fetch))
+        if not isinstance(members, dict):
+            raise Damaged(f"the facts of run {self.run} are not an object", code="bad_content")
+        return members
+
+    def rules(self) -> MatchRules:
+        volatile = (self.facts() or {}).get("volatile") or []
+        return MatchRules([(str(kind), str(pointer)) for kind, pointer in volatile])
+
+    def head(self) -> Head:
+        last = self.store.last_event(self.namespace, self.run)
+        return Head(0, self.header_row.hash) if last is None else Head(last.seq, last.hash)
+
+    def scan(self, start: int = 1, stop: int | None = None) -> Iterator[SequencedEvent]:
+        """Events from `start` on (below `stop`), ascending. A start beyond the next event is refused."""
+        self.check_start(start)
+        for row in self.store.scan(self.namespace, self.run, start, stop):
+            yield self.sequenced(row)
+
+    def check_start(self, start: int) -> None:
+        if start < 1:
+            raise BadPosition(f"events are numbered from 1, there is no event {start}")
+        if start > 1 and start > (last := self.head().seq) + 1:
+            raise BadPosition(f"run {self.run} has {last} events, there is no event {start}")
+
+    def event(self, seq: int) -> SequencedEvent:
+        row = self.store.event(self.namespace, self.run, seq)
+        if row is None:
+            raise BadPosition(f"run {self.run} has no event {seq}")
+        return self.sequenced(row)
+
+    def follow(
+        self,
+        start: int = 1,
+        *,
+        poll_seconds: float = 0.05,
+        timeout_seconds: float | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> Iterator[SequencedEvent]:
+        """Events from `start` on, waiting for more, until the run ends or nothing has come for `timeout_seconds`."""
+        self.check_start(start)
+        waiting_since = monotonic()
+        while True:
+            for row in self.store.scan(self.namespace, self.run, start):
+                yield self.sequenced(row)
+                if row.kind in TERMINAL_KINDS:
+                    return
+                start = row.seq + 1
+                waiting_since = monotonic()
+            if timeout_seconds is not None and monotonic() - waiting_since >= timeout_seconds:
+                return
+            sleep(poll_seconds)
+
+    def children(self, seq: int) -> Iterator[SequencedEvent]:
+        """The events that name `seq` as their causal parent."""
+        self.event(seq)
+        for row in self.store.scan(self.namespace, self.run, seq + 1):
+            if self.link(row).parent == seq:
+                yield self.sequenced(row)
+
+    def link(self, row: EventRow) -> Link:
+        """The row's link, its hash and its agreement with the row checked."""
+        try:
+            link = parse_link(row.link)
+        except Damaged as damage:
+            raise Damaged(f"event {row.seq} of run {self.run}: {damage.message}", code=damage.code) from None
+        if (
+            link_hash(row.link) != row.hash
+            or link.seq != row.seq
+            or link.run != self.recorded_run
+            or link.kind != row.kind
+        ):
+            raise Damaged(f"event {row.seq} of run {self.run} does not match its hash", code="bad_link")
+        return link
+
+    def sequenced(self, row: EventRow) -> SequencedEvent:
+        link = self.link(row)
+        tree = self.content_tree(row, link)
+        if tree is None:
+            event: Event = ErasedEvent(link.kind)
+        else:
+            event = event_from_content(link.kind, self._decode(tree))
+        return SequencedEvent(
+            seq=link.seq,
+            event=event,
+            id=link.id,
+            kind=link.kind,
+            lane=link.lane,
+            key=link.key,
+            parent=link.parent,
+            time=link.time,
+            hash=render(row.hash),
+        )
+
+    def content_tree(self, row: EventRow, link: Link) -> Any:
+        """The encoded content with all its parts; None once erased."""
+        if row.content is None or row.salt is None or row.match is None:
+            return None
+        try:
+            stored = unpack(row.content)
+            if render(commitment(row.salt, row.match, stored)) != link.content:
+                raise Damaged("the content does not match the link", code="bad_content")
+            return expand(stored, self.nodes.fetch)
+        except Damaged as damage:
+            raise Damaged(f"event {row.seq} of run {self.run}: {damage.message}", code=damage.code) from None
+
+    def _decode(self, tree: Any) -> Any:
+        return decode(tree, loaded_classes=not self.imported, artifact=self.nodes.artifact)
+
+
+__all__ = [
+    "ErasedEvent",
+    "JournalReader",
+    "NodeReader",
+    "SequencedEvent",
+    "UnknownEvent",
+    "checked_node",
+]

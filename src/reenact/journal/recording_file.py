@@ -1,0 +1,378 @@
+"""Reading an exported recording. The file is hostile until every line of it has been checked.
+
+It is read in two passes in bounded memory. The first indexes nodes and artifacts, checks their addresses and that each stands before its users and is
+used; the second pairs contents with links and gives rows, as a store would keep them, to whoever verifies or imports them.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+import re
+import stat
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from reenact.core.canonical import parse_stored
+from reenact.core.events import ANSWERS, BEHAVIOURAL_KINDS, OPENING_KINDS
+from reenact.core.hashing import artifact_address, node_address, parse_hash, render
+from reenact.core.links import Header, parse_header, parse_link
+from reenact.core.matching import advance_prefix
+from reenact.core.packing import pack
+from reenact.core.sharing import references_in
+from reenact.core.strict_json import read_strict
+from reenact.errors import BadRecording, Damaged, InvalidValue, NotFound
+from reenact.journal.verifying import artifacts_in
+from reenact.store.contract import EventRow, HeaderRow, NodeRow
+
+MAX_LINE_BYTES = 128 * 1024 * 1024
+MAX_NOTES = 1000
+
+_HASH = rb"sha256:[0-9a-f]{64}"
+_FIRST = re.compile(
+    rb'\{"reenact":"recording","format":1,"header":(\{.*?\}),"salt":(null|"[0-9a-f]{32}"),"match":(null|"'
+    + _HASH
+    + rb'"),"hash":"('
+    + _HASH
+    + rb')",(?:"erased":true|"stored":(\{.*\}))\}\Z',
+    re.DOTALL,
+)
+_NODE = re.compile(rb'\{"node":"(' + _HASH + rb')","stored":(.*)\}\Z', re.DOTALL)
+_ARTIFACT = re.compile(
+    rb'\{"artifact":"('
+    + _HASH
+    + rb')","parts":([1-9][0-9]{0,3}),"part":(0|[1-9][0-9]{0,3}),"base64":"([A-Za-z0-9+/=]*)"\}\Z'
+)
+_CONTENT = re.compile(
+    rb'\{"seq":([1-9][0-9]{0,15}),"kind":"([A-Za-z]{1,64})",(?:"erased":true|"stored":(\{.*\}))\}\Z',
+    re.DOTALL,
+)
+_LINK = re.compile(
+    rb'\{"link":(\{.*\}),"salt":(null|"[0-9a-f]{32}"),"match":(null|"'
+    + _HASH
+    + rb'"),"hash":"('
+    + _HASH
+    + rb')"\}\Z',
+    re.DOTALL,
+)
+_END = re.compile(rb'\{"end":\{"events":(0|[1-9][0-9]{0,15}),"head":"(' + _HASH + rb')"\}\}\Z')
+
+
+class RecordingFile:
+    """An exported recording, opened for reading. Use as a context manager."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._file = _open_regular(self.path)
+        self._line = 0
+        self._nodes: dict[bytes, tuple[int, int]] = {}
+        self._artifacts: dict[bytes, list[tuple[int, int]]] = {}
+        self._contents_at = 0
+        self._links_at = 0
+        self.events = 0
+        try:
+            self.header_row, self.header = self._first_line()
+            self._index()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> RecordingFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    # First pass
+
+    def _first_line(self) -> tuple[HeaderRow, Header]:
+        match = _FIRST.match(self._read(self._file))
+        if match is None:
+            raise self._bad("this is not a recording: its first line is not a header")
+        written, salt, match_digest, digest, stored = match.groups()
+        try:
+            header = parse_header(written)
+        except Damaged as damage:
+            raise self._bad(damage.message) from None
+        self._contents_at = self._file.tell()
+        self._facts = stored
+        if stored is not None:
+            self._strict(stored)
+        kept = None if stored is None else pack(stored)
+        return HeaderRow(
+            run=header.run,
+            kind=header.kind,
+            created=header.created,
+            header=written,
+            hash=parse_hash(digest.decode()),
+            salt=_unhex(salt),
+            match=_digest(match_digest),
+            content=kept,
+            imported=True,
+        ), header
+
+    def _index(self) -> None:
+        """Walks over everything before the links and the end, and checks what stands between them."""
+        wanted: set[bytes] = set()
+        if self._facts is not None:
+            self._facts_need = self._needs(self._facts)
+            wanted |= self._facts_need
+        self._pending_facts = set(wanted)
+        unused: set[bytes] = set()
+        while True:
+            offset = self._file.tell()
+            line = self._read(self._file)
+            if (match := _NODE.match(line)) is not None:
+                self._index_node(match, offset, unused, wanted)
+            elif (match := _ARTIFACT.match(line)) is not None:
+                self._index_artifact(match, offset, unused, wanted)
+            elif (match := _CONTENT.match(line)) is not None:
+                self._index_content(match, unused)
+            elif line.startswith((b'{"link":', b'{"end":')):
+                self._links_at = offset
+                break
+            else:
+                raise self._bad("the line is none of a recording")
+        if unused:
+            raise self._bad(f"{render(min(unused))} is not needed by anything in the file")
+        if self._pending_facts:
+            raise self._bad(f"{render(min(self._pending_facts))} is needed by the header and missing")
+        self._incomplete_artifacts()
+
+    def _index_node(
+        self, match: re.Match[bytes], offset: int, unused: set[bytes], wanted: set[bytes]
+    ) -> None:
+        address, stored = parse_hash(match[1].decode()), match[2]
+        if address in self._nodes or address in self._artifacts:
+            raise self._bad(f"{render(address)} stands here a second time")
+        if node_address(stored) != address:
+            raise self._bad(f"the node does not match its address {render(address)}")
+        self._strict(stored)
+        self._use(self._needs(stored), unused)
+        self._nodes[address] = (offset + match.start(2), len(stored))
+        self._offer(address, unused, wanted)
+
+    def _index_artifact(
+        self, match: re.Match[bytes], offset: int, unused: set[bytes], wanted: set[bytes]
+    ) -> None:
+        address, parts, part = parse_hash(match[1].decode()), int(match[2]), int(match[3])
+        pieces = self._artifacts.setdefault(address, [])
+        if part != len(pieces) or part >= parts or address in self._nodes:
+            raise self._bad(f"part {part} of artifact {render(address)} is out of order")
+        pieces.append((offset + match.start(4), len(match[4])))
+        if part == parts - 1:
+            data = self.artifact(address)
+            if data is None or artifact_address(data) != address:
+                raise self._bad(f"the artifact does not match its address {render(address)}")
+            self._offer(address, unused, wanted)
+
+    def _offer(self, address: bytes, unused: set[bytes], wanted: set[bytes]) -> None:
+        if address in wanted:
+            self._pending_facts.discard(address)
+        else:
+            unused.add(address)
+
+    def _index_content(self, match: re.Match[bytes], unused: set[bytes]) -> None:
+        self.events += 1
+        if int(match[1]) != self.events:
+            raise self._bad(f"the content of event {self.events} is missing or out of order", seq=self.events)
+        if match[3] is not None:
+            self._strict(match[3])
+            self._use(self._needs(match[3]), unused)
+
+    def _use(self, needs: set[bytes], unused: set[bytes]) -> None:
+        for address in needs:
+            if address not in self._nodes and address not in self._artifacts:
+                raise self._bad(
+                    f"{render(address)} is needed here and does not stand before", seq=self.events
+                )
+        unused -= needs
+
+    def _needs(self, stored: bytes) -> set[bytes]:
+        try:
+            needs = set(references_in(stored))
+            if b'"$artifact"' in stored:
+                needs.update(artifacts_in(parse_stored(stored)))
+        except Damaged as damage:
+            raise self._bad(damage.message) from None
+        return needs
+
+    def _incomplete_artifacts(self) -> None:
+        for address in self._artifacts:
+            data = self.artifact(address)
+            if data is None or artifact_address(data) != address:
+                raise self._bad(f"artifact {render(address)} is incomplete")
+
+    # Parts
+
+    def nodes(self, addresses: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Stored bytes of nodes by address; they were checked while indexing."""
+        found = {}
+        for address in addresses:
+            place = self._nodes.get(address)
+            if place is not None:
+                found[address] = self._at(*place)
+        return found
+
+    def artifact(self, address: bytes) -> bytes | None:
+        pieces = self._artifacts.get(address)
+        if not pieces:
+            return None
+        try:
+            return b"".join(b64decode(self._at(*place), validate=True) for place in pieces)
+        except binascii.Error:
+            raise self._bad(f"artifact {render(address)} is not base64") from None
+
+    def artifact_addresses(self) -> list[bytes]:
+        return list(self._artifacts)
+
+    def _at(self, offset: int, length: int) -> bytes:
+        data = os.pread(self._file.fileno(), length, offset)
+        if len(data) != length:
+            raise self._bad("the file changed while it was read")
+        return data
+
+    # Second pass
+
+    def rows(self) -> Iterator[EventRow]:
+        """Every event as a store keeps it, lanes and prefix digests computed anew. What the links claim is for the verifier to judge."""
+        lanes: dict[str, tuple[int, bytes]] = {}
+        places: dict[int, tuple[str, int]] = {}
+        with open(self.path, "rb") as contents:
+            contents.seek(self._contents_at)
+            self._file.seek(self._links_at)
+            for seq in range(1, self.events + 1):
+                kind, stored = self._next_content(contents)
+                match = _LINK.match(self._read(self._file))
+                if match is None:
+                    raise self._bad(f"the link of event {seq} is missing or not well formed", seq=seq)
+                yield self._row(seq, kind, stored, match, lanes, places)
+            self._end()
+
+    def _row(
+        self,
+        seq: int,
+        kind: str,
+        stored: bytes | None,
+        match: re.Match[bytes],
+        lanes: dict[str, tuple[int, bytes]],
+        places: dict[int, tuple[str, int]],
+    ) -> EventRow:
+        try:
+            link = parse_link(match[1])
+        except Damaged as damage:
+            raise self._bad(f"event {seq}: {damage.message}", seq=seq) from None
+        if link.kind != kind:
+            raise self._bad(f"event {seq} is a {link.kind} in its link and a {kind} in its content", seq=seq)
+        digest = _digest(match[3])
+        lane_seq: int | None = None
+        prefix: bytes | None = None
+        if kind in BEHAVIOURAL_KINDS:
+            last = lanes.get(link.lane)
+            lane_seq = last[0] + 1 if last else 1
+            distance = 0
+            if kind in ANSWERS and link.parent is not None:
+                place = places.pop(link.parent, None)
+                distance = lane_seq - place[1] if place is not None and place[0] == link.lane else 0
+            if kind in OPENING_KINDS:
+                places[seq] = (link.lane, lane_seq)
+            prefix = advance_prefix(last[1] if last else None, digest, distance)
+            lanes[link.lane] = (lane_seq, prefix)
+        blob = None if stored is None else pack(stored)
+        return EventRow(
+            link.seq,
+            link.id,
+            kind,
+            link.lane,
+            lane_seq,
+            match[1],
+            parse_hash(match[4].decode()),
+            _unhex(match[2]),
+            digest,
+            prefix,
+            blob,
+        )
+
+    def _next_content(self, contents: BinaryIO) -> tuple[str, bytes | None]:
+        while True:
+            line = self._read(contents)
+            match = _CONTENT.match(line)
+            if match is not None:
+                return match[2].decode(), match[3]
+
+    def _end(self) -> None:
+        match = _END.match(self._read(self._file))
+        if match is None:
+            raise self._bad("the end line is missing: the file is cut short or has lines it should not have")
+        self.end = (int(match[1]), parse_hash(match[2].decode()))
+        if self.end[0] != self.events:
+            raise self._bad(
+                f"the end line speaks of {self.end[0]} events, the file has {self.events}", seq=self.events
+            )
+        notes = 0
+        while line := self._file.readline(MAX_LINE_BYTES + 1):
+            notes += 1
+            if not line.startswith(b'{"note":') or not line.endswith(b"}\n") or notes > MAX_NOTES:
+                raise self._bad("only notes may follow the end line")
+            self._strict(line[:-1])
+
+    def new_nodes(self, stored_list: Sequence[bytes], given: set[bytes]) -> list[NodeRow]:
+        """The nodes that these contents need and that were not given before, referred-to first."""
+        rows: list[NodeRow] = []
+        stack = [address for stored in stored_list for address in references_in(stored)]
+        while stack:
+            address = stack.pop()
+            if address in given:
+                continue
+            given.add(address)
+            stored = self.nodes([address]).get(address)
+            if stored is None:
+                raise self._bad(f"node {render(address)} is missing")
+            rows.append(NodeRow(address, pack(stored)))
+            stack.extend(references_in(stored))
+        return rows
+
+    # Lines
+
+    def _read(self, file: BinaryIO) -> bytes:
+        line = file.readline(MAX_LINE_BYTES + 1)
+        if file is self._file:
+            self._line += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise self._bad(f"a line is longer than {MAX_LINE_BYTES} bytes")
+        if not line.endswith(b"\n"):
+            raise self._bad("the file is cut short" if line else "the file ends too early")
+        return line[:-1]
+
+    def _strict(self, stored: bytes) -> None:
+        try:
+            read_strict(stored)
+        except InvalidValue as problem:
+            raise self._bad(problem.message) from None
+
+    def _bad(self, message: str, seq: int | None = None) -> BadRecording:
+        where = f"{self.path.name}, line {self._line}"
+        return BadRecording(f"{where}{f', event {seq}' if seq is not None else ''}: {message}")
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotFound(
+            f"cannot read {path}: {error.strerror}", hint="Give the path of an exported recording."
+        ) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise BadRecording(f"{path} is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _unhex(text: bytes) -> bytes | None:
+    return None if text == b"null" else bytes.fromhex(text[1:-1].decode())
+
+
+def _digest(text: bytes) -> bytes | None:
+    return None if text == b"null" else parse_hash(text[1:-1].decode())

@@ -1,0 +1,91 @@
+"""Retention: ended runs are removed by age or number, and a tombstone in the operations journal says what was there.
+
+The tombstone holds the header hash, the number of events and the head, so whoever kept a receipt or an export can still tell that this very run
+existed and ended like that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from reenact.core.events import TERMINAL_KINDS, RunRetired
+from reenact.core.hashing import render
+from reenact.core.links import OPERATIONS_RUN
+from reenact.errors import InvalidInput, NotFound
+from reenact.journal.operations import OperationsJournal
+from reenact.journal.reach import all_runs, contents_of, dead_parts, parts_of
+from reenact.journal.sources import Sources, SystemSources
+from reenact.store.contract import PendingAppend, RunRow, Store
+
+
+class Retirable(NamedTuple):
+    run: str
+    created: int
+    events: int
+    ended: str
+
+
+def retirable_runs(
+    store: Store,
+    namespace: str = "default",
+    *,
+    older_than_us: int | None = None,
+    keep_newest: int | None = None,
+    sources: Sources | None = None,
+) -> list[Retirable]:
+    """Ended runs that the rule would remove, oldest first. A run that has not ended is never among them."""
+    if older_than_us is None and keep_newest is None:
+        raise InvalidInput("retention needs a rule: an age or a number of runs to keep", code="no_rule")
+    if (older_than_us is not None and older_than_us < 0) or (keep_newest is not None and keep_newest < 0):
+        raise InvalidInput("an age or a number of runs to keep is not negative", code="bad_rule")
+    now = (sources or SystemSources()).now_us()
+    chosen = []
+    for number, row in enumerate(_ended(store, namespace)):
+        if keep_newest is not None and number < keep_newest:
+            continue
+        if older_than_us is not None and row.header.created > now - older_than_us:
+            continue
+        assert row.last is not None
+        chosen.append(Retirable(row.header.run, row.header.created, row.last.seq, row.last.kind))
+    return chosen[::-1]
+
+
+def _ended(store: Store, namespace: str) -> Iterator[RunRow]:
+    for row in all_runs(store, namespace):
+        if row.header.run != OPERATIONS_RUN and row.last is not None and row.last.kind in TERMINAL_KINDS:
+            yield row
+
+
+def retire_run(
+    store: Store, run: str, namespace: str = "default", *, reason: str, sources: Sources | None = None
+) -> RunRetired:
+    """Removes an ended run and what only it used; returns the tombstone."""
+    row = store.run_row(namespace, run)
+    if row is None or run == OPERATIONS_RUN:
+        raise NotFound(f"no run {run[:128]!r} in namespace {namespace[:128]!r}", code="unknown_run")
+    if row.last is None or row.last.kind not in TERMINAL_KINDS:
+        raise InvalidInput(
+            f"run {run} has not ended", hint="Only ended runs are retired.", code="run_not_ended"
+        )
+    tombstone = RunRetired(
+        run=run,
+        header_hash=render(row.header.hash),
+        events=row.last.seq,
+        head=render(row.last.hash),
+        reason=reason,
+    )
+    candidates = parts_of(store, namespace, contents_of(store, namespace, row))
+
+    # Looked for only when the store asks, inside its transaction: nobody can begin to use a part in between.
+    def dead_nodes() -> Iterator[bytes]:
+        yield from dead_parts(store, namespace, lambda going, _seq: going == run, candidates).nodes
+
+    def dead_artifacts() -> Iterator[bytes]:
+        yield from dead_parts(store, namespace, lambda going, _seq: going == run, candidates).artifacts
+
+    def act(record: PendingAppend) -> None:
+        store.delete_run(namespace, run, record, dead_nodes(), dead_artifacts())
+
+    OperationsJournal.open_for(store, namespace, sources=sources).together_with(tombstone, act)
+    return tombstone

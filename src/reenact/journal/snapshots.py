@@ -1,0 +1,275 @@
+"""Snapshots: a shortcut to a state, never the truth. Delete them all and every state is the same.
+
+A snapshot is trusted only when its seal is recomputed from its own bytes, the link it names is the chain's, and its state is the one that the
+`SnapshotTaken` event right after its position committed to. One that fails is passed over for an older one, and said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
+from reenact.core.codec import decode, encode
+from reenact.core.events import SnapshotTaken
+from reenact.core.hashing import render, snapshot_seal, state_link_of
+from reenact.core.packing import pack, unpack
+from reenact.core.state import Reducer
+from reenact.errors import BadPosition, Damaged, InvalidInput, ReenactError
+from reenact.journal.chain import Draft
+from reenact.journal.journal import Journal
+from reenact.journal.reader import JournalReader, SequencedEvent
+from reenact.store.contract import SnapshotRow
+
+Migrations = Mapping[int, Callable[[Any], Any]]
+"""State version → the function that turns a state of that version into one of the next."""
+
+
+class Snapshot(NamedTuple):
+    position: int
+    state: Any
+
+
+class RejectedSnapshot(NamedTuple):
+    position: int
+    reason: str
+
+
+class SnapshotPolicy(Protocol):
+    def due(self, event: SequencedEvent, events_since: int, state_bytes: Callable[[], int]) -> bool:
+        """Whether a snapshot is to be taken right after `event`."""
+        ...
+
+
+class EveryEvents:
+    """After every `count` events."""
+
+    def __init__(self, count: int) -> None:
+        if count < 1:
+            raise InvalidInput("a snapshot policy needs a count of at least 1", code="bad_policy")
+        self.count = count
+
+    def due(self, event: SequencedEvent, events_since: int, state_bytes: Callable[[], int]) -> bool:
+        return events_since >= self.count
+
+
+class AtMarkedPoints:
+    """After events of certain kinds, or whose key is marked: before and after what matters."""
+
+    def __init__(self, kinds: frozenset[str] = frozenset(), keys: frozenset[str] = frozenset()) -> None:
+        self.kinds, self.keys = kinds, keys
+
+    def due(self, event: SequencedEvent, events_since: int, state_bytes: Callable[[], int]) -> bool:
+        return event.kind in self.kinds or event.key in self.keys
+
+
+class WhenStateReaches:
+    """When the state has grown by `size_bytes` since the last snapshot."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._last = 0
+
+    def due(self, event: SequencedEvent, events_since: int, state_bytes: Callable[[], int]) -> bool:
+        size = state_bytes()
+        if size - self._last < self.size_bytes:
+            return False
+        self._last = size
+        return True
+
+
+class SnapshotManager:
+    """Takes snapshots of a run as it is written. Feed it what `append` returned."""
+
+    def __init__(self, journal: Journal, reducer: Reducer, policy: SnapshotPolicy) -> None:
+        self._journal = journal
+        self._reducer = reducer
+        self._policy = policy
+        fold = StateFold(journal, reducer)
+        fold.replay_all()
+        self.state, self._position = fold.state, fold.position
+        self._since = 0
+
+    def observe(self, events: list[SequencedEvent]) -> list[int]:
+        """Folds appended events; returns the positions of the snapshots that were due and taken."""
+        taken = []
+        for event in events:
+            if event.seq != self._position + 1:
+                raise InvalidInput(
+                    f"event {event.seq} does not follow position {self._position}", code="bad_position"
+                )
+            self.state = self._reducer.apply(self.state, event.event)
+            self._position = event.seq
+            self._since += 1
+            last = event is events[-1]
+            if self._policy.due(event, self._since, self._state_bytes) and last and not event.event.terminal:
+                taken.append(self.take())
+        return taken
+
+    def take(self) -> int:
+        """Takes a snapshot of the state now and returns its position."""
+        position = take_snapshot(self._journal, self._reducer, self.state, self._position)
+        self._position += 1
+        self._since = 0
+        return position
+
+    def _state_bytes(self) -> int:
+        return len(stored_bytes(encode(self.state).tree))
+
+
+def take_snapshot(journal: Journal, reducer: Reducer, state: Any, position: int) -> int:
+    """Keeps the state at `position`, which must be the head, and appends the event that vouches for it."""
+    head = journal.head()
+    if head.seq != position:
+        raise InvalidInput(
+            f"a snapshot is of the head (seq {head.seq}), not of seq {position}", code="bad_position"
+        )
+    encoded = encode(state)
+    for address, data in encoded.artifacts.items():
+        journal.store.put_artifact(journal.namespace, address, data)
+    stored = stored_bytes(encoded.tree)
+    salt = journal.new_salt()
+    event = SnapshotTaken(
+        position=position,
+        reducer=reducer.id,
+        state_version=reducer.state_version,
+        state=render(state_link_of(salt, canonical_bytes(encoded.tree))),
+    )
+    # The voucher first: a crash in between leaves a voucher without a snapshot, which harms nobody.
+    journal.append(Draft(event, salt=salt), expected=head)
+    seal = snapshot_seal(journal.run, position, head.hash, reducer.id, reducer.state_version, stored)
+    row = SnapshotRow(position, head.hash, reducer.id, reducer.state_version, seal, pack(stored))
+    journal.store.put_snapshot(journal.namespace, journal.run, row)
+    return position
+
+
+def load_snapshot(
+    reader: JournalReader,
+    reducer: Reducer,
+    *,
+    at_most: int | None = None,
+    migrations: Migrations | None = None,
+) -> tuple[Snapshot | None, list[RejectedSnapshot]]:
+    """The newest snapshot that can be trusted, and those that were passed over and why."""
+    rejected: list[RejectedSnapshot] = []
+    for row in reader.store.snapshots(reader.namespace, reader.run):
+        if at_most is not None and row.seq > at_most:
+            continue
+        try:
+            return Snapshot(row.seq, _checked_state(reader, row, reducer, migrations or {})), rejected
+        except ReenactError as problem:
+            rejected.append(RejectedSnapshot(row.seq, problem.message))
+    return None, rejected
+
+
+def check_snapshot(reader: JournalReader, row: SnapshotRow) -> Any:
+    """The encoded state of a snapshot; Damaged when it is not the one the log vouches for."""
+    stored = unpack(row.blob)
+    if (
+        snapshot_seal(reader.recorded_run, row.seq, row.head, row.reducer, row.state_version, stored)
+        != row.seal
+    ):
+        raise Damaged("the snapshot does not match its seal", code="bad_snapshot")
+    at = reader.store.event(reader.namespace, reader.run, row.seq) if row.seq else None
+    head = reader.header_row.hash if row.seq == 0 else at.hash if at is not None else b""
+    if head != row.head:
+        raise Damaged("the snapshot belongs to another head than the log has there", code="bad_snapshot")
+    voucher = reader.store.event(reader.namespace, reader.run, row.seq + 1)
+    if voucher is None or voucher.kind != "SnapshotTaken" or voucher.salt is None:
+        raise Damaged("no event of the log vouches for the snapshot", code="bad_snapshot")
+    taken = reader.sequenced(voucher).event
+    tree = parse_stored(stored)
+    link = render(state_link_of(voucher.salt, canonical_bytes(tree)))
+    if not isinstance(taken, SnapshotTaken) or taken.position != row.seq or taken.state != link:
+        raise Damaged("the snapshot is not of the state that the log vouches for", code="bad_snapshot")
+    return tree
+
+
+def _checked_state(reader: JournalReader, row: SnapshotRow, reducer: Reducer, migrations: Migrations) -> Any:
+    tree = check_snapshot(reader, row)
+    if row.reducer != reducer.id:
+        raise InvalidInput(f"the snapshot was made by the reducer {row.reducer!r}", code="other_reducer")
+    state = decode(tree, loaded_classes=not reader.imported, artifact=reader.nodes.artifact)
+    version = row.state_version
+    while version < reducer.state_version:
+        if version not in migrations:
+            raise InvalidInput(
+                f"the snapshot has state version {version}, the reducer {reducer.state_version}; no migration is given",
+                code="state_version",
+            )
+        state = migrations[version](state)
+        version += 1
+    if version > reducer.state_version:
+        raise InvalidInput(
+            f"the snapshot has state version {version}, newer than the reducer's {reducer.state_version}",
+            code="state_version",
+        )
+    return state
+
+
+class StateFold:
+    """Walks a run and keeps the state: step by step, to a position, or to the end."""
+
+    def __init__(
+        self,
+        reader: JournalReader,
+        reducer: Reducer,
+        *,
+        state: Any = None,
+        position: int = 0,
+        use_state: bool = False,
+    ) -> None:
+        self._reader = reader
+        self._reducer = reducer
+        if position:
+            reader.check_start(position + 1)
+        self.position = position
+        self.state = state if use_state or position else reducer.initial()
+        self.reductions = 0
+        self.rejected: list[RejectedSnapshot] = []
+
+    @classmethod
+    def from_snapshot(
+        cls,
+        reader: JournalReader,
+        reducer: Reducer,
+        *,
+        at_most: int | None = None,
+        migrations: Migrations | None = None,
+    ) -> StateFold:
+        """Begins at the newest trusted snapshot (at or before `at_most`), or at the very beginning."""
+        snapshot, rejected = load_snapshot(reader, reducer, at_most=at_most, migrations=migrations)
+        if snapshot is None:
+            fold = cls(reader, reducer)
+        else:
+            fold = cls(reader, reducer, state=snapshot.state, position=snapshot.position, use_state=True)
+        fold.rejected = rejected
+        return fold
+
+    def step(self) -> SequencedEvent | None:
+        """Applies the next event and returns it; None at the end."""
+        for event in self._reader.scan(self.position + 1, self.position + 2):
+            self._apply(event)
+            return event
+        return None
+
+    def replay_to(self, position: int) -> Any:
+        """The state at `position`, the last applied seq. Going back is a new fold."""
+        last = self._reader.head().seq
+        if not self.position <= position <= last:
+            raise BadPosition(
+                f"position {position} is not between {self.position} and {last}, the last event of run {self._reader.run}"
+            )
+        for event in self._reader.scan(self.position + 1, position + 1):
+            self._apply(event)
+        return self.state
+
+    def replay_all(self) -> Any:
+        for event in self._reader.scan(self.position + 1):
+            self._apply(event)
+        return self.state
+
+    def _apply(self, event: SequencedEvent) -> None:
+        self.state = self._reducer.apply(self.state, event.event)
+        self.position = event.seq
+        self.reductions += 1

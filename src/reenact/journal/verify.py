@@ -1,0 +1,389 @@
+"""Verifying a run of a store: the whole of it, in one process or several, and one report at the end.
+
+The last line of a report is always `Verification: 1523/1523 events verified, 0 failures, 0 mismatches - VALID` (or INVALID).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import msgspec
+
+from reenact.core.codec import decode
+from reenact.core.events import TERMINAL_KINDS
+from reenact.core.hashing import commitment, header_hash, render
+from reenact.core.links import OPERATIONS_RUN, parse_header
+from reenact.core.matching import MatchRules
+from reenact.core.packing import unpack
+from reenact.core.sharing import expand
+from reenact.core.state import Reducer, StateUpdatedOnlyReducer
+from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
+from reenact.journal.reader import JournalReader, NodeReader, checked_node
+from reenact.journal.snapshots import check_snapshot
+from reenact.journal.verifying import Problem, RangeResult, RangeVerifier
+from reenact.store.contract import Head, Store
+from reenact.store.opening import open_store
+
+PARALLEL_FROM_EVENTS = 50_000
+
+
+class VerificationReport(msgspec.Struct):
+    """What verification found. `problems` holds the first ones by seq, the counts hold all."""
+
+    run: str
+    events: int
+    verified: int
+    failures: int
+    mismatches: int
+    problems: list[Problem] = []
+    head: str = ""
+    terminal: str | None = None
+    erased: list[int] = []
+    orphans: list[int] = []
+    open_interrupts: list[int] = []
+    open_waits: list[int] = []
+    nodes: int = 0
+    artifacts: int = 0
+    snapshots: int = 0
+    rejected_snapshots: list[tuple[int, str]] = []
+    deep: bool = False
+    expected_head: bool = False
+    notes: list[str] = []
+
+    @property
+    def valid(self) -> bool:
+        return self.failures == 0 and self.mismatches == 0
+
+    @property
+    def first_bad_seq(self) -> int | None:
+        return min((problem.seq for problem in self.problems), default=None)
+
+    @property
+    def line(self) -> str:
+        return (
+            f"Verification: {self.verified}/{self.events} events verified, {self.failures} failures, "
+            f"{self.mismatches} mismatches - {'VALID' if self.valid else 'INVALID'}"
+        )
+
+    def __str__(self) -> str:
+        return self.line
+
+    def raise_if_invalid(self) -> None:
+        if not self.valid:
+            first = self.problems[0]
+            raise Damaged(f"run {self.run}, event {first.seq}: {first.message}", code=first.code)
+
+
+def verify_run(
+    store: Store,
+    run: str,
+    namespace: str = "default",
+    *,
+    deep: bool = False,
+    expected: Head | None = None,
+    reducer: Reducer | None = None,
+    processes: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> VerificationReport:
+    """Checks chain, contents, shared nodes, state links, snapshots, artifacts and pairing; `deep` recomputes the match digests too."""
+    row = store.run_row(namespace, run)
+    if row is None:
+        raise NotFound(f"no run {run[:128]!r} in namespace {namespace[:128]!r}", code="unknown_run")
+    problems: list[Problem] = []
+    facts = _check_header(store, namespace, run, problems)
+    last = store.last_event(namespace, run)
+    total = last.seq if last is not None else 0
+    if (
+        processes > 1
+        and total >= PARALLEL_FROM_EVENTS
+        and reducer is None
+        and not store.url.startswith("memory:")
+    ):
+        results = _in_parallel(store, run, namespace, deep, total, processes, facts)
+    else:
+        verifier = _range_verifier(store, run, namespace, 1, total + 1, deep, reducer, facts)
+        _feed(verifier, store, namespace, run, total, progress)
+        results = [verifier.result]
+    report = merge_results(run, results, problems, total)
+    report.deep = deep
+    if last is not None:
+        report.head = render(last.hash)
+    else:
+        report.head = render(row.header.hash)
+    _check_expected(store, namespace, run, report, expected)
+    if facts is not None:
+        _check_snapshots(store, namespace, run, report)
+    return report
+
+
+def _feed(
+    verifier: RangeVerifier,
+    store: Store,
+    namespace: str,
+    run: str,
+    total: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    rows = store.scan(namespace, run, verifier.result.start, verifier.result.stop)
+    if progress is None:
+        verifier.feed(rows)
+        return
+
+    def counted() -> Any:
+        for number, row in enumerate(rows, 1):
+            if number % 2000 == 0:
+                progress(number, total)
+            yield row
+
+    verifier.feed(counted())
+    progress(total, total)
+
+
+def _check_header(store: Store, namespace: str, run: str, problems: list[Problem]) -> dict[str, Any] | None:
+    """The decoded facts when the header holds; everything wrong with it is a problem at seq 0."""
+    row = store.run_row(namespace, run)
+    assert row is not None
+    header_row = row.header
+    try:
+        header = parse_header(header_row.header)
+    except Damaged as damage:
+        problems.append(Problem(0, "failure", damage.code, damage.message))
+        return None
+    if header_hash(header_row.header) != header_row.hash:
+        problems.append(Problem(0, "failure", "bad_header", "the header does not match its hash"))
+    moved = header.run != run or header.namespace != namespace
+    if (moved and not header_row.imported) or (header.kind, header.created) != (
+        header_row.kind,
+        header_row.created,
+    ):
+        problems.append(Problem(0, "failure", "bad_header", "the store's index disagrees with the header"))
+    if header_row.content is None or header_row.salt is None or header_row.match is None:
+        if not _erased_by_right(store, namespace, run)(0):
+            problems.append(
+                Problem(0, "failure", "missing_content", "the facts are missing and no erasure is on record")
+            )
+        return {}
+    try:
+        stored = unpack(header_row.content)
+        if render(commitment(header_row.salt, header_row.match, stored)) != header.content:
+            raise Damaged("the facts do not match the header", code="bad_content")
+        tree = expand(stored, NodeReader(store, namespace).fetch)
+        facts = decode(tree, artifact=NodeReader(store, namespace).artifact)
+        rules = MatchRules([(str(k), str(p)) for k, p in facts.get("volatile") or []])
+        if rules.id != header.rules or rules.match("Header", tree) != header_row.match:
+            raise Damaged("the match rules are not those the header names", code="bad_rules")
+    except (ReenactError, AttributeError, TypeError, ValueError) as error:
+        code = error.code if isinstance(error, ReenactError) else "bad_content"
+        message = error.message if isinstance(error, ReenactError) else "the facts are not well formed"
+        problems.append(Problem(0, "failure", code, message))
+        return None
+    return facts if isinstance(facts, dict) else None
+
+
+def _range_verifier(
+    store: Store,
+    run: str,
+    namespace: str,
+    start: int,
+    stop: int,
+    deep: bool,
+    reducer: Reducer | None,
+    facts: dict[str, Any] | None,
+) -> RangeVerifier:
+    row = store.run_row(namespace, run)
+    assert row is not None
+    prev = row.header.hash
+    lanes: dict[str, tuple[int, bytes]] = {}
+    if start > 1:
+        before = store.event(namespace, run, start - 1)
+        prev = before.hash if before is not None else b""
+        lanes = {
+            end.lane: (end.lane_seq or 0, end.prefix or b"") for end in store.lanes(namespace, run, start)
+        }
+    try:
+        recorded_run = parse_header(row.header.header).run
+    except Damaged:
+        recorded_run = run
+    volatile = (facts or {}).get("volatile") or []
+    recorded_reducer = (facts or {}).get("reducer", StateUpdatedOnlyReducer.id)
+
+    def fetch_nodes(addresses: Any) -> dict[bytes, bytes]:
+        return {
+            address: checked_node(address, blob)
+            for address, blob in store.nodes(namespace, addresses).items()
+        }
+
+    def lane_place(seq: int) -> tuple[str, int | None] | None:
+        found = store.event(namespace, run, seq)
+        return None if found is None else (found.lane, found.lane_seq)
+
+    return RangeVerifier(
+        run=recorded_run,
+        start=start,
+        stop=stop,
+        prev=prev,
+        lanes=lanes,
+        fetch_nodes=fetch_nodes,
+        fetch_artifact=lambda address: store.artifact(namespace, address),
+        lane_place=lane_place,
+        erased_by_right=_erased_by_right(store, namespace, run),
+        rules=MatchRules([(str(k), str(p)) for k, p in volatile]) if deep else None,
+        reducer=reducer if reducer is not None and start == 1 else None,
+        builtin_state=recorded_reducer == StateUpdatedOnlyReducer.id,
+    )
+
+
+def _erased_by_right(store: Store, namespace: str, run: str) -> Callable[[int], bool]:
+    """Whether the operations journal records the erasure of (run, seq). Read once, when first asked."""
+    cache: list[set[int]] = []
+
+    def on_record(seq: int) -> bool:
+        if not cache:
+            cache.append(erased_seqs(store, namespace, run))
+        return seq in cache[0]
+
+    return on_record
+
+
+def erased_seqs(store: Store, namespace: str, run: str) -> set[int]:
+    try:
+        operations = JournalReader(store, OPERATIONS_RUN, namespace)
+    except NotFound:
+        return set()
+    found: set[int] = set()
+    for event in operations.scan():
+        if event.kind == "ContentErased":
+            found.update(seq for erased_run, seq in event.event.contents if erased_run == run)  # type: ignore[attr-defined]
+    return found
+
+
+def _verify_range_in_child(
+    url: str, run: str, namespace: str, start: int, stop: int, deep: bool, facts: dict[str, Any] | None
+) -> RangeResult:
+    store = open_store(url, read_only=True)
+    try:
+        verifier = _range_verifier(store, run, namespace, start, stop, deep, None, facts)
+        verifier.feed(store.scan(namespace, run, start, stop))
+        return verifier.result
+    finally:
+        store.close()
+
+
+def _in_parallel(
+    store: Store,
+    run: str,
+    namespace: str,
+    deep: bool,
+    total: int,
+    processes: int,
+    facts: dict[str, Any] | None,
+) -> list[RangeResult]:
+    share = -(-total // processes)
+    starts = list(range(1, total + 1, share))
+    # Children start afresh: a forked one would inherit open database handles.
+    with ProcessPoolExecutor(len(starts), mp_context=get_context("spawn")) as pool:
+        futures = [
+            pool.submit(
+                _verify_range_in_child,
+                store.url,
+                run,
+                namespace,
+                start,
+                min(start + share, total + 1),
+                deep,
+                facts,
+            )
+            for start in starts
+        ]
+        return [future.result() for future in futures]
+
+
+def merge_results(
+    run: str, results: list[RangeResult], problems: list[Problem], total: int
+) -> VerificationReport:
+    opened: dict[int, str] = {}
+    after: str | None = None
+    state_seen = False
+    extra = list(problems)
+    for result in results:
+        for answer in result.early_answers:
+            if opened.pop(answer.parent, None) is None:
+                message = f"event {answer.parent} is no open request to answer"
+                extra.append(Problem(answer.seq, "mismatch", "orphan_answer", message))
+        opened.update(result.opened)
+        if result.first_before is not None:
+            seq, before = result.first_before
+            if before != after and (after is not None or not state_seen):
+                message = "the state before is not the one left by the update before"
+                extra.append(Problem(seq, "mismatch", "bad_state", message))
+        if result.state_seen:
+            after, state_seen = result.last_after, True
+        if result is not results[-1] and result.last_kind in TERMINAL_KINDS:
+            extra.append(Problem(result.stop, "mismatch", "after_end", f"it follows {result.last_kind}"))
+    found = sorted([*extra, *(problem for result in results for problem in result.problems)])
+    events = sum(result.events for result in results)
+    if events != total and not found:
+        found.append(Problem(total, "mismatch", "bad_sequence", "the number of events is not the last seq"))
+    bad_beyond = len({problem.seq for problem in extra if problem.seq > 0})
+    hidden = sum(result.problem_count - len(result.problems) for result in results)
+    failures = sum(problem.sort == "failure" for problem in found)
+    return VerificationReport(
+        run=run,
+        events=total,
+        verified=max(0, sum(result.verified for result in results) - bad_beyond),
+        failures=failures + hidden,
+        mismatches=len(found) - failures,
+        problems=found,
+        terminal=results[-1].last_kind if results[-1].last_kind in TERMINAL_KINDS else None,
+        erased=[seq for result in results for seq in result.erased],
+        orphans=sorted(seq for seq, kind in opened.items() if kind == "ActionRequested"),
+        open_interrupts=sorted(seq for seq, kind in opened.items() if kind == "Interrupted"),
+        open_waits=sorted(seq for seq, kind in opened.items() if kind == "WaitCreated"),
+        nodes=sum(result.nodes for result in results),
+        artifacts=sum(result.artifacts for result in results),
+    )
+
+
+def _check_expected(
+    store: Store, namespace: str, run: str, report: VerificationReport, expected: Head | None
+) -> None:
+    if expected is not None:
+        report.expected_head = True
+        if expected.seq < 0:
+            raise InvalidInput("an expected head has a seq of 0 or more", code="bad_head")
+        if expected.seq == 0:
+            row = store.run_row(namespace, run)
+            there = row.header.hash if row else None
+        else:
+            event = store.event(namespace, run, expected.seq)
+            there = event.hash if event is not None else None
+        if there != expected.hash:
+            message = (
+                f"the run ends at seq {report.events}, before the expected head"
+                if there is None
+                else "the event there is not the expected head"
+            )
+            report.problems.append(Problem(expected.seq, "mismatch", "bad_head", message))
+            report.problems.sort()
+            report.mismatches += 1
+    elif report.terminal is None:
+        report.notes.append(f"verified to seq {report.events}, nothing later to compare with")
+
+
+def _check_snapshots(store: Store, namespace: str, run: str, report: VerificationReport) -> None:
+    try:
+        reader = JournalReader(store, run, namespace)
+    except ReenactError:
+        return
+    for row in store.snapshots(namespace, run):
+        report.snapshots += 1
+        try:
+            check_snapshot(reader, row)
+        except ReenactError as problem:
+            report.rejected_snapshots.append((row.seq, problem.message))
+            report.problems.append(Problem(row.seq, "mismatch", "bad_snapshot", problem.message))
+            report.mismatches += 1
+    report.problems.sort()

@@ -1,0 +1,364 @@
+"""The checks of one stretch of a run, event by event.
+
+A `RangeVerifier` takes the rows of a stretch in order and finds what is wrong in them. Where a stretch begins in the middle it trusts the stored hash
+and prefix digests right before it, which whoever verifies the stretch before has to confirm; what reaches over its ends (answers to earlier requests, the
+chain of states) it hands back, and `merge` puts the stretches together. So one process or several come to the same report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reenact.core.canonical import canonical_bytes
+from reenact.core.codec import decode, encode
+from reenact.core.events import ANSWERS, KINDS, OPENING_KINDS, TERMINAL_KINDS, event_from_content
+from reenact.core.hashing import artifact_address, parse_hash, render, state_link_of
+from reenact.core.links import Link, link_problem, parse_link
+from reenact.core.matching import MatchRules, advance_prefix
+from reenact.core.packing import unpack
+from reenact.core.sharing import Fetch, expand, reachable
+from reenact.core.state import Reducer
+from reenact.errors import Damaged, ReenactError
+from reenact.store.contract import EventRow
+
+_LINK = b"reenact.link/1\0"
+_COMMIT = b"reenact.commit/1\0"
+_ARTIFACT_TAG = b'"$artifact"'
+_NODES_REMEMBERED = 500_000
+MAX_PROBLEMS = 1000
+
+
+class Problem(NamedTuple):
+    """`failure`: the event's own bytes are not what was written. `mismatch`: it does not fit what stands around it."""
+
+    seq: int
+    sort: str
+    code: str
+    message: str
+
+
+class Answer(NamedTuple):
+    seq: int
+    parent: int
+    kind: str
+
+
+class RangeResult(msgspec.Struct):
+    """What one stretch showed. All of it can cross a process boundary."""
+
+    start: int
+    stop: int
+    events: int = 0
+    verified: int = 0
+    erased: list[int] = []
+    problems: list[Problem] = []
+    problem_count: int = 0
+    failed_seqs: int = 0
+    last_hash: bytes = b""
+    last_kind: str = ""
+    first_before: tuple[int, str | None] | None = None
+    last_after: str | None = None
+    state_seen: bool = False
+    opened: dict[int, str] = {}
+    early_answers: list[Answer] = []
+    nodes: int = 0
+    artifacts: int = 0
+    uncomputed: int = 0
+
+
+class RangeVerifier:
+    def __init__(
+        self,
+        *,
+        run: str,
+        start: int,
+        stop: int,
+        prev: bytes,
+        lanes: dict[str, tuple[int, bytes]],
+        fetch_nodes: Fetch,
+        fetch_artifact: Callable[[bytes], bytes | None],
+        lane_place: Callable[[int], tuple[str, int | None] | None],
+        erased_by_right: Callable[[int], bool],
+        rules: MatchRules | None = None,
+        reducer: Reducer | None = None,
+        builtin_state: bool = True,
+    ) -> None:
+        self._run = run
+        self._prev = prev
+        self._prev_text = render(prev)
+        self._lanes = lanes
+        self._fetch_nodes = fetch_nodes
+        self._fetch_artifact = fetch_artifact
+        self._lane_place = lane_place
+        self._erased_by_right = erased_by_right
+        self._rules = rules
+        self._reducer = reducer
+        self._state = reducer.initial() if reducer else None
+        self._builtin_state = builtin_state
+        self._opened: dict[int, tuple[str, str, int]] = {}
+        self._seen_nodes: set[bytes] = set()
+        self._seen_artifacts: set[bytes] = set()
+        self._expected_seq = start
+        self.result = RangeResult(start, stop)
+
+    def feed(self, rows: Iterable[EventRow]) -> None:
+        """The hot loop: everything that most events need is written out here, everything else is called."""
+        result = self.result
+        parse = msgspec.json.Decoder(Link).decode
+        write = msgspec.json.Encoder().encode
+        opening, answers, lanes = OPENING_KINDS, ANSWERS, self._lanes
+        for row in rows:
+            seq, event_id, kind, lane, lane_seq, written, stored_hash, salt, match, prefix, blob = row
+            result.events += 1
+            before = result.problem_count
+            digest = sha256(_LINK + written).digest()
+            if digest != stored_hash:
+                self._problem(seq, "failure", "bad_link", "the link does not match its hash")
+            try:
+                link = parse(written)
+                if write(link) != written:
+                    link = parse_link(written)
+            except (msgspec.DecodeError, UnicodeError, ReenactError):
+                self._problem(seq, "failure", "bad_link", "the link is not well formed")
+                self._gap(seq, digest)
+                continue
+            if (
+                link.seq != self._expected_seq
+                or seq != link.seq
+                or link.prev != self._prev_text
+                or link.run != self._run
+                or link.id != event_id
+                or link.kind != kind
+                or link.lane != lane
+                or link.parent is not None
+            ):
+                self._relations(link, row)
+            if blob is None or salt is None or match is None:
+                self._erased(row)
+            elif blob[0] == 0:
+                stored = blob[1:]
+                if sha256(_COMMIT + salt + match + stored).hexdigest() != link.content[7:]:
+                    self._problem(seq, "failure", "bad_content", "the content does not match the link")
+                elif b'{"$' in stored:
+                    self._parts(seq, stored)
+            else:
+                stored = self._packed(seq, blob, salt, match, link)
+            if kind in opening or kind in answers:
+                distance = self._pair(link, lane_seq)
+            else:
+                distance = 0
+            if lane_seq is not None:
+                previous = lanes.get(lane)
+                expected = advance_prefix(previous[1] if previous else None, match, distance)
+                if (
+                    prefix != expected
+                    or lane_seq != (previous[0] + 1 if previous else 1)
+                    or kind not in KINDS
+                ):
+                    self._problem(
+                        seq, "mismatch", "bad_prefix", "the prefix digest of its lane does not follow"
+                    )
+                lanes[lane] = (lane_seq, prefix if prefix is not None else expected)
+            elif prefix is not None or (kind in KINDS and KINDS[kind].behavioural):
+                self._problem(seq, "mismatch", "bad_prefix", "a behavioural event has no place in its lane")
+            if kind == "StateUpdated" or self._rules is not None or self._reducer is not None:
+                self._content(row, link)
+            self._expected_seq = seq + 1
+            self._prev = digest
+            self._prev_text = "sha256:" + digest.hex()
+            result.last_kind = kind
+            if result.problem_count == before:
+                result.verified += 1
+            else:
+                result.failed_seqs += 1
+        result.last_hash = self._prev
+        result.opened = {seq: kind for seq, (kind, _, _) in self._opened.items()}
+
+    def _problem(self, seq: int, sort: str, code: str, message: str) -> None:
+        self.result.problem_count += 1
+        if len(self.result.problems) < MAX_PROBLEMS:
+            self.result.problems.append(Problem(seq, sort, code, message))
+
+    def _gap(self, seq: int, digest: bytes) -> None:
+        self.result.failed_seqs += 1
+        self._expected_seq = seq + 1
+        self._prev = digest
+        self._prev_text = render(digest)
+
+    def _relations(self, link: Link, row: EventRow) -> None:
+        if row.seq != self._expected_seq:
+            missing = (
+                f"event {self._expected_seq} is missing"
+                if row.seq > self._expected_seq
+                else "it is out of order"
+            )
+            self._problem(self._expected_seq, "mismatch", "bad_sequence", missing)
+        problem = link_problem(link, run=self._run, seq=row.seq, prev=self._prev)
+        if problem is not None:
+            self._problem(row.seq, "mismatch", "bad_chain", f"the link {problem}")
+        if (link.id, link.kind, link.lane) != (row.id, row.kind, row.lane):
+            self._problem(row.seq, "failure", "bad_row", "the store's index disagrees with the link")
+        if self.result.last_kind in TERMINAL_KINDS:
+            self._problem(
+                row.seq, "mismatch", "after_end", f"it follows {self.result.last_kind}, which ends a run"
+            )
+
+    def _erased(self, row: EventRow) -> None:
+        if row.content is not None or row.salt is not None or row.match is not None:
+            self._problem(row.seq, "failure", "bad_content", "the content is half erased")
+        elif not self._erased_by_right(row.seq):
+            self._problem(
+                row.seq, "failure", "missing_content", "the content is missing and no erasure is on record"
+            )
+        else:
+            self.result.erased.append(row.seq)
+
+    def _packed(self, seq: int, blob: bytes, salt: bytes, match: bytes, link: Link) -> None:
+        try:
+            stored = unpack(blob)
+        except Damaged as damage:
+            self._problem(seq, "failure", damage.code, damage.message)
+            return
+        if sha256(_COMMIT + salt + match + stored).hexdigest() != link.content[7:]:
+            self._problem(seq, "failure", "bad_content", "the content does not match the link")
+        elif b'{"$' in stored:
+            self._parts(seq, stored)
+
+    def _parts(self, seq: int, stored: bytes) -> None:
+        """Nodes and artifacts that a content refers to, each looked at once."""
+
+        def fetch(addresses: Sequence[bytes]) -> dict[bytes, bytes]:
+            wanted = [address for address in addresses if address not in self._seen_nodes]
+            found = dict(self._fetch_nodes(wanted)) if wanted else {}
+            # A part that was looked at before is not opened again: what it refers to was looked at then.
+            found.update({address: b"null" for address in addresses if address in self._seen_nodes})
+            return found
+
+        def missing(address: bytes) -> None:
+            self._problem(
+                seq, "failure", "missing_node", f"a shared value is missing: node {render(address)}"
+            )
+
+        try:
+            nodes = reachable([stored], fetch, missing)
+        except Damaged as damage:
+            self._problem(seq, "failure", damage.code, damage.message)
+            return
+        for address, text in [(b"", stored), *nodes.items()]:
+            if address and address not in self._seen_nodes:
+                self.result.nodes += 1
+                if len(self._seen_nodes) >= _NODES_REMEMBERED:
+                    self._seen_nodes.clear()
+                self._seen_nodes.add(address)
+            if _ARTIFACT_TAG in text:
+                self._artifacts(seq, text)
+
+    def _artifacts(self, seq: int, text: bytes) -> None:
+        for address in artifacts_in(msgspec.json.decode(text)):
+            if address in self._seen_artifacts:
+                continue
+            self._seen_artifacts.add(address)
+            self.result.artifacts += 1
+            data = self._fetch_artifact(address)
+            if data is None:
+                self._problem(
+                    seq, "failure", "missing_artifact", f"an artifact is missing: {render(address)}"
+                )
+            elif artifact_address(data) != address:
+                self._problem(seq, "failure", "bad_artifact", f"an artifact is damaged: {render(address)}")
+
+    def _pair(self, link: Link, lane_seq: int | None) -> int:
+        """Keeps book of requests and answers; returns the distance that goes into the prefix digest."""
+        if link.kind in OPENING_KINDS:
+            self._opened[link.seq] = (link.kind, link.lane, lane_seq or 0)
+        answered = ANSWERS.get(link.kind)
+        if answered is None:
+            return 0
+        if link.parent is None:
+            self._problem(link.seq, "mismatch", "orphan_answer", f"{link.kind} answers nothing")
+            return 0
+        if link.parent < self.result.start:
+            self.result.early_answers.append(Answer(link.seq, link.parent, link.kind))
+            place = self._lane_place(link.parent)
+        else:
+            opened = self._opened.pop(link.parent, None)
+            if opened is None or opened[0] != answered:
+                self._problem(
+                    link.seq,
+                    "mismatch",
+                    "orphan_answer",
+                    f"event {link.parent} is no open {answered} to answer",
+                )
+                return 0
+            place = opened[1:]
+        if place is None or place[0] != link.lane or place[1] is None or lane_seq is None:
+            return 0
+        return lane_seq - place[1]
+
+    def _content(self, row: EventRow, link: Link) -> None:
+        """What needs the content opened: state links, and the match digest when asked for."""
+        result = self.result
+        if row.content is None or row.salt is None or row.match is None:
+            if row.kind == "StateUpdated":
+                result.last_after, result.state_seen = None, True
+            return
+        try:
+            tree = expand(unpack(row.content), self._fetch_nodes)
+        except Damaged:
+            return  # reported with the parts above
+        if self._rules is not None:
+            if row.kind not in KINDS:
+                result.uncomputed += 1
+            elif self._rules.match(row.kind, tree) != row.match:
+                self._problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
+        try:
+            self._states(row, tree)
+        except ReenactError as problem:
+            self._problem(row.seq, "failure", "bad_content", problem.message)
+
+    def _states(self, row: EventRow, tree: Any) -> None:
+        result = self.result
+        if self._reducer is not None:
+            event = event_from_content(
+                row.kind, decode(tree, loaded_classes=True, artifact=self._fetch_artifact)
+            )
+            self._state = self._reducer.apply(self._state, event)
+        if row.kind != "StateUpdated":
+            return
+        before, after = tree.get("before"), tree.get("after")
+        if not result.state_seen:
+            result.first_before = (row.seq, before)
+        elif before != result.last_after and result.last_after is not None:
+            self._problem(
+                row.seq, "mismatch", "bad_state", "the state before is not the one left by the update before"
+            )
+        state = encode(self._state).tree if self._reducer is not None else tree.get("payload")
+        if after is not None and (self._reducer is not None or self._builtin_state):
+            assert row.salt is not None
+            if render(state_link_of(row.salt, canonical_bytes(state))) != after:
+                self._problem(row.seq, "mismatch", "bad_state", "the state after is not the one recorded")
+        result.last_after, result.state_seen = after, True
+
+
+def artifacts_in(tree: Any) -> list[bytes]:
+    """Addresses of the artifacts that an encoded value names."""
+    found: list[bytes] = []
+    stack = [tree]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            target = value.get("$artifact") if len(value) == 1 else None
+            if isinstance(target, dict):
+                try:
+                    found.append(parse_hash(target.get("digest")))
+                except ReenactError:
+                    raise Damaged("an artifact reference holds no address", code="bad_reference") from None
+            else:
+                stack.extend(value.values())
+        elif isinstance(value, list):
+            stack.extend(value)
+    return found

@@ -1,0 +1,319 @@
+"""Appending, and finding out what became of an append whose connection broke.
+
+Life of an append:
+
+1. One call of `reenact.append(...)` in autocommit: lock the run, check, insert, commit. One round trip, and
+   its answer means durable.
+2. The answer is a refusal: raised, nothing was written.
+3. A deadlock or a serialization failure: rolled back for certain; the same ids go again, a few times.
+4. No answer (cut, silent, server gone): nothing is known. The server process that had the call may still be
+   committing, or may not even have read it yet. So, on a new connection: end that process (it is named by pid
+   *and* start) and wait until it is gone; then take the run's row lock and look the ids up.
+5. All there with the same links: it had been committed; success. None there: it never will be; the same ids
+   go again.
+6. Not decided in time: OutcomeUnknown. An append is never repeated on a guess.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from psycopg import DataError, errors
+from psycopg.types.numeric import Int8
+
+from reenact.errors import (
+    InvalidInput,
+    MovedHead,
+    NotFound,
+    OutcomeUnknown,
+    StaleEpoch,
+    StoreUnavailable,
+    WrongSequence,
+)
+from reenact.store.contract import DuplicateIds, EventRow, PendingAppend
+from reenact.store.postgres.arrays import bigints, blobs, texts
+from reenact.store.postgres.connection import Backend, Connection, Lost, Pool
+
+EVENT_COLUMNS = (
+    "e.seq, e.id, e.kind, e.lane, e.lane_seq, e.link, e.hash, e.salt, e.match, e.prefix, e.content"
+)
+LIGHT_COLUMNS = EVENT_COLUMNS.replace("e.content", "null::bytea")
+
+APPEND = f"select * from reenact.append({', '.join(['%b'] * 19)})"
+CHECK = f"select * from reenact.check_append({', '.join(['%b'] * 7)})"
+PUT_NODES = "select reenact.put_nodes(%b, %b, %b)"
+PUT_EVENTS = f"select reenact.put_events({', '.join(['%b'] * 12)})"
+BY_ID = (
+    f"select {EVENT_COLUMNS} from reenact.events e join reenact.runs r using (run_no)"
+    " where r.namespace = %s and r.run = %s and e.id = any (%b)"
+)
+
+ATTEMPTS = 5
+MAX_BATCH_BYTES = 900_000_000  # Postgres refuses a message of 1 GiB by hanging up
+_OK, _NO_RUN, _DUPLICATE, _EPOCH, _HEAD, _GAP = range(6)
+
+
+def event_arrays(events: Sequence[EventRow]) -> tuple[Any, ...]:
+    if not events:
+        return (bigints(()), *[texts(())] * 3, bigints(()), *[blobs(())] * 6)
+    seq, ids, kind, lane, lane_seq, link, digest, salt, match, prefix, content = zip(*events, strict=True)
+    return (
+        *(bigints(seq), texts(ids), texts(kind), texts(lane), bigints(lane_seq), blobs(link)),
+        *(blobs(digest), blobs(salt), blobs(match), blobs(prefix), blobs(content)),
+    )
+
+
+def checked(pending: PendingAppend) -> PendingAppend:
+    size = sum(len(event.content or b"") + len(event.link) for event in pending.events) + sum(
+        len(node.blob) for node in pending.nodes
+    )
+    if size > MAX_BATCH_BYTES:
+        raise InvalidInput(
+            f"an append of {size} bytes to run {pending.run} is too large for Postgres; the limit is"
+            f" {MAX_BATCH_BYTES}"
+        )
+    return pending
+
+
+def check_parameters(pending: PendingAppend) -> tuple[Any, ...]:
+    return (
+        *(
+            pending.namespace,
+            pending.run,
+            Int8(pending.expected.seq),
+            pending.expected.hash,
+            Int8(pending.epoch),
+        ),
+        *(bigints([event.seq for event in pending.events]), texts([event.id for event in pending.events])),
+    )
+
+
+class Appender:
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+
+    def append(self, pending: PendingAppend, *, sync: bool = True) -> None:
+        checked(pending)
+        nodes = sorted(pending.nodes)
+        try:
+            parameters = (
+                *(
+                    pending.namespace,
+                    pending.run,
+                    Int8(pending.expected.seq),
+                    pending.expected.hash,
+                    Int8(pending.epoch),
+                    sync,
+                ),
+                *event_arrays(pending.events),
+                *(blobs([node.address for node in nodes]), blobs([node.blob for node in nodes])),
+            )
+        except (UnicodeError, DataError) as error:
+            raise self.pool.translated(error) from None
+
+        def attempt() -> None:
+            try:
+                with self.pool.connection(writing=True) as connection:
+                    answer = connection.execute(APPEND, parameters, binary=True).fetchone()
+            except errors.UniqueViolation as error:
+                raise twice(pending, error) from None
+            assert answer is not None
+            self.raise_refusal(pending, *answer)
+
+        self.decide([pending], attempt)
+
+    def decide(self, appends: Sequence[PendingAppend], attempt: Callable[[], None]) -> None:
+        """Carries `attempt` out until it is known to have happened, once. It writes all the given appends in
+        one transaction."""
+        deadline = None
+        for number in range(ATTEMPTS):
+            try:
+                return attempt()
+            except (errors.SerializationFailure, errors.DeadlockDetected):
+                time.sleep(random.uniform(0.005, 0.05) * (number + 1))  # noqa: S311 - apart in time, not a secret
+            except Lost as lost:
+                deadline = deadline or time.monotonic() + self.pool.timeouts.resolve
+                if self.resolve(appends, lost, deadline):
+                    return None
+        raise self.pool.unavailable(f"given up after {ATTEMPTS} attempts; nothing was written")
+
+    def resolve(self, appends: Sequence[PendingAppend], lost: Lost, deadline: float) -> bool:
+        """True: all were committed. False: none was, and none will be."""
+        while True:
+            try:
+                remaining = max(0.0, deadline - time.monotonic())
+                with self.pool.connection(writing=True, seconds=remaining) as connection:
+                    self.wait_for_end(connection, lost.backend, deadline)
+                    found = [self.found_under_lock(connection, pending) for pending in appends]
+                break
+            except (Lost, StoreUnavailable, errors.SerializationFailure, errors.DeadlockDetected):
+                if time.monotonic() >= deadline:
+                    runs = ", ".join(sorted({pending.run for pending in appends})[:3])
+                    raise OutcomeUnknown(
+                        f"the connection was lost while appending to {runs}, and whether it was committed"
+                        " could not be found out within"
+                        f" {self.pool.timeouts.resolve:g} seconds ({self.pool.shown}): {lost}"
+                    ) from None
+                time.sleep(0.05)
+        for pending, rows in zip(appends, found, strict=True):
+            links = {row.id: row.link for row in rows}
+            if rows and links != {event.id: event.link for event in pending.events}:
+                # Some ids, or other links under them: not ours, they stood there before.
+                raise DuplicateIds(rows)
+        return all(found) and bool(found)
+
+    def wait_for_end(self, connection: Connection, backend: Backend, deadline: float) -> None:
+        """Ends the server process that may still hold our call, read or unread, and waits until it is gone
+        with its locks."""
+        while connection.execute(
+            "select pg_terminate_backend(a.pid) from pg_stat_activity a where a.pid = %s and"
+            " a.backend_start = %s",
+            backend,
+        ).fetchone():
+            if time.monotonic() >= deadline:
+                raise self.pool.unavailable("the server process of the lost connection does not end")
+            time.sleep(0.01)
+
+    def found_under_lock(self, connection: Connection, pending: PendingAppend) -> list[EventRow]:
+        # Under the run's lock, and committed: this commit waits for the disk (and for a synchronous standby),
+        # so what it saw is as durable as an acknowledgement.
+        with connection.transaction():
+            connection.execute(
+                "select from reenact.runs r where r.namespace = %s and r.run = %s for no key update",
+                (pending.namespace, pending.run),
+            )
+            return self.by_id(
+                connection, pending.namespace, pending.run, [event.id for event in pending.events]
+            )
+
+    @staticmethod
+    def by_id(connection: Connection, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
+        rows = connection.execute(BY_ID, (namespace, run, texts(ids)), binary=True).fetchall()
+        found = {row[1]: EventRow(*row) for row in rows}
+        return [found[event_id] for event_id in dict.fromkeys(ids) if event_id in found]
+
+    def raise_refusal(
+        self,
+        pending: PendingAppend,
+        status: int,
+        epoch: int | None,
+        head_seq: int | None,
+        *_: Any,
+    ) -> None:
+        if status == _OK:
+            return
+        run, expected = pending.run, pending.expected
+        if status == _NO_RUN:
+            raise NotFound(f"no run {run} in namespace {pending.namespace}")
+        if status == _DUPLICATE:
+            with self.pool.connection() as connection:
+                rows = self.by_id(connection, pending.namespace, run, [event.id for event in pending.events])
+            raise DuplicateIds(rows)
+        if status == _EPOCH:
+            raise StaleEpoch(f"run {run} is at epoch {epoch}, this writer has epoch {pending.epoch}")
+        if status == _HEAD and head_seq is not None and head_seq < expected.seq:
+            raise MovedHead(
+                f"run {run} ends at seq {head_seq} and this writer had seq {expected.seq} acknowledged:"
+                " acknowledged events are missing",
+                hint="The database went back in time (a failover to a lagging standby, a restored backup)."
+                " Do not go on with this run"
+                " before the missing events are found or given up.",
+            )
+        if status == _HEAD:
+            raise MovedHead(
+                f"run {run} ends at seq {head_seq}, not with the seq {expected.seq} that this writer saw"
+            )
+        raise WrongSequence(f"events of run {run} must be numbered from {(head_seq or 0) + 1} without a gap")
+
+    # Group commit
+
+    def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
+        results: list[Exception | None] = [None] * len(appends)
+        # One order of locks for everybody.
+        order = sorted(range(len(appends)), key=lambda index: (appends[index].namespace, appends[index].run))
+        deadline = None
+        for _ in range(ATTEMPTS):
+            accepted: list[int] = []
+            try:
+                with self.pool.connection(writing=True) as connection:
+                    answers = self._check_all(connection, [appends[index] for index in order])
+                    refused = {
+                        index: answer
+                        for index, answer in zip(order, answers, strict=True)
+                        if answer[0] != _OK
+                    }
+                    accepted = [index for index in order if index not in refused]
+                    self._write_all(
+                        connection,
+                        [
+                            (appends[index], answer[1])
+                            for index, answer in zip(order, answers, strict=True)
+                            if answer[0] == _OK
+                        ],
+                    )
+            except (
+                errors.UniqueViolation,
+                InvalidInput,
+                errors.SerializationFailure,
+                errors.DeadlockDetected,
+            ):
+                break  # one of them spoils it for all
+            except Lost as lost:
+                deadline = deadline or time.monotonic() + self.pool.timeouts.resolve
+                try:
+                    if not accepted or not self.resolve(
+                        [appends[index] for index in accepted], lost, deadline
+                    ):
+                        continue
+                except DuplicateIds:
+                    break
+            for index, answer in refused.items():
+                refusal = partial(self.raise_refusal, appends[index], answer[0], *answer[2:])
+                results[index] = self._outcome(refusal)
+            return results
+        for index, pending in enumerate(appends):
+            results[index] = self._outcome(partial(self.append, pending))
+        return results
+
+    @staticmethod
+    def _outcome(action: Callable[[], None]) -> Exception | None:
+        try:
+            action()
+        except OutcomeUnknown:
+            raise
+        except Exception as error:
+            return error
+        return None
+
+    @staticmethod
+    def _check_all(connection: Connection, appends: Sequence[PendingAppend]) -> list[tuple[Any, ...]]:
+        parameters = [check_parameters(checked(pending)) for pending in appends]
+        with connection.pipeline():
+            connection.execute("begin")
+            cursors = [connection.execute(CHECK, values, binary=True) for values in parameters]
+        return [cursor.fetchall()[0] for cursor in cursors]
+
+    @staticmethod
+    def _write_all(connection: Connection, accepted: Sequence[tuple[PendingAppend, int]]) -> None:
+        nodes = sorted(
+            (pending.namespace, node.address, node.blob) for pending, _ in accepted for node in pending.nodes
+        )
+        with connection.pipeline():
+            if nodes:
+                columns = list(zip(*nodes, strict=True))
+                connection.execute(PUT_NODES, (texts(columns[0]), blobs(columns[1]), blobs(columns[2])))
+            for pending, run_no in accepted:
+                connection.execute(PUT_EVENTS, (Int8(run_no), *event_arrays(pending.events)))
+            connection.execute("commit")
+
+
+def twice(pending: PendingAppend, error: errors.UniqueViolation) -> WrongSequence:
+    # Past the checks under the run's lock, only the batch itself (or a lane number) can collide.
+    return WrongSequence(
+        f"an id or a lane number stands twice in run {pending.run} ({error.diag.constraint_name}); nothing"
+        " was written"
+    )

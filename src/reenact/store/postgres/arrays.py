@@ -1,0 +1,94 @@
+"""Arrays as parameters, in Postgres' binary form.
+
+psycopg writes lists too, but chooses their type by the values (small integers and large ones, nothing at all
+for an empty list), and each choice is another prepared statement. Here the type is said, and bytes go over
+the wire as they are.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Dumper
+
+_HEADER = struct.Struct(">iiIii")
+_LENGTH = struct.Struct(">i")
+_BIGINT = struct.Struct(">q")
+_NULL = b"\xff\xff\xff\xff"
+
+
+class Array:
+    """Values of one type. The bytes are made by the subclass when the array is."""
+
+    __slots__ = ("items",)
+    element_oid: ClassVar[int]
+
+    def __init__(self, items: list[bytes | None]) -> None:
+        self.items = items
+
+    def encoded(self) -> bytes:
+        items = self.items
+        if not items:
+            return struct.pack(">iiI", 0, 0, self.element_oid)
+        parts = [_HEADER.pack(1, int(None in items), self.element_oid, len(items), 1)]
+        for item in items:
+            if item is None:
+                parts.append(_NULL)
+            else:
+                parts.append(_LENGTH.pack(len(item)))
+                parts.append(item)
+        return b"".join(parts)
+
+
+class ByteaArray(Array):
+    element_oid = 17
+
+
+class TextArray(Array):
+    element_oid = 25
+
+
+class BigintArray(Array):
+    element_oid = 20
+
+
+def blobs(values: Iterable[bytes | None]) -> ByteaArray:
+    return ByteaArray(list(values))
+
+
+def texts(values: Iterable[str | None]) -> TextArray:
+    items = [None if value is None else value.encode() for value in values]
+    if any(item is not None and b"\0" in item for item in items):
+        raise psycopg.DataError("text with a zero character")
+    return TextArray(items)
+
+
+def bigints(values: Iterable[int | None]) -> BigintArray:
+    try:
+        return BigintArray([None if value is None else _BIGINT.pack(value) for value in values])
+    except struct.error:
+        raise psycopg.DataError("an integer beyond 64 bits") from None
+
+
+def _dumper(array_oid: int) -> type[Dumper]:
+    class ArrayDumper(Dumper):
+        oid = array_oid
+        format = pq.Format.BINARY
+
+        def dump(self, obj: Any) -> bytes:
+            encoded: bytes = obj.encoded()
+            return encoded
+
+    return ArrayDumper
+
+
+_DUMPERS = ((ByteaArray, _dumper(1001)), (TextArray, _dumper(1009)), (BigintArray, _dumper(1016)))
+
+
+def register(connection: psycopg.Connection[Any]) -> None:
+    for cls, dumper in _DUMPERS:
+        connection.adapters.register_dumper(cls, dumper)

@@ -1,0 +1,377 @@
+"""Connections: bounded in time, checked when made, few, and never shared with a child process.
+
+Every wait ends: connecting (connect_timeout), a statement (statement_timeout), a lock (lock_timeout), a peer
+that is gone (keepalives, tcp_user_timeout), a peer that is there and silent (a deadline on our own side,
+since none of the others sees a proxy that swallows), and the queue for a connection of the pool. The pool is
+our own and small: no threads that a fork() would lose, and each connection knows which server process serves
+it, without which a lost append cannot be decided (`appends.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import select
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+from psycopg import conninfo, errors
+from psycopg.abc import PQGen
+
+from reenact.errors import (
+    Damaged,
+    InvalidInput,
+    ReenactError,
+    Refused,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+)
+from reenact.store.postgres import arrays
+
+Row = tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeouts:
+    """Seconds. `answer` is our own patience and must exceed `statement`, so that a slow server still gets to
+    say what happened."""
+
+    connect: float = 5.0
+    statement: float = 15.0
+    lock: float = 8.0
+    answer: float = 20.0
+    pool: float = 15.0
+    resolve: float = 20.0
+    """How long to look for the truth about an append whose connection broke, before it is OutcomeUnknown."""
+
+
+class Backend(NamedTuple):
+    """Which server process served a connection. A pid comes back; together with its start it does not."""
+
+    pid: int
+    start: Any
+
+
+class Lost(Exception):  # noqa: N818 - a signal inside this package
+    """The connection broke, or kept silent, while something was under way: nothing is known about it."""
+
+    def __init__(self, backend: Backend, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.backend = backend
+
+
+class Connection(psycopg.Connection[Row]):
+    """A connection on which no wait is unbounded."""
+
+    patience = 20.0
+    backend = Backend(0, None)
+    standby = False
+
+    def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
+        return super().wait(gen, interval, self.patience if timeout is None else timeout)
+
+    def usable(self) -> bool:
+        """False when the server hung up while the connection lay idle: asked without a round trip."""
+        if self.closed or self.broken:
+            return False
+        poll = select.poll()
+        poll.register(self.pgconn.socket, select.POLLIN)
+        if not poll.poll(0):
+            return True
+        try:
+            self.pgconn.consume_input()
+        except psycopg.Error:
+            return False
+        return not poll.poll(0)  # a notice has been read by now; an end of file is still there
+
+
+def masked(url: str) -> str:
+    """The URL as it may stand in a message: the password, wherever it stands, is not in it."""
+    url = re.sub(r"(?i)([?&\s]?\b(?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]*)", r"\1***", url)
+    return re.sub(r"(://[^/?#@:]*):[^/?#]*@", r"\1:***@", url)
+
+
+def passwords(url: str) -> set[str]:
+    """What must not appear in the text of a driver's error either."""
+    found: set[str] = set()
+    with contextlib.suppress(Exception):
+        found.add(str(conninfo.conninfo_to_dict(url).get("password") or ""))
+    with contextlib.suppress(ValueError):
+        password = urlsplit(url).password or ""
+        found |= {password, unquote(password)}
+    found.add(os.environ.get("PGPASSWORD", ""))
+    return {password for password in found if password}
+
+
+SETUP = """
+select set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false),
+    set_config('idle_in_transaction_session_timeout', %s, false),
+    set_config('search_path', 'pg_catalog, pg_temp', false),
+    set_config('default_transaction_isolation', 'read committed', false),
+    set_config('client_min_messages', 'error', false), set_config('jit', 'off', false),
+    set_config('synchronous_commit',
+        case when %s then 'off' else current_setting('synchronous_commit') end, false)
+"""
+FACTS = """
+select pg_backend_pid(), (select a.backend_start from pg_stat_activity a where a.pid = pg_backend_pid()),
+    pg_is_in_recovery(),
+    current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
+    current_setting('server_version_num')::int, current_setting('server_encoding')
+"""
+
+
+class Pool:
+    """At most `size` connections, made when needed, the last used first."""
+
+    def __init__(self, url: str, *, durability: str, size: int, timeouts: Timeouts) -> None:
+        self.url = url
+        self.shown = masked(url)
+        self.durability = durability
+        self.size = size
+        self.timeouts = timeouts
+        self._secrets = passwords(url)
+        self._closed = False
+        self._reset()
+        _pools.add(self)
+
+    def _reset(self) -> None:
+        self._condition = threading.Condition(threading.Lock())
+        self._idle: list[Connection] = []
+        self._made = 0
+
+    def abandon(self) -> None:
+        """In the child of a fork: the connections are the parent's. Not closed (that would end the parent's
+        sessions), only kept aside."""
+        _inherited.extend(self._idle)
+        self._reset()
+
+    # Errors, in one place
+
+    def unavailable(self, what: str, error: BaseException | None = None) -> StoreUnavailable:
+        detail = f": {self.clean(error)}" if error is not None else ""
+        return StoreUnavailable(f"{what} ({self.shown}){detail}")
+
+    def clean(self, error: BaseException) -> str:
+        # Only the first line of a server's message: its details quote the row.
+        primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+        text = " ".join((primary or str(error)).split())
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return masked(text)
+
+    def translated(self, error: Exception) -> ReenactError:
+        """What a database error that left the connection whole means. The statement was rolled back for
+        certain."""
+        if isinstance(error, errors.LockNotAvailable):
+            return self.unavailable("another writer held the lock for too long; nothing was written")
+        if isinstance(error, errors.QueryCanceled):
+            return self.unavailable("the database took too long; nothing was written")
+        if isinstance(error, errors.ReadOnlySqlTransaction):
+            return self.unavailable("the database is read-only; nothing was written")
+        if isinstance(
+            error,
+            (
+                errors.UndefinedTable,
+                errors.UndefinedFunction,
+                errors.UndefinedColumn,
+                errors.InvalidSchemaName,
+            ),
+        ):
+            return SchemaMismatch(f"the schema `reenact` is not what this version made ({self.shown})")
+        if isinstance(error, errors.InsufficientPrivilege):
+            return self.unavailable("the database role lacks a permission", error)
+        if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
+            return Damaged(f"the database reports damage ({self.shown}): {self.clean(error)}")
+        if isinstance(error, (psycopg.DataError, UnicodeError)):
+            # Its own text might quote the value.
+            return InvalidInput(
+                f"a name or key holds characters that Postgres cannot keep ({type(error).__name__})"
+            )
+        if isinstance(error, psycopg.IntegrityError):
+            return Refused(
+                f"the rows break a rule of their table ({error.diag.constraint_name or error.sqlstate});"
+                " nothing was written"
+            )
+        if isinstance(error, psycopg.Error) and error.sqlstate == "RE001":
+            return StoreError(self.clean(error))
+        return self.unavailable(
+            f"the database refused ({getattr(error, 'sqlstate', None) or type(error).__name__})", error
+        )
+
+    # Connections
+
+    def connect(self) -> Connection:
+        timeouts = self.timeouts
+        milliseconds = {
+            name: str(max(1, int(getattr(timeouts, name) * 1000))) for name in ("statement", "lock", "answer")
+        }
+        try:
+            connection = Connection.connect(
+                self.url,
+                autocommit=True,
+                prepare_threshold=0,
+                connect_timeout=max(2, round(timeouts.connect)),
+                keepalives=1,
+                keepalives_idle=5,
+                keepalives_interval=2,
+                keepalives_count=3,
+                tcp_user_timeout=int(milliseconds["answer"]),
+                application_name="reenact",
+            )
+        except (psycopg.Error, UnicodeError) as error:
+            raise self.unavailable("cannot reach the database", error) from None
+        try:
+            connection.patience = timeouts.connect
+            arrays.register(connection)
+            connection.execute(
+                SETUP,
+                (
+                    milliseconds["statement"],
+                    milliseconds["lock"],
+                    milliseconds["answer"],
+                    self.durability == "relaxed",
+                ),
+            )
+            facts = connection.execute(FACTS).fetchone()
+            assert facts is not None
+            connection.backend = Backend(facts[0], facts[1])
+            connection.standby = facts[2]
+            connection.patience = timeouts.answer
+            self._refuse_weak(*facts[3:])
+        except psycopg.Error as error:
+            discard(connection)
+            raise self.unavailable("the database did not accept the session", error) from None
+        except ReenactError:
+            discard(connection)
+            raise
+        return connection
+
+    def _refuse_weak(
+        self, synchronous_commit: str, fsync: str, full_page_writes: str, version: int, encoding: str
+    ) -> None:
+        if version < 140000:
+            raise self.unavailable(f"Postgres 14 or later is needed, this is {version // 10000}")
+        if encoding != "UTF8":
+            raise self.unavailable(f"the database's encoding must be UTF8, it is {encoding}")
+        if self.durability == "relaxed":
+            return
+        settings = {
+            "synchronous_commit": synchronous_commit,
+            "fsync": fsync,
+            "full_page_writes": full_page_writes,
+        }
+        weak = [f"{name}={value}" for name, value in settings.items() if value == "off"]
+        if weak:
+            raise StoreUnavailable(
+                f"the database acknowledges what a power loss can take back: {', '.join(weak)}"
+                f" ({self.shown})",
+                hint="Turn the setting on, or open the store with durability='relaxed' to accept that.",
+            )
+
+    @contextlib.contextmanager
+    def connection(self, *, writing: bool = False, seconds: float | None = None) -> Iterator[Connection]:
+        """A connection for one piece of work. A broken one comes out as `Lost`, other database errors
+        translated."""
+        connection = self._take(self.timeouts.pool if seconds is None else seconds)
+        keep = False
+        try:
+            if writing and connection.standby:
+                discard(connection)  # it may have been promoted since: the next try asks again
+                raise self.unavailable("this is a standby server: it can be read and decides nothing")
+            yield connection
+            keep = True
+        except (psycopg.Error, UnicodeError) as error:
+            # A time-out of our own leaves the answer on its way: as lost as a broken socket.
+            lost = connection.broken or connection.closed or isinstance(error, errors._WaitTimeout)
+            lost = lost or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None)
+            # The server says good-bye (57P01 to 57P05: shutdown, crash, terminated); what was under way may
+            # have been committed before that.
+            lost = lost or str(getattr(error, "sqlstate", None)).startswith("57P")
+            if lost:
+                raise Lost(connection.backend, RuntimeError(self.clean(error))) from None
+            keep = True
+            if isinstance(
+                error, (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
+            ):
+                raise
+            raise self.translated(error) from None
+        except ReenactError:
+            keep = True
+            raise
+        finally:
+            # Interrupted (Ctrl-C) or lost: the protocol's state is not known, the connection is given up.
+            self._give_back(connection, keep)
+
+    def _take(self, seconds: float) -> Connection:
+        deadline = time.monotonic() + seconds
+        with self._condition:
+            while True:
+                if self._closed:
+                    raise self.unavailable("the store was closed")
+                while self._idle:
+                    connection = self._idle.pop()
+                    if connection.usable():
+                        return connection
+                    discard(connection)
+                    self._made -= 1
+                if self._made < self.size:
+                    self._made += 1
+                    break
+                remaining = deadline - time.monotonic()
+                if remaining <= 0 or not self._condition.wait(remaining):
+                    raise self.unavailable(f"all {self.size} connections were in use for {seconds:g} seconds")
+        try:
+            return self.connect()
+        except BaseException:
+            with self._condition:
+                self._made -= 1
+                self._condition.notify()
+            raise
+
+    def _give_back(self, connection: Connection, keep: bool) -> None:
+        if keep and not self._closed and not connection.closed:
+            if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute("rollback")
+            if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+                with self._condition:
+                    self._idle.append(connection)
+                    self._condition.notify()
+                return
+        discard(connection)
+        with self._condition:
+            self._made -= 1
+            self._condition.notify()
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._condition.notify_all()
+        for connection in idle:
+            discard(connection)
+
+
+def discard(connection: Connection) -> None:
+    with contextlib.suppress(Exception):
+        connection.close()
+
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_inherited: list[Connection] = []
+
+
+def _after_fork() -> None:
+    for pool in list(_pools):
+        pool.abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork)

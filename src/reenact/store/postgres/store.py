@@ -1,0 +1,383 @@
+"""PostgresStore: the contract in psycopg and plain SQL.
+
+The verbs that decide something are functions in the database (`sql/002_verbs.sql`), so each costs one round
+trip and holds its lock no longer than that. Everything else here is a query keyed by namespace. Nothing keeps
+a connection between two calls, an iterator neither: pages are fetched one by one, so that whoever appends
+while reading works with a pool of one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from psycopg import errors
+from psycopg.types.numeric import Int8
+
+from reenact.errors import InvalidInput, NotFound, RunExists, SchemaMismatch
+from reenact.store import contract
+from reenact.store.contract import (
+    Claim,
+    EventRow,
+    Head,
+    HeaderRow,
+    InboxRow,
+    NodeRow,
+    PendingAppend,
+    RunRow,
+    SnapshotRow,
+)
+from reenact.store.postgres import migrations
+from reenact.store.postgres.appends import EVENT_COLUMNS, LIGHT_COLUMNS, Appender
+from reenact.store.postgres.arrays import blobs
+from reenact.store.postgres.connection import Lost, Pool, Timeouts
+from reenact.store.postgres.erasure import Eraser
+from reenact.store.postgres.queries import (
+    ALL_ARTIFACTS,
+    ALL_NODES,
+    ARTIFACT_PART,
+    DELETE_SNAPSHOT,
+    FIND_RUNS,
+    INBOX,
+    OF_RUN,
+    PAGE_ROWS,
+    PUT_SNAPSHOT,
+    RELEASE,
+    RUN_LINES,
+    SCAN,
+    SNAPSHOTS,
+)
+
+T = TypeVar("T")
+
+ARTIFACT_LIMIT = 1 << 30
+PART_BYTES = 8_000_000
+MAX_LIMIT = 100_000
+ATTEMPTS = 3
+
+
+class PostgresStore:
+    """See `reenact.store.contract.Store`."""
+
+    def __init__(
+        self, url: str, durability: str = "full", pool_size: int = 4, *, timeouts: Timeouts | None = None
+    ) -> None:
+        if durability not in contract.DURABILITY_LEVELS:
+            raise InvalidInput(
+                f"durability is one of {', '.join(contract.DURABILITY_LEVELS)}, not {durability!r}"
+            )
+        if pool_size < 1:
+            raise InvalidInput(f"a pool needs at least one connection, not {pool_size}")
+        self.durability = durability
+        self._pool = Pool(url, durability=durability, size=pool_size, timeouts=timeouts or Timeouts())
+        self.url = self._pool.shown
+        self._appender = Appender(self._pool)
+        self._eraser = Eraser(self._pool, self._appender)
+        try:
+            self._read_only = self._idempotent(lambda: migrations.migrate(self._pool))
+        except BaseException:
+            self._pool.close()
+            raise
+
+    def close(self) -> None:
+        self._pool.close()
+
+    # How calls are made
+
+    def _idempotent(self, action: Callable[[], T]) -> T:
+        """For reads and for writes that are the same when done twice: a lost connection is followed by
+        another try."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return action()
+            except Lost as lost:
+                failure: Exception = lost
+            except (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation) as error:
+                failure = error
+            time.sleep(0.02 * attempt)
+        raise self._pool.unavailable(f"the connection was lost {ATTEMPTS} times", failure)
+
+    def _rows(self, query: str, parameters: Sequence[Any], *, writing: bool = False) -> list[tuple[Any, ...]]:
+        if writing:
+            self._check_writable()
+
+        def action() -> list[tuple[Any, ...]]:
+            with self._pool.connection(writing=writing) as connection:
+                cursor = connection.execute(query, parameters, binary=True)
+                return cursor.fetchall() if cursor.description else []
+
+        return self._idempotent(action)
+
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise SchemaMismatch(
+                f"{self._read_only} ({self.url}); it can be read",
+                hint="Upgrade Reenact to write to this store.",
+            )
+
+    @staticmethod
+    def _limit(limit: int) -> int:
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise InvalidInput(f"a limit is a number from 0 to {MAX_LIMIT}, not {limit!r}")
+        return min(limit, MAX_LIMIT)
+
+    # Runs
+
+    def create_run(self, namespace: str, header: HeaderRow, nodes: Sequence[NodeRow] = ()) -> None:
+        nodes = sorted(nodes)
+        parameters = (
+            *(
+                namespace,
+                header.run,
+                header.kind,
+                Int8(header.created),
+                header.header,
+                header.hash,
+                header.salt,
+                header.match,
+            ),
+            *(
+                header.content,
+                header.imported,
+                blobs([node.address for node in nodes]),
+                blobs([node.blob for node in nodes]),
+            ),
+        )
+        rows = self._rows(f"select reenact.create_run({', '.join(['%b'] * 12)})", parameters, writing=True)
+        if not rows[0][0]:
+            raise RunExists(f"run {header.run} exists in namespace {namespace} with another header")
+
+    def run_row(self, namespace: str, run: str) -> RunRow | None:
+        rows = self._rows(f"{RUN_LINES} where r.namespace = %s and r.run = %s", (namespace, run))
+        return run_line(rows[0]) if rows else None
+
+    def list_runs(
+        self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100
+    ) -> list[RunRow]:
+        below = "" if before is None else " and (r.created, r.run) < (%s, %s)"
+        query = (
+            f"{RUN_LINES} where r.namespace = %s and r.kind <> 'operations'{below} order by r.created desc,"
+            " r.run desc limit %s"
+        )
+        start = () if before is None else (Int8(before[0]), before[1])
+        return [run_line(row) for row in self._rows(query, (namespace, *start, self._limit(limit)))]
+
+    def find_runs(self, namespace: str, prefix: str, limit: int = 10) -> list[str]:
+        return [row[0] for row in self._rows(FIND_RUNS, (namespace, prefix, prefix, self._limit(limit)))]
+
+    def namespaces(self) -> list[str]:
+        return [
+            row[0] for row in self._rows("select distinct namespace from reenact.runs order by namespace", ())
+        ]
+
+    # Events
+
+    def append(
+        self,
+        namespace: str,
+        run: str,
+        events: Sequence[EventRow],
+        *,
+        expected: Head,
+        epoch: int,
+        nodes: Sequence[NodeRow] = (),
+        sync: bool = True,
+    ) -> None:
+        self._check_writable()
+        self._appender.append(PendingAppend(namespace, run, events, expected, epoch, nodes), sync=sync)
+
+    def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
+        self._check_writable()
+        return self._appender.append_many(appends) if appends else []
+
+    def last_event(self, namespace: str, run: str) -> EventRow | None:
+        return self._event(f"{OF_RUN} order by e.seq desc limit 1", (namespace, run))
+
+    def event(self, namespace: str, run: str, seq: int) -> EventRow | None:
+        return self._event(f"{OF_RUN} and e.seq = %s", (namespace, run, Int8(seq)))
+
+    def lane_event(self, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
+        where = f"{OF_RUN} and e.lane = %s and e.lane_seq = %s"
+        return self._event(where, (namespace, run, lane, Int8(lane_seq)), LIGHT_COLUMNS)
+
+    def _event(self, where: str, parameters: Sequence[Any], columns: str = EVENT_COLUMNS) -> EventRow | None:
+        rows = self._rows(f"select {columns} {where}", parameters)
+        return EventRow(*rows[0]) if rows else None
+
+    def events_by_id(self, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
+        def action() -> list[EventRow]:
+            with self._pool.connection() as connection:
+                return self._appender.by_id(connection, namespace, run, ids)
+
+        return self._idempotent(action)
+
+    def scan(
+        self, namespace: str, run: str, start: int = 1, stop: int | None = None, *, contents: bool = True
+    ) -> Iterator[EventRow]:
+        columns = EVENT_COLUMNS if contents else LIGHT_COLUMNS
+        query = SCAN.format(columns=columns.replace("null::bytea", "null::bytea as content"))
+        position = max(start, 1)
+        while stop is None or position < stop:
+            end = position + PAGE_ROWS if stop is None else min(stop, position + PAGE_ROWS)
+            rows = self._rows(query, (namespace, run, Int8(position), Int8(end), Int8(position)))
+            if not rows:
+                return
+            for row in rows:
+                yield EventRow(*row[:-1])
+            position = rows[-1][0] + 1
+
+    def lanes(self, namespace: str, run: str, below: int | None = None) -> list[EventRow]:
+        limit = "" if below is None else " and e.seq < %s"
+        # Behavioural events of a lane are numbered in the order of seq, so the last number is the last event.
+        query = (
+            f"select distinct on (e.lane) {LIGHT_COLUMNS} {OF_RUN} and e.lane_seq is not null{limit} order"
+            " by e.lane, e.lane_seq desc"
+        )
+        return [
+            EventRow(*row)
+            for row in self._rows(query, (namespace, run, *(() if below is None else (Int8(below),))))
+        ]
+
+    # Shared values
+
+    def nodes(self, namespace: str, addresses: Sequence[bytes]) -> dict[bytes, bytes]:
+        query = "select address, blob from reenact.nodes where namespace = %s and address = any (%b)"
+        return dict(self._rows(query, (namespace, blobs(addresses)))) if addresses else {}
+
+    def all_nodes(self, namespace: str) -> Iterator[NodeRow]:
+        last = b""
+        while rows := self._rows(ALL_NODES, (namespace, last)):
+            yield from (NodeRow(*row) for row in rows)
+            last = rows[-1][0]
+
+    def put_artifact(self, namespace: str, address: bytes, data: bytes) -> None:
+        self._check_writable()
+        if len(data) > ARTIFACT_LIMIT:
+            raise InvalidInput(
+                f"an artifact of {len(data)} bytes is too large for the Postgres store; the limit is"
+                f" {ARTIFACT_LIMIT}"
+            )
+        there = "select from reenact.artifacts where namespace = %s and address = %b and part = 0"
+        put = (
+            "insert into reenact.artifacts (namespace, address, part, data) values (%s, %b, %s, %b) on"
+            " conflict do nothing"
+        )
+
+        def action() -> None:
+            with self._pool.connection(writing=True) as connection:
+                if connection.execute(there, (namespace, address)).fetchone():
+                    return
+                with connection.transaction():
+                    for part, offset in enumerate(range(0, max(len(data), 1), PART_BYTES)):
+                        connection.execute(
+                            put, (namespace, address, part, data[offset : offset + PART_BYTES])
+                        )
+
+        self._idempotent(action)
+
+    def artifact(self, namespace: str, address: bytes) -> bytes | None:
+
+        def action() -> bytes | None:
+            parts: list[bytes] = []
+            with self._pool.connection() as connection:
+                while row := connection.execute(
+                    ARTIFACT_PART, (namespace, address, len(parts)), binary=True
+                ).fetchone():
+                    parts.append(row[0])
+            return b"".join(parts) if parts else None
+
+        return self._idempotent(action)
+
+    def all_artifacts(self, namespace: str) -> Iterator[bytes]:
+        last = b""
+        while rows := self._rows(ALL_ARTIFACTS, (namespace, last)):
+            yield from (row[0] for row in rows)
+            last = rows[-1][0]
+
+    # Leases
+
+    def claim(self, namespace: str, run: str, holder: str, ttl_seconds: float) -> Claim:
+        if not 0 < ttl_seconds < 10**9:
+            raise InvalidInput(f"a lease lasts more than 0 seconds, not {ttl_seconds!r}")
+        query = "select found_run, epoch, holder, granted from reenact.claim(%s, %s, %s, %s)"
+        found, epoch, owner, granted = self._rows(
+            query, (namespace, run, holder, float(ttl_seconds)), writing=True
+        )[0]
+        if not found:
+            raise NotFound(f"no run {run} in namespace {namespace}")
+        return Claim(epoch, owner, granted)
+
+    def release(self, namespace: str, run: str, epoch: int) -> None:
+        self._rows(RELEASE, (namespace, run, Int8(epoch)), writing=True)
+
+    # Inbox
+
+    def inbox_put(self, namespace: str, run: str, key: str, payload: bytes, time: int) -> InboxRow:
+        row = self._rows(
+            "select * from reenact.inbox_put(%s, %s, %s, %b, %s)",
+            (namespace, run, key, payload, Int8(time)),
+            writing=True,
+        )[0]
+        if row[0] is None:
+            raise NotFound(f"no run {run} in namespace {namespace}")
+        return InboxRow(*row)
+
+    def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]:
+        return [InboxRow(*row) for row in self._rows(INBOX, (namespace, run, Int8(after)))]
+
+    # Snapshots
+
+    def put_snapshot(self, namespace: str, run: str, snapshot: SnapshotRow) -> None:
+        values = (
+            Int8(snapshot.seq),
+            snapshot.head,
+            snapshot.reducer,
+            Int8(snapshot.state_version),
+            snapshot.seal,
+            snapshot.blob,
+        )
+        if not self._rows(PUT_SNAPSHOT, (*values, namespace, run), writing=True):
+            raise NotFound(f"no run {run} in namespace {namespace}")
+
+    def snapshots(self, namespace: str, run: str) -> list[SnapshotRow]:
+        return [SnapshotRow(*row) for row in self._rows(SNAPSHOTS, (namespace, run))]
+
+    def delete_snapshot(self, namespace: str, run: str, seq: int) -> None:
+        self._rows(DELETE_SNAPSHOT, (namespace, run, Int8(seq)), writing=True)
+
+    # Retention and erasure
+
+    def delete_run(
+        self,
+        namespace: str,
+        run: str,
+        record: PendingAppend,
+        nodes: Iterable[bytes],
+        artifacts: Iterable[bytes],
+    ) -> None:
+        self._check_writable()
+        self._eraser.delete_run(namespace, run, record, list(nodes), list(artifacts))
+
+    def erase_contents(
+        self,
+        namespace: str,
+        contents: Sequence[tuple[str, int]],
+        prefixes: Sequence[tuple[str, int, bytes]],
+        record: PendingAppend,
+        nodes: Iterable[bytes],
+        artifacts: Iterable[bytes],
+    ) -> None:
+        self._check_writable()
+        self._eraser.erase_contents(namespace, contents, prefixes, record, list(nodes), list(artifacts))
+
+    def purge(self) -> None:
+        """Rewrites the tables, so that no data file holds erased bytes; for an erasure that could not finish
+        doing so."""
+        self._check_writable()
+        self._eraser.purge()
+
+
+def run_line(row: tuple[Any, ...]) -> RunRow:
+    last = EventRow(*row[10:]) if row[10] is not None else None
+    return RunRow(HeaderRow(*row[:9]), last, row[9])

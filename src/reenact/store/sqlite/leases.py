@@ -1,0 +1,50 @@
+"""Leases, by a clock that only this boot of this machine knows.
+
+The boot-time clock neither jumps with the wall clock nor stops while the machine sleeps. It starts anew with every boot, so a lease carries the
+boot's id: after a reboot its holder is dead, and the lease has expired.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+import apsw
+
+from reenact.store.contract import Claim
+
+
+@cache
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def now() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def claim(
+    cursor: apsw.Cursor, run_no: int, holder: str, ttl_seconds: float, superseding: str | None
+) -> Claim:
+    row = cursor.execute(
+        "SELECT epoch, holder, lease_until, lease_boot FROM runs WHERE run_no = ?", (run_no,)
+    )
+    epoch, current, until, boot = row.fetchone()
+    same_boot = boot == boot_id()
+    if current not in (None, holder, superseding) and same_boot and until > now():
+        return Claim(epoch, current, False)
+    if current != holder or not same_boot:
+        epoch += 1
+    cursor.execute(
+        "UPDATE runs SET epoch = ?, holder = ?, lease_until = ?, lease_boot = ? WHERE run_no = ?",
+        (epoch, holder, now() + int(ttl_seconds * 1e9), boot_id(), run_no),
+    )
+    return Claim(epoch, holder, True)
+
+
+def release(cursor: apsw.Cursor, run_no: int, epoch: int) -> None:
+    cursor.execute(
+        "UPDATE runs SET holder = NULL, lease_until = NULL, lease_boot = NULL WHERE run_no = ? AND epoch = ?",
+        (run_no, epoch),
+    )

@@ -1,0 +1,123 @@
+"""The statements that read, and the rows they make. Each takes a cursor and leaves nothing open behind it.
+
+A run is named by (namespace, run) in every statement, so that a look-up can never reach into another namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from reenact.store.contract import EventRow, HeaderRow, InboxRow, NodeRow, RunRow, SnapshotRow
+from reenact.store.sqlite.writer import EVENT_COLUMNS
+
+PAGE_ROWS = 512
+PAGE_BYTES = 4 << 20
+LARGEST = (1 << 63) - 1
+
+_RUN = "(SELECT run_no FROM runs WHERE namespace = ?1 AND run = ?2)"
+_BARE_COLUMNS = EVENT_COLUMNS.replace("content", "NULL")
+_EVENTS = f"SELECT {EVENT_COLUMNS} FROM events WHERE run_no = {_RUN}"
+_BARE_EVENTS = f"SELECT {_BARE_COLUMNS} FROM events WHERE run_no = {_RUN}"
+
+LAST_EVENT = f"{_EVENTS} ORDER BY seq DESC LIMIT 1"
+EVENT = f"{_EVENTS} AND seq = ?3"
+EVENT_BY_ID = f"{_EVENTS} AND id = ?3"
+SCAN = f"{_EVENTS} AND seq >= ?3 AND seq < ?4 ORDER BY seq LIMIT {PAGE_ROWS}"
+SCAN_BARE = f"{_BARE_EVENTS} AND seq >= ?3 AND seq < ?4 ORDER BY seq LIMIT {PAGE_ROWS}"
+LANE_EVENT = f"{_BARE_EVENTS} AND lane = ?3 AND lane_seq = ?4"
+# Hops from lane to lane through the index instead of reading all of it: a run has few lanes and many events.
+LANE_NAMES = f"""WITH RECURSIVE lane_names(lane) AS (
+  SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane_seq IS NOT NULL ORDER BY lane LIMIT 1)
+  UNION ALL
+  SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane_seq IS NOT NULL
+          AND lane > lane_names.lane ORDER BY lane LIMIT 1)
+  FROM lane_names WHERE lane IS NOT NULL)
+SELECT lane FROM lane_names WHERE lane IS NOT NULL"""
+LANE_END = (
+    f"{_BARE_EVENTS} AND lane = ?3 AND lane_seq IS NOT NULL AND +seq < ?4 ORDER BY lane_seq DESC LIMIT 1"
+)
+
+_E = ", ".join(f"e.{c.strip()}" for c in _BARE_COLUMNS.split(",")).replace("e.NULL", "NULL")
+_RUN_ROW = f"""SELECT r.run, r.kind, r.created, r.header, r.hash, r.salt, r.match, r.content, r.imported, r.epoch, {_E}
+FROM runs r LEFT JOIN events e ON e.run_no = r.run_no AND e.seq = (SELECT max(seq) FROM events WHERE run_no = r.run_no)
+WHERE r.namespace = ?1 AND """
+RUN_ROW = f"{_RUN_ROW} r.run = ?2"
+LIST_RUNS = f"""{_RUN_ROW} r.kind <> 'operations' AND (r.created, r.run) < (?2, ?3)
+ORDER BY r.created DESC, r.run DESC LIMIT ?4"""
+LIST_ALL_RUNS = f"{_RUN_ROW} r.kind <> 'operations' ORDER BY r.created DESC, r.run DESC LIMIT ?2"
+FIND_RUNS = "SELECT run FROM runs WHERE namespace = ?1 AND run >= ?2 AND run < ?3 ORDER BY run LIMIT ?4"
+NAMESPACES = "SELECT DISTINCT namespace FROM runs ORDER BY namespace"
+
+NODE = "SELECT blob FROM nodes WHERE namespace = ? AND address = ?"
+# The plus keeps the planner from sorting the whole namespace for each page.
+NODES = f"""SELECT node_no, address, blob FROM nodes WHERE +namespace = ?1 AND node_no > ?2
+ORDER BY node_no LIMIT {PAGE_ROWS}"""
+INBOX = f"SELECT number, key, payload, time FROM inbox WHERE run_no = {_RUN} AND number > ?3 ORDER BY number"
+SNAPSHOTS = f"""SELECT seq, head, reducer, state_version, seal, blob FROM snapshots
+WHERE run_no = {_RUN} ORDER BY seq DESC"""
+
+
+def one_event(cursor: apsw.Cursor, sql: str, *values: object) -> EventRow | None:
+    row = cursor.execute(sql, values).fetchone()
+    return None if row is None else EventRow(*row)
+
+
+def page(
+    cursor: apsw.Cursor, namespace: str, run: str, start: int, stop: int, contents: bool
+) -> tuple[list[EventRow], bool]:
+    """Some events from `start`, and whether there may be more: bounded by rows and by bytes."""
+    rows: list[EventRow] = []
+    size = 0
+    for row in cursor.execute(SCAN if contents else SCAN_BARE, (namespace, run, start, stop)):
+        event = EventRow(*row)
+        rows.append(event)
+        size += len(event.content or b"") + len(event.link)
+        if size >= PAGE_BYTES:
+            return rows, True
+    return rows, len(rows) == PAGE_ROWS
+
+
+def lanes(cursor: apsw.Cursor, namespace: str, run: str, below: int) -> list[EventRow]:
+    names = [name for (name,) in cursor.execute(LANE_NAMES, (namespace, run))]
+    found = (one_event(cursor, LANE_END, namespace, run, name, below) for name in names)
+    return [event for event in found if event is not None]
+
+
+def run_rows(cursor: apsw.Cursor, sql: str, *values: object) -> list[RunRow]:
+    rows = []
+    for row in cursor.execute(sql, values):
+        header = HeaderRow(*row[:8], imported=bool(row[8]))
+        rows.append(RunRow(header, EventRow(*row[10:]) if row[10] is not None else None, row[9]))
+    return rows
+
+
+def node_page(cursor: apsw.Cursor, namespace: str, after: int) -> tuple[list[NodeRow], int | None]:
+    """Some nodes in the order they came, and the number to go on after."""
+    rows: list[NodeRow] = []
+    size = 0
+    for number, address, blob in cursor.execute(NODES, (namespace, after)):
+        rows.append(NodeRow(address, blob))
+        after = number
+        size += len(blob)
+        if size >= PAGE_BYTES:
+            return rows, after
+    return rows, after if len(rows) == PAGE_ROWS else None
+
+
+def nodes(cursor: apsw.Cursor, namespace: str, addresses: Sequence[bytes]) -> dict[bytes, bytes]:
+    found = {}
+    for address in addresses:
+        row = cursor.execute(NODE, (namespace, address)).fetchone()
+        if row is not None:
+            found[address] = row[0]
+    return found
+
+
+def inbox(cursor: apsw.Cursor, namespace: str, run: str, after: int) -> list[InboxRow]:
+    return [InboxRow(*row) for row in cursor.execute(INBOX, (namespace, run, after))]
+
+
+def snapshots(cursor: apsw.Cursor, namespace: str, run: str) -> list[SnapshotRow]:
+    return [SnapshotRow(*row) for row in cursor.execute(SNAPSHOTS, (namespace, run))]

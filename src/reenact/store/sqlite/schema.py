@@ -1,0 +1,173 @@
+"""The tables, and the triggers that hold whoever opens the file to the rule "events are never updated or deleted".
+
+Rules:
+
+1. One append touches few pages: an event is one row of one table without rowid, clustered by (run, seq), and two narrow indexes.
+2. Triggers refuse UPDATE and DELETE, and INSERT over an existing key. The last one is a BEFORE INSERT trigger, since `INSERT OR REPLACE`
+   deletes the old row without firing delete triggers unless that connection asked for recursive triggers.
+3. A gate is a row in `tombstones`, `erasures` or `node_erasures`, written in the same transaction by `delete_run` and `erase_contents`.
+   The triggers are no defence against somebody who edits the file on purpose: the hash chain is. They stop accidents and careless tools.
+4. Run numbers are never used twice (AUTOINCREMENT), so a number remembered by another process can only miss, never hit another run.
+5. A file whose schema is not exactly this one is not written to. A newer one may be read.
+"""
+
+from __future__ import annotations
+
+import re
+
+import apsw
+
+from reenact.errors import SchemaMismatch
+
+APPLICATION_ID = 0x7265656E  # "reen"
+SCHEMA_VERSION = 1
+
+TABLES = (
+    """CREATE TABLE runs(
+  run_no INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, run TEXT NOT NULL, kind TEXT NOT NULL,
+  created INTEGER NOT NULL, hash BLOB NOT NULL, imported INTEGER NOT NULL,
+  epoch INTEGER NOT NULL DEFAULT 0, holder TEXT, lease_until INTEGER, lease_boot TEXT,
+  header BLOB NOT NULL, salt BLOB, match BLOB, content BLOB,
+  UNIQUE(namespace, run)) STRICT""",
+    "CREATE INDEX runs_by_time ON runs(namespace, created, run) WHERE kind <> 'operations'",
+    """CREATE TABLE events(
+  run_no INTEGER NOT NULL REFERENCES runs, seq INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
+  lane TEXT NOT NULL, lane_seq INTEGER, link BLOB NOT NULL, hash BLOB NOT NULL,
+  salt BLOB, match BLOB, prefix BLOB, content BLOB,
+  PRIMARY KEY(run_no, seq), UNIQUE(run_no, id)) STRICT, WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX events_by_lane ON events(run_no, lane, lane_seq) WHERE lane_seq IS NOT NULL",
+    """CREATE TABLE nodes(
+  node_no INTEGER PRIMARY KEY, namespace TEXT NOT NULL, address BLOB NOT NULL, blob BLOB NOT NULL,
+  UNIQUE(namespace, address)) STRICT""",
+    """CREATE TABLE inbox(
+  run_no INTEGER NOT NULL REFERENCES runs, number INTEGER NOT NULL, key TEXT NOT NULL, payload BLOB NOT NULL,
+  time INTEGER NOT NULL, PRIMARY KEY(run_no, number), UNIQUE(run_no, key)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE snapshots(
+  run_no INTEGER NOT NULL REFERENCES runs, seq INTEGER NOT NULL, head BLOB NOT NULL, reducer TEXT NOT NULL,
+  state_version INTEGER NOT NULL, seal BLOB NOT NULL, blob BLOB NOT NULL,
+  PRIMARY KEY(run_no, seq)) STRICT, WITHOUT ROWID""",
+    "CREATE TABLE tombstones(run_no INTEGER PRIMARY KEY, namespace TEXT NOT NULL, run TEXT NOT NULL) STRICT",
+    """CREATE TABLE erasures(
+  run_no INTEGER NOT NULL, seq INTEGER NOT NULL, part TEXT NOT NULL,
+  PRIMARY KEY(run_no, seq, part)) STRICT, WITHOUT ROWID""",
+    "CREATE TABLE node_erasures(node_no INTEGER PRIMARY KEY) STRICT",
+    """CREATE TABLE artifact_removals(
+  namespace TEXT NOT NULL, address BLOB NOT NULL, PRIMARY KEY(namespace, address)) STRICT, WITHOUT ROWID""",
+)
+
+_FIXED_EVENT_COLUMNS = ("run_no", "seq", "id", "kind", "lane", "lane_seq", "link", "hash")
+_FIXED_RUN_COLUMNS = ("run_no", "namespace", "run", "kind", "created", "header", "hash", "imported")
+
+
+def _changes(columns: tuple[str, ...]) -> str:
+    return " OR ".join(f"NEW.{c} IS NOT OLD.{c}" for c in columns)
+
+
+def _erasing(table: str, seq: str) -> str:
+    """True where content, salt or match change other than to NULL under an erasure row."""
+    changed = _changes(("content", "salt", "match"))
+    wiped = "NEW.content IS NULL AND NEW.salt IS NULL AND NEW.match IS NULL"
+    gate = f"SELECT 1 FROM erasures WHERE run_no = OLD.run_no AND seq = {seq} AND part = 'content'"
+    return f"(({changed}) AND NOT ({wiped} AND EXISTS({gate})))"
+
+
+TRIGGERS = (
+    """CREATE TRIGGER events_insert BEFORE INSERT ON events
+WHEN EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND seq = NEW.seq)
+  OR EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND id = NEW.id)
+  OR EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND lane = NEW.lane AND lane_seq = NEW.lane_seq)
+BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END""",
+    f"""CREATE TRIGGER events_update BEFORE UPDATE ON events
+WHEN {_changes(_FIXED_EVENT_COLUMNS)} OR {_erasing("events", "OLD.seq")}
+  OR (NEW.prefix IS NOT OLD.prefix AND NOT EXISTS(
+    SELECT 1 FROM erasures WHERE run_no = OLD.run_no AND seq = OLD.seq AND part = 'prefix'))
+BEGIN SELECT RAISE(ABORT, 'events are never changed'); END""",
+    """CREATE TRIGGER events_delete BEFORE DELETE ON events
+WHEN NOT EXISTS(SELECT 1 FROM tombstones WHERE run_no = OLD.run_no)
+BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END""",
+    """CREATE TRIGGER runs_insert BEFORE INSERT ON runs
+WHEN EXISTS(SELECT 1 FROM runs WHERE run_no = NEW.run_no)
+  OR EXISTS(SELECT 1 FROM runs WHERE namespace = NEW.namespace AND run = NEW.run)
+BEGIN SELECT RAISE(ABORT, 'headers are never replaced'); END""",
+    f"""CREATE TRIGGER runs_update BEFORE UPDATE ON runs
+WHEN {_changes(_FIXED_RUN_COLUMNS)} OR {_erasing("runs", "0")} OR NEW.epoch < OLD.epoch
+BEGIN SELECT RAISE(ABORT, 'headers are never changed'); END""",
+    """CREATE TRIGGER runs_delete BEFORE DELETE ON runs
+WHEN NOT EXISTS(SELECT 1 FROM tombstones WHERE run_no = OLD.run_no)
+BEGIN SELECT RAISE(ABORT, 'headers are never deleted'); END""",
+    """CREATE TRIGGER nodes_insert BEFORE INSERT ON nodes
+WHEN EXISTS(SELECT 1 FROM nodes WHERE node_no = NEW.node_no)
+  OR EXISTS(SELECT 1 FROM nodes WHERE namespace = NEW.namespace AND address = NEW.address)
+BEGIN SELECT RAISE(ABORT, 'nodes are never replaced'); END""",
+    """CREATE TRIGGER nodes_update BEFORE UPDATE ON nodes
+BEGIN SELECT RAISE(ABORT, 'nodes are never changed'); END""",
+    """CREATE TRIGGER nodes_delete BEFORE DELETE ON nodes
+WHEN NOT EXISTS(SELECT 1 FROM node_erasures WHERE node_no = OLD.node_no)
+BEGIN SELECT RAISE(ABORT, 'nodes are never deleted'); END""",
+)
+
+_NAME = re.compile(r"CREATE (?:UNIQUE )?(TABLE|INDEX|TRIGGER) (\w+)")
+
+
+def _normalised(sql: str) -> str:
+    return " ".join(sql.split())
+
+
+def _expected() -> dict[tuple[str, str], str]:
+    found = {}
+    for sql in TABLES + TRIGGERS:
+        match = _NAME.match(sql)
+        assert match is not None
+        found[match[1].lower(), match[2]] = _normalised(sql)
+    return found
+
+
+EXPECTED = _expected()
+READ_TABLES = ("runs", "events", "nodes", "inbox", "snapshots")
+
+
+def present(connection: apsw.Connection) -> dict[tuple[str, str], str]:
+    """What the file holds, without what SQLite adds by itself (indexes of constraints, its own tables)."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
+    return {
+        (str(kind), str(name)): _normalised(str(sql))
+        for kind, name, sql in rows
+        if not str(name).startswith("sqlite_")
+    }
+
+
+def examine(connection: apsw.Connection, path: str) -> int:
+    """The schema version of the file: 0 for one that is still empty; refuses a file of another make."""
+    application = int(connection.pragma("application_id"))
+    version = int(connection.pragma("user_version"))
+    found = present(connection)
+    if not found and application == 0 and version == 0:
+        return 0
+    if application != APPLICATION_ID:
+        raise SchemaMismatch(f"{path} is a SQLite database of another program (application id {application})")
+    if version < SCHEMA_VERSION:
+        raise SchemaMismatch(f"{path} has schema version {version}, which no released version wrote")
+    if version == SCHEMA_VERSION and found != EXPECTED:
+        strange = sorted(name for _, name in set(found.items()) ^ set(EXPECTED.items()) for name in [name[1]])
+        raise SchemaMismatch(f"{path} does not have the schema of version {version}: {', '.join(strange)}")
+    if version > SCHEMA_VERSION:
+        missing = [t for t in READ_TABLES if not found.get(("table", t), "").startswith("CREATE TABLE")]
+        if missing:
+            raise SchemaMismatch(f"{path} has schema version {version} without tables {', '.join(missing)}")
+    return version
+
+
+def initialise(connection: apsw.Connection, path: str) -> None:
+    """Makes an empty file a store, in one transaction; harmless when another process was faster."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if examine(connection, path) == 0:
+            for sql in TABLES + TRIGGERS:
+                connection.execute(sql)
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", SCHEMA_VERSION)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

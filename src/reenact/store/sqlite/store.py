@@ -1,0 +1,441 @@
+"""The SQLite store.
+
+Rules: one connection writes, under one lock (`writer.py`, `group_commit.py`); others read, one statement at a time (`readers.py`). What a
+file must be like before it is touched stands in `files.py` and `schema.py`, what a fork does in `forking.py`.
+
+`durability="full"` is WAL with synchronous=FULL: an acknowledged append survives power loss. `relaxed` is synchronous=NORMAL: it survives
+the process, and after power loss the store is a whole, shorter prefix.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import apsw
+
+from reenact.errors import (
+    InvalidInput,
+    ReenactError,
+    RunExists,
+    SchemaMismatch,
+    StoreUnavailable,
+)
+from reenact.store.contract import (
+    DURABILITY_LEVELS,
+    Claim,
+    EventRow,
+    Head,
+    HeaderRow,
+    InboxRow,
+    NodeRow,
+    PendingAppend,
+    RunRow,
+    SnapshotRow,
+)
+from reenact.store.sqlite import erasure, files, forking, leases, queries, schema
+from reenact.store.sqlite.artifacts import Artifacts
+from reenact.store.sqlite.connection import check_library, connect, translate
+from reenact.store.sqlite.group_commit import Request
+from reenact.store.sqlite.readers import Readers
+from reenact.store.sqlite.writer import Writer
+
+BUSY_SECONDS = 10.0
+
+
+class SqliteStore:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        durability: str = "full",
+        read_only: bool = False,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        if durability not in DURABILITY_LEVELS:
+            raise InvalidInput(f"unknown durability {durability!r}; known: {', '.join(DURABILITY_LEVELS)}")
+        check_library()
+        self.path = files.literal_path(path)
+        self.url = "sqlite:///" + self.path
+        self.durability = durability
+        self.read_only = read_only
+        self._pid = os.getpid()
+        self._scrubs_waiting = -1
+        self._artifacts = Artifacts(self.path + ".artifacts")
+        files.refuse_network(self.path)
+        exists = files.check_kind(self.path)
+        immutable = read_only and not os.access(os.path.dirname(self.path), os.W_OK)
+        self._writer = Writer(self.path, durability, busy_seconds)
+        self._readers = Readers(self.path, busy_seconds, immutable and not _has_log(self.path))
+        try:
+            self._open(exists, busy_seconds)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        forking.register(self)
+
+    def _open(self, exists: bool, busy_seconds: float) -> None:
+        if self.read_only:
+            if not exists:
+                raise StoreUnavailable(f"there is no store at {self.path}")
+            self._writer.refusal = StoreUnavailable(
+                f"{self.path} was opened for reading only", code="read_only"
+            )
+        elif exists and not (
+            os.access(self.path, os.W_OK) and os.access(os.path.dirname(self.path), os.W_OK)
+        ):
+            raise StoreUnavailable(
+                f"{self.path} or its folder is read-only; it can be opened with read_only=True"
+            )
+        version = 0
+        if exists and os.lstat(self.path).st_size > 0:
+            # A file that may be crafted is looked at through a connection that cannot write.
+            with self._readers.cursor() as cursor:
+                version = schema.examine(cursor.connection, self.path)
+        if version > schema.SCHEMA_VERSION:
+            self._writer.refusal = SchemaMismatch(
+                f"{self.path} has schema version {version}, this program writes {schema.SCHEMA_VERSION}",
+                hint="It can be read. Upgrade to write to it.",
+            )
+        elif self.read_only and version == 0:
+            raise SchemaMismatch(f"{self.path} is empty")
+        elif not self.read_only:
+            if not exists:
+                files.create(self.path)
+            self._writer.open()
+            self._artifacts.sweep()
+            self._finish_removals()
+
+    def close(self) -> None:
+        closed = StoreUnavailable(f"the store {self.path} is closed")
+        if self._writer.refusal is not None and self._writer.refusal.message == closed.message:
+            return
+        self._readers.refusal = closed
+        self._readers.drop(checkpoint=True)
+        with self._writer.group.exclusive():
+            self._writer.close()
+            self._writer.refusal = closed
+
+    # Forks
+
+    def before_fork(self, timeout_seconds: float) -> None:
+        self._fork_ready = self._writer.group.lock.acquire(timeout=timeout_seconds)
+        self._fork_ready = self._readers.pause(timeout_seconds) and self._fork_ready
+        if self._fork_ready:
+            self._writer.drop()
+            self._readers.drop(checkpoint=False)
+
+    def after_fork(self, *, child: bool) -> None:
+        if not child:
+            self._readers.resume()
+            if self._fork_ready:
+                self._writer.group.lock.release()
+                self._writer.group.wake()
+        elif self._fork_ready:
+            self._pid = os.getpid()
+            self._writer.group.reset()
+            self._readers.reset()
+
+    def _same_process(self) -> None:
+        if self._pid != os.getpid():
+            forking.leak(self._writer.abandon() + self._readers.abandon())
+            raise StoreUnavailable(
+                f"{self.path} was opened before a fork that Python did not announce; it cannot be used in the child",
+                hint="Open the store in the child.",
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[apsw.Cursor]:
+        self._same_process()
+        with self._readers.cursor() as cursor:
+            yield cursor
+
+    @contextmanager
+    def _writing(self) -> Iterator[apsw.Cursor]:
+        self._same_process()
+        with self._writer.transaction() as cursor:
+            yield cursor
+
+    # Runs
+
+    def create_run(self, namespace: str, header: HeaderRow, nodes: Sequence[NodeRow] = ()) -> None:
+        with self._writing() as cursor:
+            found = self._writer.header(cursor, namespace, header.run)
+            if found is not None:
+                if found != header.header:
+                    raise RunExists(
+                        f"run {header.run!r} exists in namespace {namespace!r} with another header"
+                    )
+                return
+            self._writer.add_run(cursor, namespace, header, nodes)
+
+    def import_run(
+        self,
+        namespace: str,
+        header: HeaderRow,
+        nodes: Sequence[NodeRow],
+        batches: Iterable[tuple[Sequence[EventRow], Sequence[NodeRow]]],
+    ) -> None:
+        with self._writing() as cursor:
+            if self._writer.header(cursor, namespace, header.run) is not None:
+                raise RunExists(f"run {header.run!r} exists in namespace {namespace!r}")
+            number = self._writer.add_run(cursor, namespace, header, nodes)
+            for events, more in batches:
+                self._writer.add_events(cursor, namespace, number, events, more)
+
+    def run_row(self, namespace: str, run: str) -> RunRow | None:
+        with self._reading() as cursor:
+            rows = queries.run_rows(cursor, queries.RUN_ROW, namespace, run)
+            return rows[0] if rows else None
+
+    def list_runs(
+        self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100
+    ) -> list[RunRow]:
+        limit = _checked(limit)
+        with self._reading() as cursor:
+            if before is None:
+                return queries.run_rows(cursor, queries.LIST_ALL_RUNS, namespace, limit)
+            return queries.run_rows(cursor, queries.LIST_RUNS, namespace, *before, limit)
+
+    def find_runs(self, namespace: str, prefix: str, limit: int = 10) -> list[str]:
+        values = (namespace, prefix, prefix + "\U0010ffff", _checked(limit))
+        with self._reading() as cursor:
+            return [run for (run,) in cursor.execute(queries.FIND_RUNS, values)]
+
+    def namespaces(self) -> list[str]:
+        with self._reading() as cursor:
+            return [name for (name,) in cursor.execute(queries.NAMESPACES)]
+
+    # Events
+
+    def append(
+        self,
+        namespace: str,
+        run: str,
+        events: Sequence[EventRow],
+        *,
+        expected: Head,
+        epoch: int,
+        nodes: Sequence[NodeRow] = (),
+        sync: bool = True,
+    ) -> None:
+        if self._pid != os.getpid():
+            self._same_process()
+        self._writer.group.submit(Request(namespace, run, events, expected, epoch, nodes, sync))
+
+    def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
+        self._same_process()
+        return self._writer.append_many([Request(*one, sync=True) for one in appends])
+
+    def last_event(self, namespace: str, run: str) -> EventRow | None:
+        with self._reading() as cursor:
+            return queries.one_event(cursor, queries.LAST_EVENT, namespace, run)
+
+    def event(self, namespace: str, run: str, seq: int) -> EventRow | None:
+        with self._reading() as cursor:
+            return queries.one_event(cursor, queries.EVENT, namespace, run, _whole(seq))
+
+    def events_by_id(self, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
+        with self._reading() as cursor:
+            found = [queries.one_event(cursor, queries.EVENT_BY_ID, namespace, run, one) for one in ids]
+            return [event for event in found if event is not None]
+
+    def scan(
+        self, namespace: str, run: str, start: int = 1, stop: int | None = None, *, contents: bool = True
+    ) -> Iterator[EventRow]:
+        start, more = _whole(start), True
+        end = queries.LARGEST if stop is None else _whole(stop)
+        while more:
+            with self._reading() as cursor:
+                rows, more = queries.page(cursor, namespace, run, start, end, contents)
+            yield from rows
+            start = rows[-1].seq + 1 if rows else end
+
+    def lane_event(self, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
+        with self._reading() as cursor:
+            return queries.one_event(cursor, queries.LANE_EVENT, namespace, run, lane, _whole(lane_seq))
+
+    def lanes(self, namespace: str, run: str, below: int | None = None) -> list[EventRow]:
+        with self._reading() as cursor:
+            return queries.lanes(cursor, namespace, run, queries.LARGEST if below is None else _whole(below))
+
+    # Shared values
+
+    def nodes(self, namespace: str, addresses: Sequence[bytes]) -> dict[bytes, bytes]:
+        with self._reading() as cursor:
+            return queries.nodes(cursor, namespace, addresses)
+
+    def all_nodes(self, namespace: str) -> Iterator[NodeRow]:
+        after: int | None = 0
+        while after is not None:
+            with self._reading() as cursor:
+                rows, after = queries.node_page(cursor, namespace, after)
+            yield from rows
+
+    def put_artifact(self, namespace: str, address: bytes, data: bytes) -> None:
+        if self._writer.refusal is not None:
+            raise self._writer.refusal
+        with self._reading() as cursor:
+            doomed = self._doomed(cursor, namespace, address)
+        if doomed:
+            self._finish_removals()
+        self._artifacts.put(namespace, address, data)
+
+    def artifact(self, namespace: str, address: bytes) -> bytes | None:
+        with self._reading() as cursor:
+            if self._doomed(cursor, namespace, address):
+                return None
+        return self._artifacts.get(namespace, address)
+
+    def all_artifacts(self, namespace: str) -> Iterator[bytes]:
+        self._same_process()
+        return self._artifacts.addresses(namespace)
+
+    def _doomed(self, cursor: apsw.Cursor, namespace: str, address: bytes) -> bool:
+        sql = "SELECT 1 FROM artifact_removals WHERE namespace = ? AND address = ?"
+        return cursor.execute(sql, (namespace, address)).get is not None
+
+    def _finish_removals(self) -> None:
+        """Removes the files that a committed erasure names. Under the write lock, so that nobody puts one back meanwhile."""
+        with self._reading() as cursor:
+            if cursor.execute("SELECT 1 FROM artifact_removals LIMIT 1").get is None:
+                return
+        with self._writing() as cursor:
+            rows = cursor.execute("SELECT namespace, address FROM artifact_removals").fetchall()
+            for namespace, address in rows:
+                self._artifacts.remove(namespace, address)
+            cursor.execute("DELETE FROM artifact_removals")
+
+    # Leases
+
+    def claim(
+        self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None
+    ) -> Claim:
+        if not 0 < ttl_seconds < 1e9:
+            raise InvalidInput(f"a lease lasts more than 0 seconds, not {ttl_seconds!r}")
+        with self._writing() as cursor:
+            number = self._writer.run_number(cursor, namespace, run)
+            return leases.claim(cursor, number, holder, ttl_seconds, superseding)
+
+    def release(self, namespace: str, run: str, epoch: int) -> None:
+        with self._writing() as cursor:
+            leases.release(cursor, self._writer.run_number(cursor, namespace, run), epoch)
+
+    # Inbox
+
+    def inbox_put(self, namespace: str, run: str, key: str, payload: bytes, time: int) -> InboxRow:
+        with self._writing() as cursor:
+            number = self._writer.run_number(cursor, namespace, run)
+            cursor.execute(
+                "INSERT OR IGNORE INTO inbox SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4"
+                " FROM inbox WHERE run_no = ?1",
+                (number, key, payload, time),
+            )
+            row = cursor.execute(
+                "SELECT number, key, payload, time FROM inbox WHERE run_no = ? AND key = ?", (number, key)
+            ).fetchone()
+            return InboxRow(*row)
+
+    def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]:
+        with self._reading() as cursor:
+            return queries.inbox(cursor, namespace, run, _whole(after))
+
+    # Snapshots
+
+    def put_snapshot(self, namespace: str, run: str, snapshot: SnapshotRow) -> None:
+        with self._writing() as cursor:
+            number = self._writer.run_number(cursor, namespace, run)
+            cursor.execute("INSERT OR REPLACE INTO snapshots VALUES(?,?,?,?,?,?,?)", (number, *snapshot))
+
+    def snapshots(self, namespace: str, run: str) -> list[SnapshotRow]:
+        with self._reading() as cursor:
+            return queries.snapshots(cursor, namespace, run)
+
+    def delete_snapshot(self, namespace: str, run: str, seq: int) -> None:
+        with self._writing() as cursor:
+            number = self._writer.run_number(cursor, namespace, run)
+            cursor.execute("DELETE FROM snapshots WHERE run_no = ? AND seq = ?", (number, _whole(seq)))
+
+    # Retention and erasure
+
+    def delete_run(
+        self,
+        namespace: str,
+        run: str,
+        record: PendingAppend,
+        nodes: Iterable[bytes],
+        artifacts: Iterable[bytes],
+    ) -> None:
+        with self._writing() as cursor:
+            erasure.delete_run(cursor, self._writer, namespace, run)
+            erasure.remove_values(cursor, namespace, nodes, artifacts)
+            erasure.append_record(cursor, self._writer, record)
+        self.scrub()
+
+    def erase_contents(
+        self,
+        namespace: str,
+        contents: Sequence[tuple[str, int]],
+        prefixes: Sequence[tuple[str, int, bytes]],
+        record: PendingAppend,
+        nodes: Iterable[bytes],
+        artifacts: Iterable[bytes],
+    ) -> None:
+        with self._writing() as cursor:
+            erasure.erase_contents(cursor, self._writer, namespace, contents, prefixes)
+            erasure.remove_values(cursor, namespace, nodes, artifacts)
+            erasure.append_record(cursor, self._writer, record)
+        self.scrub()
+
+    def scrub(self) -> None:
+        """Makes sure that no file holds what was erased: artifact files go, the database is rewritten and the log emptied.
+
+        `secure_delete` zeroes freed cells and pages, but a page that was split or merged earlier can hold an old copy of a cell in its unused
+        middle. Only writing the pages anew (VACUUM) is sure to lose those. It takes time in proportion to the store; `scrubbing_once` is for many.
+        """
+        if self._scrubs_waiting >= 0:
+            self._scrubs_waiting += 1
+            return
+        try:
+            self._finish_removals()
+            self._writer.vacuum()
+            emptied = self._writer.checkpoint()
+        except ReenactError as error:
+            raise _not_scrubbed(self.path, error.message) from error
+        if not emptied:
+            raise _not_scrubbed(self.path, "another process is reading")
+
+    @contextmanager
+    def scrubbing_once(self) -> Iterator[None]:
+        """Many deletions, one `scrub` at the end. For one thread that does retention."""
+        self._scrubs_waiting = 0
+        try:
+            yield
+        finally:
+            needed, self._scrubs_waiting = self._scrubs_waiting > 0, -1
+            if needed:
+                self.scrub()
+
+
+def _not_scrubbed(path: str, why: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path}: the erasure is committed and recorded, but old bytes may remain in the files ({why})",
+        hint="Call scrub() again; do not repeat the erasure.",
+        code="not_scrubbed",
+    )
+
+
+def _has_log(path: str) -> bool:
+    try:
+        return os.lstat(path + "-wal").st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _whole(number: int) -> int:
+    return max(-queries.LARGEST, min(number, queries.LARGEST))
+
+
+def _checked(limit: int) -> int:
+    if limit < 0:
+        raise InvalidInput(f"a limit must not be negative: {limit}")
+    return min(limit, 1 << 31)
