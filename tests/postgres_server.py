@@ -44,7 +44,7 @@ SETTINGS = {
 _database_numbers = itertools.count(1)
 
 
-class PostgresMissing(Exception):  # noqa: N818 - a condition, named as such
+class PostgresMissing(Exception):
     """The wheel is not installed, or its server does not start; the message says which."""
 
 
@@ -67,9 +67,7 @@ def unprivileged_account() -> str | None:
     for name in ("pgserver", "postgres", "nobody"):
         if name in names:
             return name
-    raise PostgresMissing(
-        "running as root, and there is no account pgserver, postgres or nobody to run the server as"
-    )
+    raise PostgresMissing("running as root, and there is no account pgserver, postgres or nobody to run the server as")
 
 
 def free_port() -> int:
@@ -117,13 +115,16 @@ class PostgresServer:
             tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
             raise PostgresMissing(f"{program} failed: {output.read_text(errors='replace')[-2000:]}\n{tail}")
 
-    def create(self) -> None:
+    def _make_folders(self) -> None:
         (self.folder / "tmp").mkdir()
         self.data.mkdir(mode=0o700)
         if self.account is not None:
             entry = pwd.getpwnam(self.account)
             for path in (self.folder, self.folder / "tmp", self.data):
                 os.chown(path, entry.pw_uid, entry.pw_gid)
+
+    def create(self) -> None:
+        self._make_folders()
         self._run(
             "initdb",
             "--auth=trust",
@@ -140,10 +141,19 @@ class PostgresServer:
                 settings.write(f"{name} = '{value}'\n")
             settings.write(f"port = {self.port}\nunix_socket_directories = '{self.folder / 'tmp'}'\n")
 
+    def create_standby_of(self, primary: PostgresServer) -> None:
+        """A streaming copy, to be started like any other and made a primary by `promote()`."""
+        self._make_folders()
+        source = f"host=127.0.0.1 port={primary.port} user=reenact"
+        self._run("pg_basebackup", "-d", source, "-D", str(self.data), "-R", "-c", "fast", "-X", "stream")
+        with (self.data / "postgresql.conf").open("a", encoding="utf-8") as settings:
+            settings.write(f"port = {self.port}\nunix_socket_directories = '{self.folder / 'tmp'}'\n")
+
+    def promote(self) -> None:
+        self._run("pg_ctl", "-w", "-D", str(self.data), "promote")
+
     def start(self) -> None:
-        self._run(
-            "pg_ctl", "-w", "-t", "60", "-D", str(self.data), "-l", str(self.folder / "server.log"), "start"
-        )
+        self._run("pg_ctl", "-w", "-t", "60", "-D", str(self.data), "-l", str(self.folder / "server.log"), "start")
 
     def stop(self, mode: str = "fast") -> None:
         self._run("pg_ctl", "-w", "-t", "60", "-D", str(self.data), "-m", mode, "stop")
@@ -180,13 +190,16 @@ class PostgresServer:
 
 
 @contextlib.contextmanager
-def private_server() -> Iterator[PostgresServer]:
+def private_server(standby_of: PostgresServer | None = None) -> Iterator[PostgresServer]:
     """A server for one test that stops it or changes its settings."""
     folder = Path(tempfile.mkdtemp(prefix="reenact-pg-"))
     folder.chmod(0o755)
     server = PostgresServer(folder, free_port())
     try:
-        server.create()
+        if standby_of is None:
+            server.create()
+        else:
+            server.create_standby_of(standby_of)
         server.start()
         yield server
     finally:

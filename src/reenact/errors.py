@@ -23,8 +23,8 @@
         ├── OutcomeUnknown      an append may or may not have been committed: the handle is poisoned
         └── Poisoned            the handle was used after that without being reopened
 
-Each has a stable ``code``, a message that says what happened and where, and a ``hint`` that says what to do. Messages never hold
-recorded values.
+Each has a stable ``code``, a message that says what happened and where, and a ``hint`` that says what to do. Messages
+never hold recorded values.
 """
 
 from __future__ import annotations

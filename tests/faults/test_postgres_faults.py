@@ -6,8 +6,9 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -27,7 +28,7 @@ from postgres_server import (  # noqa: E402
     postgres_server,  # noqa: F401 - a fixture
     private_server,
 )
-from reenact.errors import MovedHead, OutcomeUnknown, StoreUnavailable  # noqa: E402
+from reenact.errors import MovedHead, OutcomeUnknown, SchemaMismatch, StoreUnavailable  # noqa: E402
 from reenact.store.contract import DuplicateIds, Head  # noqa: E402
 from reenact.store.postgres import PostgresStore, Timeouts  # noqa: E402
 
@@ -71,9 +72,7 @@ def scene(postgres_server: PostgresServer) -> Iterator[Scene]:  # noqa: F811
         direct.close()
 
 
-@pytest.mark.parametrize(
-    ("fault", "keep"), [("cut_request", 0), ("cut_part", 1), ("cut_part", 60), ("cut_answer", 0)]
-)
+@pytest.mark.parametrize(("fault", "keep"), [("cut_request", 0), ("cut_part", 1), ("cut_part", 60), ("cut_answer", 0)])
 def test_a_cut_append_is_looked_up_and_happens_once(scene: Scene, fault: Fault, keep: int) -> None:
     scene.proxy.arm(fault, keep)
     scene.append("b")
@@ -118,7 +117,7 @@ def test_a_request_that_arrives_late_arrives_nowhere(scene: Scene) -> None:
     scene.proxy.arm("hold_request")
     scene.append("b")
     with psycopg.connect(scene.url) as other:
-        alive = other.execute("select from pg_stat_activity where pid = %s", (connection.backend.pid,))
+        alive = other.execute("select 1 from pg_stat_activity where pid = %s", (connection.backend.pid,))
         assert alive.fetchone() is None
     scene.proxy.release()
     time.sleep(0.2)
@@ -207,6 +206,75 @@ def test_a_database_that_went_back_in_time_is_named(scene: Scene) -> None:
     ahead = Head(9, b"z" * 32)
     with pytest.raises(MovedHead, match="acknowledged events are missing"):
         scene.store.append("n", "r", [event(ahead, "b")], expected=ahead, epoch=0)
+
+
+def test_a_standby_is_read_and_decides_nothing_and_a_lagging_one_is_noticed() -> None:
+    with private_server() as primary, private_server(standby_of=primary) as standby:
+        database = primary.fresh_database()
+        first = PostgresStore(primary.url(database), timeouts=SHORT)
+        first.create_run("n", header("r"))
+        one = event(GENESIS, "e1")
+        first.append("n", "r", [one], expected=GENESIS, epoch=0)
+        second = wait_for(lambda: open_when_there(standby.url(database)))
+        for decide in (
+            lambda: second.append("n", "r", [event(head_of(one), "e2")], expected=head_of(one), epoch=0),
+            lambda: second.claim("n", "r", "me", 5),
+            lambda: second.create_run("n", header("s")),
+        ):
+            with pytest.raises(StoreUnavailable, match="standby"):
+                decide()
+        # Replication is asynchronous here: what the standby did not get is lost by the failover, and said to
+        # be.
+        with psycopg.connect(standby.url(database), autocommit=True) as connection:
+            connection.execute("alter system set primary_conninfo = ''")
+            connection.execute("select pg_reload_conf()")
+            while connection.execute("select 1 from pg_stat_wal_receiver").fetchone():
+                time.sleep(0.02)
+        two = event(head_of(one), "e2")
+        first.append("n", "r", [two], expected=head_of(one), epoch=0)
+        primary.stop_immediately()
+        standby.promote()
+        with pytest.raises(MovedHead, match="acknowledged events are missing"):
+            second.append("n", "r", [event(head_of(two), "e3")], expected=head_of(two), epoch=0)
+        assert [row.id for row in second.scan("n", "r")] == ["e1"]
+        first.close()
+        second.close()
+
+
+def open_when_there(url: str) -> PostgresStore | None:
+    with contextlib.suppress(StoreUnavailable, SchemaMismatch):
+        store = PostgresStore(url, timeouts=SHORT)
+        if store.last_event("n", "r") is not None:
+            return store
+        store.close()
+    return None
+
+
+def wait_for(look: Callable[[], PostgresStore | None]) -> PostgresStore:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if (found := look()) is not None:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("the standby did not catch up")
+
+
+def test_a_deadlock_is_tried_again_with_the_same_ids(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = scene.store._pool
+    connection = pool.connection
+    failures = [psycopg.errors.DeadlockDetected("forced"), psycopg.errors.SerializationFailure("forced")]
+
+    @contextlib.contextmanager
+    def failing(**options: Any) -> Iterator[Any]:
+        with connection(**options) as real:
+            if failures:
+                raise failures.pop()
+            yield real
+
+    monkeypatch.setattr(pool, "connection", failing)
+    scene.append("b")
+    assert failures == []
+    assert scene.ids() == ["a1", "a2", "b"]
 
 
 class Writer(threading.Thread):

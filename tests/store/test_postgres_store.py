@@ -42,9 +42,31 @@ from reenact.errors import (
     StoreUnavailable,
     WrongSequence,
 )
-from reenact.store.contract import DuplicateIds, Head, NodeRow, PendingAppend
+from reenact.store.contract import DuplicateIds, Head, NodeRow, PendingAppend, Store
 from reenact.store.postgres import PostgresStore, Timeouts
 from reenact.store.postgres.connection import masked
+from reenact.testing.store_contract import StoreContract
+
+
+class TestPostgresStore(StoreContract):
+    """Each test has a database of its own; a store that is opened again finds the same one."""
+
+    race_rounds = 25
+
+    @pytest.fixture(autouse=True)
+    def _database(self, database_url: str) -> Iterator[None]:  # noqa: F811
+        self.database_url = database_url
+        self.opened: list[PostgresStore] = []
+        yield
+        for store in self.opened:
+            store.close()
+
+    def make_store(self) -> PostgresStore:
+        self.opened.append(PostgresStore(self.database_url))
+        return self.opened[-1]
+
+    def reopen(self, store: Store) -> PostgresStore:
+        return self.make_store()
 
 
 @pytest.fixture
@@ -225,8 +247,38 @@ def test_a_run_goes_whole_with_its_record_or_not_at_all(store: PostgresStore) ->
     assert store.inbox("n", "r") == []
     assert store.nodes("n", [b"a" * 32]) == {}
     assert [row.id for row in store.scan("n", "ops")] == ["o1"]
-    with pytest.raises(DuplicateIds):
+    with pytest.raises(NotFound):
         store.delete_run("n", "r", pending("n", "ops", GENESIS, "o1"), [], [])
+
+
+def test_an_import_is_whole_or_not_there_and_holds_nobody_up(store: PostgresStore) -> None:
+    one = event(GENESIS, "e1")
+    two = event(head_of(one), "e2")
+    node = NodeRow(b"a" * 32, b"shared")
+
+    def broken() -> Iterator[Any]:
+        yield [one], [node]
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.import_run("n", header("i"), [], broken())
+    assert store.run_row("n", "i") is None
+    assert store.nodes("n", [node.address]) == {}
+
+    def slow() -> Iterator[Any]:
+        yield [one], [node]
+        append(store, "r", "e1", nodes=[node])  # the same new node, while the import is under way
+        yield [two], []
+
+    store.import_run("n", header("i"), [NodeRow(b"b" * 32, b"x")], slow())
+    assert list(store.scan("n", "i")) == [one, two]
+    assert sorted(store.nodes("n", [b"a" * 32, b"b" * 32])) == [b"a" * 32, b"b" * 32]
+    with pytest.raises(RunExists):
+        store.import_run("n", header("i"), [], [])
+    with pytest.raises(Refused):
+        store.import_run("n", header("j"), [], [([one], []), ([one], [])])
+    assert store.run_row("n", "j") is None
+    store.import_run("n", header("j"), [], [([one], [])])
 
 
 # Many at once
@@ -235,9 +287,7 @@ def test_a_run_goes_whole_with_its_record_or_not_at_all(store: PostgresStore) ->
 def in_processes(count: int, target: Callable[..., None], *arguments: Any) -> list[Any]:
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
-    processes = [
-        context.Process(target=target, args=(answers, number, *arguments)) for number in range(count)
-    ]
+    processes = [context.Process(target=target, args=(answers, number, *arguments)) for number in range(count)]
     for process in processes:
         process.start()
     found = [answers.get(timeout=40) for _ in processes]
@@ -398,6 +448,9 @@ def test_one_of_many_claims_wins_and_the_fence_holds(store: PostgresStore) -> No
     assert store.claim("n", "r", "later", 5).granted is False
     time.sleep(0.1)
     assert store.claim("n", "r", "later", 5) == (3, "later", True)
+    assert store.claim("n", "r", "heir", 5, superseding="nobody").granted is False
+    assert store.claim("n", "r", "heir", 5, superseding="later") == (4, "heir", True)
+    assert store.claim("n", "r", "heir", 5) == (4, "heir", True)
     store.release("n", "r", 2)  # a zombie's release changes nothing
     assert store.claim("n", "r", "next", 5).granted is False
 

@@ -1,7 +1,7 @@
 """The typed events: frozen values named for what happened (docs/format.md, section 7).
 
-An event class says of itself whether it is behaviour (counts when two runs are compared), whether it ends the run, and which earlier kind it
-answers. Nothing else in Reenact keeps a list of kinds.
+An event class says of itself whether it is behaviour (counts when two runs are compared), whether it ends the run,
+and which earlier kind it answers. Nothing else in Reenact keeps a list of kinds.
 """
 
 from __future__ import annotations
@@ -251,9 +251,7 @@ def _required(cls: type[Event]) -> frozenset[str]:
     return frozenset(field.name for field in fields if field.required)
 
 
-_REQUIRED: dict[type[Event], frozenset[str]] = {
-    cls: _required(cls) for cls in [*KINDS.values(), UnknownEvent]
-}
+_REQUIRED: dict[type[Event], frozenset[str]] = {cls: _required(cls) for cls in KINDS.values()}
 
 
 def event_from_content(kind: str, members: Any) -> Event:

@@ -1,6 +1,7 @@
 """Every hash of the format, each under its own tag (docs/format.md, section 2).
 
-`tag || 0x00 || parts`: at most the last part varies in length, the earlier ones are fixed, so no two splits share a preimage.
+`tag || 0x00 || parts`: at most the last part varies in length, the earlier ones are fixed, so no two splits share a
+preimage.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Header and link: the small canonical records that are chained (docs/format.md, section 4).
 
-Both are kept and hashed as their canonical bytes. Parsing is strict: bytes that are not the canonical form of what they say are refused, so
-one record has exactly one spelling.
+Both are kept and hashed as their canonical bytes. Parsing is strict: bytes that are not the canonical form of what
+they say are refused, so one record has exactly one spelling.
 """
 
 from __future__ import annotations
@@ -71,8 +71,10 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def link_bytes(link: Link) -> bytes:
-    """The canonical bytes. Members are declared in canonical order and are text, integers and null, where msgspec writes what RFC 8785 asks for
-    but for control characters in text, which it spells otherwise; only `key` can hold any."""
+    """The canonical bytes. Members are declared in canonical order and are text, integers and null, where msgspec
+    writes what RFC 8785 asks for but for control characters in text, which it spells otherwise; only `key` can
+    hold any.
+    """
     if link.key is not None and not (link.key.isascii() and link.key.isprintable()):
         return canonical_bytes(msgspec.to_builtins(link))
     return _ENCODER.encode(link)

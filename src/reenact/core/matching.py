@@ -40,9 +40,7 @@ class MatchRules:
         self._paths: list[tuple[str, list[str]]] = []
         for kind, pointer in self.volatile:
             if not pointer.startswith("/"):
-                raise InvalidInput(
-                    "a volatile path is not a JSON pointer: it begins with `/`", code="bad_pointer"
-                )
+                raise InvalidInput("a volatile path is not a JSON pointer: it begins with `/`", code="bad_pointer")
             self._paths.append((kind, pointer[1:].split("/")))
 
     @property
@@ -82,8 +80,7 @@ def _without(value: Any, steps: list[str]) -> Any:
             return value
         # A removed item leaves null behind: the positions of the others are behaviour too.
         return [
-            item if index not in indexes else _without(item, rest) if rest else None
-            for index, item in enumerate(value)
+            item if index not in indexes else _without(item, rest) if rest else None for index, item in enumerate(value)
         ]
     return value
 
@@ -98,6 +95,4 @@ def _indexes(step: str, length: int) -> list[int]:
 
 def advance_prefix(previous: bytes | None, match: bytes | None, distance: int) -> bytes:
     """The lane's next prefix digest; `previous` None at its first event, `match` None when the content is erased."""
-    return next_prefix(
-        ZERO if previous is None else previous, ERASED_MARKER if match is None else match, distance
-    )
+    return next_prefix(ZERO if previous is None else previous, ERASED_MARKER if match is None else match, distance)

@@ -1,7 +1,7 @@
 """How a store keeps bytes: as they are, or as a Zstandard frame with a digest of its own (docs/format.md, section 10).
 
-The frame's digest is there because flipped bits in a frame can decode to the right bytes: without it damage would go unseen
-until the day it matters.
+The frame's digest is there because flipped bits in a frame can decode to the right bytes: without it damage would go
+unseen until the day it matters.
 """
 
 from __future__ import annotations

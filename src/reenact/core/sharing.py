@@ -1,13 +1,14 @@
 """Contents as Merkle nodes, so that a conversation that repeats itself is kept once (docs/format.md, section 5).
 
-`share` turns an encoded content into its root bytes and the nodes it needs; `expand` turns root bytes back into the content. Both are pure: whoever
-calls says which nodes exist already and fetches the missing ones.
+`share` turns an encoded content into its root bytes and the nodes it needs; `expand` turns root bytes back into the
+content. Both are pure: whoever calls says which nodes exist already and fetches the missing ones.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -42,9 +43,11 @@ _CONTAINERS = (dict, list)
 
 
 class Sharer:
-    """Splits the contents of one run. It remembers what the run has stored so far, so that a repeated part costs one look-up.
+    """Splits the contents of one run. It remembers what the run has stored so far, so that a repeated part costs one
+    look-up.
 
-    What it remembers is true only once the append has been committed: `share` collects what is new, `commit` keeps it, `discard` forgets it.
+    What it remembers is true only once the append has been committed: `share` collects what is new, `commit` keeps
+    it, `discard` forgets it.
     """
 
     MEMO_LIMIT_BYTES = 8 * 1024 * 1024
@@ -56,7 +59,7 @@ class Sharer:
         self._new_nodes: dict[bytes, bytes] = {}
         self._new_memo: dict[bytes, bytes] = {}
 
-    def share(self, tree: Mapping[str, Any]) -> bytes:
+    def share(self, tree: dict[str, Any]) -> bytes:
         """The root bytes of a content; `new_nodes` then holds, among others, the nodes it is the first to need."""
         stored = stored_bytes(tree)
         if len(stored) < NODE_FROM_BYTES:
@@ -122,9 +125,7 @@ class Sharer:
         size = sum(map(len, items)) + len(items) + 1
         if size < NODE_FROM_BYTES or not items:
             return b"[" + b",".join(items) + b"]"
-        return self._joined(
-            b"$list", [self._node(b"[" + b",".join(run) + b"]") for run in split_items(items)]
-        )
+        return self._joined(b"$list", [self._node(b"[" + b",".join(run) + b"]") for run in split_items(items)])
 
     def _joined(self, tag: bytes, addresses: list[bytes]) -> bytes:
         """A reference to the parts in order; while the list of addresses is long it is split like any list."""
@@ -133,9 +134,7 @@ class Sharer:
             inner = b"[" + b",".join(texts) + b"]"
             if len(inner) < NODE_FROM_BYTES:
                 return b'{"' + tag + b'":' + inner + b"}"
-            addresses = [
-                self._node(b'{"' + tag + b'":[' + b",".join(run) + b"]}") for run in split_items(texts)
-            ]
+            addresses = [self._node(b'{"' + tag + b'":[' + b",".join(run) + b"]}") for run in split_items(texts)]
 
     def _string_reference(self, value: str, text: bytes) -> bytes:
         encoded = value.encode()
@@ -195,7 +194,7 @@ def cut_text(data: bytes) -> list[bytes]:
         last = _character_boundary(data, last + CUT_FROM_BYTES)
         cuts.append(last)
     bounds = [0, *cuts, len(data)]
-    return [data[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [data[start:stop] for start, stop in pairwise(bounds)]
 
 
 def _character_boundary(data: bytes, position: int) -> int:
@@ -247,10 +246,10 @@ def _address(text: Any) -> bytes:
         raise Damaged("a reference does not hold a node address", code="bad_reference") from None
 
 
-def reachable(
-    roots: Sequence[bytes], fetch: Fetch, on_missing: Callable[[bytes], None]
-) -> dict[bytes, bytes]:
-    """Every node reachable from root bytes, fetched level by level; `on_missing` hears of addresses that do not exist."""
+def reachable(roots: Sequence[bytes], fetch: Fetch, on_missing: Callable[[bytes], None]) -> dict[bytes, bytes]:
+    """Every node reachable from root bytes, fetched level by level; `on_missing` hears of addresses that do not
+    exist.
+    """
     nodes: dict[bytes, bytes] = {}
     missing: set[bytes] = set()
     wanted = list(dict.fromkeys(address for root in roots for address in references_in(root)))
@@ -318,8 +317,7 @@ class _Expansion:
         reference = _reference(value)
         if reference is None:
             return {
-                name: self.value(item, depth + 1) if type(item) in _CONTAINERS else item
-                for name, item in value.items()
+                name: self.value(item, depth + 1) if type(item) in _CONTAINERS else item for name, item in value.items()
             }
         name, addresses = reference
         if name == "$node":

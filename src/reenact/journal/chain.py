@@ -1,7 +1,8 @@
 """Linking: drafts in, rows out. The only code that makes hashes of links.
 
-A `Chain` is one writer's idea of where its run stands: head, lanes, open requests, the last state link. `link` moves that idea forward and
-remembers how to go back; the writer calls `keep` once the store has accepted the rows and `undo` when it has not. No I/O happens here.
+A `Chain` is one writer's idea of where its run stands: head, lanes, open requests, the last state link. `link` moves
+that idea forward and remembers how to go back; the writer calls `keep` once the store has accepted the rows and
+`undo` when it has not. No I/O happens here.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Chain:
         self._open: dict[tuple[str, str], OpenPair] = {}
         self._open_names: dict[int, tuple[str, str]] = {}
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
-        self._saved = (head, None, self.state, None)
+        self._saved: tuple[Head, str | None, Any, str | None] = (head, None, self.state, None)
 
     def link(self, drafts: Sequence[Draft], sources: Sources, new_id: Callable[[], str]) -> Linked:
         """The rows of a batch. Raises before anything is remembered when one of them may not be appended."""
@@ -173,9 +174,7 @@ class Chain:
         self.head = Head(seq, digest)
         if KINDS[kind].terminal:
             self.closed_by = kind
-        return EventRow(
-            seq, event_id, kind, draft.lane, lane_seq, written, digest, salt, match, prefix, pack(stored)
-        )
+        return EventRow(seq, event_id, kind, draft.lane, lane_seq, written, digest, salt, match, prefix, pack(stored))
 
     def _advance_lane(self, lane: str, lane_seq: int, match: bytes, distance: int) -> bytes:
         end = self.lanes.get(lane)
@@ -187,28 +186,23 @@ class Chain:
         if kind not in KINDS:
             raise UnknownKind("an event of an unknown kind cannot be written")
         if draft.run is not None and draft.run != self.run:
-            raise WrongRun(
-                f"the event belongs to run {draft.run[:128]!r}, this journal is of run {self.run!r}"
-            )
+            raise WrongRun(f"the event belongs to run {draft.run[:128]!r}, this journal is of run {self.run!r}")
         if self.closed_by is not None:
-            raise ClosedRun(
-                f"run {self.run} ended with {self.closed_by} at seq {self.head.seq}; nothing follows it"
-            )
+            raise ClosedRun(f"run {self.run} ended with {self.closed_by} at seq {self.head.seq}; nothing follows it")
         if draft.seq is not None and draft.seq != seq:
             raise WrongSequence(f"the event claims seq {draft.seq}, the next one of run {self.run} is {seq}")
         if draft.parent is not None and not 1 <= draft.parent < seq:
-            raise MissingParent(
-                f"run {self.run} has no event {draft.parent} that could have caused seq {seq}"
-            )
+            raise MissingParent(f"run {self.run} has no event {draft.parent} that could have caused seq {seq}")
         if KINDS[kind].operations_only and self.run != OPERATIONS_RUN:
             raise UnknownKind(f"{kind} events belong to the operations journal")
         if draft.lane != "0":
             check_lane(draft.lane)
 
-    def _fold(
-        self, kind: str, tree: dict[str, Any], salt: bytes, artifacts: Mapping[bytes, bytes]
-    ) -> dict[str, Any]:
-        """Moves the state on; a `StateUpdated` gets its links. A reducer sees what a reader will see, never the caller's own objects."""
+    def _fold(self, kind: str, tree: dict[str, Any], salt: bytes, artifacts: Mapping[bytes, bytes]) -> dict[str, Any]:
+        """Moves the state on; a `StateUpdated` gets its links.
+
+        A reducer sees what a reader will see, never the caller's own objects.
+        """
         if self._folds:
             members = decode(tree, loaded_classes=True, artifact=artifacts.__getitem__)
             self.state = self.reducer.apply(self.state, event_from_content(kind, members))
@@ -267,7 +261,10 @@ class Chain:
         return list(self._open.values())
 
     def observe(self, row: EventRow, parent: int | None, event: Event | None) -> None:
-        """Takes in one event of the past (None when erased): what is open, and where state stands. Lanes and head are the store's to tell."""
+        """Takes in one event of the past (None when erased):
+
+        what is open, and where state stands. Lanes and head are the store's to tell.
+        """
         if row.kind in ANSWERS and parent is not None:
             name = self._open_names.get(parent)
             if name is not None:

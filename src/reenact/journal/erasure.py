@@ -1,8 +1,9 @@
 """Erasing a value: every content of the namespace that reaches it, together, and nothing left to guess it from.
 
-A text is looked for as it stands in stored text, and as base64 carries it inside bytes; in nodes, in contents, in facts, in artifacts. What is erased is whole
-contents, with salt and match digest; the links stay, so every chain still verifies. Prefix digests behind them are computed anew, snapshots and
-inboxes of those runs go, and the operations journal says what was erased and why, never what it was.
+A text is looked for as it stands in stored text, and as base64 carries it inside bytes; in nodes, in contents, in
+facts, in artifacts. What is erased is whole contents, with salt and match digest; the links stay, so every chain
+still verifies. Prefix digests behind them are computed anew, snapshots and inboxes of those runs go, and the
+operations journal says what was erased and why, never what it was.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ MAX_ROUNDS = 10
 
 
 class ErasurePlan(NamedTuple):
-    """What erasing would take away. `blocked` says where the value stands that cannot be erased, or who is still writing."""
+    """What erasing would take away.
+
+    `blocked` says where the value stands that cannot be erased, or who is still writing.
+    """
 
     contents: list[tuple[str, int]]
     blocked: list[str]
@@ -47,9 +51,11 @@ def plan_erasure(store: Store, value: str, namespace: str = "default") -> Erasur
             blocked.append("the operations journal holds the value")
         contents.extend(_snapshot_vouchers(store, namespace, run, contents))
     for row in all_runs(store, namespace):
-        for event in store.scan(namespace, row.header.run, contents=False):
-            if any(needle in event.link for needle in needles):
-                blocked.append(f"the link of event {event.seq} of run {row.header.run} holds the value")
+        blocked.extend(
+            f"the link of event {event.seq} of run {row.header.run} holds the value"
+            for event in store.scan(namespace, row.header.run, contents=False)
+            if any(needle in event.link for needle in needles)
+        )
     return ErasurePlan(sorted(set(contents)), blocked)
 
 
@@ -122,9 +128,7 @@ class _Taint:
                     spreading.append(user)
 
     def reaches(self, content: Content) -> bool:
-        return self._holds(content.stored) or any(
-            address in self._nodes for address in references_in(content.stored)
-        )
+        return self._holds(content.stored) or any(address in self._nodes for address in references_in(content.stored))
 
     def _holds(self, stored: bytes) -> bool:
         if any(needle in stored for needle in self._needles):
@@ -163,9 +167,7 @@ def _fence(store: Store, namespace: str, plan: ErasurePlan) -> None:
                 )
 
 
-def _erase(
-    store: Store, namespace: str, contents: list[tuple[str, int]], reason: str, sources: Sources | None
-) -> None:
+def _erase(store: Store, namespace: str, contents: list[tuple[str, int]], reason: str, sources: Sources | None) -> None:
     going = set(contents)
     doomed = (c for c in all_contents(store, namespace) if (c.run, c.seq) in going)
     candidates = parts_of(store, namespace, doomed)

@@ -1,4 +1,7 @@
-"""A run as one text file (docs/format.md, section 8). Every digest is checked while writing: a damaged run is never exported as a whole one."""
+"""A run as one text file (docs/format.md, section 8).
+
+Every digest is checked while writing: a damaged run is never exported as a whole one.
+"""
 
 from __future__ import annotations
 
@@ -112,9 +115,7 @@ class _Exporter:
                 if following not in self._written:
                     found = self._reader.nodes.fetch([following]).get(following)
                     if found is None:
-                        raise Damaged(
-                            f"a shared value is missing: node {render(following)}", code="missing_node"
-                        )
+                        raise Damaged(f"a shared value is missing: node {render(following)}", code="missing_node")
                     stack.append((following, found, references_in(found)[::-1]))
                     break
             else:

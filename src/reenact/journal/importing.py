@@ -1,7 +1,8 @@
 """Bringing an exported recording into a store, and verifying one as it lies.
 
-Nothing is written before the whole file has been verified; then all of it is written in one transaction. The same file again changes nothing. A run id that
-is taken by another run keeps its owner: the newcomer is kept beside it under an id that shows its header hash.
+Nothing is written before the whole file has been verified; then all of it is written in one transaction. The same
+file again changes nothing. A run id that is taken by another run keeps its owner: the newcomer is kept beside it
+under an id that shows its header hash.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class Imported(NamedTuple):
 
 
 def verify_file(path: str | Path, *, deep: bool = False, expected: Head | None = None) -> VerificationReport:
-    """Verifies an exported recording without a store. Damage that leaves no readable structure is raised as BadRecording."""
+    """Verifies an exported recording without a store.
+
+    Damage that leaves no readable structure is raised as BadRecording.
+    """
     with RecordingFile(path) as recording:
         return _verify(recording, deep=deep, expected=expected)
 
@@ -48,9 +52,7 @@ def import_file(store: Store, path: str | Path, namespace: str = "default") -> I
             first = report.problems[0]
             raise BadRecording(f"{recording.path.name}, event {first.seq}: {first.message}", code=first.code)
         if recording.header.kind != "run":
-            raise BadRecording(
-                f"{recording.path.name} is an operations journal, which stays where it was written"
-            )
+            raise BadRecording(f"{recording.path.name} is an operations journal, which stays where it was written")
         return _write(store, recording, namespace, report)
 
 
@@ -76,9 +78,7 @@ def _verify(recording: RecordingFile, *, deep: bool, expected: Head | None = Non
     def rows() -> Iterator[EventRow]:
         for row in recording.rows():
             if row.id in seen:
-                problems.append(
-                    Problem(row.seq, "mismatch", "duplicate_id", "its id stands in the run already")
-                )
+                problems.append(Problem(row.seq, "mismatch", "duplicate_id", "its id stands in the run already"))
             seen.add(row.id)
             if expected is not None and row.seq == expected.seq:
                 at_expected.append(row.hash)
@@ -99,9 +99,7 @@ def _verify(recording: RecordingFile, *, deep: bool, expected: Head | None = Non
 def _notes(recording: RecordingFile, report: VerificationReport) -> None:
     if report.erased or recording.header_row.content is None:
         count = len(report.erased) + (recording.header_row.content is None)
-        report.notes.append(
-            f"{count} contents are marked as erased; only the store that recorded them can prove it"
-        )
+        report.notes.append(f"{count} contents are marked as erased; only the store that recorded them can prove it")
     if report.terminal is None and not report.expected_head:
         report.notes.append(f"verified to seq {report.events}, nothing later to compare with")
 
@@ -120,7 +118,7 @@ def _header_problems(recording: RecordingFile, problems: list[Problem]) -> tuple
         if render(commitment(row.salt, row.match, stored)) != header.content:
             raise Damaged("the facts do not match the header", code="bad_content")
         tree = expand(stored, recording.nodes)
-        facts = decode(tree, artifact=recording.artifact)
+        facts = decode(tree)
         rules = MatchRules([(str(kind), str(pointer)) for kind, pointer in facts.get("volatile") or []])
         builtin_state = facts.get("reducer", StateUpdatedOnlyReducer.id) == StateUpdatedOnlyReducer.id
         if rules.id != header.rules or rules.match("Header", tree) != row.match:
@@ -170,7 +168,10 @@ def _apart(run: str, digest: bytes) -> str:
 def _batches(
     recording: RecordingFile, given: set[bytes], verified_head: str
 ) -> Iterator[tuple[list[EventRow], list[NodeRow]]]:
-    """Rows by the hundred with the nodes they need. The file is read again here, so its head has to come out as verified."""
+    """Rows by the hundred with the nodes they need.
+
+    The file is read again here, so its head has to come out as verified.
+    """
     batch: list[EventRow] = []
     head = recording.header_row.hash
     for row in recording.rows():

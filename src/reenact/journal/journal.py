@@ -3,10 +3,13 @@
 Rules:
 
 1. Only the holder of the run's lease appends; the store checks the epoch and the head inside the append.
-2. A batch is appended whole or not at all. What `append` returned is durable (unless `sync=False`, which survives the process only).
-3. The same event id with the same content again is answered with what is there, before anything else is looked at; with other content it is refused.
-4. After an append whose result is unknown the handle is poisoned: `reopen` reads the tail, checks it, and brings back what was not synced.
-5. Everybody else talks to a run through its inbox (`post`), first writer wins; the holder folds it in.
+2. A batch is appended whole or not at all. What `append` returned is durable (unless `sync=False`, which survives the
+   process only).
+3. The same event id with the same content again is answered with what is there, before anything else is looked at;
+   with other content it is refused.
+4. After an append whose result is unknown the handle is poisoned: `reopen` reads the tail, checks it, and brings back
+   what was not synced.
+5. Everybody else talks to a run through its inbox (`reenact.journal.inbox`), first writer wins; the holder folds it in.
 """
 
 from __future__ import annotations
@@ -84,9 +87,7 @@ def create_header(
         rules=rules.id,
         run=run,
     ).to_bytes()
-    row = HeaderRow(
-        run, kind, created, header, header_hash(header), salt, match, pack(stored), imported=False
-    )
+    row = HeaderRow(run, kind, created, header, header_hash(header), salt, match, pack(stored), imported=False)
     nodes = [NodeRow(address, pack(node)) for address, node in sharer.new_nodes.items()]
     store.create_run(namespace, row, nodes)
     return row
@@ -147,9 +148,7 @@ class Journal(JournalReader):
         run = check_run_id(run) if run is not None else sources.entropy(10).hex()
         check_namespace(namespace)
         if run == OPERATIONS_RUN:
-            raise InvalidInput(
-                "`operations` is the name of the operations journal, not of a run", code="bad_run_id"
-            )
+            raise InvalidInput("`operations` is the name of the operations journal, not of a run", code="bad_run_id")
         facts = dict(facts or {})
         if reducer is not None:
             facts["reducer"] = reducer.id
@@ -188,7 +187,10 @@ class Journal(JournalReader):
         expected: Head | None = None,
         sync: bool = True,
     ) -> list[SequencedEvent]:
-        """Appends a batch, all or nothing. `expected` is the head the caller decided on; by default the one this handle knows."""
+        """Appends a batch, all or nothing.
+
+        `expected` is the head the caller decided on; by default the one this handle knows.
+        """
         if isinstance(events, (Event, Draft)):
             events = (events,)
         drafts = [event if isinstance(event, Draft) else Draft(event) for event in events]
@@ -246,9 +248,7 @@ class Journal(JournalReader):
             )
         except DuplicateIds as duplicates:
             if [row.link for row in duplicates.rows] != [row.link for row in linked.rows]:
-                raise ConflictingDuplicate(
-                    f"run {self.run} has an event with that id and other content"
-                ) from None
+                raise ConflictingDuplicate(f"run {self.run} has an event with that id and other content") from None
         except MovedHead:
             self._raise_closed_if_ended()
             raise
@@ -292,9 +292,7 @@ class Journal(JournalReader):
         actual = self.head()
         if actual != expected:
             self._raise_closed_if_ended()
-            raise MovedHead(
-                f"run {self.run} stands at seq {actual.seq}, the append was decided at seq {expected.seq}"
-            )
+            raise MovedHead(f"run {self.run} stands at seq {actual.seq}, the append was decided at seq {expected.seq}")
         self._read_tail()
 
     def _raise_closed_if_ended(self) -> None:
@@ -338,12 +336,7 @@ class Journal(JournalReader):
     def _read_history(self) -> None:
         """Finds open requests and the last state. Read once, when an event first depends on it."""
         for row in self.store.scan(self.namespace, self.run, 1, self._chain.head.seq + 1):
-            if (
-                row.kind in ANSWERS
-                or row.kind in OPENING_KINDS
-                or row.kind == "StateUpdated"
-                or self._reducer
-            ):
+            if row.kind in ANSWERS or row.kind in OPENING_KINDS or row.kind == "StateUpdated" or self._reducer:
                 link = self.link(row)
                 tree = self.content_tree(row, link)
                 event = None if tree is None else event_from_content(row.kind, self._decode(tree))
@@ -351,7 +344,10 @@ class Journal(JournalReader):
         self._history_known = True
 
     def reopen(self) -> None:
-        """After an unknown result: reads the tail, checks it against what is known, appends again what was never synced."""
+        """After an unknown result:
+
+        reads the tail, checks it against what is known, appends again what was never synced.
+        """
         with self._lock:
             last_synced = self._chain.head if not self._unsynced else None
             row = self.store.run_row(self.namespace, self.run)
@@ -374,18 +370,14 @@ class Journal(JournalReader):
             return
         row = self.store.event(self.namespace, self.run, known.seq)
         if row is None or row.hash != known.hash:
-            raise Damaged(
-                f"event {known.seq} of run {self.run} is not the one acknowledged", code="regressed"
-            )
+            raise Damaged(f"event {known.seq} of run {self.run} is not the one acknowledged", code="regressed")
 
     def _restore_unsynced(self, actual: Head) -> None:
         for rows, nodes in self._unsynced:
             if rows[-1].seq <= actual.seq:
                 continue
             before = Head(actual.seq, actual.hash)
-            self.store.append(
-                self.namespace, self.run, rows, expected=before, epoch=self.epoch, nodes=nodes, sync=True
-            )
+            self.store.append(self.namespace, self.run, rows, expected=before, epoch=self.epoch, nodes=nodes, sync=True)
             actual = Head(rows[-1].seq, rows[-1].hash)
         self._unsynced.clear()
 

@@ -1,12 +1,13 @@
 """The operations journal of a namespace: what concerns a run and may not, or may no longer, enter it.
 
-Retired runs, erased contents, late resolutions, abandoned attempts, rotated keys. It is a chain like any other, written by anybody under an expected
-head (nobody holds a lease on it), and it never ends.
+Retired runs, erased contents, late resolutions, abandoned attempts, rotated keys. It is a chain like any other,
+written by anybody under an expected head (nobody holds a lease on it), and it never ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from reenact.core.events import Event
 from reenact.core.links import OPERATIONS_RUN, check_namespace
@@ -25,16 +26,12 @@ class OperationsJournal(Journal):
     """Made by `open`, which begins it when the namespace has none."""
 
     @classmethod
-    def open_for(
-        cls, store: Store, namespace: str = "default", *, sources: Sources | None = None
-    ) -> OperationsJournal:
+    def open_for(cls, store: Store, namespace: str = "default", *, sources: Sources | None = None) -> OperationsJournal:
         check_namespace(namespace)
         sources = sources or SystemSources()
         if store.run_row(namespace, OPERATIONS_RUN) is None:
-            try:
+            with suppress(RunExists):  # somebody else may begin it at the same moment
                 create_header(store, OPERATIONS_RUN, namespace, {}, kind="operations", sources=sources)
-            except RunExists:
-                pass  # somebody else began it at the same moment
         return cls(store, OPERATIONS_RUN, namespace, epoch=NO_LEASE_EPOCH, sources=sources)
 
     def note(self, event: Event) -> SequencedEvent:
@@ -68,6 +65,4 @@ class OperationsJournal(Journal):
         linked = self._chain.link([Draft(event)], self._sources, self._new_id)
         for address, data in linked.artifacts.items():
             self.store.put_artifact(self.namespace, address, data)
-        return PendingAppend(
-            self.namespace, self.run, linked.rows, linked.before, NO_LEASE_EPOCH, linked.nodes
-        )
+        return PendingAppend(self.namespace, self.run, linked.rows, linked.before, NO_LEASE_EPOCH, linked.nodes)

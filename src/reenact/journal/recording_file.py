@@ -1,7 +1,8 @@
 """Reading an exported recording. The file is hostile until every line of it has been checked.
 
-It is read in two passes in bounded memory. The first indexes nodes and artifacts, checks their addresses and that each stands before its users and is
-used; the second pairs contents with links and gives rows, as a store would keep them, to whoever verifies or imports them.
+It is read in two passes in bounded memory. The first indexes nodes and artifacts, checks their addresses and that
+each stands before its users and is used; the second pairs contents with links and gives rows, as a store would keep
+them, to whoever verifies or imports them.
 """
 
 from __future__ import annotations
@@ -50,11 +51,7 @@ _CONTENT = re.compile(
     re.DOTALL,
 )
 _LINK = re.compile(
-    rb'\{"link":(\{.*\}),"salt":(null|"[0-9a-f]{32}"),"match":(null|"'
-    + _HASH
-    + rb'"),"hash":"('
-    + _HASH
-    + rb')"\}\Z',
+    rb'\{"link":(\{.*\}),"salt":(null|"[0-9a-f]{32}"),"match":(null|"' + _HASH + rb'"),"hash":"(' + _HASH + rb')"\}\Z',
     re.DOTALL,
 )
 _END = re.compile(rb'\{"end":\{"events":(0|[1-9][0-9]{0,15}),"head":"(' + _HASH + rb')"\}\}\Z')
@@ -141,9 +138,7 @@ class RecordingFile:
             raise self._bad(f"{render(min(self._pending_facts))} is needed by the header and missing")
         self._incomplete_artifacts()
 
-    def _index_node(
-        self, match: re.Match[bytes], offset: int, unused: set[bytes], wanted: set[bytes]
-    ) -> None:
+    def _index_node(self, match: re.Match[bytes], offset: int, unused: set[bytes], wanted: set[bytes]) -> None:
         address, stored = parse_hash(match[1].decode()), match[2]
         if address in self._nodes or address in self._artifacts:
             raise self._bad(f"{render(address)} stands here a second time")
@@ -154,9 +149,7 @@ class RecordingFile:
         self._nodes[address] = (offset + match.start(2), len(stored))
         self._offer(address, unused, wanted)
 
-    def _index_artifact(
-        self, match: re.Match[bytes], offset: int, unused: set[bytes], wanted: set[bytes]
-    ) -> None:
+    def _index_artifact(self, match: re.Match[bytes], offset: int, unused: set[bytes], wanted: set[bytes]) -> None:
         address, parts, part = parse_hash(match[1].decode()), int(match[2]), int(match[3])
         pieces = self._artifacts.setdefault(address, [])
         if part != len(pieces) or part >= parts or address in self._nodes:
@@ -185,9 +178,7 @@ class RecordingFile:
     def _use(self, needs: set[bytes], unused: set[bytes]) -> None:
         for address in needs:
             if address not in self._nodes and address not in self._artifacts:
-                raise self._bad(
-                    f"{render(address)} is needed here and does not stand before", seq=self.events
-                )
+                raise self._bad(f"{render(address)} is needed here and does not stand before", seq=self.events)
         unused -= needs
 
     def _needs(self, stored: bytes) -> set[bytes]:
@@ -237,7 +228,10 @@ class RecordingFile:
     # Second pass
 
     def rows(self) -> Iterator[EventRow]:
-        """Every event as a store keeps it, lanes and prefix digests computed anew. What the links claim is for the verifier to judge."""
+        """Every event as a store keeps it, lanes and prefix digests computed anew.
+
+        What the links claim is for the verifier to judge.
+        """
         lanes: dict[str, tuple[int, bytes]] = {}
         places: dict[int, tuple[str, int]] = {}
         with open(self.path, "rb") as contents:
@@ -308,9 +302,7 @@ class RecordingFile:
             raise self._bad("the end line is missing: the file is cut short or has lines it should not have")
         self.end = (int(match[1]), parse_hash(match[2].decode()))
         if self.end[0] != self.events:
-            raise self._bad(
-                f"the end line speaks of {self.end[0]} events, the file has {self.events}", seq=self.events
-            )
+            raise self._bad(f"the end line speaks of {self.end[0]} events, the file has {self.events}", seq=self.events)
         notes = 0
         while line := self._file.readline(MAX_LINE_BYTES + 1):
             notes += 1

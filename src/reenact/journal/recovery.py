@@ -1,4 +1,7 @@
-"""Recovery: the valid prefix of a damaged run, copied to a new store. Nothing is repaired in place, and nothing is made up."""
+"""Recovery:
+
+the valid prefix of a damaged run, copied to a new store. Nothing is repaired in place, and nothing is made up.
+"""
 
 from __future__ import annotations
 

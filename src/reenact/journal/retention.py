@@ -1,7 +1,7 @@
 """Retention: ended runs are removed by age or number, and a tombstone in the operations journal says what was there.
 
-The tombstone holds the header hash, the number of events and the head, so whoever kept a receipt or an export can still tell that this very run
-existed and ended like that.
+The tombstone holds the header hash, the number of events and the head, so whoever kept a receipt or an export can
+still tell that this very run existed and ended like that.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def retire_run(
     if row is None or run == OPERATIONS_RUN:
         raise NotFound(f"no run {run[:128]!r} in namespace {namespace[:128]!r}", code="unknown_run")
     if row.last is None or row.last.kind not in TERMINAL_KINDS:
-        raise InvalidInput(
-            f"run {run} has not ended", hint="Only ended runs are retired.", code="run_not_ended"
-        )
+        raise InvalidInput(f"run {run} has not ended", hint="Only ended runs are retired.", code="run_not_ended")
     tombstone = RunRetired(
         run=run,
         header_hash=render(row.header.hash),

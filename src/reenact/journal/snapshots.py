@@ -1,7 +1,8 @@
 """Snapshots: a shortcut to a state, never the truth. Delete them all and every state is the same.
 
-A snapshot is trusted only when its seal is recomputed from its own bytes, the link it names is the chain's, and its state is the one that the
-`SnapshotTaken` event right after its position committed to. One that fails is passed over for an older one, and said so.
+A snapshot is trusted only when its seal is recomputed from its own bytes, the link it names is the chain's, and its
+state is the one that the `SnapshotTaken` event right after its position committed to. One that fails is passed over
+for an older one, and said so.
 """
 
 from __future__ import annotations
@@ -95,9 +96,7 @@ class SnapshotManager:
         taken = []
         for event in events:
             if event.seq != self._position + 1:
-                raise InvalidInput(
-                    f"event {event.seq} does not follow position {self._position}", code="bad_position"
-                )
+                raise InvalidInput(f"event {event.seq} does not follow position {self._position}", code="bad_position")
             self.state = self._reducer.apply(self.state, event.event)
             self._position = event.seq
             self._since += 1
@@ -121,9 +120,7 @@ def take_snapshot(journal: Journal, reducer: Reducer, state: Any, position: int)
     """Keeps the state at `position`, which must be the head, and appends the event that vouches for it."""
     head = journal.head()
     if head.seq != position:
-        raise InvalidInput(
-            f"a snapshot is of the head (seq {head.seq}), not of seq {position}", code="bad_position"
-        )
+        raise InvalidInput(f"a snapshot is of the head (seq {head.seq}), not of seq {position}", code="bad_position")
     encoded = encode(state)
     for address, data in encoded.artifacts.items():
         journal.store.put_artifact(journal.namespace, address, data)
@@ -165,10 +162,7 @@ def load_snapshot(
 def check_snapshot(reader: JournalReader, row: SnapshotRow) -> Any:
     """The encoded state of a snapshot; Damaged when it is not the one the log vouches for."""
     stored = unpack(row.blob)
-    if (
-        snapshot_seal(reader.recorded_run, row.seq, row.head, row.reducer, row.state_version, stored)
-        != row.seal
-    ):
+    if snapshot_seal(reader.recorded_run, row.seq, row.head, row.reducer, row.state_version, stored) != row.seal:
         raise Damaged("the snapshot does not match its seal", code="bad_snapshot")
     at = reader.store.event(reader.namespace, reader.run, row.seq) if row.seq else None
     head = reader.header_row.hash if row.seq == 0 else at.hash if at is not None else b""
@@ -258,7 +252,7 @@ class StateFold:
         last = self._reader.head().seq
         if not self.position <= position <= last:
             raise BadPosition(
-                f"position {position} is not between {self.position} and {last}, the last event of run {self._reader.run}"
+                f"position {position} is not between {self.position} and {last}, the last of run {self._reader.run}"
             )
         for event in self._reader.scan(self.position + 1, position + 1):
             self._apply(event)

@@ -1,4 +1,7 @@
-"""Where time, randomness and the identity of this process come from. Everything above takes them from here, so that tests can supply their own."""
+"""Where time, randomness and the identity of this process come from.
+
+Everything above takes them from here, so that tests can supply their own.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ def _boot_id() -> str:
 
 
 def _started(pid: int) -> str:
-    """The process' start time in clock ticks, so that a reused pid is not mistaken for its predecessor. A zombie has ended."""
+    """The process' start time in clock ticks, so that a reused pid is not mistaken for its predecessor.
+
+    A zombie has ended.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -1,6 +1,7 @@
 """Verifying a run of a store: the whole of it, in one process or several, and one report at the end.
 
-The last line of a report is always `Verification: 1523/1523 events verified, 0 failures, 0 mismatches - VALID` (or INVALID).
+The last line of a report is always `Verification: 1523/1523 events verified, 0 failures, 0 mismatches - VALID` (or
+INVALID).
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def verify_run(
     processes: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> VerificationReport:
-    """Checks chain, contents, shared nodes, state links, snapshots, artifacts and pairing; `deep` recomputes the match digests too."""
+    """Checks chain, contents, shared nodes, state links, snapshots, artifacts and pairing; `deep` recomputes the
+    match digests too.
+    """
     row = store.run_row(namespace, run)
     if row is None:
         raise NotFound(f"no run {run[:128]!r} in namespace {namespace[:128]!r}", code="unknown_run")
@@ -96,12 +99,7 @@ def verify_run(
     facts = _check_header(store, namespace, run, problems)
     last = store.last_event(namespace, run)
     total = last.seq if last is not None else 0
-    if (
-        processes > 1
-        and total >= PARALLEL_FROM_EVENTS
-        and reducer is None
-        and not store.url.startswith("memory:")
-    ):
+    if processes > 1 and total >= PARALLEL_FROM_EVENTS and reducer is None and not store.url.startswith("memory:"):
         results = _in_parallel(store, run, namespace, deep, total, processes, facts)
     else:
         verifier = _range_verifier(store, run, namespace, 1, total + 1, deep, reducer, facts)
@@ -200,9 +198,7 @@ def _range_verifier(
     if start > 1:
         before = store.event(namespace, run, start - 1)
         prev = before.hash if before is not None else b""
-        lanes = {
-            end.lane: (end.lane_seq or 0, end.prefix or b"") for end in store.lanes(namespace, run, start)
-        }
+        lanes = {end.lane: (end.lane_seq or 0, end.prefix or b"") for end in store.lanes(namespace, run, start)}
     try:
         recorded_run = parse_header(row.header.header).run
     except Damaged:
@@ -211,10 +207,7 @@ def _range_verifier(
     recorded_reducer = (facts or {}).get("reducer", StateUpdatedOnlyReducer.id)
 
     def fetch_nodes(addresses: Any) -> dict[bytes, bytes]:
-        return {
-            address: checked_node(address, blob)
-            for address, blob in store.nodes(namespace, addresses).items()
-        }
+        return {address: checked_node(address, blob) for address, blob in store.nodes(namespace, addresses).items()}
 
     def lane_place(seq: int) -> tuple[str, int | None] | None:
         found = store.event(namespace, run, seq)
@@ -301,9 +294,7 @@ def _in_parallel(
         return [future.result() for future in futures]
 
 
-def merge_results(
-    run: str, results: list[RangeResult], problems: list[Problem], total: int
-) -> VerificationReport:
+def merge_results(run: str, results: list[RangeResult], problems: list[Problem], total: int) -> VerificationReport:
     opened: dict[int, str] = {}
     after: str | None = None
     state_seen = False
@@ -347,9 +338,7 @@ def merge_results(
     )
 
 
-def _check_expected(
-    store: Store, namespace: str, run: str, report: VerificationReport, expected: Head | None
-) -> None:
+def _check_expected(store: Store, namespace: str, run: str, report: VerificationReport, expected: Head | None) -> None:
     if expected is not None:
         report.expected_head = True
         if expected.seq < 0:

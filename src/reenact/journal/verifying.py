@@ -1,8 +1,9 @@
 """The checks of one stretch of a run, event by event.
 
-A `RangeVerifier` takes the rows of a stretch in order and finds what is wrong in them. Where a stretch begins in the middle it trusts the stored hash
-and prefix digests right before it, which whoever verifies the stretch before has to confirm; what reaches over its ends (answers to earlier requests, the
-chain of states) it hands back, and `merge` puts the stretches together. So one process or several come to the same report.
+A `RangeVerifier` takes the rows of a stretch in order and finds what is wrong in them. Where a stretch begins in the
+middle it trusts the stored hash and prefix digests right before it, which whoever verifies the stretch before has to
+confirm; what reaches over its ends (answers to earlier requests, the chain of states) it hands back, and `merge` puts
+the stretches together. So one process or several come to the same report.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class RangeVerifier:
                 elif b'{"$' in stored:
                     self._parts(seq, stored)
             else:
-                stored = self._packed(seq, blob, salt, match, link)
+                self._packed(seq, blob, salt, match, link)
             if kind in opening or kind in answers:
                 distance = self._pair(link, lane_seq)
             else:
@@ -154,19 +155,13 @@ class RangeVerifier:
             if lane_seq is not None:
                 previous = lanes.get(lane)
                 expected = advance_prefix(previous[1] if previous else None, match, distance)
-                if (
-                    prefix != expected
-                    or lane_seq != (previous[0] + 1 if previous else 1)
-                    or kind not in KINDS
-                ):
-                    self._problem(
-                        seq, "mismatch", "bad_prefix", "the prefix digest of its lane does not follow"
-                    )
+                if prefix != expected or lane_seq != (previous[0] + 1 if previous else 1) or kind not in KINDS:
+                    self._problem(seq, "mismatch", "bad_prefix", "the prefix digest of its lane does not follow")
                 lanes[lane] = (lane_seq, prefix if prefix is not None else expected)
             elif prefix is not None or (kind in KINDS and KINDS[kind].behavioural):
                 self._problem(seq, "mismatch", "bad_prefix", "a behavioural event has no place in its lane")
             if kind == "StateUpdated" or self._rules is not None or self._reducer is not None:
-                self._content(row, link)
+                self._content(row)
             self._expected_seq = seq + 1
             self._prev = digest
             self._prev_text = "sha256:" + digest.hex()
@@ -191,11 +186,7 @@ class RangeVerifier:
 
     def _relations(self, link: Link, row: EventRow) -> None:
         if row.seq != self._expected_seq:
-            missing = (
-                f"event {self._expected_seq} is missing"
-                if row.seq > self._expected_seq
-                else "it is out of order"
-            )
+            missing = f"event {self._expected_seq} is missing" if row.seq > self._expected_seq else "it is out of order"
             self._problem(self._expected_seq, "mismatch", "bad_sequence", missing)
         problem = link_problem(link, run=self._run, seq=row.seq, prev=self._prev)
         if problem is not None:
@@ -203,17 +194,13 @@ class RangeVerifier:
         if (link.id, link.kind, link.lane) != (row.id, row.kind, row.lane):
             self._problem(row.seq, "failure", "bad_row", "the store's index disagrees with the link")
         if self.result.last_kind in TERMINAL_KINDS:
-            self._problem(
-                row.seq, "mismatch", "after_end", f"it follows {self.result.last_kind}, which ends a run"
-            )
+            self._problem(row.seq, "mismatch", "after_end", f"it follows {self.result.last_kind}, which ends a run")
 
     def _erased(self, row: EventRow) -> None:
         if row.content is not None or row.salt is not None or row.match is not None:
             self._problem(row.seq, "failure", "bad_content", "the content is half erased")
         elif not self._erased_by_right(row.seq):
-            self._problem(
-                row.seq, "failure", "missing_content", "the content is missing and no erasure is on record"
-            )
+            self._problem(row.seq, "failure", "missing_content", "the content is missing and no erasure is on record")
         else:
             self.result.erased.append(row.seq)
 
@@ -239,9 +226,7 @@ class RangeVerifier:
             return found
 
         def missing(address: bytes) -> None:
-            self._problem(
-                seq, "failure", "missing_node", f"a shared value is missing: node {render(address)}"
-            )
+            self._problem(seq, "failure", "missing_node", f"a shared value is missing: node {render(address)}")
 
         try:
             nodes = reachable([stored], fetch, missing)
@@ -265,11 +250,15 @@ class RangeVerifier:
             self.result.artifacts += 1
             data = self._fetch_artifact(address)
             if data is None:
-                self._problem(
-                    seq, "failure", "missing_artifact", f"an artifact is missing: {render(address)}"
-                )
+                self._problem(seq, "failure", "missing_artifact", f"an artifact is missing: {render(address)}")
             elif artifact_address(data) != address:
                 self._problem(seq, "failure", "bad_artifact", f"an artifact is damaged: {render(address)}")
+
+    def _artifact(self, address: bytes) -> bytes:
+        data = self._fetch_artifact(address)
+        if data is None:
+            raise Damaged(f"an artifact is missing: {render(address)}", code="missing_artifact")
+        return data
 
     def _pair(self, link: Link, lane_seq: int | None) -> int:
         """Keeps book of requests and answers; returns the distance that goes into the prefix digest."""
@@ -299,7 +288,7 @@ class RangeVerifier:
             return 0
         return lane_seq - place[1]
 
-    def _content(self, row: EventRow, link: Link) -> None:
+    def _content(self, row: EventRow) -> None:
         """What needs the content opened: state links, and the match digest when asked for."""
         result = self.result
         if row.content is None or row.salt is None or row.match is None:
@@ -323,9 +312,7 @@ class RangeVerifier:
     def _states(self, row: EventRow, tree: Any) -> None:
         result = self.result
         if self._reducer is not None:
-            event = event_from_content(
-                row.kind, decode(tree, loaded_classes=True, artifact=self._fetch_artifact)
-            )
+            event = event_from_content(row.kind, decode(tree, loaded_classes=True, artifact=self._artifact))
             self._state = self._reducer.apply(self._state, event)
         if row.kind != "StateUpdated":
             return
@@ -333,9 +320,7 @@ class RangeVerifier:
         if not result.state_seen:
             result.first_before = (row.seq, before)
         elif before != result.last_after and result.last_after is not None:
-            self._problem(
-                row.seq, "mismatch", "bad_state", "the state before is not the one left by the update before"
-            )
+            self._problem(row.seq, "mismatch", "bad_state", "the state before is not the one left by the update before")
         state = encode(self._state).tree if self._reducer is not None else tree.get("payload")
         if after is not None and (self._reducer is not None or self._builtin_state):
             assert row.salt is not None

@@ -34,9 +34,7 @@ class ExecutionLog(msgspec.Struct, frozen=True):
     time_us: int | None = None
 
     @classmethod
-    def from_sequenced(
-        cls, thread_id: str, sequenced: SequencedEvent, state_hash: str | None = None
-    ) -> ExecutionLog:
+    def from_sequenced(cls, thread_id: str, sequenced: SequencedEvent, state_hash: str | None = None) -> ExecutionLog:
         event = sequenced.event
         return cls(
             thread_id=thread_id,
@@ -49,12 +47,12 @@ class ExecutionLog(msgspec.Struct, frozen=True):
 
     def to_trace_event(self) -> KernelTraceEvent:
         event = self.event
-        has_action = isinstance(event, (ActionRequested, ActionSucceeded, ActionFailed))
+        action_id = event.action_id if isinstance(event, (ActionRequested, ActionSucceeded, ActionFailed)) else None
         return KernelTraceEvent(
             run_id=self.thread_id,
             seq=self.event_index,
             step_id=self.step_id,
-            action_id=event.action_id if has_action else None,
+            action_id=action_id,
             kind=event.recorded_kind if isinstance(event, ErasedEvent) else kind_of(event),
             timestamp_ms=None if self.time_us is None else self.time_us // 1000,
         )

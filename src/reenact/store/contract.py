@@ -1,15 +1,19 @@
 """What a store is: a handful of verbs about bytes and sequence numbers.
 
-A store keeps what it is given and gives it back. It never parses a link, never computes a hash, never decides whether an event may follow
-another: that is the journal's business. What it does promise:
+A store keeps what it is given and gives it back. It never parses a link, never computes a hash, never decides whether
+an event may follow another: that is the journal's business. What it does promise:
 
-1. `append` is all or nothing, also with its nodes, and durable when it returns (at the store's durability level; `sync=False` asks for
+1. `append` is all or nothing, also with its nodes, and durable when it returns (at the store's durability level;
+   `sync=False` asks for
    survival of the process only).
-2. `append` happens only if the run's last event is exactly `expected` and its epoch exactly `epoch`, checked in the same transaction.
+2. `append` happens only if the run's last event is exactly `expected` and its epoch exactly `epoch`, checked in the
+   same transaction.
    (run, seq), (run, event id) and (run, lane, lane_seq) are unique. Duplicated ids are looked for first: see `append`.
-3. Events are never updated or deleted, by anybody using the database, except as `erase_contents` and `delete_run` do it.
+3. Events are never updated or deleted, by anybody using the database, except as `erase_contents` and `delete_run` do
+   it.
 4. Nothing of another namespace is ever visible, not even by digest.
-5. A failure whose result is unknown is `OutcomeUnknown`, never a guess; after it the store works again on a fresh connection.
+5. A failure whose result is unknown is `OutcomeUnknown`, never a guess; after it the store works again on a fresh
+   connection.
 
 Stores share no code. They share the suite in `reenact.testing.store_contract`, which a third-party store runs too.
 """
@@ -24,7 +28,10 @@ DURABILITY_LEVELS = ("full", "relaxed")
 
 
 class EventRow(NamedTuple):
-    """One event as it is kept. `content`, `salt`, `match` are None once erased; `lane_seq` and `prefix` are None for bookkeeping."""
+    """One event as it is kept.
+
+    `content`, `salt`, `match` are None once erased; `lane_seq` and `prefix` are None for bookkeeping.
+    """
 
     seq: int
     id: str
@@ -54,7 +61,10 @@ class HeaderRow(NamedTuple):
 
 
 class RunRow(NamedTuple):
-    """A line of a listing: the header and the last event's seq, hash, kind and time of reading it needs (None when empty)."""
+    """A line of a listing:
+
+    the header and the last event's seq, hash, kind and time of reading it needs (None when empty).
+    """
 
     header: HeaderRow
     last: EventRow | None
@@ -95,7 +105,9 @@ class Claim(NamedTuple):
 
 
 class DuplicateIds(Exception):  # noqa: N818 - a signal between layers, never shown to a user
-    """Raised by `append` instead of anything else when ids of the batch exist already; `rows` are those found, in the order of the batch."""
+    """Raised by `append` instead of anything else when ids of the batch exist already; `rows` are those found, in the
+    order of the batch.
+    """
 
     def __init__(self, rows: Sequence[EventRow]) -> None:
         super().__init__(f"{len(rows)} event ids exist")
@@ -122,7 +134,10 @@ class Store(Protocol):
         nodes: Sequence[NodeRow],
         batches: Iterable[tuple[Sequence[EventRow], Sequence[NodeRow]]],
     ) -> None:
-        """Adds a whole run in one transaction, in bounded memory. RunExists when the id is taken, whatever by. If `batches` raises, nothing is written."""
+        """Adds a whole run in one transaction, in bounded memory.
+
+        RunExists when the id is taken, whatever by. If `batches` raises, nothing is written.
+        """
         ...
 
     def run_row(self, namespace: str, run: str) -> RunRow | None: ...
@@ -151,14 +166,16 @@ class Store(Protocol):
     ) -> None:
         """Adds the events in one transaction. `expected` is (0, header hash) for an empty run.
 
-        Checked in this order: unknown run NotFound · any id of the batch exists DuplicateIds · epoch differs StaleEpoch · head differs MovedHead.
-        Nodes that exist already are left as they are.
+        Checked in this order: unknown run NotFound · any id of the batch exists DuplicateIds · epoch differs
+        StaleEpoch · head differs MovedHead. Nodes that exist already are left as they are.
         """
         ...
 
     def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
-        """Several appends of different runs in one durable transaction (group commit). Each succeeds or is refused on its own; the
-        list holds None or what `append` would have raised. A failure of the commit itself is raised for all."""
+        """Several appends of different runs in one durable transaction (group commit). Each succeeds or is refused on
+        its own; the list holds None or what `append` would have raised. A failure of the commit itself is raised
+        for all.
+        """
         ...
 
     def last_event(self, namespace: str, run: str) -> EventRow | None: ...
@@ -167,7 +184,9 @@ class Store(Protocol):
 
     def events_by_id(self, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]: ...
 
-    def scan(self, namespace: str, run: str, start: int = 1, stop: int | None = None, *, contents: bool = True) -> Iterator[EventRow]:
+    def scan(
+        self, namespace: str, run: str, start: int = 1, stop: int | None = None, *, contents: bool = True
+    ) -> Iterator[EventRow]:
         """Events with start <= seq < stop, ascending, in bounded memory. `contents=False` leaves `content` None."""
         ...
 
@@ -193,11 +212,10 @@ class Store(Protocol):
     def all_artifacts(self, namespace: str) -> Iterator[bytes]: ...
 
     # Leases
-    def claim(
-        self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None
-    ) -> Claim:
-        """Takes the run over if nobody holds an unexpired lease, or if exactly `superseding` does: the epoch grows by one. The holder itself renews
-        under its epoch."""
+    def claim(self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None) -> Claim:
+        """Takes the run over if nobody holds an unexpired lease, or if exactly `superseding` does: the epoch grows by
+        one. The holder itself renews under its epoch.
+        """
         ...
 
     def release(self, namespace: str, run: str, epoch: int) -> None: ...
@@ -219,8 +237,12 @@ class Store(Protocol):
     def delete_snapshot(self, namespace: str, run: str, seq: int) -> None: ...
 
     # Retention and erasure: only together with their record in the operations journal
-    def delete_run(self, namespace: str, run: str, record: PendingAppend, nodes: Iterable[bytes], artifacts: Iterable[bytes]) -> None:
-        """Removes the run with everything under it and the given nodes and artifacts, and appends `record`, in one transaction."""
+    def delete_run(
+        self, namespace: str, run: str, record: PendingAppend, nodes: Iterable[bytes], artifacts: Iterable[bytes]
+    ) -> None:
+        """Removes the run with everything under it and the given nodes and artifacts, and appends `record`, in one
+        transaction.
+        """
         ...
 
     def erase_contents(
@@ -232,8 +254,10 @@ class Store(Protocol):
         nodes: Iterable[bytes],
         artifacts: Iterable[bytes],
     ) -> None:
-        """Erases content, salt and match of (run, seq) (seq 0: the header's facts), sets prefix digests of (run, seq), removes snapshots of those
-        runs, the given nodes and artifacts, and appends `record`, in one transaction; afterwards no file holds the erased bytes."""
+        """Erases content, salt and match of (run, seq) (seq 0: the header's facts), sets prefix digests of (run,
+        seq), removes snapshots of those runs, the given nodes and artifacts, and appends `record`, in one
+        transaction; afterwards no file holds the erased bytes.
+        """
         ...
 
 

@@ -29,6 +29,14 @@ class FieldTypes:
         return candidates(self._found.get(name))
 
 
+def hints_of(cls: Any) -> dict[str, Any]:
+    """The annotations of a class with names resolved, as far as they can be."""
+    try:
+        return typing.get_type_hints(cls, include_extras=True)
+    except Exception:  # annotations are written by users and may name what is not there any more
+        return {}
+
+
 def candidates(annotation: Any) -> Candidates:
     if annotation is None or annotation is Any:
         return ()
@@ -85,7 +93,7 @@ def value_of(options: Candidates, key: Any) -> Candidates:
         elif len(args) == 2:
             found.extend(candidates(args[1]))
         elif typing.is_typeddict(option):
-            found.extend(candidates(typing.get_type_hints(option).get(key)))
+            found.extend(candidates(hints_of(option).get(key)))
     return tuple(found)
 
 

@@ -85,6 +85,7 @@ class _Decoder(Walk):
         self.registry = registry
         self.loaded_classes = loaded_classes
         self.artifact = artifact
+        self.field_types: dict[type, FieldTypes] = {}
 
     def step(self, value: tuple[Any, Candidates]) -> Any:
         tree, options = value
@@ -259,11 +260,13 @@ def _object(decoder: _Decoder, tag: _Tag) -> Any:
     cls = decoder.class_for(label, tag.options, form.matches) if form is not None else None
     hints: Candidates = ()
     if cls is not None and form is not None:
-        hints = (FieldTypes(lambda: form.hints(cls)),)
+        hints = (decoder.field_types.setdefault(cls, FieldTypes(lambda: form.hints(cls))),)
 
     def finish(done: list[Any]) -> Any:
         members = dict(zip(names, done, strict=True))
         if registered is not None:
+            if type(members["fields"]) is not dict or "value" not in members["fields"]:
+                raise _bad(tag.name)
             return registered.from_data(members["fields"]["value"])
         if cls is not None and form is not None:
             try:

@@ -38,7 +38,12 @@ def read_error(error: BaseException) -> dict[str, Any]:
         "suppress_context": error.__suppress_context__,
         "notes": notes if type(notes) is list else None,
     }
-    return {name: members[name] for name in MEMBERS if members[name] or name == "type"}
+    return {name: members[name] for name in MEMBERS if not _is_empty(members[name])}
+
+
+def _is_empty(member: Any) -> bool:
+    """By type: an exception may have a length or a truth value of its own."""
+    return member is None or member is False or (type(member) in (str, list, dict) and not member)
 
 
 def _read_recorded(error: RecordedError) -> dict[str, Any]:
@@ -57,13 +62,13 @@ def _read_real(error: BaseException) -> dict[str, Any]:
     attributes = {name: value for name, value in error.__dict__.items() if name != "__notes__"}
     known = ((name, getattr(error, name, None)) for name in _built_in(cls))
     attributes.update((name, value) for name, value in known if value is not None)
-    group = isinstance(error, BaseExceptionGroup)
+    group: Any = error if isinstance(error, BaseExceptionGroup) else None
     return {
         "type": label_of(cls),
         "message": _message(error),
-        "args": [error.message] if group else list(_args(error)),
+        "args": [group.message] if group is not None else list(_args(error)),
         "attributes": attributes,
-        "members": list(error.exceptions) if group else None,
+        "members": list(group.exceptions) if group is not None else None,
         "bases": [label_of(base) for base in cls.__mro__[1:] if base is not object],
     }
 
@@ -105,7 +110,7 @@ def _instance(
     group = issubclass(cls, BaseExceptionGroup)
     try:
         if group:
-            made = BaseExceptionGroup.__new__(cls, args[0], inner)
+            made: Any = BaseExceptionGroup.__new__(cls, args[0], list(inner))
         else:
             made = base.__new__(cls, *args)
             base.__init__(made, *args)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from reenact.core.codec.annotations import hints_of
 from reenact.core.codec.subclasses import build_subclass, builtin_base, read_subclass
 
 
@@ -40,14 +41,6 @@ def _checked(fields: Any, names: typing.Collection[str]) -> dict[str, Any]:
     if type(fields) is not dict or not fields.keys() <= set(names):
         raise MismatchError
     return fields
-
-
-def _typed(cls: type) -> dict[str, Any]:
-    """The annotations of a class with names resolved, as far as they can be."""
-    try:
-        return typing.get_type_hints(cls, include_extras=True)
-    except Exception:  # annotations are written by users and may name what is not there any more
-        return {}
 
 
 def _set_all(made: Any, fields: dict[str, Any]) -> Any:
@@ -163,24 +156,24 @@ def _build_msgspec(cls: Any, members: dict[str, Any]) -> Any:
 
 FORMS: dict[str, Form] = {
     "pydantic": Form(_is_pydantic, _read_pydantic, _build_pydantic, _pydantic_hints),
-    "namedtuple": Form(_is_namedtuple, _read_namedtuple, _build_namedtuple, _typed),
+    "namedtuple": Form(_is_namedtuple, _read_namedtuple, _build_namedtuple, hints_of),
     "msgspec": Form(
         lambda cls: issubclass(cls, msgspec.Struct),
         lambda value: _read_named(value, value.__struct_fields__),
         _build_msgspec,
-        _typed,
+        hints_of,
     ),
     "dataclass": Form(
         lambda cls: dataclasses.is_dataclass(cls) and _is_whole(cls),
         lambda value: _read_named(value, _field_names(value)),
         _build_dataclass,
-        _typed,
+        hints_of,
     ),
     "attrs": Form(
         lambda cls: hasattr(cls, "__attrs_attrs__") and _is_whole(cls),
         lambda value: _read_named(value, _attrs_names(type(value))),
         _build_attrs,
-        _typed,
+        hints_of,
     ),
     "subclass": Form(
         lambda cls: builtin_base(cls) is not None and not _is_namedtuple(cls),

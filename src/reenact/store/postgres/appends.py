@@ -38,9 +38,7 @@ from reenact.store.contract import DuplicateIds, EventRow, PendingAppend
 from reenact.store.postgres.arrays import bigints, blobs, texts
 from reenact.store.postgres.connection import Backend, Connection, Lost, Pool
 
-EVENT_COLUMNS = (
-    "e.seq, e.id, e.kind, e.lane, e.lane_seq, e.link, e.hash, e.salt, e.match, e.prefix, e.content"
-)
+EVENT_COLUMNS = "e.seq, e.id, e.kind, e.lane, e.lane_seq, e.link, e.hash, e.salt, e.match, e.prefix, e.content"
 LIGHT_COLUMNS = EVENT_COLUMNS.replace("e.content", "null::bytea")
 
 APPEND = f"select * from reenact.append({', '.join(['%b'] * 19)})"
@@ -73,8 +71,7 @@ def checked(pending: PendingAppend) -> PendingAppend:
     )
     if size > MAX_BATCH_BYTES:
         raise InvalidInput(
-            f"an append of {size} bytes to run {pending.run} is too large for Postgres; the limit is"
-            f" {MAX_BATCH_BYTES}"
+            f"an append of {size} bytes to run {pending.run} is too large for Postgres; the limit is {MAX_BATCH_BYTES}"
         )
     return pending
 
@@ -170,8 +167,7 @@ class Appender:
         """Ends the server process that may still hold our call, read or unread, and waits until it is gone
         with its locks."""
         while connection.execute(
-            "select pg_terminate_backend(a.pid) from pg_stat_activity a where a.pid = %s and"
-            " a.backend_start = %s",
+            "select pg_terminate_backend(a.pid) from pg_stat_activity a where a.pid = %s and a.backend_start = %s",
             backend,
         ).fetchone():
             if time.monotonic() >= deadline:
@@ -186,15 +182,13 @@ class Appender:
                 "select from reenact.runs r where r.namespace = %s and r.run = %s for no key update",
                 (pending.namespace, pending.run),
             )
-            return self.by_id(
-                connection, pending.namespace, pending.run, [event.id for event in pending.events]
-            )
+            return self.by_id(connection, pending.namespace, pending.run, [event.id for event in pending.events])
 
     @staticmethod
     def by_id(connection: Connection, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
         rows = connection.execute(BY_ID, (namespace, run, texts(ids)), binary=True).fetchall()
         found = {row[1]: EventRow(*row) for row in rows}
-        return [found[event_id] for event_id in dict.fromkeys(ids) if event_id in found]
+        return [found[event_id] for event_id in ids if event_id in found]
 
     def raise_refusal(
         self,
@@ -224,10 +218,8 @@ class Appender:
                 " before the missing events are found or given up.",
             )
         if status == _HEAD:
-            raise MovedHead(
-                f"run {run} ends at seq {head_seq}, not with the seq {expected.seq} that this writer saw"
-            )
-        raise WrongSequence(f"events of run {run} must be numbered from {(head_seq or 0) + 1} without a gap")
+            raise MovedHead(f"run {run} ends at seq {head_seq}, not with the seq {expected.seq} that this writer saw")
+        raise WrongSequence(f"the seqs of an append to run {run} must ascend from above {head_seq}")
 
     # Group commit
 
@@ -241,11 +233,7 @@ class Appender:
             try:
                 with self.pool.connection(writing=True) as connection:
                     answers = self._check_all(connection, [appends[index] for index in order])
-                    refused = {
-                        index: answer
-                        for index, answer in zip(order, answers, strict=True)
-                        if answer[0] != _OK
-                    }
+                    refused = {index: answer for index, answer in zip(order, answers, strict=True) if answer[0] != _OK}
                     accepted = [index for index in order if index not in refused]
                     self._write_all(
                         connection,
@@ -265,9 +253,7 @@ class Appender:
             except Lost as lost:
                 deadline = deadline or time.monotonic() + self.pool.timeouts.resolve
                 try:
-                    if not accepted or not self.resolve(
-                        [appends[index] for index in accepted], lost, deadline
-                    ):
+                    if not accepted or not self.resolve([appends[index] for index in accepted], lost, deadline):
                         continue
                 except DuplicateIds:
                     break
@@ -314,6 +300,5 @@ class Appender:
 def twice(pending: PendingAppend, error: errors.UniqueViolation) -> WrongSequence:
     # Past the checks under the run's lock, only the batch itself (or a lane number) can collide.
     return WrongSequence(
-        f"an id or a lane number stands twice in run {pending.run} ({error.diag.constraint_name}); nothing"
-        " was written"
+        f"an id or a lane number stands twice in run {pending.run} ({error.diag.constraint_name}); nothing was written"
     )

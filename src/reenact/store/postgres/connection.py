@@ -192,9 +192,7 @@ class Pool:
             return Damaged(f"the database reports damage ({self.shown}): {self.clean(error)}")
         if isinstance(error, (psycopg.DataError, UnicodeError)):
             # Its own text might quote the value.
-            return InvalidInput(
-                f"a name or key holds characters that Postgres cannot keep ({type(error).__name__})"
-            )
+            return InvalidInput(f"a name or key holds characters that Postgres cannot keep ({type(error).__name__})")
         if isinstance(error, psycopg.IntegrityError):
             return Refused(
                 f"the rows break a rule of their table ({error.diag.constraint_name or error.sqlstate});"
@@ -271,8 +269,7 @@ class Pool:
         weak = [f"{name}={value}" for name, value in settings.items() if value == "off"]
         if weak:
             raise StoreUnavailable(
-                f"the database acknowledges what a power loss can take back: {', '.join(weak)}"
-                f" ({self.shown})",
+                f"the database acknowledges what a power loss can take back: {', '.join(weak)} ({self.shown})",
                 hint="Turn the setting on, or open the store with durability='relaxed' to accept that.",
             )
 
@@ -298,9 +295,7 @@ class Pool:
             if lost:
                 raise Lost(connection.backend, RuntimeError(self.clean(error))) from None
             keep = True
-            if isinstance(
-                error, (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
-            ):
+            if isinstance(error, (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)):
                 raise
             raise self.translated(error) from None
         except ReenactError:

@@ -42,8 +42,7 @@ LOCK_RUNS = (
     " order by r.namespace, r.run for update of r"
 )
 TOMBSTONE = (
-    "insert into reenact.tombstones (run_no, namespace, run, record_run_no, record_seq) values (%s, %s,"
-    " %s, %s, %s)"
+    "insert into reenact.tombstones (run_no, namespace, run, record_run_no, record_seq) values (%s, %s, %s, %s, %s)"
 )
 ERASURES = (
     "insert into reenact.erasures (run_no, seq, namespace, record_run_no, record_seq)"
@@ -98,11 +97,12 @@ class Eraser:
         contents = sorted(set(contents))
         facts = [run for run, seq in contents if seq == 0]
         events = [(run, seq) for run, seq in contents if seq != 0]
-        erased_runs = sorted({run for run, _ in contents})
+        digests = {(run, seq): digest for run, seq, digest in prefixes}
+        runs = sorted({run for run, _ in contents} | {run for run, _ in digests})
 
         def erase(connection: Connection, numbers: dict[str, int], record_run_no: int) -> None:
             slips: list[tuple[int | None, int | None]] = [(numbers[run], seq) for run, seq in contents]
-            slips += [(numbers[run], None) for run in sorted({run for run, _, _ in prefixes})]
+            slips += [(numbers[run], None) for run in sorted({run for run, _ in digests})]
             slips = slips or [(None, None)]  # nodes and artifacts alone
             columns = list(zip(*slips, strict=True))
             connection.execute(
@@ -115,31 +115,24 @@ class Eraser:
             ).rowcount
             if done != len(events):
                 raise NotFound(
-                    f"{len(events) - done} of the {len(events)} events to erase do not exist; nothing was"
-                    " erased"
+                    f"{len(events) - done} of the {len(events)} events to erase do not exist; nothing was erased"
                 )
             connection.execute(ERASE_FACTS, (bigints([numbers[run] for run in facts]),))
-            connection.execute(
-                NEW_PREFIXES,
-                (
-                    *(
-                        bigints([numbers[run] for run, _, _ in prefixes]),
-                        bigints([seq for _, seq, _ in prefixes]),
-                    ),
-                    blobs([prefix for _, _, prefix in prefixes]),
-                ),
-            )
+            run_nos, seqs = [numbers[run] for run, _ in digests], [seq for _, seq in digests]
+            values = (bigints(run_nos), bigints(seqs), blobs(digests.values()))
+            if connection.execute(NEW_PREFIXES, values).rowcount != len(digests):
+                raise NotFound("some events whose prefix digest changes do not exist; nothing was erased")
             connection.execute(
                 "delete from reenact.snapshots where run_no = any (%b)",
-                (bigints([numbers[run] for run in erased_runs]),),
+                (bigints([numbers[run] for run in runs]),),
             )
             self._remove_shared(connection, namespace, nodes, artifacts)
 
-        self._with_record(namespace, sorted({*erased_runs, *(run for run, _, _ in prefixes)}), record, erase)
+        self._with_record(namespace, runs, record, erase)
         touched = {
             "events": events,
             "runs": facts,
-            "snapshots": erased_runs,
+            "snapshots": runs,
             "nodes": nodes,
             "artifacts": artifacts,
         }
@@ -165,17 +158,15 @@ class Eraser:
                     rows = connection.execute(
                         LOCK_RUNS, (texts(name[0] for name in names), texts(name[1] for name in names))
                     ).fetchall()
+                    numbers = (
+                        dict(rows) if record.namespace == namespace else self._numbers(connection, namespace, runs)
+                    )
+                    missing = sorted(set(runs) - set(numbers))
+                    if missing:
+                        raise NotFound(f"no run {missing[0]} in namespace {namespace}")
                     answer = connection.execute(CHECK, check_parameters(record), binary=True).fetchone()
                     assert answer is not None
                     if answer[0] == 0:
-                        numbers = (
-                            dict(rows)
-                            if record.namespace == namespace
-                            else self._numbers(connection, namespace, runs)
-                        )
-                        missing = sorted(set(runs) - set(numbers))
-                        if missing:
-                            raise NotFound(f"no run {missing[0]} in namespace {namespace}")
                         nodes = sorted(record.nodes)
                         connection.execute(
                             PUT_NODES,
@@ -211,9 +202,7 @@ class Eraser:
         for table, addresses in (("nodes", sorted(set(nodes))), ("artifacts", sorted(set(artifacts)))):
             if addresses:
                 where = f"from reenact.{table} where namespace = %s and address = any (%b)"
-                connection.execute(
-                    f"select {where} order by address for update", (namespace, blobs(addresses))
-                )
+                connection.execute(f"select {where} order by address for update", (namespace, blobs(addresses)))
                 connection.execute(f"delete {where}", (namespace, blobs(addresses)))
 
     def purge(self, tables: Sequence[str] = ("events", "runs", "snapshots", "nodes", "artifacts")) -> None:

@@ -31,12 +31,8 @@ class Migration(NamedTuple):
 
 def known() -> list[Migration]:
     folder = resources.files("reenact.store.postgres").joinpath("sql")
-    files = sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
-    )
-    return [
-        Migration(int(file.name[:3]), file.name[4:-4], file.read_text(encoding="utf-8")) for file in files
-    ]
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return [Migration(int(file.name[:3]), file.name[4:-4], file.read_text(encoding="utf-8")) for file in files]
 
 
 def migrate(pool: Pool) -> str:
@@ -64,16 +60,15 @@ def read(connection: Connection, shown: str) -> dict[int, str] | None:
     # From the tables, not by to_regnamespace(): that may answer from a cache older than the advisory lock.
     row = connection.execute(
         "select exists (select from pg_namespace where nspname = 'reenact'), exists (select from pg_class c"
-        " join pg_namespace n on n.oid = c.relnamespace where n.nspname = 'reenact' and c.relname = 'migrations')"
+        " join pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = 'reenact' and c.relname = 'migrations')"
     ).fetchone()
     assert row is not None
     if not row[0]:
         return None
     if not row[1]:
         raise SchemaMismatch(f"the database has a schema `reenact` that is not ours ({shown})")
-    return dict(
-        connection.execute("select number, digest from reenact.migrations order by number").fetchall()
-    )
+    return dict(connection.execute("select number, digest from reenact.migrations order by number").fetchall())
 
 
 def apply(connection: Connection, steps: list[Migration], shown: str) -> dict[int, str]:

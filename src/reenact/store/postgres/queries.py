@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from reenact.store.postgres.appends import EVENT_COLUMNS
+from reenact.store.postgres.appends import LIGHT_COLUMNS
 
 PAGE_ROWS = 256
 PAGE_BYTES = 8_000_000
 OF_RUN = "from reenact.events e join reenact.runs r using (run_no) where r.namespace = %s and r.run = %s"
 HEADER_COLUMNS = "r.run, r.kind, r.created, r.header, r.hash, r.salt, r.match, r.content, r.imported"
 RUN_LINES = (
-    f"select {HEADER_COLUMNS}, r.epoch, {EVENT_COLUMNS} from reenact.runs r"
+    f"select {HEADER_COLUMNS}, r.epoch, {LIGHT_COLUMNS} from reenact.runs r"
     " left join lateral (select * from reenact.events x where x.run_no = r.run_no order by x.seq desc"
     " limit 1) e on true"
 )
@@ -20,8 +20,7 @@ SCAN = (
     f" {OF_RUN} and e.seq >= %s and e.seq < %s) page where bytes <= {PAGE_BYTES} or seq = %s order by seq"
 )
 FIND_RUNS = (
-    "select run from reenact.runs where namespace = %s and run >= %s and starts_with(run, %s)"
-    " order by run limit %s"
+    "select run from reenact.runs where namespace = %s and run >= %s and starts_with(run, %s) order by run limit %s"
 )
 ALL_NODES = (
     "select address, blob from (select address, blob, row_number() over w as number,"
@@ -37,8 +36,9 @@ ALL_ARTIFACTS = (
 )
 ARTIFACT_PART = "select data from reenact.artifacts where namespace = %s and address = %b and part = %s"
 RELEASE = (
-    "update reenact.runs set holder = null, lease_until = null where namespace = %s and run = %s"
-    " and epoch = %s"
+    "with freed as (update reenact.runs set holder = null, lease_until = null"
+    " where namespace = %s and run = %s and epoch = %s)"
+    " select 1 from reenact.runs where namespace = %s and run = %s"
 )
 INBOX = (
     "select i.number, i.key, i.payload, i.time from reenact.inbox i join reenact.runs r using"

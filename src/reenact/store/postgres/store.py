@@ -33,6 +33,7 @@ from reenact.store.postgres.appends import EVENT_COLUMNS, LIGHT_COLUMNS, Appende
 from reenact.store.postgres.arrays import blobs
 from reenact.store.postgres.connection import Lost, Pool, Timeouts
 from reenact.store.postgres.erasure import Eraser
+from reenact.store.postgres.imports import Importer
 from reenact.store.postgres.queries import (
     ALL_ARTIFACTS,
     ALL_NODES,
@@ -64,9 +65,7 @@ class PostgresStore:
         self, url: str, durability: str = "full", pool_size: int = 4, *, timeouts: Timeouts | None = None
     ) -> None:
         if durability not in contract.DURABILITY_LEVELS:
-            raise InvalidInput(
-                f"durability is one of {', '.join(contract.DURABILITY_LEVELS)}, not {durability!r}"
-            )
+            raise InvalidInput(f"durability is one of {', '.join(contract.DURABILITY_LEVELS)}, not {durability!r}")
         if pool_size < 1:
             raise InvalidInput(f"a pool needs at least one connection, not {pool_size}")
         self.durability = durability
@@ -148,13 +147,21 @@ class PostgresStore:
         if not rows[0][0]:
             raise RunExists(f"run {header.run} exists in namespace {namespace} with another header")
 
+    def import_run(
+        self,
+        namespace: str,
+        header: HeaderRow,
+        nodes: Sequence[NodeRow],
+        batches: Iterable[tuple[Sequence[EventRow], Sequence[NodeRow]]],
+    ) -> None:
+        self._check_writable()
+        Importer(self._pool, self._appender).import_run(namespace, header, nodes, batches)
+
     def run_row(self, namespace: str, run: str) -> RunRow | None:
         rows = self._rows(f"{RUN_LINES} where r.namespace = %s and r.run = %s", (namespace, run))
         return run_line(rows[0]) if rows else None
 
-    def list_runs(
-        self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100
-    ) -> list[RunRow]:
+    def list_runs(self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100) -> list[RunRow]:
         below = "" if before is None else " and (r.created, r.run) < (%s, %s)"
         query = (
             f"{RUN_LINES} where r.namespace = %s and r.kind <> 'operations'{below} order by r.created desc,"
@@ -167,9 +174,7 @@ class PostgresStore:
         return [row[0] for row in self._rows(FIND_RUNS, (namespace, prefix, prefix, self._limit(limit)))]
 
     def namespaces(self) -> list[str]:
-        return [
-            row[0] for row in self._rows("select distinct namespace from reenact.runs order by namespace", ())
-        ]
+        return [row[0] for row in self._rows("select distinct namespace from reenact.runs order by namespace", ())]
 
     # Events
 
@@ -235,8 +240,7 @@ class PostgresStore:
             " by e.lane, e.lane_seq desc"
         )
         return [
-            EventRow(*row)
-            for row in self._rows(query, (namespace, run, *(() if below is None else (Int8(below),))))
+            EventRow(*row) for row in self._rows(query, (namespace, run, *(() if below is None else (Int8(below),))))
         ]
 
     # Shared values
@@ -255,10 +259,9 @@ class PostgresStore:
         self._check_writable()
         if len(data) > ARTIFACT_LIMIT:
             raise InvalidInput(
-                f"an artifact of {len(data)} bytes is too large for the Postgres store; the limit is"
-                f" {ARTIFACT_LIMIT}"
+                f"an artifact of {len(data)} bytes is too large for the Postgres store; the limit is {ARTIFACT_LIMIT}"
             )
-        there = "select from reenact.artifacts where namespace = %s and address = %b and part = 0"
+        there = "select 1 from reenact.artifacts where namespace = %s and address = %b and part = 0"
         put = (
             "insert into reenact.artifacts (namespace, address, part, data) values (%s, %b, %s, %b) on"
             " conflict do nothing"
@@ -270,9 +273,7 @@ class PostgresStore:
                     return
                 with connection.transaction():
                     for part, offset in enumerate(range(0, max(len(data), 1), PART_BYTES)):
-                        connection.execute(
-                            put, (namespace, address, part, data[offset : offset + PART_BYTES])
-                        )
+                        connection.execute(put, (namespace, address, part, data[offset : offset + PART_BYTES]))
 
         self._idempotent(action)
 
@@ -297,19 +298,19 @@ class PostgresStore:
 
     # Leases
 
-    def claim(self, namespace: str, run: str, holder: str, ttl_seconds: float) -> Claim:
-        if not 0 < ttl_seconds < 10**9:
+    def claim(self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None) -> Claim:
+        if not 0 < ttl_seconds < 1e9:
             raise InvalidInput(f"a lease lasts more than 0 seconds, not {ttl_seconds!r}")
-        query = "select found_run, epoch, holder, granted from reenact.claim(%s, %s, %s, %s)"
-        found, epoch, owner, granted = self._rows(
-            query, (namespace, run, holder, float(ttl_seconds)), writing=True
-        )[0]
+        query = "select found_run, epoch, holder, granted from reenact.claim(%s, %s, %s, %s, %s)"
+        values = (namespace, run, holder, float(ttl_seconds), superseding)
+        found, epoch, owner, granted = self._rows(query, values, writing=True)[0]
         if not found:
             raise NotFound(f"no run {run} in namespace {namespace}")
         return Claim(epoch, owner, granted)
 
     def release(self, namespace: str, run: str, epoch: int) -> None:
-        self._rows(RELEASE, (namespace, run, Int8(epoch)), writing=True)
+        if not self._rows(RELEASE, (namespace, run, Int8(epoch), namespace, run), writing=True):
+            raise NotFound(f"no run {run} in namespace {namespace}")
 
     # Inbox
 

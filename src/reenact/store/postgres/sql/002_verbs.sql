@@ -3,7 +3,7 @@
 -- after the run's row lock is the truth until the transaction ends.
 
 -- Locks the run and says whether an append may happen, in the contract's order:
--- 0 yes · 1 no such run · 2 ids exist · 3 another epoch · 4 another head · 5 a gap in the numbers.
+-- 0 yes · 1 no such run · 2 ids exist · 3 another epoch · 4 another head · 5 numbers that do not ascend.
 create function reenact.check_append(
     p_namespace text, p_run text, p_expected_seq bigint, p_expected_hash bytea, p_epoch bigint, p_seqs bigint[], p_ids text[],
     out status integer, out run_no bigint, out epoch bigint, out head_seq bigint, out head_hash bytea
@@ -36,7 +36,7 @@ begin
         return;
     end if;
     for i in 1 .. cardinality(p_seqs) loop
-        if p_seqs[i] <> head_seq + i then
+        if p_seqs[i] <= (case when i = 1 then head_seq else p_seqs[i - 1] end) then
             status := 5;
             return;
         end if;
@@ -112,7 +112,7 @@ begin
 end $$;
 
 create function reenact.claim(
-    p_namespace text, p_run text, p_holder text, p_seconds double precision,
+    p_namespace text, p_run text, p_holder text, p_seconds double precision, p_superseding text,
     out found_run boolean, out epoch bigint, out holder text, out granted boolean
 ) language plpgsql as $$
 declare
@@ -128,9 +128,10 @@ begin
     instant := clock_timestamp();  -- after the lock, which may have been waited for
     epoch := current.epoch;
     holder := current.holder;
-    granted := current.holder is null or current.lease_until <= instant or current.holder = p_holder;
+    granted := current.holder is null or current.holder = p_holder or current.lease_until <= instant
+        or current.holder is not distinct from p_superseding;
     if granted then
-        if current.holder is distinct from p_holder or current.lease_until <= instant then
+        if current.holder is distinct from p_holder then
             epoch := current.epoch + 1;
         end if;
         holder := p_holder;
