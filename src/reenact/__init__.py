@@ -1,45 +1,91 @@
 """Reenact: record what an agent did, once, in one tamper-evident log.
 
-The names below are the public ones; everything else may move.
+The names below are the public ones; everything else may move. They are loaded when first used: `import reenact` has to
+be cheap, since it stands at the top of programs that may need little of it.
 """
 
-from reenact.core.codec import register_type
-from reenact.core.events import (
-    ActionDenied,
-    ActionFailed,
-    ActionRequested,
-    ActionSucceeded,
-    AttemptRecorded,
-    Cancelled,
-    Completed,
-    Event,
-    Failed,
-    Interrupted,
-    Resumed,
-    StateUpdated,
-    WaitCreated,
-    WaitResolved,
-)
-from reenact.core.state import Reducer, StateUpdatedOnlyReducer, state_hash
-from reenact.errors import ReenactError
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file, verify_file
-from reenact.journal.journal import Draft, Journal
-from reenact.journal.operations import OperationsJournal
-from reenact.journal.reader import JournalReader, SequencedEvent
-from reenact.journal.snapshots import AtMarkedPoints, EveryEvents, SnapshotManager, StateFold, WhenStateReaches
-from reenact.journal.verify import VerificationReport, verify_run
-from reenact.journal.views import (
-    ExecutionLog,
-    KernelTraceEvent,
-    scan_execution_log,
-    scan_execution_log_with_state_hashes,
-    scan_execution_trace,
-)
-from reenact.store.contract import Head, Store
-from reenact.store.opening import open_store
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reenact.core.codec import register_type
+    from reenact.core.events import (
+        ActionDenied,
+        ActionFailed,
+        ActionRequested,
+        ActionSucceeded,
+        AttemptRecorded,
+        Cancelled,
+        Completed,
+        Event,
+        Failed,
+        Interrupted,
+        Resumed,
+        StateUpdated,
+        WaitCreated,
+        WaitResolved,
+    )
+    from reenact.core.state import Reducer, StateUpdatedOnlyReducer, state_hash
+    from reenact.errors import ReenactError
+    from reenact.journal.exporting import export_run
+    from reenact.journal.importing import import_file, verify_file
+    from reenact.journal.journal import Draft, Journal
+    from reenact.journal.operations import OperationsJournal
+    from reenact.journal.reader import JournalReader, SequencedEvent
+    from reenact.journal.snapshots import AtMarkedPoints, EveryEvents, SnapshotManager, StateFold, WhenStateReaches
+    from reenact.journal.verify import VerificationReport, verify_run
+    from reenact.journal.views import (
+        ExecutionLog,
+        KernelTraceEvent,
+        scan_execution_log,
+        scan_execution_log_with_state_hashes,
+        scan_execution_trace,
+    )
+    from reenact.store.contract import Head, Store
+    from reenact.store.opening import open_store
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "reenact.core.codec": ("register_type",),
+    "reenact.core.events": (
+        "ActionDenied",
+        "ActionFailed",
+        "ActionRequested",
+        "ActionSucceeded",
+        "AttemptRecorded",
+        "Cancelled",
+        "Completed",
+        "Event",
+        "Failed",
+        "Interrupted",
+        "Resumed",
+        "StateUpdated",
+        "WaitCreated",
+        "WaitResolved",
+    ),
+    "reenact.core.state": ("Reducer", "StateUpdatedOnlyReducer", "state_hash"),
+    "reenact.errors": ("ReenactError",),
+    "reenact.journal.exporting": ("export_run",),
+    "reenact.journal.importing": ("import_file", "verify_file"),
+    "reenact.journal.journal": ("Draft", "Journal"),
+    "reenact.journal.operations": ("OperationsJournal",),
+    "reenact.journal.reader": ("JournalReader", "SequencedEvent"),
+    "reenact.journal.snapshots": ("AtMarkedPoints", "EveryEvents", "SnapshotManager", "StateFold", "WhenStateReaches"),
+    "reenact.journal.verify": ("VerificationReport", "verify_run"),
+    "reenact.journal.views": (
+        "ExecutionLog",
+        "KernelTraceEvent",
+        "scan_execution_log",
+        "scan_execution_log_with_state_hashes",
+        "scan_execution_trace",
+    ),
+    "reenact.store.contract": ("Head", "Store"),
+    "reenact.store.opening": ("open_store",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ActionDenied",
@@ -85,3 +131,16 @@ __all__ = [
     "verify_file",
     "verify_run",
 ]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'reenact' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

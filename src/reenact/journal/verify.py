@@ -7,8 +7,6 @@ INVALID).
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any
 
 import msgspec
@@ -274,6 +272,10 @@ def _in_parallel(
     processes: int,
     facts: dict[str, Any] | None,
 ) -> list[RangeResult]:
+    # Loaded only here: most programs never verify in parallel, and these modules are slow to import.
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
     share = -(-total // processes)
     starts = list(range(1, total + 1, share))
     # Children start afresh: a forked one would inherit open database handles.

@@ -13,6 +13,7 @@ Tests of races start their threads at a barrier and repeat; tests of forks need 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -37,9 +38,8 @@ NS = "default"
 
 
 def digest(*parts: object) -> bytes:
-    """32 bytes that differ when the parts do. No hash: a store must not care."""
-    text = repr(parts).encode()
-    return (text * (32 // len(text) + 1))[:24] + (hash(text) & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big")
+    """32 bytes that differ when the parts do."""
+    return hashlib.sha256(repr(parts).encode()).digest()
 
 
 def header_row(run: str = "run-1", created: int = 1, kind: str = "run", body: bytes = b"header") -> HeaderRow:

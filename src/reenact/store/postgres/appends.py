@@ -35,7 +35,7 @@ from reenact.errors import (
     WrongSequence,
 )
 from reenact.store.contract import DuplicateIds, EventRow, PendingAppend
-from reenact.store.postgres.arrays import bigints, blobs, texts
+from reenact.store.postgres.arrays import bigint, bigints, blobs, texts
 from reenact.store.postgres.connection import Backend, Connection, Lost, Pool
 
 EVENT_COLUMNS = "e.seq, e.id, e.kind, e.lane, e.lane_seq, e.link, e.hash, e.salt, e.match, e.prefix, e.content"
@@ -81,9 +81,9 @@ def check_parameters(pending: PendingAppend) -> tuple[Any, ...]:
         *(
             pending.namespace,
             pending.run,
-            Int8(pending.expected.seq),
+            bigint(pending.expected.seq),
             pending.expected.hash,
-            Int8(pending.epoch),
+            bigint(pending.epoch),
         ),
         *(bigints([event.seq for event in pending.events]), texts([event.id for event in pending.events])),
     )
@@ -101,9 +101,9 @@ class Appender:
                 *(
                     pending.namespace,
                     pending.run,
-                    Int8(pending.expected.seq),
+                    bigint(pending.expected.seq),
                     pending.expected.hash,
-                    Int8(pending.epoch),
+                    bigint(pending.epoch),
                     sync,
                 ),
                 *event_arrays(pending.events),

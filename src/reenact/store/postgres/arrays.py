@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import psycopg
 from psycopg import pq
 from psycopg.adapt import Dumper
+from psycopg.types.numeric import Int8
 
 _HEADER = struct.Struct(">iiIii")
 _LENGTH = struct.Struct(">i")
@@ -72,6 +73,11 @@ def bigints(values: Iterable[int | None]) -> BigintArray:
         return BigintArray([None if value is None else _BIGINT.pack(value) for value in values])
     except struct.error:
         raise psycopg.DataError("an integer beyond 64 bits") from None
+
+
+def bigint(value: int) -> Int8:
+    """A number to compare with. Beyond 64 bits no row has it, and the nearest end says the same."""
+    return Int8(max(-(1 << 63), min((1 << 63) - 1, value)))
 
 
 def _dumper(array_oid: int) -> type[Dumper]:

@@ -60,7 +60,7 @@ class Backend(NamedTuple):
     start: Any
 
 
-class Lost(Exception):  # noqa: N818 - a signal inside this package
+class Lost(Exception):
     """The connection broke, or kept silent, while something was under way: nothing is known about it."""
 
     def __init__(self, backend: Backend, cause: Exception) -> None:
@@ -190,9 +190,9 @@ class Pool:
             return self.unavailable("the database role lacks a permission", error)
         if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
             return Damaged(f"the database reports damage ({self.shown}): {self.clean(error)}")
-        if isinstance(error, (psycopg.DataError, UnicodeError)):
+        if isinstance(error, (psycopg.DataError, UnicodeError, OverflowError)):
             # Its own text might quote the value.
-            return InvalidInput(f"a name or key holds characters that Postgres cannot keep ({type(error).__name__})")
+            return InvalidInput(f"Postgres cannot keep a text or number of this call ({type(error).__name__})")
         if isinstance(error, psycopg.IntegrityError):
             return Refused(
                 f"the rows break a rule of their table ({error.diag.constraint_name or error.sqlstate});"
@@ -285,7 +285,7 @@ class Pool:
                 raise self.unavailable("this is a standby server: it can be read and decides nothing")
             yield connection
             keep = True
-        except (psycopg.Error, UnicodeError) as error:
+        except (psycopg.Error, UnicodeError, OverflowError) as error:
             # A time-out of our own leaves the answer on its way: as lost as a broken socket.
             lost = connection.broken or connection.closed or isinstance(error, errors._WaitTimeout)
             lost = lost or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None)

@@ -30,7 +30,7 @@ from reenact.store.contract import (
 )
 from reenact.store.postgres import migrations
 from reenact.store.postgres.appends import EVENT_COLUMNS, LIGHT_COLUMNS, Appender
-from reenact.store.postgres.arrays import blobs
+from reenact.store.postgres.arrays import bigint, blobs
 from reenact.store.postgres.connection import Lost, Pool, Timeouts
 from reenact.store.postgres.erasure import Eraser
 from reenact.store.postgres.imports import Importer
@@ -167,7 +167,7 @@ class PostgresStore:
             f"{RUN_LINES} where r.namespace = %s and r.kind <> 'operations'{below} order by r.created desc,"
             " r.run desc limit %s"
         )
-        start = () if before is None else (Int8(before[0]), before[1])
+        start = () if before is None else (bigint(before[0]), before[1])
         return [run_line(row) for row in self._rows(query, (namespace, *start, self._limit(limit)))]
 
     def find_runs(self, namespace: str, prefix: str, limit: int = 10) -> list[str]:
@@ -200,11 +200,11 @@ class PostgresStore:
         return self._event(f"{OF_RUN} order by e.seq desc limit 1", (namespace, run))
 
     def event(self, namespace: str, run: str, seq: int) -> EventRow | None:
-        return self._event(f"{OF_RUN} and e.seq = %s", (namespace, run, Int8(seq)))
+        return self._event(f"{OF_RUN} and e.seq = %s", (namespace, run, bigint(seq)))
 
     def lane_event(self, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
         where = f"{OF_RUN} and e.lane = %s and e.lane_seq = %s"
-        return self._event(where, (namespace, run, lane, Int8(lane_seq)), LIGHT_COLUMNS)
+        return self._event(where, (namespace, run, lane, bigint(lane_seq)), LIGHT_COLUMNS)
 
     def _event(self, where: str, parameters: Sequence[Any], columns: str = EVENT_COLUMNS) -> EventRow | None:
         rows = self._rows(f"select {columns} {where}", parameters)
@@ -225,7 +225,7 @@ class PostgresStore:
         position = max(start, 1)
         while stop is None or position < stop:
             end = position + PAGE_ROWS if stop is None else min(stop, position + PAGE_ROWS)
-            rows = self._rows(query, (namespace, run, Int8(position), Int8(end), Int8(position)))
+            rows = self._rows(query, (namespace, run, bigint(position), bigint(end), bigint(position)))
             if not rows:
                 return
             for row in rows:
@@ -240,7 +240,7 @@ class PostgresStore:
             " by e.lane, e.lane_seq desc"
         )
         return [
-            EventRow(*row) for row in self._rows(query, (namespace, run, *(() if below is None else (Int8(below),))))
+            EventRow(*row) for row in self._rows(query, (namespace, run, *(() if below is None else (bigint(below),))))
         ]
 
     # Shared values
@@ -309,7 +309,7 @@ class PostgresStore:
         return Claim(epoch, owner, granted)
 
     def release(self, namespace: str, run: str, epoch: int) -> None:
-        if not self._rows(RELEASE, (namespace, run, Int8(epoch), namespace, run), writing=True):
+        if not self._rows(RELEASE, (namespace, run, bigint(epoch), namespace, run), writing=True):
             raise NotFound(f"no run {run} in namespace {namespace}")
 
     # Inbox
@@ -325,7 +325,7 @@ class PostgresStore:
         return InboxRow(*row)
 
     def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]:
-        return [InboxRow(*row) for row in self._rows(INBOX, (namespace, run, Int8(after)))]
+        return [InboxRow(*row) for row in self._rows(INBOX, (namespace, run, bigint(after)))]
 
     # Snapshots
 
@@ -345,7 +345,7 @@ class PostgresStore:
         return [SnapshotRow(*row) for row in self._rows(SNAPSHOTS, (namespace, run))]
 
     def delete_snapshot(self, namespace: str, run: str, seq: int) -> None:
-        self._rows(DELETE_SNAPSHOT, (namespace, run, Int8(seq)), writing=True)
+        self._rows(DELETE_SNAPSHOT, (namespace, run, bigint(seq)), writing=True)
 
     # Retention and erasure
 
