@@ -1,11 +1,11 @@
 """The store in memory, by the contract."""
 
+import pytest
+
 from reenact.errors import InvalidInput
 from reenact.store.contract import Store
 from reenact.store.memory import MemoryStore
 from reenact.testing.store_contract import StoreContract
-
-import pytest
 
 
 class TestMemoryStore(StoreContract):

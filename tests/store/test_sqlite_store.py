@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
@@ -25,7 +26,7 @@ from reenact.errors import (
     StoreUnavailable,
 )
 from reenact.store.contract import Head, NodeRow, SnapshotRow, Store
-from reenact.store.sqlite import connection, files, leases, schema
+from reenact.store.sqlite import connection, files, group_commit, leases, schema
 from reenact.store.sqlite.store import SqliteStore
 from reenact.testing.store_contract import (
     NS,
@@ -250,7 +251,18 @@ def test_readable_by_others_is_said(store: SqliteStore, path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["a?mode=memory", "b#frag", "c%20d", ":memory:", "file:e.db", "file:f.db?mode=ro", "g h'\"", "ü☃", "nl\nx", "\\134x"],
+    [
+        "a?mode=memory",
+        "b#frag",
+        "c%20d",
+        ":memory:",
+        "file:e.db",
+        "file:f.db?mode=ro",
+        "g h'\"",
+        "ü☃",
+        "nl\nx",
+        "\\134x",
+    ],
 )
 def test_names_are_literal(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -367,7 +379,7 @@ def test_another_programs_database_is_refused(path: Path) -> None:
         "DROP TRIGGER events_delete",
         "DROP TRIGGER events_delete; CREATE TRIGGER events_delete BEFORE DELETE ON events BEGIN SELECT 1; END",
         "DROP INDEX events_by_lane",
-        "ALTER TABLE inbox ADD COLUMN more",
+        "ALTER TABLE inbox ADD COLUMN more TEXT",
     ],
 )
 def test_crafted_schema_is_refused(store: SqliteStore, path: Path, crafted: str) -> None:
@@ -398,7 +410,7 @@ def test_older_version_is_refused(store: SqliteStore, path: Path) -> None:
 def test_newer_version_is_read_and_not_written(store: SqliteStore, path: Path) -> None:
     writer = filled(store)
     store.close()
-    set_version(path, schema.SCHEMA_VERSION + 1, "ALTER TABLE runs ADD COLUMN later; CREATE TABLE more(x)")
+    set_version(path, schema.SCHEMA_VERSION + 1, "ALTER TABLE runs ADD COLUMN later TEXT; CREATE TABLE more(x)")
     newer = SqliteStore(path)
     assert len(all_rows(newer)) == 3
     for write in (
@@ -593,7 +605,6 @@ def test_failed_commit_is_told_to_all_of_the_group(store: SqliteStore) -> None:
     writers = [Writer(store, f"run-{n}") for n in range(8)]
     fail(store, "COMMIT", apsw.IOError("disk I/O error"))
     store._writer.group.lock.acquire()
-    threads = [threading.Thread(target=lambda: None) for _ in range(0)]
     results: list[object] = []
 
     def work(writer: Writer) -> None:
@@ -915,36 +926,23 @@ def test_run_number_of_a_run_deleted_elsewhere(store: SqliteStore, path: Path) -
     other.close()
 
 
-def test_interrupted_follower_is_taken_out_of_the_queue(store: SqliteStore) -> None:
+def test_interrupted_follower_is_taken_out_of_the_queue(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = Writer(store)
     group = store._writer.group
     group.lock.acquire()
 
-    class Interrupted(BaseException):
-        pass
-
-    class Gate:
-        def acquire(self) -> None:
-            raise Interrupted
-
-    import reenact.store.sqlite.group_commit as module
-
-    original = module._thread.allocate_lock
-    calls = iter([type("First", (), {"acquire": Flaky().acquire})()])
-    module_lock = module._thread
-    try:
-        module._thread = type("T", (), {"allocate_lock": lambda: next(calls), "get_ident": module_lock.get_ident})
-        with pytest.raises(KeyboardInterrupt):
-            writer.fill(1)
-    finally:
-        module._thread = module_lock
-        assert module._thread.allocate_lock is original
+    real = group_commit._thread
+    fake = SimpleNamespace(allocate_lock=InterruptedGate, get_ident=real.get_ident)
+    monkeypatch.setattr(group_commit, "_thread", fake)
+    with pytest.raises(KeyboardInterrupt):
+        writer.fill(1)
+    monkeypatch.undo()
     group.lock.release()
     assert not group._queue
     assert all_rows(store) == []
 
 
-class Flaky:
+class InterruptedGate:
     """A gate that can be shut, and raises when somebody waits at it."""
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
 """A store in memory: for tests, for trying things out, and as the plainest reading of the contract.
 
-Rules: one lock around every verb, so each is a transaction; everything is checked before anything is changed, so a refusal leaves nothing
-behind. Durability is that of the process. A forked child has a copy of its own from that moment on.
+Rules: one lock around every verb, so each is a transaction; everything is checked before anything is changed,
+so a refusal leaves nothing behind. Durability is that of the process. A forked child has a copy of its own
+from that moment on.
 """
 
 from __future__ import annotations
@@ -95,9 +96,7 @@ class MemoryStore:
             found = self._find(namespace, header.run)
             if found is not None:
                 if found.header.header != header.header:
-                    raise RunExists(
-                        f"run {header.run!r} exists in namespace {namespace!r} with another header"
-                    )
+                    raise RunExists(f"run {header.run!r} exists in namespace {namespace!r} with another header")
                 return
             space = self._spaces.setdefault(namespace, _Space())
             space.runs[header.run] = _Run(header)
@@ -130,9 +129,7 @@ class MemoryStore:
             found = self._find(namespace, run)
             return None if found is None else _run_row(found)
 
-    def list_runs(
-        self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100
-    ) -> list[RunRow]:
+    def list_runs(self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100) -> list[RunRow]:
         _check_limit(limit)
         with self._lock:
             rows = [r for r in self._space(namespace).runs.values() if r.header.kind != "operations"]
@@ -161,7 +158,7 @@ class MemoryStore:
         expected: Head,
         epoch: int,
         nodes: Sequence[NodeRow] = (),
-        sync: bool = True,  # noqa: ARG002 - nothing here outlives the process
+        sync: bool = True,
     ) -> None:
         with self._lock:
             self._check(namespace, run, events, expected, epoch)
@@ -180,9 +177,7 @@ class MemoryStore:
                     results.append(None)
         return results
 
-    def _check(
-        self, namespace: str, run: str, events: Sequence[EventRow], expected: Head, epoch: int
-    ) -> None:
+    def _check(self, namespace: str, run: str, events: Sequence[EventRow], expected: Head, epoch: int) -> None:
         found = self._get(namespace, run)
         existing = [found.events[found.ids[e.id]] for e in events if e.id in found.ids]
         if existing:
@@ -293,9 +288,7 @@ class MemoryStore:
 
     # Leases
 
-    def claim(
-        self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None
-    ) -> Claim:
+    def claim(self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None) -> Claim:
         if not 0 < ttl_seconds < 1e9:
             raise InvalidInput(f"a lease lasts more than 0 seconds, not {ttl_seconds!r}")
         with self._lock:
@@ -420,7 +413,8 @@ def _check_limit(limit: int) -> None:
         raise InvalidInput(f"a limit must not be negative: {limit}")
 
 
-# A lock that another thread holds at the moment of a fork would stay locked in the child for ever, so forks wait for all of them.
+# A lock that another thread holds at the moment of a fork would stay locked in the child for ever, so forks
+# wait for all of them.
 _alive: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 _held: list[MemoryStore] = []
 
@@ -441,6 +435,4 @@ def _after_fork_in_child() -> None:
         _held.pop()._lock = threading.RLock()
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -9,8 +9,9 @@
 
 The path of an SQLite store is never decoded: `?`, `#` and `%` are characters of the name.
 
-Without a URL: REENACT_STORE, then `store` under [tool.reenact] in the pyproject.toml found upwards from the working folder (a relative path
-there is relative to that file), then `.reenact/reenact.db` in that project's folder or, without one, in the working folder.
+Without a URL: REENACT_STORE, then `store` under [tool.reenact] in the pyproject.toml found upwards from the
+working folder (a relative path there is relative to that file), then `.reenact/reenact.db` in that project's
+folder or, without one, in the working folder.
 """
 
 from __future__ import annotations

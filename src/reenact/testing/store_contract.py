@@ -7,8 +7,9 @@
         def reopen(self, store):
             return MyStore(...)          # a second instance over the same data, or None
 
-Rules: each test takes one sentence of `reenact.store.contract` and tries to break it. Rows are arbitrary bytes, since a store parses none.
-Tests of races start their threads at a barrier and repeat; tests of forks need a store that survives one.
+Rules: each test takes one sentence of `reenact.store.contract` and tries to break it. Rows are arbitrary
+bytes, since a store parses none. Tests of races start their threads at a barrier and repeat; tests of forks
+need a store that survives one.
 """
 
 from __future__ import annotations
@@ -278,9 +279,7 @@ class StoreContract:
 
     def test_run_is_imported_whole(self, store: Store, cold: Callable[[], Store]) -> None:
         rows = event_rows(1, 1500)
-        batches = (
-            (rows[at : at + 200], [NodeRow(digest("node", at), b"blob")]) for at in range(0, len(rows), 200)
-        )
+        batches = ((rows[at : at + 200], [NodeRow(digest("node", at), b"blob")]) for at in range(0, len(rows), 200))
         header = header_row()._replace(imported=True)
         store.import_run(NS, header, [NodeRow(b"f" * 32, b"facts")], batches)
         other = cold()
@@ -430,9 +429,7 @@ class StoreContract:
             writer.head = head_of([row])
         assert [row.seq for row in all_rows(store)] == list(range(1, 21))
 
-    def test_second_instance_fences_the_first(
-        self, store: Store, writer: Writer, cold: Callable[[], Store]
-    ) -> None:
+    def test_second_instance_fences_the_first(self, store: Store, writer: Writer, cold: Callable[[], Store]) -> None:
         writer.epoch = store.claim(NS, "run-1", "one", 60).epoch
         writer.fill(2)
         other = cold()

@@ -1,8 +1,9 @@
 """Artifacts: large bytes as files beside the database, `<db>.artifacts/<namespace>/<2 hex>/<64 hex>`.
 
-Rules: a file appears under its address complete and synced or not at all (temporary file in the same folder, fsync, rename, fsync of the
-folder); what exists is left as it is; a symlink is never followed; the name of a namespace is hashed, so it cannot lead out of the folder.
-A temporary file older than an hour belongs to a process that died and is swept when the store is opened for writing.
+Rules: a file appears under its address complete and synced or not at all (temporary file in the same folder,
+fsync, rename, fsync of the folder); what exists is left as it is; a symlink is never followed; the name of a
+namespace is hashed, so it cannot lead out of the folder. A temporary file older than an hour belongs to a
+process that died and is swept when the store is opened for writing.
 """
 
 from __future__ import annotations
@@ -108,9 +109,7 @@ class Artifacts:
 def _write(path: str, data: bytes) -> None:
     folder = os.path.dirname(path)
     temporary = os.path.join(folder, _TEMPORARY + secrets.token_hex(8))
-    descriptor = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-    )
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "wb", buffering=0) as file:
             view = memoryview(data)

@@ -1,14 +1,13 @@
 """Connections to one database file: how they are opened and hardened, and what SQLite's errors mean to a caller.
 
-Rules: a file is data, not code (no extension loading, no trusted schema, no views, defensive mode); a path is a path, never a URI;
-a library with the WAL-reset race (before 3.51.3) is refused. Errors are translated here and nowhere else:
+Rules: a file is data, not code (no extension loading, no trusted schema, no views, defensive mode); a path is
+a path, never a URI; a library with the WAL-reset race (before 3.51.3) is refused. Errors are translated here
+and nowhere else:
 
-    full                       StoreUnavailable, nothing was written
-    busy, locked               StoreUnavailable, nothing was written
-    cannot open, read-only     StoreUnavailable
-    corrupt, not a database    Damaged
-    anything at COMMIT         OutcomeUnknown, unless SQLite says that nothing was written (full, busy, constraint)
-    other                      StoreUnavailable
+    full                       StoreUnavailable, nothing was written busy, locked
+    StoreUnavailable, nothing was written cannot open, read-only     StoreUnavailable corrupt, not a database
+    Damaged anything at COMMIT         OutcomeUnknown, unless SQLite says that nothing was written (full,
+    busy, constraint) other                      StoreUnavailable
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ def connect(
     path: str, *, write: bool, busy_seconds: float, immutable: bool = False, cache: int = 64
 ) -> apsw.Connection:
     name = path
-    # A store has one writer connection and several readers; each is used by one thread at a time, so SQLite's own mutex is not needed.
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
     flags |= apsw.SQLITE_OPEN_NOFOLLOW | apsw.SQLITE_OPEN_EXRESCODE
     if immutable:
@@ -64,7 +62,10 @@ def _harden(connection: apsw.Connection, *, write: bool, busy_seconds: float) ->
         (apsw.SQLITE_DBCONFIG_DQS_DDL, 0),
     ):
         connection.config(option, value)
-    connection.execute("PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA secure_delete=ON")
+    # Each by itself: a statement that answers a row stops those behind it.
+    connection.pragma("cell_size_check", True)
+    connection.pragma("mmap_size", 0)
+    connection.pragma("secure_delete", True)
 
 
 def discard(connection: apsw.Connection) -> None:

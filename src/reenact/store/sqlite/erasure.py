@@ -1,7 +1,8 @@
 """Deleting a run and erasing contents: the only statements that open the gates of the triggers.
 
-Rules: the gate, the change and its record are one transaction; gates that could let anything else through are closed again at its end;
-files of artifacts go after the commit, from a list that is part of it, so that a crash in between is made up for by the next opening.
+Rules: the gate, the change and its record are one transaction; gates that could let anything else through are
+closed again at its end; files of artifacts go after the commit, from a list that is part of it, so that a
+crash in between is made up for by the next opening.
 """
 
 from __future__ import annotations
@@ -36,9 +37,7 @@ def erase_contents(
         key = (numbers[run], seq)
         cursor.execute("INSERT OR IGNORE INTO erasures VALUES(?, ?, 'content')", key)
         if seq == 0:
-            cursor.execute(
-                "UPDATE runs SET content = NULL, salt = NULL, match = NULL WHERE run_no = ?", key[:1]
-            )
+            cursor.execute("UPDATE runs SET content = NULL, salt = NULL, match = NULL WHERE run_no = ?", key[:1])
         else:
             cursor.execute(
                 "UPDATE events SET content = NULL, salt = NULL, match = NULL WHERE run_no = ? AND seq = ?",
@@ -60,9 +59,7 @@ def _must_exist(cursor: apsw.Cursor, namespace: str, run: str, seq: int) -> None
         raise NotFound(f"no event {seq} in run {run!r} of namespace {namespace!r}")
 
 
-def remove_values(
-    cursor: apsw.Cursor, namespace: str, nodes: Iterable[bytes], artifacts: Iterable[bytes]
-) -> None:
+def remove_values(cursor: apsw.Cursor, namespace: str, nodes: Iterable[bytes], artifacts: Iterable[bytes]) -> None:
     for address in nodes:
         found = cursor.execute(
             "SELECT node_no FROM nodes WHERE namespace = ? AND address = ?", (namespace, address)

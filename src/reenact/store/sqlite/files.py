@@ -1,8 +1,9 @@
 """What is checked about the file before SQLite sees it.
 
-Rules: the path is taken literally; only a plain file with one name is a store (a symlink or hard link would give one database two sets of
--wal and -shm names, which corrupts it); the file is looked at with lstat and never opened here while a connection may exist, since closing
-any descriptor of a file drops all POSIX locks this process holds on it.
+Rules: the path is taken literally; only a plain file with one name is a store (a symlink or hard link would
+give one database two sets of -wal and -shm names, which corrupts it); the file is looked at with lstat and
+never opened here while a connection may exist, since closing any descriptor of a file drops all POSIX locks
+this process holds on it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ import warnings
 from reenact.errors import InvalidInput, StoreUnavailable
 
 NETWORK_FILE_SYSTEMS = frozenset(
-    "nfs nfs4 cifs smb smb2 smb3 smbfs ncpfs 9p afs auristorfs ceph lustre gpfs glusterfs coda beegfs orangefs "
-    "fuse.sshfs fuse.rclone fuse.s3fs fuse.glusterfs fuse.ceph fuse.davfs davfs fuse.gvfsd-fuse fuse.smbnetfs".split()
+    ["nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "9p", "afs", "auristorfs", "ceph", "lustre", "gpfs", "glusterfs", "coda", "beegfs", "orangefs", "fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.glusterfs", "fuse.ceph", "fuse.davfs", "davfs", "fuse.gvfsd-fuse", "fuse.smbnetfs"]
 )
 
 opening = threading.Lock()

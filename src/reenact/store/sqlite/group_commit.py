@@ -2,14 +2,16 @@
 
 The life of an append:
 
-1. Nobody holds the store's write lock: the caller takes it and is the *leader*. It carries out its own append and whatever waits in the
-   queue, in one transaction, and returns. No other thread is involved, nothing waits for company.
+1. Nobody holds the store's write lock: the caller takes it and is the *leader*. It carries out its own append
+   and whatever waits in the queue, in one transaction, and returns. No other thread is involved, nothing
+   waits for company.
 2. Somebody holds it: the caller queues and sleeps on a lock of its own. The leader that serves it wakes it.
-3. Before a leader leaves it looks at the queue once more. Those who came during its commit are served in a next round, a few times; then
-   one of them is woken to lead, so that nobody works for others for ever.
+3. Before a leader leaves it looks at the queue once more. Those who came during its commit are served in a
+   next round, a few times; then one of them is woken to lead, so that nobody works for others for ever.
 
-A thread queues first and then tries the lock; a leader unlocks first and then looks at the queue. So none can be overlooked by both.
-Everything else that writes takes the lock with `exclusive()` and leaves it by the same door.
+A thread queues first and then tries the lock; a leader unlocks first and then looks at the queue. So none can
+be overlooked by both. Everything else that writes takes the lock with `exclusive()` and leaves it by the same
+door.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ class GroupCommit:
                 else:
                     gate.acquire()
         except BaseException:
-            # Interrupted while waiting (Ctrl-C). Still queued: it never happens. Taken already: nobody can tell, as with any interrupt.
+            # Interrupted while waiting (Ctrl-C). Still queued: it never happens. Taken already: nobody can
+            # tell, as with any interrupt.
             with suppress(ValueError):
                 self._queue.remove(request)
             raise

@@ -1,7 +1,7 @@
 """Leases, by a clock that only this boot of this machine knows.
 
-The boot-time clock neither jumps with the wall clock nor stops while the machine sleeps. It starts anew with every boot, so a lease carries the
-boot's id: after a reboot its holder is dead, and the lease has expired.
+The boot-time clock neither jumps with the wall clock nor stops while the machine sleeps. It starts anew with
+every boot, so a lease carries the boot's id: after a reboot its holder is dead, and the lease has expired.
 """
 
 from __future__ import annotations
@@ -24,12 +24,8 @@ def now() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def claim(
-    cursor: apsw.Cursor, run_no: int, holder: str, ttl_seconds: float, superseding: str | None
-) -> Claim:
-    row = cursor.execute(
-        "SELECT epoch, holder, lease_until, lease_boot FROM runs WHERE run_no = ?", (run_no,)
-    )
+def claim(cursor: apsw.Cursor, run_no: int, holder: str, ttl_seconds: float, superseding: str | None) -> Claim:
+    row = cursor.execute("SELECT epoch, holder, lease_until, lease_boot FROM runs WHERE run_no = ?", (run_no,))
     epoch, current, until, boot = row.fetchone()
     same_boot = boot == boot_id()
     if current not in (None, holder, superseding) and same_boot and until > now():

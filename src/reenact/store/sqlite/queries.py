@@ -1,6 +1,7 @@
 """The statements that read, and the rows they make. Each takes a cursor and leaves nothing open behind it.
 
-A run is named by (namespace, run) in every statement, so that a look-up can never reach into another namespace.
+A run is named by (namespace, run) in every statement, so that a look-up can never reach into another
+namespace.
 """
 
 from __future__ import annotations
@@ -35,9 +36,7 @@ LANE_NAMES = f"""WITH RECURSIVE lane_names(lane) AS (
           AND lane > lane_names.lane ORDER BY lane LIMIT 1)
   FROM lane_names WHERE lane IS NOT NULL)
 SELECT lane FROM lane_names WHERE lane IS NOT NULL"""
-LANE_END = (
-    f"{_BARE_EVENTS} AND lane = ?3 AND lane_seq IS NOT NULL AND +seq < ?4 ORDER BY lane_seq DESC LIMIT 1"
-)
+LANE_END = f"{_BARE_EVENTS} AND lane = ?3 AND lane_seq IS NOT NULL AND +seq < ?4 ORDER BY lane_seq DESC LIMIT 1"
 
 _E = ", ".join(f"e.{c.strip()}" for c in _BARE_COLUMNS.split(",")).replace("e.NULL", "NULL")
 _RUN_ROW = f"""SELECT r.run, r.kind, r.created, r.header, r.hash, r.salt, r.match, r.content, r.imported, r.epoch, {_E}

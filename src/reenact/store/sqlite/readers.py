@@ -1,6 +1,7 @@
 """Connections for reading: lent to one thread for one statement, never kept across a yield.
 
-So no read transaction outlives a call, the write-ahead log can always be emptied, and before a fork it is enough to wait until all are back.
+So no read transaction outlives a call, the write-ahead log can always be emptied, and before a fork it is
+enough to wait until all are back.
 """
 
 from __future__ import annotations
@@ -44,9 +45,7 @@ class Readers:
                 connection = self._free.pop()
         try:
             if connection is None:
-                connection = connect(
-                    self.path, write=False, busy_seconds=self._busy_seconds, immutable=self._immutable
-                )
+                connection = connect(self.path, write=False, busy_seconds=self._busy_seconds, immutable=self._immutable)
             cursor = connection.cursor()
             try:
                 yield cursor

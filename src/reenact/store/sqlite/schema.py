@@ -2,12 +2,16 @@
 
 Rules:
 
-1. One append touches few pages: an event is one row of one table without rowid, clustered by (run, seq), and two narrow indexes.
-2. Triggers refuse UPDATE and DELETE, and INSERT over an existing key. The last one is a BEFORE INSERT trigger, since `INSERT OR REPLACE`
-   deletes the old row without firing delete triggers unless that connection asked for recursive triggers.
-3. A gate is a row in `tombstones`, `erasures` or `node_erasures`, written in the same transaction by `delete_run` and `erase_contents`.
-   The triggers are no defence against somebody who edits the file on purpose: the hash chain is. They stop accidents and careless tools.
-4. Run numbers are never used twice (AUTOINCREMENT), so a number remembered by another process can only miss, never hit another run.
+1. One append touches few pages: an event is one row of one table without rowid, clustered by (run, seq), and
+   two narrow indexes.
+2. Triggers refuse UPDATE and DELETE, and INSERT over an existing key. The last one is a BEFORE INSERT
+   trigger, since `INSERT OR REPLACE` deletes the old row without firing delete triggers unless that
+   connection asked for recursive triggers.
+3. A gate is a row in `tombstones`, `erasures` or `node_erasures`, written in the same transaction by
+   `delete_run` and `erase_contents`. The triggers are no defence against somebody who edits the file on
+   purpose: the hash chain is. They stop accidents and careless tools.
+4. Run numbers are never used twice (AUTOINCREMENT), so a number remembered by another process can only miss,
+   never hit another run.
 5. A file whose schema is not exactly this one is not written to. A newer one may be read.
 """
 
@@ -130,9 +134,7 @@ def present(connection: apsw.Connection) -> dict[tuple[str, str], str]:
     """What the file holds, without what SQLite adds by itself (indexes of constraints, its own tables)."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
     return {
-        (str(kind), str(name)): _normalised(str(sql))
-        for kind, name, sql in rows
-        if not str(name).startswith("sqlite_")
+        (str(kind), str(name)): _normalised(str(sql)) for kind, name, sql in rows if not str(name).startswith("sqlite_")
     }
 
 

@@ -1,10 +1,11 @@
 """The SQLite store.
 
-Rules: one connection writes, under one lock (`writer.py`, `group_commit.py`); others read, one statement at a time (`readers.py`). What a
-file must be like before it is touched stands in `files.py` and `schema.py`, what a fork does in `forking.py`.
+Rules: one connection writes, under one lock (`writer.py`, `group_commit.py`); others read, one statement at a
+time (`readers.py`). What a file must be like before it is touched stands in `files.py` and `schema.py`, what
+a fork does in `forking.py`.
 
-`durability="full"` is WAL with synchronous=FULL: an acknowledged append survives power loss. `relaxed` is synchronous=NORMAL: it survives
-the process, and after power loss the store is a whole, shorter prefix.
+`durability="full"` is WAL with synchronous=FULL: an acknowledged append survives power loss. `relaxed` is
+synchronous=NORMAL: it survives the process, and after power loss the store is a whole, shorter prefix.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from reenact.store.contract import (
 )
 from reenact.store.sqlite import erasure, files, forking, leases, queries, schema
 from reenact.store.sqlite.artifacts import Artifacts
-from reenact.store.sqlite.connection import check_library, connect, translate
+from reenact.store.sqlite.connection import check_library, translate
 from reenact.store.sqlite.group_commit import Request
 from reenact.store.sqlite.readers import Readers
 from reenact.store.sqlite.writer import Writer
@@ -77,15 +78,9 @@ class SqliteStore:
         if self.read_only:
             if not exists:
                 raise StoreUnavailable(f"there is no store at {self.path}")
-            self._writer.refusal = StoreUnavailable(
-                f"{self.path} was opened for reading only", code="read_only"
-            )
-        elif exists and not (
-            os.access(self.path, os.W_OK) and os.access(os.path.dirname(self.path), os.W_OK)
-        ):
-            raise StoreUnavailable(
-                f"{self.path} or its folder is read-only; it can be opened with read_only=True"
-            )
+            self._writer.refusal = StoreUnavailable(f"{self.path} was opened for reading only", code="read_only")
+        elif exists and not (os.access(self.path, os.W_OK) and os.access(os.path.dirname(self.path), os.W_OK)):
+            raise StoreUnavailable(f"{self.path} or its folder is read-only; it can be opened with read_only=True")
         version = 0
         if exists and os.lstat(self.path).st_size > 0:
             # A file that may be crafted is looked at through a connection that cannot write.
@@ -162,9 +157,7 @@ class SqliteStore:
             found = self._writer.header(cursor, namespace, header.run)
             if found is not None:
                 if found != header.header:
-                    raise RunExists(
-                        f"run {header.run!r} exists in namespace {namespace!r} with another header"
-                    )
+                    raise RunExists(f"run {header.run!r} exists in namespace {namespace!r} with another header")
                 return
             self._writer.add_run(cursor, namespace, header, nodes)
 
@@ -187,9 +180,7 @@ class SqliteStore:
             rows = queries.run_rows(cursor, queries.RUN_ROW, namespace, run)
             return rows[0] if rows else None
 
-    def list_runs(
-        self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100
-    ) -> list[RunRow]:
+    def list_runs(self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100) -> list[RunRow]:
         limit = _checked(limit)
         with self._reading() as cursor:
             if before is None:
@@ -307,9 +298,7 @@ class SqliteStore:
 
     # Leases
 
-    def claim(
-        self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None
-    ) -> Claim:
+    def claim(self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None) -> Claim:
         if not 0 < ttl_seconds < 1e9:
             raise InvalidInput(f"a lease lasts more than 0 seconds, not {ttl_seconds!r}")
         with self._writing() as cursor:
@@ -389,8 +378,9 @@ class SqliteStore:
     def scrub(self) -> None:
         """Makes sure that no file holds what was erased: artifact files go, the database is rewritten and the log emptied.
 
-        `secure_delete` zeroes freed cells and pages, but a page that was split or merged earlier can hold an old copy of a cell in its unused
-        middle. Only writing the pages anew (VACUUM) is sure to lose those. It takes time in proportion to the store; `scrubbing_once` is for many.
+        `secure_delete` zeroes freed cells and pages, but a page that was split or merged earlier can hold an
+        old copy of a cell in its unused middle. Only writing the pages anew (VACUUM) is sure to lose those.
+        It takes time in proportion to the store; `scrubbing_once` is for many.
         """
         if self._scrubs_waiting >= 0:
             self._scrubs_waiting += 1

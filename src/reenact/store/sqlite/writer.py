@@ -2,15 +2,17 @@
 
 Rules:
 
-1. Everything is validated inside the transaction that writes it. An append whose epoch and head are right is inserted at once; only when
-   something is not as expected are its ids looked up, and the unique indexes catch the rest. Then the whole group is rolled back and done
-   again with care, each append under its own savepoint.
-   Heads and epochs are remembered from one group to the next, and believed only while the file's data version says that nobody, this
-   connection included, has committed anything else since. It is the check by which SQLite itself believes its page cache.
-2. After an error at COMMIT nothing is known. The connection is dropped without a checkpoint, the commit is never repeated, and the next
-   call works on a new connection.
-3. `synchronous` is FULL for what must survive power loss and NORMAL for what need not; it is set only when it differs. A group is as durable as its
-   most demanding member, and one FULL commit makes all earlier ones durable too, since they share the log.
+1. Everything is validated inside the transaction that writes it. An append whose epoch and head are right is
+   inserted at once; only when something is not as expected are its ids looked up, and the unique indexes
+   catch the rest. Then the whole group is rolled back and done again with care, each append under its own
+   savepoint. Heads and epochs are remembered from one group to the next, and believed only while the file's
+   data version says that nobody, this connection included, has committed anything else since. It is the check
+   by which SQLite itself believes its page cache.
+2. After an error at COMMIT nothing is known. The connection is dropped without a checkpoint, the commit is
+   never repeated, and the next call works on a new connection.
+3. `synchronous` is FULL for what must survive power loss and NORMAL for what need not; it is set only when it
+   differs. A group is as durable as its most demanding member, and one FULL commit makes all earlier ones
+   durable too, since they share the log.
 """
 
 from __future__ import annotations
@@ -179,14 +181,10 @@ class Writer:
     # Runs
 
     def header(self, cursor: apsw.Cursor, namespace: str, run: str) -> bytes | None:
-        row = cursor.execute(
-            "SELECT header FROM runs WHERE namespace = ? AND run = ?", (namespace, run)
-        ).fetchone()
+        row = cursor.execute("SELECT header FROM runs WHERE namespace = ? AND run = ?", (namespace, run)).fetchone()
         return None if row is None else row[0]
 
-    def add_run(
-        self, cursor: apsw.Cursor, namespace: str, header: HeaderRow, nodes: Sequence[NodeRow]
-    ) -> int:
+    def add_run(self, cursor: apsw.Cursor, namespace: str, header: HeaderRow, nodes: Sequence[NodeRow]) -> int:
         cursor.execute(INSERT_RUN, (namespace, *header[:-1], int(header.imported)))
         number = cursor.connection.last_insert_rowid()
         cursor.executemany(INSERT_NODE, [(namespace, *node) for node in nodes])
@@ -237,8 +235,9 @@ class Writer:
             raise raised from error
 
     def append_many(self, requests: list[Request]) -> list[Exception | None]:
-        with self.group.exclusive():
-            self._commit_group(requests)
+        if requests:
+            with self.group.exclusive():
+                self._commit_group(requests)
         return [request.error for request in requests]
 
     def run_number(self, cursor: apsw.Cursor, namespace: str, run: str) -> int:
@@ -247,9 +246,7 @@ class Writer:
             raise NotFound(f"no run {run!r} in namespace {namespace!r} of {self.path}")
         return int(number)
 
-    def _admit(
-        self, cursor: apsw.Cursor, request: Request, rows: list[tuple[object, ...]]
-    ) -> Exception | None:
+    def _admit(self, cursor: apsw.Cursor, request: Request, rows: list[tuple[object, ...]]) -> Exception | None:
         """Adds the request's events to `rows`, to be inserted by the caller, or says why not."""
         key = (request.namespace, request.run)
         known = self._known.get(key)
@@ -281,12 +278,8 @@ class Writer:
         if existing:
             return DuplicateIds(existing)
         if epoch != request.epoch:
-            return StaleEpoch(
-                f"run {request.run!r} is at epoch {epoch}, the append is of epoch {request.epoch}"
-            )
-        return MovedHead(
-            f"run {request.run!r} ends with seq {seq}, the append expected {request.expected[0]}"
-        )
+            return StaleEpoch(f"run {request.run!r} is at epoch {epoch}, the append is of epoch {request.epoch}")
+        return MovedHead(f"run {request.run!r} ends with seq {seq}, the append expected {request.expected[0]}")
 
     def _existing(self, cursor: apsw.Cursor, number: int, events: Sequence[EventRow]) -> list[EventRow]:
         found = (cursor.execute(EVENT_BY_ID, (number, event.id)).fetchone() for event in events)
