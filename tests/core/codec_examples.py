@@ -67,7 +67,7 @@ class Line:
     count: int = dataclasses.field(init=False, default=1)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Special(Line):
     more: tuple[int, ...] = ()
 

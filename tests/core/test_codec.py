@@ -158,7 +158,7 @@ def test_comes_back_equal_and_of_its_type(value: Any) -> None:
     assert encode(value).replayable
     assert type(found) is type(value)
     assert vars(found) == vars(value) if isinstance(value, Items) else found == value
-    if not isinstance(value, int | Items):
+    if not isinstance(value, int | Items | set | frozenset):  # the order of a set depends on its history
         assert repr(found) == repr(value)
 
 
@@ -238,7 +238,8 @@ def test_is_written_as_the_format_says(value: Any, stored: str) -> None:
 
 def test_equal_sets_are_written_alike() -> None:
     words = [f"word{i}" for i in range(50)]
-    assert encode(set(words)).tree == encode(set(reversed(words))).tree
+    backwards = words[::-1]
+    assert encode(set(words)).tree == encode(set(backwards)).tree
 
 
 def test_zones_of_other_makers_keep_the_moment() -> None:
@@ -573,7 +574,7 @@ def test_depth_is_that_of_the_tree() -> None:
         deep = [deep]
     with pytest.raises(InvalidValue, match="nested deeper"):
         encode(deep)
-    assert through(deep[0]) == deep[0]
+    assert stored_bytes(encode(through(deep[0])).tree) == stored_bytes(encode(deep[0]).tree)
 
 
 # --- tags from outside ---

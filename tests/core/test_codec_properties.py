@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections import Counter, OrderedDict, deque
 from pathlib import PurePosixPath
@@ -29,6 +30,7 @@ from hypothesis import strategies as st
 from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
 from reenact.core.codec import decode, encode
 from reenact.core.strict_json import read_strict
+from reenact.errors import Damaged
 
 ANY_TEXT = st.text(st.characters(), max_size=8)  # lone surrogates included
 KEYS = st.one_of(ANY_TEXT, st.sampled_from(["$", "$ref", "$$ref", "$tuple", "$object"]))
@@ -118,7 +120,7 @@ def test_what_is_seen_is_stable_from_the_first_decoding_on(value: Any, loaded: b
 def test_an_encoded_value_can_always_be_written_and_read(value: Any) -> None:
     tree = encode(value).tree
     assert read_strict(stored_bytes(tree)) == tree
-    assert canonical_bytes(read_strict(canonical_bytes(tree))) == canonical_bytes(tree)
+    assert canonical_bytes(read_strict(stored_bytes(tree))) == canonical_bytes(tree)
 
 
 @settings(max_examples=200, deadline=None)
@@ -140,14 +142,12 @@ TAGS = st.sampled_from(
 LABELS = st.sampled_from(
     ["codec_examples:Line", "codec_examples:Colour", "builtins:OSError", "builtins:BaseExceptionGroup"]
 )
+MEMBERS = ("form", "fields", "args", "attributes", "cause", "members", "value", "name")
 HOSTILE = st.recursive(
     st.one_of(JSON, LABELS),
     lambda inner: st.one_of(
         st.builds(lambda tag, content: {tag: content}, TAGS, inner),
-        st.fixed_dictionaries(
-            {"type": LABELS},
-            optional=dict.fromkeys(("form", "fields", "args", "attributes", "cause", "members", "value", "name"), inner),
-        ),
+        st.fixed_dictionaries({"type": LABELS}, optional=dict.fromkeys(MEMBERS, inner)),
         st.lists(inner, max_size=3),
     ),
     max_leaves=8,
@@ -157,10 +157,6 @@ HOSTILE = st.recursive(
 @settings(max_examples=700, deadline=None)
 @given(HOSTILE)
 def test_any_tree_is_decoded_or_refused_as_damage(tree: Any) -> None:
-    from reenact.errors import Damaged
-
     for loaded in (False, True):
-        try:
+        with contextlib.suppress(Damaged):
             decode(tree, loaded_classes=loaded)
-        except Damaged:
-            continue

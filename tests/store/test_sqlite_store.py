@@ -73,7 +73,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
 
 
 def stranger(path: Path) -> apsw.Connection:
-    """A connection as any tool would open it: none of the store's settings. (Never the sqlite3 module: a second library in one process.)"""
+    """As any tool would open it, without the store's settings. (Never the sqlite3 module: a second library here.)"""
     return apsw.Connection(str(path))
 
 
@@ -115,7 +115,8 @@ FORBIDDEN = {
     " SELECT namespace, run, kind, created, hash, imported, x'00' FROM runs",
     "change a node": "UPDATE nodes SET blob = x'00'",
     "delete a node": "DELETE FROM nodes",
-    "replace a node": "INSERT OR REPLACE INTO nodes(namespace, address, blob) SELECT namespace, address, x'00' FROM nodes",
+    "replace a node": "INSERT OR REPLACE INTO nodes(namespace, address, blob)"
+    " SELECT namespace, address, x'00' FROM nodes",
     "replace a node by number": "INSERT OR REPLACE INTO nodes SELECT node_no, namespace, x'11', x'00' FROM nodes",
 }
 
@@ -619,8 +620,7 @@ def test_failed_commit_is_told_to_all_of_the_group(store: SqliteStore) -> None:
         thread.start()
     while len(store._writer.group._queue) < 8:
         pass
-    store._writer.group.lock.release()
-    store._writer.group.wake()
+    store._writer.group.release()
     for thread in threads:
         thread.join()
     assert [type(result) for result in results] == [OutcomeUnknown] * 8

@@ -2,12 +2,12 @@
 
 A *plain tree* is made of exactly ``dict`` with ``str`` keys, ``list``, ``str``, ``int``, ``float``, ``bool``
 and ``None``: no subclass, no tuple. orjson writes such a tree fast, but it is not the judge of it: it turns
-NaN into null, takes tuples, enums and UUIDs, writes ``1.0`` where RFC 8785 wants ``1``, sorts keys by code
-point where UTF-16 order is asked for, and stops at 254 levels. So:
+NaN into null, takes enums and UUIDs, crashes the process on deeply nested tuples, writes ``1.0`` where RFC 8785
+wants ``1``, sorts keys by code point where UTF-16 order is asked for, and stops at 254 levels. So:
 
-1. orjson writes the tree. What it refuses goes to the slow writer, which names the path or writes it if deep.
-2. One pass over the containers sees what orjson lets through, and which floats RFC 8785 writes differently.
-3. Those floats are replaced in a copy of the containers that hold them, and only those; orjson writes that.
+1. One pass over the containers sees that all types are plain, and which floats RFC 8785 writes differently.
+2. Those floats are replaced in a copy of the containers that hold them, and only those.
+3. orjson writes. What it refuses goes to the slow writer, which names the path or writes the deep tree.
 
 The slow writer is exact for every tree. Property tests prove the fast way equal to it and to ``rfc8785``.
 """
@@ -15,6 +15,8 @@ The slow writer is exact for every tree. Property tests prove the fast way equal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from operator import length_hint
 from typing import Any, NoReturn, TypeAlias
 
 import orjson
@@ -34,24 +36,20 @@ _STRICT = (
     | orjson.OPT_PASSTHROUGH_DATETIME
 )
 _SORTED = _STRICT | orjson.OPT_SORT_KEYS
+_FEW = 4096  # containers that are looked through before asking whether they end
 _ASTRAL_LEADS = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 
 
 def canonical_bytes(tree: Tree) -> bytes:
     """The tree as RFC 8785 writes it. `InvalidValue` names the path of what cannot be, never the value."""
-    try:
-        data = orjson.dumps(tree, None, _SORTED)
-    except orjson.JSONEncodeError:
-        return _write(tree, canonical=True)
     odd = _odd_floats(tree)
-    if odd is None or not (data.isascii() or _sorts_alike(tree, data)):
+    if odd is None:
         return _write(tree, canonical=True)
-    if odd:
-        try:
-            return orjson.dumps(_with_numbers_written(tree, odd), None, _SORTED)
-        except RecursionError:  # the caller's own stack was nearly full
-            return _write(tree, canonical=True)
-    return data
+    try:
+        data = orjson.dumps(_with_numbers_written(tree, odd) if odd else tree, None, _SORTED)
+    except (orjson.JSONEncodeError, RecursionError):
+        return _write(tree, canonical=True)
+    return data if data.isascii() or _sorts_alike(tree, data) else _write(tree, canonical=True)
 
 
 def stored_bytes(tree: Tree, *, trusted: bool = False) -> bytes:
@@ -60,12 +58,11 @@ def stored_bytes(tree: Tree, *, trusted: bool = False) -> bytes:
     `trusted` leaves out the check of types, for a tree that came from `parse_stored` or the codec and was not
     touched since.
     """
-    try:
-        data = orjson.dumps(tree, None, _STRICT)
-    except orjson.JSONEncodeError:
-        return _write(tree, canonical=False)
     if trusted or _odd_floats(tree) is not None:
-        return data
+        try:
+            return orjson.dumps(tree, None, _STRICT)
+        except orjson.JSONEncodeError:
+            pass
     return _write(tree, canonical=False)
 
 
@@ -79,64 +76,83 @@ def parse_stored(data: bytes) -> Any:
 
 def strictly_plain(value: Any) -> bytes | None:
     """The stored bytes of a value that is a plain tree; None when it is not, or is too deep for orjson."""
+    if _odd_floats(value) is None:
+        return None
     try:
-        data = orjson.dumps(value, None, _STRICT)
+        return orjson.dumps(value, None, _STRICT)
     except orjson.JSONEncodeError:
         return None
-    return data if _odd_floats(value) is not None else None
 
 
 def _odd_floats(tree: Any) -> list[Any] | None:
-    """The containers with floats that RFC 8785 writes unlike orjson; None when the tree is not plain.
+    """The containers with floats that RFC 8785 writes unlike orjson; None when the tree has other types in it.
 
-    Only for a tree that orjson has written, so: no cycle, no great depth, no bad key, no lone surrogate. This
-    loop is most of the price of a digest; every branch stands where it was measured fastest.
+    This loop is most of the price of a digest; every branch stands where it was measured fastest. Keys, integers
+    and surrogates are left to orjson, which refuses them itself.
     """
     odd: list[Any] = []
     todo: list[Any] = [(tree,)]
     push = todo.append
-    for container in todo:
-        for value in container.values() if type(container) is dict else container:
-            kind = type(value)
-            if kind is str:
-                continue
-            if kind is dict or kind is list:
-                push(value)
-            elif kind is int or value is None or kind is bool:
-                continue
-            elif kind is float:
-                if value % 1.0 == 0.0 or -1e-4 < value < 1e-4:
-                    odd.append(container)
-                elif value - value != 0.0:  # NaN and the infinities
+    walk = iter(todo)
+    for part in (islice(walk, _FEW), walk):
+        for container in part:
+            for value in container.values() if type(container) is dict else container:
+                kind = type(value)
+                if kind is str:
+                    continue
+                if kind is dict or kind is list:
+                    push(value)
+                elif kind is int or value is None or kind is bool:
+                    continue
+                elif kind is float:
+                    if value % 1.0 == 0.0 or -1e-4 < value < 1e-4:
+                        odd.append(container)
+                    elif value - value != 0.0:  # NaN and the infinities
+                        return None
+                else:
                     return None
-            else:
-                return None
+        # A value that contains itself never ends: before going on with so many, see that this one does.
+        if not length_hint(walk):
+            return odd
+        if not _ends(tree):
+            return None
     return odd
+
+
+def _ends(tree: Any) -> bool:
+    """Whether a tree is no deeper than allowed, as one that contains itself is."""
+    inside: list[Iterator[Any]] = [iter((tree,))]
+    while inside:
+        for value in inside[-1]:
+            kind = type(value)
+            if kind is dict or kind is list:
+                inside.append(iter(value.values() if kind is dict else value))
+                break
+        else:
+            inside.pop()
+        if len(inside) > MAX_DEPTH + 1:
+            return False
+    return True
 
 
 def _with_numbers_written(tree: Any, odd: list[Any]) -> Any:
     if type(tree) is float:
         return orjson.Fragment(ecmascript_number(tree))
-    if all(container is tree for container in odd):  # temperature and top_p: nothing further down to look for
-        return _copy_with(tree, lambda item: item)
-    return _copy_with(tree, _copy_all)
+    # temperature and top_p: mostly there is nothing further down to look for
+    return _copy_with(tree, deep=any(container is not tree for container in odd))
 
 
-def _copy_all(value: Any) -> Any:
-    return _copy_with(value, _copy_all)
-
-
-def _copy_with(value: Any, inner: Callable[[Any], Any]) -> Any:
+def _copy_with(value: Any, deep: bool) -> Any:
     """The container with odd floats as finished text; itself when there are none."""
     copy: Any = None
     for name, item in value.items() if type(value) is dict else enumerate(value):
         kind = type(item)
         if kind is str:
             continue
-        if kind is dict or kind is list:
-            written = inner(item)
-        elif kind is float and (item % 1.0 == 0.0 or -1e-4 < item < 1e-4):
+        if kind is float and (item % 1.0 == 0.0 or -1e-4 < item < 1e-4):
             written = orjson.Fragment(ecmascript_number(item))
+        elif deep and (kind is dict or kind is list):
+            written = _copy_with(item, True)
         else:
             continue
         if written is not item:
@@ -151,19 +167,21 @@ def _sorts_alike(tree: Any, data: bytes) -> bool:
     # The orders differ only between astral characters (UTF-8 leads F0-F4) and U+E000-U+FFFF (EE, EF).
     if not (b"\xee" in data or b"\xef" in data) or not any(lead in data for lead in _ASTRAL_LEADS):
         return True
+    objects = []
     todo: list[Any] = [[tree]]
     push = todo.append
     for container in todo:
         items = container
         if type(container) is dict:
-            if not "".join(container).isascii() and sorted(container) != sorted(container, key=_utf16):
-                return False
+            objects.append(container)
             items = container.values()
         for item in items:
             kind = type(item)
             if kind is dict or kind is list:
                 push(item)
-    return True
+    if "".join(chain.from_iterable(objects)).isascii():
+        return True
+    return all(sorted(each) == sorted(each, key=_utf16) for each in objects)
 
 
 def _utf16(key: str) -> bytes:

@@ -60,8 +60,8 @@ class Sharer:
         self._new_memo: dict[bytes, bytes] = {}
 
     def share(self, tree: dict[str, Any]) -> bytes:
-        """The root bytes of a content; `new_nodes` then holds, among others, the nodes it is the first to need."""
-        stored = stored_bytes(tree)
+        """The root bytes of a content that comes from the codec; `new_nodes` then holds, among others, the nodes it is the first to need."""
+        stored = stored_bytes(tree, trusted=True)
         if len(stored) < NODE_FROM_BYTES:
             return stored
         return self._object_text(tree)

@@ -19,6 +19,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -50,7 +51,12 @@ def header_row(run: str = "run-1", created: int = 1, kind: str = "run", body: by
 
 
 def event_row(
-    seq: int, run: str = "run-1", lane: str = "0", lane_seq: int | None = -1, content: bytes = b"content", **more: Any
+    seq: int,
+    run: str = "run-1",
+    lane: str = "0",
+    lane_seq: int | None = -1,
+    content: bytes | None = b"content",
+    **more: Any,
 ) -> EventRow:
     row = EventRow(
         seq,
@@ -123,7 +129,7 @@ def at_once(actions: Sequence[Callable[[], Any]]) -> list[Any]:
     return results
 
 
-def in_child(action: Callable[[], None]) -> int:
+def in_child(action: Callable[[], Any]) -> int:
     """Runs the action in a forked child; its exit status."""
     pid = os.fork()
     if pid == 0:
@@ -779,10 +785,7 @@ class StoreContract:
     def test_first_writer_wins_among_threads(self, store: Store, writer: Writer) -> None:
         for round_number in range(max(1, self.race_rounds // 10)):
             results = at_once(
-                [
-                    lambda me=me: store.inbox_put(NS, "run-1", f"key-{round_number}", bytes([me]), me)  # type: ignore[misc]
-                    for me in range(4)
-                ]
+                [partial(store.inbox_put, NS, "run-1", f"key-{round_number}", bytes([me]), me) for me in range(4)]
             )
             assert len(set(results)) == 1
         numbers = [row.number for row in store.inbox(NS, "run-1")]
@@ -939,8 +942,8 @@ class StoreContract:
             rows = [event_row(seq, id=f"{seq}-{me}", content=me.encode()) for me in ("one", "two")]
             results = at_once(
                 [
-                    lambda: store.append(NS, "run-1", [rows[0]], expected=writer.head, epoch=0),
-                    lambda: other.append(NS, "run-1", [rows[1]], expected=writer.head, epoch=0),
+                    partial(store.append, NS, "run-1", [rows[0]], expected=writer.head, epoch=0),
+                    partial(other.append, NS, "run-1", [rows[1]], expected=writer.head, epoch=0),
                 ]
             )
             assert sorted(type(result).__name__ for result in results) == ["MovedHead", "NoneType"]
@@ -951,9 +954,7 @@ class StoreContract:
         writer = Writer(store)
         for seq in range(1, max(2, self.race_rounds // 5)):
             row = event_row(seq)
-            results = at_once(
-                [lambda: store.append(NS, "run-1", [row], expected=writer.head, epoch=0)] * 3  # noqa: B023
-            )
+            results = at_once([partial(store.append, NS, "run-1", [row], expected=writer.head, epoch=0)] * 3)
             assert sorted(type(result).__name__ for result in results) == ["DuplicateIds", "DuplicateIds", "NoneType"]
             writer.head = head_of([row])
 
@@ -963,8 +964,8 @@ class StoreContract:
             store.create_run(NS, header_row(f"r{number}"))
             claims = at_once(
                 [
-                    lambda: store.claim(NS, f"r{number}", "one", 60),  # noqa: B023
-                    lambda: other.claim(NS, f"r{number}", "two", 60),  # noqa: B023
+                    partial(store.claim, NS, f"r{number}", "one", 60),
+                    partial(other.claim, NS, f"r{number}", "two", 60),
                 ]
             )
             assert sorted(claim.granted for claim in claims) == [False, True]
@@ -976,8 +977,8 @@ class StoreContract:
         for number in range(max(1, self.race_rounds // 5)):
             results = at_once(
                 [
-                    lambda: store.create_run(NS, header_row(f"r{number}", body=b"one")),  # noqa: B023
-                    lambda: other.create_run(NS, header_row(f"r{number}", body=b"two")),  # noqa: B023
+                    partial(store.create_run, NS, header_row(f"r{number}", body=b"one")),
+                    partial(other.create_run, NS, header_row(f"r{number}", body=b"two")),
                 ]
             )
             assert sorted(type(result).__name__ for result in results) == ["NoneType", "RunExists"]
@@ -989,7 +990,7 @@ class StoreContract:
             for _ in range(25):
                 writer.append(event_row(writer.head.seq + 1, writer.run))
 
-        assert at_once([lambda w=w: work(w) for w in writers]) == [None] * 16  # type: ignore[misc]
+        assert at_once([partial(work, w) for w in writers]) == [None] * 16
         other = cold()
         for writer in writers:
             rows = all_rows(other, writer.run)
@@ -1015,7 +1016,7 @@ class StoreContract:
                     refused += 1
             return refused
 
-        results = at_once([lambda n=n: work(n) for n in range(8)])  # type: ignore[misc]
+        results = at_once([partial(work, n) for n in range(8)])
         assert results == [0, 10, 10, 0, 0, 10, 10, 0]
         assert [len(all_rows(store, w.run)) for w in writers] == [30, 20, 20, 30, 30, 20, 20, 30]
 
@@ -1051,7 +1052,7 @@ class StoreContract:
         def child() -> None:
             its.fill(3)
             assert len(all_rows(store, "child")) == 5
-            assert store.put_artifact(NS, b"c" * 32, b"from the child") is None
+            store.put_artifact(NS, b"c" * 32, b"from the child")
 
         assert in_child(child) == 0
         mine.fill(3)
@@ -1074,7 +1075,7 @@ class StoreContract:
         for thread in threads:
             thread.start()
         try:
-            statuses = [in_child(lambda c=c: c.fill(3) and None) for c in children]  # type: ignore[misc]
+            statuses = [in_child(partial(child.fill, 3)) for child in children]
         finally:
             stop.set()
             for thread in threads:

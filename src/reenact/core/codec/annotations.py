@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
+
+from reenact.core.codec.registry import label_of, loaded_class
 
 Candidates: TypeAlias = "tuple[Any, ...]"
 
@@ -56,16 +58,33 @@ def candidates(annotation: Any) -> Candidates:
     return (annotation,)
 
 
-def classes(options: Candidates) -> Iterator[type]:
-    """The classes among the candidates and, behind each, those derived from it that are loaded."""
-    seen: set[type] = set()
+def class_among(options: Candidates, label: str) -> type | None:
+    """The class of that label among the candidates and what derives from them."""
     origins: list[Any] = [typing.get_origin(each) or each for each in options]
-    todo: list[type] = [cls for cls in origins if isinstance(cls, type)]
+    named = [cls for cls in origins if isinstance(cls, type) and cls is not object]
+    for cls in named:
+        if label_of(cls) == label:
+            return cls
+    live = loaded_class(label)
+    if live is not None and issubclass(live, tuple(named)):
+        return live
+    # A class with slots leaves behind the class it was made from, under the same name: the later one counts.
+    derived = _derived(named)
+    exact = [cls for cls in derived if label_of(cls) == label]
+    moved = [cls for cls in (*derived, *named) if cls.__qualname__ == label.partition(":")[2]]
+    return exact[-1] if exact else moved[-1] if moved else None
+
+
+def _derived(named: list[type]) -> list[type]:
+    found: dict[type, None] = {}
+    todo: list[type] = []
+    for cls in named:
+        todo.extend(type.__subclasses__(cls))
     for cls in todo:
-        if cls not in seen and cls is not object:
-            seen.add(cls)
-            yield cls
+        if cls not in found:
+            found[cls] = None
             todo.extend(type.__subclasses__(cls))
+    return list(found)
 
 
 def item_of(options: Candidates, index: int) -> Candidates:

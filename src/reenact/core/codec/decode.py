@@ -18,14 +18,14 @@ from reenact.core.codec.annotations import (
     Candidates,
     FieldTypes,
     candidates,
-    classes,
+    class_among,
     item_of,
     key_of,
     value_of,
 )
 from reenact.core.codec.failures import MEMBERS, build_error
 from reenact.core.codec.json_text import write_json_text
-from reenact.core.codec.registry import Registry, default_registry, label_of, loaded_class, standard_class
+from reenact.core.codec.registry import Registry, default_registry, loaded_class, standard_class
 from reenact.core.codec.shapes import FORMS, MismatchError
 from reenact.core.codec.standins import Erased, NonReplayable, Plain, UnknownTag
 from reenact.core.codec.walk import Inner, RefusalError, Walk
@@ -100,9 +100,6 @@ class _Decoder(Walk):
             return self.dict_of(tree, list(tree), options)
         return tree
 
-    def too_deep(self, inner: Inner) -> None:
-        """Nothing here recurses, and what was read has been measured."""
-
     def list_of(self, tree: list[Any], options: Candidates) -> Inner:
         if options:
             parts: list[Any] = [(item, item_of(options, i)) for i, item in enumerate(tree)]
@@ -115,7 +112,7 @@ class _Decoder(Walk):
                     return done
             return tree
 
-        return Inner(tree, parts, finish)
+        return Inner(None, parts, finish, levels=0)
 
     def dict_of(self, tree: dict[str, Any], keys: list[str], options: Candidates) -> Inner:
         """`keys` are those of the value, which for a user's own `$` key are not those of the tree."""
@@ -127,7 +124,7 @@ class _Decoder(Walk):
             changed = any(before is not after for before, after in zip(tree.values(), done, strict=True))
             return dict(zip(keys, done, strict=True)) if changed or keys != list(tree) else tree
 
-        return Inner(tree, parts, finish, names=keys)
+        return Inner(None, parts, finish, names=keys, levels=0)
 
     def tagged(self, tree: dict[str, Any], tag: str, options: Candidates) -> Any:
         if tag.startswith("$$"):
@@ -153,19 +150,12 @@ class _Decoder(Walk):
             except _WRONG:
                 raise _bad(tag.name) from None
 
-        return Inner(None, parts, finish, names=names)
+        return Inner(None, parts, finish, names=names, levels=0)
 
     def class_for(self, label: str, options: Candidates, fits: Callable[[type], bool]) -> type | None:
-        named = label.partition(":")[2]
-        moved: type | None = None
-        for cls in classes(options):
-            if label_of(cls) == label and fits(cls):
-                return cls
-            if moved is None and cls.__qualname__ == named and fits(cls):
-                moved = cls  # the same class in another module than when it was recorded
-        if moved is not None:
-            return moved
-        found = standard_class(label) or (loaded_class(label) if self.loaded_classes else None)
+        found = class_among(options, label) or standard_class(label)
+        if found is None and self.loaded_classes:
+            found = loaded_class(label)
         return found if found is not None and fits(found) else None
 
 
@@ -275,7 +265,7 @@ def _object(decoder: _Decoder, tag: _Tag) -> Any:
                 pass
         return Plain(label, form_name, members.pop("fields"), members)
 
-    return Inner(None, [(content[name], hints) for name in names], finish, names=names)
+    return Inner(None, [(content[name], hints) for name in names], finish, names=names, levels=0)
 
 
 def _error(decoder: _Decoder, tag: _Tag) -> Any:

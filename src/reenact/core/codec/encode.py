@@ -23,7 +23,7 @@ from reenact.core.codec.failures import MAX_CHAIN, read_error
 from reenact.core.codec.registry import Registry, default_registry, label_of
 from reenact.core.codec.shapes import FORMS, form_of
 from reenact.core.codec.standins import Erased, NonReplayable, Plain, UnknownTag
-from reenact.core.codec.walk import Inner, RefusalError, Walk
+from reenact.core.codec.walk import Inner, Walk
 from reenact.errors import InvalidValue
 
 ARTIFACT_BYTES = 65_536  # bytes longer than this are kept beside the tree
@@ -66,11 +66,6 @@ class _Encoder(Walk):
         handler = _HANDLERS.get(type(value))
         return handler(self, value) if handler is not None else self.other(value)
 
-    def too_deep(self, inner: Inner) -> None:
-        if any(above.source is inner.source for above in self.stack):
-            raise RefusalError("the value contains itself", "cycle")
-        super().too_deep(inner)
-
     def other(self, value: Any) -> Any:
         """A value of a class that is not a plain built-in."""
         cls = type(value)
@@ -101,8 +96,10 @@ class _Encoder(Walk):
         if any(error is value for error in above):
             return {"$opaque": {"type": label_of(type(value)), "note": "this error stands above already"}}
         members = read_error(value)
-        if len(above) >= MAX_CHAIN:
-            members = {name: members[name] for name in members if name not in ("cause", "context")}
+        for name in ("cause", "context"):
+            # Chains are cut where they grow long, and where they come back to an error that stands above.
+            if len(above) >= MAX_CHAIN or any(members.get(name) is error for error in (*above, value)):
+                members.pop(name, None)
         names = list(members)
 
         def finish(done: list[Any]) -> Any:

@@ -52,6 +52,7 @@ class Walk:
 
     def __init__(self) -> None:
         self.stack: list[Inner] = []
+        self.active: set[int] = set()  # the values that are being gone through, by identity
         self.deepest = 0
 
     def step(self, value: Any) -> Any:
@@ -89,6 +90,7 @@ class Walk:
             else:
                 result = inner.finish(done)
                 stack.pop()
+                self.active.discard(id(inner.source))
                 if not stack:
                     return result
                 stack[-1].done.append(result)
@@ -99,8 +101,9 @@ class Walk:
         if depth > self.deepest:
             self.deepest = depth
             if depth > MAX_DEPTH:
-                self.too_deep(inner)
+                raise RefusalError(f"nested deeper than {MAX_DEPTH}", "too_deep")
+        if inner.source is not None:
+            if id(inner.source) in self.active:
+                raise RefusalError("the value contains itself", "cycle")
+            self.active.add(id(inner.source))
         self.stack.append(inner)
-
-    def too_deep(self, inner: Inner) -> None:  # noqa: ARG002, the encoder looks at it
-        raise RefusalError(f"nested deeper than {MAX_DEPTH}", "too_deep")

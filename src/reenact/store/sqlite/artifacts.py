@@ -16,6 +16,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from reenact.errors import Damaged, InvalidInput, StoreUnavailable
 from reenact.store.sqlite.files import free_bytes, sync_folder
@@ -56,10 +57,8 @@ class Artifacts:
             missing.append(folder)
             folder = os.path.dirname(folder)
         for new in reversed(missing):
-            try:
+            with suppress(FileExistsError):
                 os.mkdir(new, 0o700)
-            except FileExistsError:
-                pass
             sync_folder(os.path.dirname(new))
 
     def get(self, namespace: str, address: bytes) -> bytes | None:
@@ -118,10 +117,8 @@ def _write(path: str, data: bytes) -> None:
             os.fsync(descriptor)
         os.rename(temporary, path)
     except BaseException:
-        try:
+        with suppress(OSError):
             os.unlink(temporary)
-        except OSError:
-            pass
         raise
     sync_folder(folder)
 

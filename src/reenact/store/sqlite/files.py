@@ -16,7 +16,9 @@ import warnings
 from reenact.errors import InvalidInput, StoreUnavailable
 
 NETWORK_FILE_SYSTEMS = frozenset(
-    ["nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "9p", "afs", "auristorfs", "ceph", "lustre", "gpfs", "glusterfs", "coda", "beegfs", "orangefs", "fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.glusterfs", "fuse.ceph", "fuse.davfs", "davfs", "fuse.gvfsd-fuse", "fuse.smbnetfs"]
+    {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "9p", "afs", "auristorfs", "coda"}
+    | {"ceph", "lustre", "gpfs", "glusterfs", "beegfs", "orangefs", "davfs"}
+    | {"fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.glusterfs", "fuse.ceph", "fuse.davfs", "fuse.smbnetfs"}
 )
 
 opening = threading.Lock()
@@ -108,6 +110,13 @@ def refuse_network(path: str) -> None:
             f"{path} is on a network file system ({kind}), where SQLite's locks and shared memory do not hold",
             hint="Use a local disk, or a PostgreSQL store.",
         )
+
+
+def is_read_only(folder: str) -> bool:
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def free_bytes(path: str) -> int | None:

@@ -158,8 +158,12 @@ class GroupCommit:
             if heir.gate is not None:
                 _open(heir.gate)
 
-    def wake(self) -> None:
-        """For whoever took the lock by hand and has let it go."""
+    def acquire(self, timeout_seconds: float) -> bool:
+        """The lock by hand, before a fork; False at once for a thread that has it already."""
+        return self._owner != _thread.get_ident() and self.lock.acquire(timeout=timeout_seconds)
+
+    def release(self) -> None:
+        self.lock.release()
         if self._queue:
             self._leave()
 
@@ -174,7 +178,8 @@ class GroupCommit:
                 finally:
                     self._owner = 0
         finally:
-            self.wake()
+            if self._queue:
+                self._leave()
 
     def _refuse_nesting(self) -> None:
         """A thread that waits for itself waits for ever (an import whose source writes to the same store)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from functools import cache
+from typing import cast
 
 import apsw
 
@@ -26,7 +27,7 @@ def now() -> int:
 
 def claim(cursor: apsw.Cursor, run_no: int, holder: str, ttl_seconds: float, superseding: str | None) -> Claim:
     row = cursor.execute("SELECT epoch, holder, lease_until, lease_boot FROM runs WHERE run_no = ?", (run_no,))
-    epoch, current, until, boot = row.fetchone()
+    epoch, current, until, boot = cast("tuple[int, str | None, int, str | None]", row.fetchone())
     same_boot = boot == boot_id()
     if current not in (None, holder, superseding) and same_boot and until > now():
         return Claim(epoch, current, False)

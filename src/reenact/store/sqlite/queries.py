@@ -87,7 +87,7 @@ def lanes(cursor: apsw.Cursor, namespace: str, run: str, below: int) -> list[Eve
 def run_rows(cursor: apsw.Cursor, sql: str, *values: object) -> list[RunRow]:
     rows = []
     for row in cursor.execute(sql, values):
-        header = HeaderRow(*row[:8], imported=bool(row[8]))
+        header = HeaderRow(*row[:9])._replace(imported=bool(row[8]))
         rows.append(RunRow(header, EventRow(*row[10:]) if row[10] is not None else None, row[9]))
     return rows
 

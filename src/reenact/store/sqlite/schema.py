@@ -12,7 +12,9 @@ Rules:
    purpose: the hash chain is. They stop accidents and careless tools.
 4. Run numbers are never used twice (AUTOINCREMENT), so a number remembered by another process can only miss,
    never hit another run.
-5. A file whose schema is not exactly this one is not written to. A newer one may be read.
+5. `events` has no foreign key: its writer has just looked at the run in the same transaction, and a third
+   look-up for each event would buy nothing.
+6. A file whose schema is not exactly this one is not written to. A newer one may be read.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ TABLES = (
   UNIQUE(namespace, run)) STRICT""",
     "CREATE INDEX runs_by_time ON runs(namespace, created, run) WHERE kind <> 'operations'",
     """CREATE TABLE events(
-  run_no INTEGER NOT NULL REFERENCES runs, seq INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
+  run_no INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
   lane TEXT NOT NULL, lane_seq INTEGER, link BLOB NOT NULL, hash BLOB NOT NULL,
   salt BLOB, match BLOB, prefix BLOB, content BLOB,
   PRIMARY KEY(run_no, seq), UNIQUE(run_no, id)) STRICT, WITHOUT ROWID""",
@@ -67,7 +69,7 @@ def _changes(columns: tuple[str, ...]) -> str:
     return " OR ".join(f"NEW.{c} IS NOT OLD.{c}" for c in columns)
 
 
-def _erasing(table: str, seq: str) -> str:
+def _erasing(seq: str) -> str:
     """True where content, salt or match change other than to NULL under an erasure row."""
     changed = _changes(("content", "salt", "match"))
     wiped = "NEW.content IS NULL AND NEW.salt IS NULL AND NEW.match IS NULL"
@@ -82,7 +84,7 @@ WHEN EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND seq = NEW.seq)
   OR EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND lane = NEW.lane AND lane_seq = NEW.lane_seq)
 BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END""",
     f"""CREATE TRIGGER events_update BEFORE UPDATE ON events
-WHEN {_changes(_FIXED_EVENT_COLUMNS)} OR {_erasing("events", "OLD.seq")}
+WHEN {_changes(_FIXED_EVENT_COLUMNS)} OR {_erasing("OLD.seq")}
   OR (NEW.prefix IS NOT OLD.prefix AND NOT EXISTS(
     SELECT 1 FROM erasures WHERE run_no = OLD.run_no AND seq = OLD.seq AND part = 'prefix'))
 BEGIN SELECT RAISE(ABORT, 'events are never changed'); END""",
@@ -94,7 +96,7 @@ WHEN EXISTS(SELECT 1 FROM runs WHERE run_no = NEW.run_no)
   OR EXISTS(SELECT 1 FROM runs WHERE namespace = NEW.namespace AND run = NEW.run)
 BEGIN SELECT RAISE(ABORT, 'headers are never replaced'); END""",
     f"""CREATE TRIGGER runs_update BEFORE UPDATE ON runs
-WHEN {_changes(_FIXED_RUN_COLUMNS)} OR {_erasing("runs", "0")} OR NEW.epoch < OLD.epoch
+WHEN {_changes(_FIXED_RUN_COLUMNS)} OR {_erasing("0")} OR NEW.epoch < OLD.epoch
 BEGIN SELECT RAISE(ABORT, 'headers are never changed'); END""",
     """CREATE TRIGGER runs_delete BEFORE DELETE ON runs
 WHEN NOT EXISTS(SELECT 1 FROM tombstones WHERE run_no = OLD.run_no)
@@ -150,7 +152,7 @@ def examine(connection: apsw.Connection, path: str) -> int:
     if version < SCHEMA_VERSION:
         raise SchemaMismatch(f"{path} has schema version {version}, which no released version wrote")
     if version == SCHEMA_VERSION and found != EXPECTED:
-        strange = sorted(name for _, name in set(found.items()) ^ set(EXPECTED.items()) for name in [name[1]])
+        strange = sorted({name for (_, name), _ in set(found.items()) ^ set(EXPECTED.items())})
         raise SchemaMismatch(f"{path} does not have the schema of version {version}: {', '.join(strange)}")
     if version > SCHEMA_VERSION:
         missing = [t for t in READ_TABLES if not found.get(("table", t), "").startswith("CREATE TABLE")]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import apsw
 
@@ -32,20 +33,20 @@ from reenact.store.contract import (
     InboxRow,
     NodeRow,
     PendingAppend,
-    RunRow,
     SnapshotRow,
 )
-from reenact.store.sqlite import erasure, files, forking, leases, queries, schema
+from reenact.store.sqlite import erasure, files, forking, leases, schema
 from reenact.store.sqlite.artifacts import Artifacts
 from reenact.store.sqlite.connection import check_library, translate
 from reenact.store.sqlite.group_commit import Request
 from reenact.store.sqlite.readers import Readers
+from reenact.store.sqlite.reading import Reading, whole
 from reenact.store.sqlite.writer import Writer
 
 BUSY_SECONDS = 10.0
 
 
-class SqliteStore:
+class SqliteStore(Reading):
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -65,16 +66,17 @@ class SqliteStore:
         self._artifacts = Artifacts(self.path + ".artifacts")
         files.refuse_network(self.path)
         exists = files.check_kind(self.path)
-        immutable = read_only and not os.access(os.path.dirname(self.path), os.W_OK)
+        # Without a place for -shm SQLite reads only what nobody can be writing: a read-only file system.
+        immutable = read_only and files.is_read_only(os.path.dirname(self.path))
         self._writer = Writer(self.path, durability, busy_seconds)
         self._readers = Readers(self.path, busy_seconds, immutable and not _has_log(self.path))
         try:
-            self._open(exists, busy_seconds)
+            self._open(exists)
         except apsw.Error as error:
             raise translate(error, self.path) from error
         forking.register(self)
 
-    def _open(self, exists: bool, busy_seconds: float) -> None:
+    def _open(self, exists: bool) -> None:
         if self.read_only:
             if not exists:
                 raise StoreUnavailable(f"there is no store at {self.path}")
@@ -104,6 +106,9 @@ class SqliteStore:
         closed = StoreUnavailable(f"the store {self.path} is closed")
         if self._writer.refusal is not None and self._writer.refusal.message == closed.message:
             return
+        if self._pid != os.getpid():
+            forking.leak(self._writer.abandon() + self._readers.abandon())
+            return
         self._readers.refusal = closed
         self._readers.drop(checkpoint=True)
         with self._writer.group.exclusive():
@@ -113,8 +118,8 @@ class SqliteStore:
     # Forks
 
     def before_fork(self, timeout_seconds: float) -> None:
-        self._fork_ready = self._writer.group.lock.acquire(timeout=timeout_seconds)
-        self._fork_ready = self._readers.pause(timeout_seconds) and self._fork_ready
+        self._fork_locked = self._writer.group.acquire(timeout_seconds)
+        self._fork_ready = self._readers.pause(timeout_seconds) and self._fork_locked
         if self._fork_ready:
             self._writer.drop()
             self._readers.drop(checkpoint=False)
@@ -122,9 +127,8 @@ class SqliteStore:
     def after_fork(self, *, child: bool) -> None:
         if not child:
             self._readers.resume()
-            if self._fork_ready:
-                self._writer.group.lock.release()
-                self._writer.group.wake()
+            if self._fork_locked:
+                self._writer.group.release()
         elif self._fork_ready:
             self._pid = os.getpid()
             self._writer.group.reset()
@@ -175,27 +179,6 @@ class SqliteStore:
             for events, more in batches:
                 self._writer.add_events(cursor, namespace, number, events, more)
 
-    def run_row(self, namespace: str, run: str) -> RunRow | None:
-        with self._reading() as cursor:
-            rows = queries.run_rows(cursor, queries.RUN_ROW, namespace, run)
-            return rows[0] if rows else None
-
-    def list_runs(self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100) -> list[RunRow]:
-        limit = _checked(limit)
-        with self._reading() as cursor:
-            if before is None:
-                return queries.run_rows(cursor, queries.LIST_ALL_RUNS, namespace, limit)
-            return queries.run_rows(cursor, queries.LIST_RUNS, namespace, *before, limit)
-
-    def find_runs(self, namespace: str, prefix: str, limit: int = 10) -> list[str]:
-        values = (namespace, prefix, prefix + "\U0010ffff", _checked(limit))
-        with self._reading() as cursor:
-            return [run for (run,) in cursor.execute(queries.FIND_RUNS, values)]
-
-    def namespaces(self) -> list[str]:
-        with self._reading() as cursor:
-            return [name for (name,) in cursor.execute(queries.NAMESPACES)]
-
     # Events
 
     def append(
@@ -217,50 +200,7 @@ class SqliteStore:
         self._same_process()
         return self._writer.append_many([Request(*one, sync=True) for one in appends])
 
-    def last_event(self, namespace: str, run: str) -> EventRow | None:
-        with self._reading() as cursor:
-            return queries.one_event(cursor, queries.LAST_EVENT, namespace, run)
-
-    def event(self, namespace: str, run: str, seq: int) -> EventRow | None:
-        with self._reading() as cursor:
-            return queries.one_event(cursor, queries.EVENT, namespace, run, _whole(seq))
-
-    def events_by_id(self, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
-        with self._reading() as cursor:
-            found = [queries.one_event(cursor, queries.EVENT_BY_ID, namespace, run, one) for one in ids]
-            return [event for event in found if event is not None]
-
-    def scan(
-        self, namespace: str, run: str, start: int = 1, stop: int | None = None, *, contents: bool = True
-    ) -> Iterator[EventRow]:
-        start, more = _whole(start), True
-        end = queries.LARGEST if stop is None else _whole(stop)
-        while more:
-            with self._reading() as cursor:
-                rows, more = queries.page(cursor, namespace, run, start, end, contents)
-            yield from rows
-            start = rows[-1].seq + 1 if rows else end
-
-    def lane_event(self, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
-        with self._reading() as cursor:
-            return queries.one_event(cursor, queries.LANE_EVENT, namespace, run, lane, _whole(lane_seq))
-
-    def lanes(self, namespace: str, run: str, below: int | None = None) -> list[EventRow]:
-        with self._reading() as cursor:
-            return queries.lanes(cursor, namespace, run, queries.LARGEST if below is None else _whole(below))
-
     # Shared values
-
-    def nodes(self, namespace: str, addresses: Sequence[bytes]) -> dict[bytes, bytes]:
-        with self._reading() as cursor:
-            return queries.nodes(cursor, namespace, addresses)
-
-    def all_nodes(self, namespace: str) -> Iterator[NodeRow]:
-        after: int | None = 0
-        while after is not None:
-            with self._reading() as cursor:
-                rows, after = queries.node_page(cursor, namespace, after)
-            yield from rows
 
     def put_artifact(self, namespace: str, address: bytes, data: bytes) -> None:
         if self._writer.refusal is not None:
@@ -286,12 +226,12 @@ class SqliteStore:
         return cursor.execute(sql, (namespace, address)).get is not None
 
     def _finish_removals(self) -> None:
-        """Removes the files that a committed erasure names. Under the write lock, so that nobody puts one back meanwhile."""
+        """Removes the files that a committed erasure names, under the write lock: nobody may put one back meanwhile."""
         with self._reading() as cursor:
             if cursor.execute("SELECT 1 FROM artifact_removals LIMIT 1").get is None:
                 return
         with self._writing() as cursor:
-            rows = cursor.execute("SELECT namespace, address FROM artifact_removals").fetchall()
+            rows: Any = cursor.execute("SELECT namespace, address FROM artifact_removals").fetchall()
             for namespace, address in rows:
                 self._artifacts.remove(namespace, address)
             cursor.execute("DELETE FROM artifact_removals")
@@ -319,14 +259,8 @@ class SqliteStore:
                 " FROM inbox WHERE run_no = ?1",
                 (number, key, payload, time),
             )
-            row = cursor.execute(
-                "SELECT number, key, payload, time FROM inbox WHERE run_no = ? AND key = ?", (number, key)
-            ).fetchone()
-            return InboxRow(*row)
-
-    def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]:
-        with self._reading() as cursor:
-            return queries.inbox(cursor, namespace, run, _whole(after))
+            sql = "SELECT number, key, payload, time FROM inbox WHERE run_no = ? AND key = ?"
+            return InboxRow(*next(cursor.execute(sql, (number, key))))
 
     # Snapshots
 
@@ -335,14 +269,10 @@ class SqliteStore:
             number = self._writer.run_number(cursor, namespace, run)
             cursor.execute("INSERT OR REPLACE INTO snapshots VALUES(?,?,?,?,?,?,?)", (number, *snapshot))
 
-    def snapshots(self, namespace: str, run: str) -> list[SnapshotRow]:
-        with self._reading() as cursor:
-            return queries.snapshots(cursor, namespace, run)
-
     def delete_snapshot(self, namespace: str, run: str, seq: int) -> None:
         with self._writing() as cursor:
             number = self._writer.run_number(cursor, namespace, run)
-            cursor.execute("DELETE FROM snapshots WHERE run_no = ? AND seq = ?", (number, _whole(seq)))
+            cursor.execute("DELETE FROM snapshots WHERE run_no = ? AND seq = ?", (number, whole(seq)))
 
     # Retention and erasure
 
@@ -376,7 +306,7 @@ class SqliteStore:
         self.scrub()
 
     def scrub(self) -> None:
-        """Makes sure that no file holds what was erased: artifact files go, the database is rewritten and the log emptied.
+        """Makes sure that no file holds what was erased: artifacts go, the database is rewritten, the log emptied.
 
         `secure_delete` zeroes freed cells and pages, but a page that was split or merged earlier can hold an
         old copy of a cell in its unused middle. Only writing the pages anew (VACUUM) is sure to lose those.
@@ -419,13 +349,3 @@ def _has_log(path: str) -> bool:
         return os.lstat(path + "-wal").st_size > 0
     except FileNotFoundError:
         return False
-
-
-def _whole(number: int) -> int:
-    return max(-queries.LARGEST, min(number, queries.LARGEST))
-
-
-def _checked(limit: int) -> int:
-    if limit < 0:
-        raise InvalidInput(f"a limit must not be negative: {limit}")
-    return min(limit, 1 << 31)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
+from typing import cast
 
 import apsw
 
@@ -255,7 +256,8 @@ class Writer:
                 number = self.run_number(cursor, *key)
             except NotFound as error:
                 return error
-            epoch, header_hash, seq, last_hash = cursor.execute(HEAD, (number,)).fetchone()
+            row = cursor.execute(HEAD, (number,)).fetchone()
+            epoch, header_hash, seq, last_hash = cast("tuple[int, bytes, int | None, bytes]", row)
             known = (number, epoch, 0, header_hash) if seq is None else (number, epoch, seq, last_hash)
             self._known[key] = known
         number, epoch, seq, last_hash = known

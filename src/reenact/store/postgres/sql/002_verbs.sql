@@ -69,10 +69,14 @@ create function reenact.append(
     out status integer, out epoch bigint, out head_seq bigint, out head_hash bytea
 ) language plpgsql as $$
 declare
-    v_run_no bigint;
+    checked record;
 begin
-    select c.status, c.run_no, c.epoch, c.head_seq, c.head_hash into status, v_run_no, epoch, head_seq, head_hash
-        from reenact.check_append(p_namespace, p_run, p_expected_seq, p_expected_hash, p_epoch, p_seqs, p_ids) c;
+    -- An assignment, not a query: evaluated in place, without an executor of its own.
+    checked := reenact.check_append(p_namespace, p_run, p_expected_seq, p_expected_hash, p_epoch, p_seqs, p_ids);
+    status := checked.status;
+    epoch := checked.epoch;
+    head_seq := checked.head_seq;
+    head_hash := checked.head_hash;
     if status <> 0 then
         return;
     end if;
@@ -80,8 +84,12 @@ begin
         insert into reenact.nodes (namespace, address, blob)
             select p_namespace, address, blob from unnest(p_addresses, p_blobs) as u (address, blob) on conflict do nothing;
     end if;
-    perform reenact.put_events(v_run_no, p_seqs, p_ids, p_kinds, p_lanes, p_lane_seqs, p_links, p_hashes,
-        p_salts, p_matches, p_prefixes, p_contents);
+    -- As put_events() does, without a second call: this is the path that every event takes.
+    for i in 1 .. cardinality(p_seqs) loop
+        insert into reenact.events (run_no, seq, id, kind, lane, lane_seq, link, hash, salt, match, prefix, content)
+            values (checked.run_no, p_seqs[i], p_ids[i], p_kinds[i], p_lanes[i], p_lane_seqs[i], p_links[i], p_hashes[i],
+                p_salts[i], p_matches[i], p_prefixes[i], p_contents[i]);
+    end loop;
     if not p_sync then
         -- Read at commit, after this function: the transaction does not wait for the disk.
         perform set_config('synchronous_commit', 'off', true);

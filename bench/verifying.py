@@ -1,0 +1,88 @@
+"""Verifying a million events, beside a bare scan that only hashes the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import resource
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+
+from bench.appending import TEXT
+from bench.measuring import Row, Workplace, elapsed
+from reenact import ActionRequested, ActionSucceeded, Completed, Journal, open_store, verify_run
+
+EVENTS = 1_000_000
+BATCH = 1000
+
+
+def record(path: Path, events: int) -> None:
+    store = open_store(f"sqlite:///{path}", durability="relaxed")
+    journal = Journal.create(store, "million")
+    for start in range(0, events - 1, BATCH):
+        batch = []
+        for number in range(start, min(start + BATCH, events - 1)):
+            pair = number // 2
+            if number % 2 == 0:
+                batch.append(ActionRequested(action_id=f"a{pair}", name="ask", payload={"text": TEXT, "n": pair}))
+            else:
+                batch.append(ActionSucceeded(action_id=f"a{pair}", output={"text": TEXT, "n": pair}))
+        journal.append(batch, sync=False)
+    journal.append(Completed())
+    store.close()
+
+
+def bare_scan(path: Path) -> int:
+    """Reads every link and content and hashes them: the floor."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    sha256, count = hashlib.sha256, 0
+    for link, content in connection.execute("SELECT link, content FROM events ORDER BY run_no, seq"):
+        sha256(link).digest()
+        sha256(content).digest()
+        count += 1
+    return count
+
+
+def our_verify(path: Path, processes: int) -> None:
+    store = open_store(f"sqlite:///{path}", read_only=True)
+    report = verify_run(store, "million", processes=processes)
+    if not report.valid:
+        raise SystemExit(f"the benchmark's own run does not verify: {report.problems[:3]}")
+    store.close()
+
+
+def _peak_memory_mb(path: Path, answer: multiprocessing.Queue[float]) -> None:
+    our_verify(path, 1)
+    answer.put(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def verify(workplace: Workplace) -> Iterator[Row]:
+    path = workplace.path("million.db")
+    events = workplace.count(EVENTS)
+    record(path, events)
+    bare_scan(path)
+    scans, singles, doubles = [], [], []
+    for _ in range(3):
+        scans.append(elapsed(lambda: bare_scan(path)))
+        singles.append(elapsed(lambda: our_verify(path, 1)))
+        doubles.append(elapsed(lambda: our_verify(path, 2)))
+    scan, single, double = map(statistics.median, (scans, singles, doubles))
+    yield Row(
+        f"verify a {events:,}-event run, one process",
+        f"{scan / single:.2f} × a bare scan + SHA-256 ({single:.1f} s; bare {scan:.1f} s; {events / single:,.0f} events/s)",
+        "≥ 0.35 ×",
+        scan / single >= 0.35,
+    )
+    yield Row(
+        "the same, two processes", f"{single / double:.2f} × one ({double:.1f} s)", "≥ 1.7 ×", single / double >= 1.7
+    )
+    context = multiprocessing.get_context("spawn")
+    answer: multiprocessing.Queue[float] = context.Queue()
+    child = context.Process(target=_peak_memory_mb, args=(path, answer))
+    child.start()
+    peak = answer.get()
+    child.join()
+    yield Row("its peak memory", f"{peak:.0f} MB", "< 200 MB", peak < 200)

@@ -1,0 +1,79 @@
+"""The command `reenact`. Commands are loaded when they are called, so that `reenact --help` loads click and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from reenact.cli.problems import run_guarded
+from reenact.cli.settings import shared_options
+
+COMMANDS = {
+    "ls": ("listing", "List the runs of the store, newest first."),
+    "show": ("showing", "Show a run: what happened, one event, or its state."),
+    "verify": ("verifying", "Check that a run or an exported file is as it was written."),
+    "export": ("copying", "Write a run to one text file that anybody can verify."),
+    "import": ("copying", "Bring an exported file into the store."),
+    "recover": ("copying", "Copy the valid prefix of a damaged run to another store."),
+    "gc": ("removing", "Remove ended runs by age or number."),
+    "erase": ("removing", "Erase a value wherever it was recorded."),
+    "doctor": ("doctor", "Look at this installation and its store."),
+    "demo": ("demo", "Record a small run, verify it, alter a copy and see it found."),
+}
+"""Name → module of `reenact.cli` and what it does. The command's function there is called like it, or with a `_` behind a keyword."""
+
+
+class Commands(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = import_module(f"reenact.cli.{COMMANDS[name][0]}")
+        command: click.Command = getattr(module, "import_" if name == "import" else name)
+        command.short_help = COMMANDS[name][1]
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        # click would load every command to ask it for this.
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> NoReturn:
+        arguments = list(sys.argv[1:] if args is None else args)
+        options["standalone_mode"] = False
+        call = super().main
+        sys.exit(run_guarded(lambda: call(arguments, *rest, **options), arguments))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@shared_options
+@click.version_option(package_name="reenact", message="reenact %(version)s")
+def cli() -> None:
+    """Record what an AI agent did in one tamper-evident log, and prove it.
+
+    RUN is a run id, a unique beginning of one, @last (the first line of `reenact ls`) or @last~1 (the one before it). Without --store the store is
+    REENACT_STORE, what pyproject.toml names, or .reenact/ in the project.
+
+    \b
+    Exit status: 0 ok · 1 the check found something · 2 usage · 3 not found
+    4 integrity broken · 5 store unavailable · 6 blocked or refused
+    7 not replayable · 70 internal error
+    """
+
+
+def run() -> NoReturn:
+    """The console entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # an ASCII terminal shows escapes instead of failing
+    cli.main(prog_name="reenact")
+
+
+if __name__ == "__main__":
+    run()

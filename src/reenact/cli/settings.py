@@ -1,0 +1,37 @@
+"""The options that every command takes, before or after its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+@dataclass
+class Settings:
+    store: str | None = None
+    namespace: str = "default"
+    json: bool = False
+    verbose: bool = False
+
+
+def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
+    # What was given before the command's name stands unless it is given again behind it.
+    settings = context.ensure_object(Settings)
+    if value is not None and value is not False and option.name is not None:
+        setattr(settings, option.name, value)
+
+
+def shared_options(function: Decorated) -> Decorated:
+    for names, about in (
+        (("-v", "--verbose"), {"is_flag": True, "help": "Show a traceback with an error."}),
+        (("--json",), {"is_flag": True, "help": "Write one JSON document to stdout."}),
+        (("--namespace",), {"metavar": "NAME", "help": "The namespace to work in (`default`)."}),
+        (("--store",), {"metavar": "URL", "help": "The store: a path, sqlite:///path or postgresql://…"}),
+    ):
+        function = click.option(*names, expose_value=False, callback=_remember, **about)(function)
+    return function

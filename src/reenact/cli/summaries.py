@@ -1,0 +1,81 @@
+"""What a line about a run says, taken from its row and facts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from reenact.cli.text import iso_time
+from reenact.core.codec import encode
+from reenact.core.events import ANSWERS, TERMINAL_KINDS
+from reenact.core.hashing import render
+from reenact.errors import ReenactError
+from reenact.journal.reader import JournalReader
+from reenact.store.contract import RunRow, Store
+
+STATUSES = ("running", "blocked", "completed", "failed", "cancelled")
+ANSWERS_LOOKED_FOR_IN = 10_000
+_BLOCKING = ("Interrupted", "WaitCreated")
+
+
+class Summary(NamedTuple):
+    run: str
+    status: str
+    agent: str | None
+    events: int
+    created: int
+    imported: bool
+    head: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "created": iso_time(self.created)}
+
+
+def summary_of(store: Store, namespace: str, row: RunRow) -> Summary:
+    header, last = row.header, row.last
+    return Summary(
+        run=header.run,
+        status=status_of(store, namespace, row),
+        agent=agent_of(store, namespace, header.run),
+        events=last.seq if last is not None else 0,
+        created=header.created,
+        imported=header.imported,
+        head=render(last.hash if last is not None else header.hash),
+    )
+
+
+def status_of(store: Store, namespace: str, row: RunRow) -> str:
+    """`blocked`: a lane came to an interrupt or a wait that nobody has answered."""
+    if row.last is None:
+        return "running"
+    if row.last.kind in TERMINAL_KINDS:
+        return row.last.kind.lower()
+    run = row.header.run
+    waiting = {end.seq for end in store.lanes(namespace, run) if end.kind in _BLOCKING}
+    return "blocked" if waiting and waiting - _answered(store, namespace, run, min(waiting)) else "running"
+
+
+def _answered(store: Store, namespace: str, run: str, since: int) -> set[int]:
+    """Events answered from another lane. Looked for in a bounded stretch: a listing must not read whole runs."""
+    reader = JournalReader(store, run, namespace)
+    found: set[int] = set()
+    for row in store.scan(namespace, run, since + 1, since + ANSWERS_LOOKED_FOR_IN, contents=False):
+        if ANSWERS.get(row.kind) in _BLOCKING and (parent := reader.link(row).parent) is not None:
+            found.add(parent)
+    return found
+
+
+def agent_of(store: Store, namespace: str, run: str) -> str | None:
+    """What the facts call the agent; None when they are erased, damaged or a stranger's."""
+    facts = facts_of(store, namespace, run)
+    agent = facts.get("agent") if facts else None
+    return agent if isinstance(agent, str) else None
+
+
+def facts_of(store: Store, namespace: str, run: str) -> dict[str, Any] | None:
+    """The facts as plain JSON, or None."""
+    try:
+        facts = JournalReader(store, run, namespace).facts()
+    except ReenactError:
+        return None
+    tree = None if facts is None else encode(facts).tree
+    return tree if isinstance(tree, dict) else None

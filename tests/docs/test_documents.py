@@ -1,0 +1,87 @@
+"""Documents that are run and checked: examples work, links lead somewhere, every acceptance row names tests that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+PYTHON_BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+EXAMPLES = [
+    pytest.param(block, id=f"{path.name}-{number}")
+    for path in DOCUMENTS
+    for number, block in enumerate(PYTHON_BLOCK.findall(path.read_text()), 1)
+]
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 1
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_example_runs(code: str, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for promised in re.findall(r"#\s+(Verification: .*)", code):
+        assert promised in done.stdout
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files(path: Path) -> None:
+    missing = [
+        target
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+        if not (path.parent / target).exists()
+    ]
+    assert missing == []
+
+
+def test_readme_commands_exist() -> None:
+    readme = (ROOT / "README.md").read_text()
+    commands = set(re.findall(r"^\$ reenact (\w+)", readme, re.MULTILINE))
+    listed = subprocess.run([sys.executable, "-m", "reenact.cli.main", "--help"], capture_output=True, text=True).stdout
+    assert commands
+    assert {name for name in commands if not re.search(rf"^\s+{name}\b", listed, re.MULTILINE)} == set()
+
+
+def test_ci_runs_the_readme_test_command() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "make test" in (ROOT / "README.md").read_text()
+    assert script.rstrip().endswith("make test")
+
+
+def test_every_acceptance_row_names_tests_that_exist() -> None:
+    text = (ROOT / "docs" / "acceptance.md").read_text()
+    rows = re.findall(r"^\| (\d+) \|.*?\| (.+?) \|$", text, re.MULTILINE)
+    assert {int(number) for number, _ in rows} >= {
+        *range(1, 9),
+        *range(17, 40),
+        *range(72, 78),
+        104,
+        105,
+        109,
+        110,
+        111,
+        128,
+        129,
+    }
+    missing = []
+    for number, cell in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)(?:::(\w+))?`", cell)
+        if not named:
+            missing.append(f"row {number} names no test")
+        for file, *names in named:
+            source = (ROOT / file).read_text() if (ROOT / file).exists() else ""
+            if "StoreContract" in source:
+                source += (ROOT / "src/reenact/testing/store_contract.py").read_text()
+            missing.extend(
+                f"row {number}: {file}::{name}"
+                for name in names
+                if name and not re.search(rf"(?:def|class) {name}\b", source)
+            )
+    assert missing == []

@@ -1,0 +1,356 @@
+"""What the golden files hold, computed anew: the hashes of docs/format.md, and whole recordings made from fixed sources.
+
+`tests/golden/test_golden.py` compares, `python tests/golden/make.py` writes. A difference is a new format version, never a new golden file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path, PurePosixPath
+from typing import Any
+from uuid import UUID
+
+from reenact.core import hashing
+from reenact.core.canonical import canonical_bytes, stored_bytes
+from reenact.core.codec import encode, encode_json_text
+from reenact.core.events import (
+    ActionDenied,
+    ActionFailed,
+    ActionRequested,
+    ActionSucceeded,
+    AttemptRecorded,
+    Cancelled,
+    ChunkReceived,
+    Completed,
+    ContentErased,
+    EffectSettled,
+    Failed,
+    Interrupted,
+    OperationNoted,
+    ProcessAttached,
+    Resumed,
+    RunRetired,
+    SignalReceived,
+    StateUpdated,
+    TurnTaken,
+    ValuesDrawn,
+    WaitCreated,
+    WaitResolved,
+)
+from reenact.core.links import Header, Link, ParentRun, link_bytes
+from reenact.core.matching import MatchRules
+from reenact.core.sharing import Sharer
+from reenact.core.state import StateUpdatedOnlyReducer, state_hash, state_link
+from reenact.journal.exporting import export_lines
+from reenact.journal.journal import Draft, Journal
+from reenact.journal.operations import OperationsJournal
+from reenact.journal.reader import JournalReader
+from reenact.journal.snapshots import take_snapshot
+from reenact.store.memory import MemoryStore
+
+FOLDER = Path(__file__).resolve().parent
+VECTORS = FOLDER / "format-1.json"
+RECORDING = FOLDER / "recording-1.jsonl"
+START_US = 1_763_236_044_000_000
+
+
+class FixedSources:
+    """A clock that ticks once a reading and randomness that is a hash of a counter: the same recording every time."""
+
+    def __init__(self, seed: str = "golden", holder: str = "golden") -> None:
+        self._seed = seed
+        self._holder = holder
+        self._ticks = itertools.count(START_US)
+        self._draws = itertools.count()
+
+    def now_us(self) -> int:
+        return next(self._ticks)
+
+    def entropy(self, size: int) -> bytes:
+        return hashlib.sha256(f"{self._seed}/{next(self._draws)}".encode()).digest()[:size]
+
+    def holder(self) -> str:
+        return self._holder
+
+
+# Recordings
+
+
+def _export(store: MemoryStore, run: str) -> bytes:
+    return b"".join(line + b"\n" for line in export_lines(JournalReader(store, run)))
+
+
+def golden_run(store: Any, run: str = "golden-1", sources: FixedSources | None = None) -> Journal:
+    """A run that holds every kind of event a run may hold, but for the two other ways to end."""
+    sources = sources or FixedSources()
+    facts = {"agent": "golden", "argv": ["agent.py", "--fast"], "python": "3.11.2"}
+    journal = Journal.create(store, run, facts=facts, sources=sources)
+    numbers = itertools.count(1)
+
+    def add(*events: Any, **more: Any) -> None:
+        journal.append([Draft(event, id=f"e{next(numbers)}", **more) for event in events])
+
+    long_text = "Answer in one word. " * 26
+    question = {"messages": [{"role": "system", "content": long_text}, {"role": "user", "content": "2+2?"}]}
+    add(ProcessAttached({"pid": 1}), ValuesDrawn([["time", 1.5], ["urandom", b"\x00\xff"]]))
+    add(StateUpdated({"step": 1, "note": "né"}, step_id="n1"))
+    add(ActionRequested("a1", question, name="ask", effect="model_call"), key="0/ask/0")
+    add(ChunkReceived("a1", 0, "4"), AttemptRecorded("a1", 1, "ok"), ActionSucceeded("a1", "4"))
+    take_snapshot(journal, StateUpdatedOnlyReducer(), {"step": 1, "note": "né"}, journal.head().seq)
+    add(ActionRequested("a2", question, name="ask"), lane="0.1")
+    add(ActionFailed("a2", ValueError("no")), lane="0.1")
+    add(ActionDenied("a3", "not allowed", {"to": "all"}), ActionRequested("a4", [1, 1.0, (2**70, float("inf"))]))
+    add(EffectSettled("a4", "done", value="sent", by="operator"), ActionSucceeded("a4", "sent"))
+    add(Interrupted("go on?"), Resumed(True))
+    add(WaitCreated("w1", "approval", deadline=START_US), WaitResolved("w1", {"ok": True}))
+    add(SignalReceived("stop", None), TurnTaken([["0", 1]]))
+    add(StateUpdated([]), Completed("4"))
+    return journal
+
+
+def recordings() -> dict[str, bytes]:
+    """Exports by name. The three ways to end, an operations journal, and a run that has only begun."""
+    store = MemoryStore()
+    golden_run(store)
+    made = {"golden-1": _export(store, "golden-1")}
+    for name, events in {
+        "failed": [Failed(RuntimeError("broken"))],
+        "cancelled": [Cancelled("by hand")],
+        "begun": [ActionRequested("a1", None)],
+        "empty": [],
+    }.items():
+        journal = Journal.create(store, name, sources=FixedSources(name))
+        if events:
+            journal.append([Draft(event, id=f"e{number}") for number, event in enumerate(events, 1)])
+        made[name] = _export(store, name)
+    operations = OperationsJournal.open_for(store, sources=FixedSources("operations"))
+    ended = JournalReader(store, "failed").head()
+    header = JournalReader(store, "failed").header_row.hash
+    rendered = (hashing.render(header), ended.seq, hashing.render(ended.hash))
+    operations.note(RunRetired("failed", *rendered, "age"))
+    operations.note(ContentErased([["golden-1", 4], ["golden-1", 0]], "asked for"))
+    operations.note(OperationNoted("late_resolution", {"wait": "w1"}))
+    made["operations"] = _export(store, "operations")
+    return made
+
+
+# Hashes
+
+
+def _bytes(length: int, seed: int) -> bytes:
+    return bytes((seed + 7 * index) % 256 for index in range(length))
+
+
+_SALT = _bytes(16, 1)
+_A, _B, _C = _bytes(32, 2), _bytes(32, 3), _bytes(32, 4)
+# Stored text as a writer may have left it; how a float is spelled is the writer's affair.
+_STORED = b'{"output":[1,1.0,1e21,"\xc3\xa9"],"action_id":"a1"}'
+_FRAME = bytes.fromhex("28b52ffd2006310000") + b"reenac"
+_TREE = {"kind": "ignored", "b": [1, 1.0, -0.0, 1e21, 1e-7], "a": {"é": "\u0001\"", "\ufb33": 1, "😀": 2}}
+
+Row = tuple[str, str, list[bytes], bytes]
+
+
+def _header(parent: ParentRun | None) -> bytes:
+    return Header(
+        content=hashing.render(_A),
+        created=START_US,
+        format="reenact/1",
+        kind="run",
+        namespace="default",
+        parent=parent,
+        rules="reenact.rules/1",
+        run="r",
+    ).to_bytes()
+
+
+def _link(key: str | None, parent: int | None) -> bytes:
+    return link_bytes(
+        Link(
+            content=hashing.render(_A),
+            id="e-1",
+            key=key,
+            kind="Resumed",
+            lane="0.2",
+            parent=parent,
+            prev=hashing.render(_B),
+            run="r",
+            seq=5,
+            time=START_US,
+        )
+    )
+
+
+def _masked(kind: str, content: dict[str, Any]) -> bytes:
+    return canonical_bytes({"content": content, "kind": kind})
+
+
+def hash_rows() -> list[Row]:
+    """(hash, name, parts after the zero byte, what the code computes), at least one for each row of the table in section 2."""
+    canonical = canonical_bytes(_TREE)
+    forked = ParentRun(head=hashing.render(_B), relation="fork", run="r0", seq=3)
+    u64 = [number.to_bytes(8, "big") for number in (0, 1, 2**40)]
+    request = {"action_id": "a1", "payload": {"action_id": "kept"}, "name": "ask", "meta": 1}
+    rows: list[Row] = []
+    for name, header in (("plain", _header(None)), ("of a fork", _header(forked))):
+        rows.append(("header", name, [header], hashing.header_hash(header)))
+    for name, link in (("plain", _link(None, None)), ("with key and parent", _link('k"\\\u0001é\x7f😀', 4))):
+        rows.append(("link", name, [link], hashing.link_hash(link)))
+    for name, text in (("plain", _STORED), ("empty", b"")):
+        rows.append(("commit", name, [_SALT, _A, text], hashing.commitment(_SALT, _A, text)))
+    masked = _masked("ActionRequested", {"payload": {"action_id": "kept"}, "name": "ask"})
+    rows.append(("match", "members left out at the top only", [masked], MatchRules().match("ActionRequested", request)))
+    rules = MatchRules([("*", "/payload/*"), ("Other", "/name"), ("ActionRequested", "/list/1")])
+    listed = {"payload": {"x": 1}, "name": "n", "list": [1, 2, 3]}
+    masked = _masked("ActionRequested", {"payload": {}, "name": "n", "list": [1, None, 3]})
+    rows.append(("match", "added paths", [masked], rules.match("ActionRequested", listed)))
+    for name, distance in (("no distance", u64[0]), ("distance 1", u64[1]), ("far", u64[2])):
+        computed = hashing.next_prefix(_A, _B, int.from_bytes(distance, "big"))
+        rows.append(("prefix", name, [_A, _B, distance], computed))
+    rows.append(("prefix", "of an erased event", [bytes(32), hashing.ERASED_MARKER, u64[0]], _erased_prefix()))
+    rows.append(("erased", "the marker", [], hashing.ERASED_MARKER))
+    for name, children in (("no child", []), ("two children", [_B, _C])):
+        rows.append(("lanes", name, [_A, *children], hashing.lane_fold(_A, children)))
+    rows.append(("order", "lane 0.10", [_A, b"0.10"], hashing.next_order(_A, "0.10")))
+    rows.append(("node", "a list", [b'["a",1.0]'], hashing.node_address(b'["a",1.0]')))
+    rows.append(("artifact", "bytes", [_bytes(300, 5)], hashing.artifact_address(_bytes(300, 5))))
+    rows.append(("artifact", "nothing", [b""], hashing.artifact_address(b"")))
+    state = hashing.parse_hash(state_hash(_TREE))
+    rows.append(("state", "keys sorted", [canonical], state))
+    rows.append(("state", "null", [b"null"], hashing.parse_hash(state_hash(None))))
+    linked = hashing.parse_hash(state_link(_TREE, _SALT))
+    rows.append(("statelink", "keys sorted", [_SALT, canonical], linked))
+    rows.append(("frame", "a Zstandard frame", [_FRAME], hashing.frame_digest(_FRAME)))
+    rows.append(("value", "sorted paths", [b'[["*","/payload/*"]]'], _value_of_rules()))
+    rows.append(("snapshot", "framed", _snapshot_parts(), hashing.snapshot_seal("r", 12, _A, "replace/1", 3, _STORED)))
+    return rows
+
+
+def _erased_prefix() -> bytes:
+    from reenact.core.matching import advance_prefix
+
+    return advance_prefix(None, None, 0)
+
+
+def _value_of_rules() -> bytes:
+    return hashing.parse_hash(MatchRules([("*", "/payload/*")]).id.removeprefix("reenact.rules/1+"))
+
+
+def _snapshot_parts() -> list[bytes]:
+    parts = [b"r", b"12", _A, b"replace/1", b"3", _STORED]
+    return [piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)]
+
+
+def hash_vectors() -> list[dict[str, Any]]:
+    return [
+        {"hash": name, "case": case, "parts": [part.hex() for part in parts], "expected": hashing.render(digest)}
+        for name, case, parts, digest in hash_rows()
+    ]
+
+
+# Sharing and tags
+
+
+def pseudo_text(count: int) -> str:
+    """Text that anybody can make again: SHA-256 of 0, 1, 2 … in decimal, as hex, a space after each."""
+    return "".join(hashlib.sha256(str(index).encode()).hexdigest() + " " for index in range(count))
+
+
+def sharing_inputs() -> dict[str, dict[str, Any]]:
+    def message(index: int) -> dict[str, Any]:
+        return {"role": "user", "content": pseudo_text(index % 4 + 1), "n": index}
+
+    return {
+        "small: nothing is shared": {"payload": ["x" * 400]},
+        "a string of 510 characters": {"payload": "x" * 510},
+        "a string of 509 characters stays": {"payload": "x" * 509, "more": 1},
+        "a list that splits": {"payload": [message(index) for index in range(40)]},
+        "a list whose addresses split too": {"payload": [message(index) for index in range(400)]},
+        "a string that is cut": {"payload": pseudo_text(2500)},
+        "a string cut in the middle of characters": {"payload": "€" * 30_000},
+        "a large object": {"payload": {f"k{index}": "v" * 20 for index in range(30)}, "name": "n"},
+        "tags are not replaced, what they hold is": {"payload": [{"$tuple": ["x" * 600, 1]}, {"$bytes": "QUJD" * 200}]},
+    }
+
+
+def sharing_vectors() -> list[dict[str, Any]]:
+    made = []
+    for name, tree in sharing_inputs().items():
+        sharer = Sharer()
+        root = sharer.share(tree)
+        nodes = [hashing.render(address) for address in sharer.new_nodes]
+        sizes = [len(stored) for stored in sharer.new_nodes.values()]
+        made.append({"case": name, "root": root.decode(), "nodes": nodes, "node_bytes": sizes})
+    return made
+
+
+class Colour(Enum):
+    RED = "r"
+
+
+def tag_values() -> dict[str, Any]:
+    zone = timezone(timedelta(hours=2))
+    return {
+        "int beyond": 2**53,
+        "int below": -(2**53),
+        "int at the edge": 2**53 - 1,
+        "floats": [1.0, -0.0, 1.5, 0.1],
+        "nan": float("nan"),
+        "inf": float("inf"),
+        "-inf": float("-inf"),
+        "complex": complex(1.5, float("nan")),
+        "lone surrogate": "a\ud800",
+        "bytes": b"\x00\xff\xfe",
+        "bytearray": bytearray(b"ab"),
+        "artifact": bytes(65_537),
+        "tuple": (1, (2,)),
+        "set": {3, 1, 20},
+        "frozenset": frozenset({"b", "a"}),
+        "keys that are not text": {1: "a", "1": "b", None: "c"},
+        "own dollar key": {"$ref": 1},
+        "own two-dollar key": {"$$ref": 1},
+        "two keys are never touched": {"$ref": 1, "$node": 2},
+        "datetime": datetime(2025, 11, 15, 1, 2, 3, 4),  # noqa: DTZ001
+        "datetime with offset": datetime(2025, 11, 15, tzinfo=zone),
+        "date": date(2025, 11, 15),
+        "time": time(1, 2, 3),
+        "timedelta": timedelta(days=-1, seconds=2, microseconds=3),
+        "decimal": Decimal("1.10"),
+        "fraction": Fraction(1, 3),
+        "uuid": UUID(int=1),
+        "path": PurePosixPath("/a/b"),
+        "range": range(1, 10, 2),
+        "enum": Colour.RED,
+        "error": ValueError("no", 3),
+    }
+
+
+def tag_vectors() -> dict[str, str]:
+    made = {name: stored_bytes(encode(value).tree).decode() for name, value in tag_values().items()}
+    for name, text in {
+        "json compact": '{"a":[1,"é"]}',
+        "json compact-ascii": '{"a":"\\u00e9"}',
+        "json python": '{"a": [1, 2]}',
+        "json python-utf8": '{"a": "é"}',
+        "json indent2": '{\n  "a": 1\n}',
+        "json in no style": '{ "a":1}',
+    }.items():
+        made[name] = stored_bytes({"text": encode_json_text(text)}).decode()
+    return made
+
+
+def all_vectors() -> dict[str, Any]:
+    exports = recordings()
+    return {
+        "format": "reenact/1",
+        "hashes": hash_vectors(),
+        "sharing": sharing_vectors(),
+        "tags": tag_vectors(),
+        "heads": {name: export.splitlines()[-1].decode() for name, export in exports.items()},
+        "recordings": {name: export.decode().splitlines() for name, export in exports.items() if name != "golden-1"},
+    }
