@@ -2,7 +2,8 @@
 
     python -m bench [name …] [--scale 0.1] [--write]
 
-Absolute times differ from machine to machine and from minute to minute, so each measurement is interleaved with its floor and only the ratio is judged.
+Absolute times differ from machine to machine and from minute to minute, so each measurement is interleaved with its
+floor and only the ratio is judged.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def document(rows: list[Row], workplace: Workplace) -> str:
     table = "\n".join(row.markdown() for row in rows)
     return f"""# Benchmarks
 
-Written by `make bench`: every figure beside its floor, measured in one run, interleaved, medians. Ratios are what counts; these machines are noisy.
+Written by `make bench`: every figure beside its floor, measured in one run, interleaved, medians. Ratios are what
+counts; these machines are noisy.
 
 {platform.python_implementation()} {platform.python_version()}, {workplace.describe()};
 bare write + fdatasync of 4 KiB: {workplace.fsync_us():.0f} µs.

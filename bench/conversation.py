@@ -1,4 +1,7 @@
-"""A conversation of a thousand turns, each call sending all that was said before: bytes on disk, and what an append costs late against early."""
+"""A conversation of a thousand turns, each call sending all that was said before:
+
+bytes on disk, and what an append costs late against early.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Documents that are run and checked: examples work, links lead somewhere, every acceptance row names tests that exist."""
+"""Documents that are run and checked:
+
+examples work, links lead somewhere, every acceptance row names tests that exist.
+"""
 
 from __future__ import annotations
 

@@ -105,9 +105,7 @@ def _plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     cut = [[fit(cell, PLAIN_CELL_CHARACTERS) for cell in row] for row in titled]
     widths = [max(cells(row[index]) for row in cut) for index in range(len(columns))]
     for row in cut:
-        padded = [
-            _padded(cell, width, column.right) for cell, width, column in zip(row, widths, columns, strict=True)
-        ]
+        padded = [_padded(cell, width, column.right) for cell, width, column in zip(row, widths, columns, strict=True)]
         say((" " * GAP).join(padded).rstrip())
 
 

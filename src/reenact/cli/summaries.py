@@ -8,11 +8,10 @@ from reenact.cli.text import iso_time
 from reenact.core.codec import encode
 from reenact.core.events import ANSWERS, TERMINAL_KINDS
 from reenact.core.hashing import render
-from reenact.errors import ReenactError
+from reenact.errors import Damaged, ReenactError
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import RunRow, Store
 
-STATUSES = ("running", "blocked", "completed", "failed", "cancelled")
 ANSWERS_LOOKED_FOR_IN = 10_000
 _BLOCKING = ("Interrupted", "WaitCreated")
 
@@ -56,11 +55,14 @@ def status_of(store: Store, namespace: str, row: RunRow) -> str:
 
 def _answered(store: Store, namespace: str, run: str, since: int) -> set[int]:
     """Events answered from another lane. Looked for in a bounded stretch: a listing must not read whole runs."""
-    reader = JournalReader(store, run, namespace)
     found: set[int] = set()
-    for row in store.scan(namespace, run, since + 1, since + ANSWERS_LOOKED_FOR_IN, contents=False):
-        if ANSWERS.get(row.kind) in _BLOCKING and (parent := reader.link(row).parent) is not None:
-            found.add(parent)
+    try:
+        reader = JournalReader(store, run, namespace)
+        for row in store.scan(namespace, run, since + 1, since + ANSWERS_LOOKED_FOR_IN, contents=False):
+            if ANSWERS.get(row.kind) in _BLOCKING and (parent := reader.link(row).parent) is not None:
+                found.add(parent)
+    except Damaged:
+        pass  # a listing shows what it can; `verify` is the judge
     return found
 
 

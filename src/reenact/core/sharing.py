@@ -51,6 +51,8 @@ class Sharer:
     """
 
     MEMO_LIMIT_BYTES = 8 * 1024 * 1024
+    KNOWN_LIMIT = 200_000
+    """Nodes remembered as stored. Forgetting one costs a look-up in the store, nothing else."""
 
     def __init__(self) -> None:
         self._known: set[bytes] = set()
@@ -60,7 +62,9 @@ class Sharer:
         self._new_memo: dict[bytes, bytes] = {}
 
     def share(self, tree: dict[str, Any]) -> bytes:
-        """The root bytes of a content that comes from the codec; `new_nodes` then holds, among others, the nodes it is the first to need."""
+        """The root bytes of a content that comes from the codec; `new_nodes` then holds, among others, the nodes it
+        is the first to need.
+        """
         stored = stored_bytes(tree, trusted=True)
         if len(stored) < NODE_FROM_BYTES:
             return stored
@@ -73,6 +77,8 @@ class Sharer:
 
     def commit(self) -> None:
         if self._new_nodes:
+            if len(self._known) > self.KNOWN_LIMIT:
+                self._known.clear()
             self._known.update(self._new_nodes)
         for text, replaced in self._new_memo.items():
             self._memo_bytes += len(text) + len(replaced)

@@ -20,7 +20,7 @@ from reenact.core.packing import unpack
 from reenact.core.sharing import expand, references_in
 from reenact.errors import InvalidInput, NotFound, Refused
 from reenact.journal.operations import OperationsJournal
-from reenact.journal.reach import Content, Parts, all_contents, all_runs, dead_parts, parts_of
+from reenact.journal.reach import Content, DeadParts, all_contents, all_runs, parts_of
 from reenact.journal.reader import JournalReader, NodeReader
 from reenact.journal.sources import Sources
 from reenact.journal.verifying import artifacts_in
@@ -177,17 +177,9 @@ def _erase(store: Store, namespace: str, contents: list[tuple[str, int]], reason
         for seq, prefix in _new_prefixes(store, namespace, run, {seq for of, seq in contents if of == run})
     ]
 
-    def dead() -> Parts:
-        return dead_parts(store, namespace, lambda run, seq: (run, seq) in going, candidates)
-
-    def dead_nodes() -> Iterator[bytes]:
-        yield from dead().nodes
-
-    def dead_artifacts() -> Iterator[bytes]:
-        yield from dead().artifacts
-
     def act(record: PendingAppend) -> None:
-        store.erase_contents(namespace, contents, prefixes, record, dead_nodes(), dead_artifacts())
+        dead = DeadParts(store, namespace, lambda run, seq: (run, seq) in going, candidates)
+        store.erase_contents(namespace, contents, prefixes, record, dead.nodes(), dead.artifacts())
 
     event = ContentErased(contents=[[run, seq] for run, seq in contents], reason=reason)
     OperationsJournal.open_for(store, namespace, sources=sources).together_with(event, act)

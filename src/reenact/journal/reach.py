@@ -82,8 +82,29 @@ def _artifacts(text: bytes, artifacts: set[bytes]) -> None:
         artifacts.update(artifacts_in(parse_stored(text)))
 
 
-def dead_parts(store: Store, namespace: str, going: Callable[[str, int], bool], candidates: Parts) -> Parts:
-    """Of the candidates, those that no content reaches which stays."""
-    staying = (content for content in all_contents(store, namespace) if not going(content.run, content.seq))
-    living = parts_of(store, namespace, staying)
-    return Parts(candidates.nodes - living.nodes, candidates.artifacts - living.artifacts)
+class DeadParts:
+    """Of the candidates, those that no content reaches which stays.
+
+    They are looked for only when the store asks for the first one, inside its transaction: nobody can begin to use a
+    part in between.
+    """
+
+    def __init__(self, store: Store, namespace: str, going: Callable[[str, int], bool], candidates: Parts) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._going = going
+        self._candidates = candidates
+        self._living: Parts | None = None
+
+    def nodes(self) -> Iterator[bytes]:
+        yield from self._candidates.nodes - self._find_living().nodes
+
+    def artifacts(self) -> Iterator[bytes]:
+        yield from self._candidates.artifacts - self._find_living().artifacts
+
+    def _find_living(self) -> Parts:
+        if self._living is None:
+            contents = all_contents(self._store, self._namespace)
+            staying = (content for content in contents if not self._going(content.run, content.seq))
+            self._living = parts_of(self._store, self._namespace, staying)
+        return self._living

@@ -14,7 +14,7 @@ from reenact.core.hashing import render
 from reenact.core.links import OPERATIONS_RUN
 from reenact.errors import InvalidInput, NotFound
 from reenact.journal.operations import OperationsJournal
-from reenact.journal.reach import all_runs, contents_of, dead_parts, parts_of
+from reenact.journal.reach import DeadParts, all_runs, contents_of, parts_of
 from reenact.journal.sources import Sources, SystemSources
 from reenact.store.contract import PendingAppend, RunRow, Store
 
@@ -75,15 +75,9 @@ def retire_run(
     )
     candidates = parts_of(store, namespace, contents_of(store, namespace, row))
 
-    # Looked for only when the store asks, inside its transaction: nobody can begin to use a part in between.
-    def dead_nodes() -> Iterator[bytes]:
-        yield from dead_parts(store, namespace, lambda going, _seq: going == run, candidates).nodes
-
-    def dead_artifacts() -> Iterator[bytes]:
-        yield from dead_parts(store, namespace, lambda going, _seq: going == run, candidates).artifacts
-
     def act(record: PendingAppend) -> None:
-        store.delete_run(namespace, run, record, dead_nodes(), dead_artifacts())
+        dead = DeadParts(store, namespace, lambda going, _seq: going == run, candidates)
+        store.delete_run(namespace, run, record, dead.nodes(), dead.artifacts())
 
     OperationsJournal.open_for(store, namespace, sources=sources).together_with(tombstone, act)
     return tombstone

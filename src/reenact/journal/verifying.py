@@ -153,11 +153,14 @@ class RangeVerifier:
             else:
                 distance = 0
             if lane_seq is not None:
+                content_holds = result.problem_count == before
                 previous = lanes.get(lane)
                 expected = advance_prefix(previous[1] if previous else None, match, distance)
                 if prefix != expected or lane_seq != (previous[0] + 1 if previous else 1) or kind not in KINDS:
                     self._problem(seq, "mismatch", "bad_prefix", "the prefix digest of its lane does not follow")
-                lanes[lane] = (lane_seq, prefix if prefix is not None else expected)
+                # Go on from what can be trusted, so that one bad digest is one problem and not one for each event
+                # behind.
+                lanes[lane] = (lane_seq, expected if content_holds or prefix is None else prefix)
             elif prefix is not None or (kind in KINDS and KINDS[kind].behavioural):
                 self._problem(seq, "mismatch", "bad_prefix", "a behavioural event has no place in its lane")
             if kind == "StateUpdated" or self._rules is not None or self._reducer is not None:

@@ -115,7 +115,9 @@ class DuplicateIds(Exception):  # noqa: N818 - a signal between layers, never sh
 
 
 class Store(Protocol):
-    """All methods may be called from any thread, and after a fork() (the child opens its own connections)."""
+    """All methods may be called from any thread, and after a fork() (the child opens its own connections).
+
+    Under an unknown run, verbs that write raise NotFound; verbs that read answer None or nothing."""
 
     url: str
     durability: str
@@ -242,6 +244,8 @@ class Store(Protocol):
     ) -> None:
         """Removes the run with everything under it and the given nodes and artifacts, and appends `record`, in one
         transaction.
+
+        The iterables are consumed inside the transaction, while nobody else can append; they may read the store.
         """
         ...
 
