@@ -159,6 +159,25 @@ def test_cycles_are_refused(write: Any) -> None:
     assert caught.value.code == "cycle"
 
 
+@pytest.mark.parametrize("write", [canonical_bytes, stored_bytes])
+def test_cycles_of_many_containers_end_too(write: Any) -> None:
+    wide: dict[str, Any] = {str(i): {"x": [i]} for i in range(10_000)}
+    assert write(wide) == write(parse_stored(stored_bytes(wide)))
+    wide["again"] = {"a": wide, "b": wide}
+    with pytest.raises(InvalidValue, match="contains itself") as caught:
+        write(wide)
+    assert str(caught.value).startswith("$.again.")
+
+
+def test_nested_tuples_are_refused_before_they_reach_orjson() -> None:
+    value: Any = 1  # orjson does not bound their depth: this many of them end the process
+    for _ in range(100_000):
+        value = (value,)
+    for write in (canonical_bytes, stored_bytes):
+        with pytest.raises(InvalidValue, match="a value of type tuple"):
+            write(value)
+
+
 def nested(depth: int) -> Any:
     tree: Any = 1.0
     for level in range(depth):

@@ -37,7 +37,8 @@ COLUMNS = (
 def ls(settings: Settings, limit: int, status: str | None) -> None:
     """List the runs of the store, newest first.
 
-    A run is `blocked` while it waits for somebody: an interrupt or a wait without an answer. `imported` runs were recorded elsewhere.
+    A run is `blocked` while it waits for somebody: an interrupt or a wait without an answer. `imported` runs were
+    recorded elsewhere.
     """
     from reenact.cli.selection import short_id
 

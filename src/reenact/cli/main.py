@@ -1,4 +1,4 @@
-"""The command `reenact`. Commands are loaded when they are called, so that `reenact --help` loads click and nothing else."""
+"""The command `reenact`. Commands are loaded when they are called: `reenact --help` loads click and nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMANDS = {
     "doctor": ("doctor", "Look at this installation and its store."),
     "demo": ("demo", "Record a small run, verify it, alter a copy and see it found."),
 }
-"""Name → module of `reenact.cli` and what it does. The command's function there is called like it, or with a `_` behind a keyword."""
+"""Name → module of `reenact.cli`, and what it does. The function there has the same name (`import_` for import)."""
 
 
 class Commands(click.Group):
@@ -57,8 +57,8 @@ class Commands(click.Group):
 def cli() -> None:
     """Record what an AI agent did in one tamper-evident log, and prove it.
 
-    RUN is a run id, a unique beginning of one, @last (the first line of `reenact ls`) or @last~1 (the one before it). Without --store the store is
-    REENACT_STORE, what pyproject.toml names, or .reenact/ in the project.
+    RUN is a run id, a unique beginning of one, @last (the first line of `reenact ls`) or @last~1 (the one before it).
+    Without --store the store is REENACT_STORE, what pyproject.toml names, or .reenact/ in the project.
 
     \b
     Exit status: 0 ok · 1 the check found something · 2 usage · 3 not found

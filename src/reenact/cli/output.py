@@ -1,7 +1,7 @@
 """Where output goes: data on stdout, everything else on stderr.
 
-With `--json` stdout holds exactly one JSON document, in ASCII, whatever happens: the result, or `{"error": {"code", "message", "hint"}}`. Tables are
-drawn by rich on a terminal and are plain aligned text otherwise.
+With `--json` stdout holds exactly one JSON document, in ASCII, whatever happens: the result, or
+`{"error": {"code", "message", "hint"}}`. Tables are drawn by rich on a terminal and are plain aligned text otherwise.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def json_text(value: Any) -> str:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, DEEPEST_JSON))  # a recorded value may be nested as deep as Python's default limit
     try:
-        # ASCII: no escape sequence or bidi control can be in it; DEL is the one control character that JSON leaves alone.
+        # ASCII, so nothing in it acts on a terminal; DEL is the one control character that JSON leaves alone.
         return json.dumps(value, indent=2).replace("\x7f", "\\u007f")
     finally:
         sys.setrecursionlimit(limit)
@@ -71,7 +71,7 @@ def colourful() -> bool:
 
 
 def on_terminal() -> bool:
-    return click.get_text_stream("stdout").isatty()
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def paint(text: str, **style: Any) -> str:
@@ -133,9 +133,7 @@ def _on_terminal(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> No
         )
     for row in rows:
         drawn.add_row(*(Text(fit(row[index], room)) for index, room in shown))
-    console = Console(
-        file=click.get_text_stream("stdout"), width=width, no_color=not colourful(), highlight=False, markup=False
-    )
+    console = Console(file=sys.stdout, width=width, no_color=not colourful(), highlight=False, markup=False)
     console.print(drawn)
 
 

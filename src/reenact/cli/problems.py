@@ -12,7 +12,8 @@
     130  interrupted
     141  the reader of our output went away
 
-With `--json` the same is on stdout too, as `{"error": {"code", "message", "hint"}}`. A traceback is shown with -v only: it may hold recorded values.
+With `--json` the same is on stdout too, as `{"error": {"code", "message", "hint"}}`. A traceback is shown with -v only:
+it may hold recorded values.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import click
@@ -85,7 +87,7 @@ def complaint_of(error: BaseException) -> Complaint:
         INTERNAL,
         "internal_error",
         f"internal error: {type(error).__name__} at {_place(error)}",
-        "This is a bug in Reenact. Please report it with the command, its output with -v, and that of `reenact doctor`.",
+        "This is a bug in Reenact: report it with the command, its output with -v, and that of `reenact doctor`.",
     )
 
 
@@ -116,7 +118,5 @@ def _flush() -> None:
 
 def _stop_writing() -> None:
     """Python flushes stdout when it ends, and would complain there once more."""
-    try:
+    with suppress(OSError, ValueError, AttributeError):  # no real file under stdout: nothing to flush either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):
-        pass  # no real file under stdout: nothing to flush either

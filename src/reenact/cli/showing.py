@@ -200,11 +200,18 @@ def _show_timeline(settings: Settings, store: Store, reader: JournalReader, star
             note(f"events {shown} are shown; go on with --from {following}, or show more with --limit {limit * 10}")
     if not damaged:
         return None
-    note(
-        f"error: {count_text(len(damaged), 'event')} of run {reader.run} cannot be read, the first is {damaged[0].seq} [damaged]"
-    )
+    what = f"{count_text(len(damaged), 'event')} of run {reader.run} cannot be read, the first is {damaged[0].seq}"
+    note(f"error: {inert(what)} [damaged]")
     note("`reenact verify` locates all damage; `reenact recover` copies the valid prefix to a new store.")
     return INTEGRITY_BROKEN
+
+
+def print_timeline(store: Store, run: str, namespace: str) -> None:
+    """The timeline alone, of a run that is known to be short."""
+    from reenact.journal.reader import JournalReader
+
+    reader = JournalReader(store, run, namespace)
+    table(COLUMNS, [_cells(_seen(reader, row)) for row in store.scan(namespace, run)])
 
 
 def _header(store: Store, reader: JournalReader) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Text for people: recorded data made harmless, short and readable.
 
-Whatever comes from a recording was written by a model, a tool or a stranger. Before it reaches a terminal it goes through `inert`, which leaves nothing
-that moves the cursor, changes colours, reorders a line or hides.
+Whatever comes from a recording was written by a model, a tool or a stranger. Before it reaches a terminal it goes
+through `inert`, which leaves nothing that moves the cursor, changes colours, reorders a line or hides.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _cells_of(character: str) -> int:
 
 
 def fit(text: str, width: int) -> str:
-    """The text in at most `width` columns. Piled-up combining marks are cut too: they take no column and smear over other lines."""
+    """The text in at most `width` columns. Piled-up combining marks go too: they take no column and smear lines."""
     if text.isascii() and len(text) <= width:
         return text
     used = marks = 0

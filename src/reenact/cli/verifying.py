@@ -38,7 +38,8 @@ def verify(
 ) -> int:
     """Check that a run or an exported file is as it was written.
 
-    Whatever is damaged ends with status 4. A file needs no store. A name that is both is refused: write ./NAME for the file.
+    Whatever is damaged ends with status 4. A file needs no store. A name that is both is refused: write ./NAME for the
+    file.
 
     \b
     reenact verify @last
@@ -127,29 +128,29 @@ def _verify_run(
 
 
 def _verify_all(settings: Settings, deep: bool, processes: int) -> int:
-    reports: list[VerificationReport] = []
-    with reading(settings) as store, Progress("verifying all runs") as progress:
-        from reenact.journal.reach import all_runs
+    from reenact.core.links import OPERATIONS_RUN
+    from reenact.journal.reach import all_runs
 
+    reports: list[VerificationReport] = []
+    with reading(settings) as store:
         for row in all_runs(store, settings.namespace):
             report = _one_of_all(store, settings.namespace, row.header.run, deep, processes)
             if report is None:
                 continue
             reports.append(report)
-            progress.step(0, 0)
             if not settings.json:
                 _say_one_of_all(report)
     total = _total(reports)
-    if settings.json and (reports or not total.valid):
-        say_json({**_as_json(total), "runs": [_as_json(report) for report in reports]})
-    runs = sum(report.run != "operations" for report in reports)
+    runs = sum(report.run != OPERATIONS_RUN for report in reports)
     if total.valid and runs == 0:
         raise NotFound(
             f"there is no run to verify in namespace {settings.namespace!r}",
             hint="Nothing was checked, so nothing is proven. `reenact demo` records a run.",
             code="no_runs",
         )
-    if not settings.json:
+    if settings.json:
+        say_json({**_as_json(total), "runs": [_as_json(report) for report in reports]})
+    else:
         bad = sum(not report.valid for report in reports)
         say(f"{count_text(runs, 'run')} verified, {bad} damaged")
         say(_verdict(total))
@@ -157,12 +158,13 @@ def _verify_all(settings: Settings, deep: bool, processes: int) -> int:
 
 
 def _one_of_all(store: Store, namespace: str, run: str, deep: bool, processes: int) -> VerificationReport | None:
-    """The report of one run; None when it was removed meanwhile. One that cannot be read at all must not hide the others."""
+    """The report of one run; None when it was removed meanwhile. An unreadable one must not hide the others."""
     from reenact.journal.verify import VerificationReport, verify_run
     from reenact.journal.verifying import Problem
 
     try:
-        return verify_run(store, run, namespace, deep=deep, processes=processes)
+        with Progress(f"verifying {inert(run)}") as progress:
+            return verify_run(store, run, namespace, deep=deep, processes=processes, progress=progress.step)
     except NotFound:
         return None
     except Damaged as damage:
@@ -190,9 +192,8 @@ def _say_one_of_all(report: VerificationReport) -> None:
 
 def _say_report(report: VerificationReport) -> None:
     say(f"run       {inert(report.run)}")
-    say(
-        f"events    {report.events:,}, {report.verified:,} verified{', match digests recomputed' if report.deep else ''}"
-    )
+    deep = ", match digests recomputed" if report.deep else ""
+    say(f"events    {report.events:,}, {report.verified:,} verified{deep}")
     say(f"head      {report.events}:{report.head}")
     say(f"ended     {report.terminal or 'no'}")
     parts = f"{report.nodes:,} shared values, {report.artifacts:,} artifacts, {report.snapshots:,} snapshots"

@@ -120,18 +120,22 @@ def _odd_floats(tree: Any) -> list[Any] | None:
 
 
 def _ends(tree: Any) -> bool:
-    """Whether a tree is no deeper than allowed, as one that contains itself is."""
+    """Whether a tree does not contain itself and is no deeper than allowed."""
     inside: list[Iterator[Any]] = [iter((tree,))]
+    around: dict[int, None] = {}  # the containers on the way here, by identity, outermost first
     while inside:
         for value in inside[-1]:
             kind = type(value)
             if kind is dict or kind is list:
+                if id(value) in around or len(around) >= MAX_DEPTH:
+                    return False
+                around[id(value)] = None
                 inside.append(iter(value.values() if kind is dict else value))
                 break
         else:
             inside.pop()
-        if len(inside) > MAX_DEPTH + 1:
-            return False
+            if around:
+                around.popitem()
     return True
 
 
@@ -177,6 +181,8 @@ def _sorts_alike(tree: Any, data: bytes) -> bool:
             items = container.values()
         for item in items:
             kind = type(item)
+            if kind is str:
+                continue
             if kind is dict or kind is list:
                 push(item)
     if "".join(chain.from_iterable(objects)).isascii():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import orjson
@@ -42,6 +42,18 @@ _dumps = orjson.dumps
 _CONTAINERS = (dict, list)
 
 
+class _KnownList(NamedTuple):
+    """A list as it was stored last: its text without the closing bracket, its finished runs, and the items of the last."""
+
+    text: bytes
+    count: int
+    closed: list[bytes]
+    open_items: list[bytes]
+
+
+_NO_LIST = _KnownList(b"", 0, [], [])
+
+
 class Sharer:
     """Splits the contents of one run. It remembers what the run has stored so far, so that a repeated part costs one
     look-up.
@@ -51,6 +63,8 @@ class Sharer:
     """
 
     MEMO_LIMIT_BYTES = 8 * 1024 * 1024
+    LONG_LIST = 16
+    LISTS_REMEMBERED = 4
     KNOWN_LIMIT = 200_000
     """Nodes remembered as stored. Forgetting one costs a look-up in the store, nothing else."""
 
@@ -60,6 +74,8 @@ class Sharer:
         self._memo_bytes = 0
         self._new_nodes: dict[bytes, bytes] = {}
         self._new_memo: dict[bytes, bytes] = {}
+        self._lists: list[_KnownList] = []
+        self._new_lists: list[_KnownList] = []
 
     def share(self, tree: dict[str, Any]) -> bytes:
         """The root bytes of a content that comes from the codec; `new_nodes` then holds, among others, the nodes it
@@ -86,11 +102,17 @@ class Sharer:
         if self._memo_bytes > self.MEMO_LIMIT_BYTES:
             self._memo.clear()
             self._memo_bytes = 0
+        if self._new_lists:
+            # The longest beginning is found first; a list that another one goes on from is not needed any more.
+            older = [old for old in self._lists if not any(new.text.startswith(old.text) for new in self._new_lists)]
+            recent = [*self._new_lists, *older][: self.LISTS_REMEMBERED]
+            self._lists = sorted(recent, key=lambda known: -len(known.text))
         self.discard()
 
     def discard(self) -> None:
         self._new_nodes = {}
         self._new_memo = {}
+        self._new_lists = []
 
     def _text(self, value: Any) -> bytes:
         """Stored text of a value, its large parts replaced by references."""
@@ -127,11 +149,35 @@ class Sharer:
         return b"{" + b",".join([_dumps(key) + b":" + self._text(item) for key, item in value.items()]) + b"}"
 
     def _list_text(self, value: list[Any]) -> bytes:
+        if len(value) >= self.LONG_LIST:
+            return self._long_list_text(value)
         items = [self._text(item) for item in value]
         size = sum(map(len, items)) + len(items) + 1
         if size < NODE_FROM_BYTES or not items:
             return b"[" + b",".join(items) + b"]"
-        return self._joined(b"$list", [self._node(b"[" + b",".join(run) + b"]") for run in split_items(items)])
+        return self._joined(b"$list", [self._run_node(run) for run in split_items(items)])
+
+    def _long_list_text(self, value: list[Any]) -> bytes:
+        """A list that repeats an earlier one and goes on is taken up where that one ended: comparing bytes is cheap."""
+        whole = stored_bytes(value, trusted=True)
+        known = self._list_begun_by(whole)
+        items = [*known.open_items, *(self._text(item) for item in value[known.count :])]
+        if not known.closed and sum(map(len, items)) + len(items) + 1 < NODE_FROM_BYTES:
+            return b"[" + b",".join(items) + b"]"
+        runs = split_items(items)
+        addresses = [*known.closed, *(self._run_node(run) for run in runs)]
+        # The last run may go on with the next item, even if it happens to end with a boundary now.
+        self._new_lists.append(_KnownList(whole[:-1], len(value), addresses[:-1], runs[-1]))
+        return self._joined(b"$list", addresses)
+
+    def _list_begun_by(self, whole: bytes) -> _KnownList:
+        for known in self._lists:
+            if whole.startswith(known.text) and whole[len(known.text) : len(known.text) + 1] in (b",", b"]"):
+                return known
+        return _NO_LIST
+
+    def _run_node(self, run: list[bytes]) -> bytes:
+        return self._node(b"[" + b",".join(run) + b"]")
 
     def _joined(self, tag: bytes, addresses: list[bytes]) -> bytes:
         """A reference to the parts in order; while the list of addresses is long it is split like any list."""

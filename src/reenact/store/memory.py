@@ -350,8 +350,8 @@ class MemoryStore:
         nodes: Iterable[bytes],
         artifacts: Iterable[bytes],
     ) -> None:
-        nodes, artifacts = list(nodes), list(artifacts)
         with self._lock:
+            nodes, artifacts = list(nodes), list(artifacts)
             self._get(namespace, run)
             self._check(record.namespace, record.run, record.events, record.expected, record.epoch)
             self._remove_values(namespace, nodes, artifacts)
@@ -367,8 +367,8 @@ class MemoryStore:
         nodes: Iterable[bytes],
         artifacts: Iterable[bytes],
     ) -> None:
-        nodes, artifacts = list(nodes), list(artifacts)
         with self._lock:
+            nodes, artifacts = list(nodes), list(artifacts)
             for run, seq in [*contents, *((run, seq) for run, seq, _ in prefixes)]:
                 if seq != 0 and self._get(namespace, run).index(seq) is None:
                     raise NotFound(f"no event {seq} in run {run!r} of namespace {namespace!r}")

@@ -926,6 +926,27 @@ class StoreContract:
         assert len(store.snapshots(NS, "run-1")) == 1
         assert all_rows(store, "operations") == []
 
+    def test_what_goes_is_chosen_while_nobody_else_appends(self, store: Store) -> None:
+        writer = self.full_run(store)
+        operations = self.operations(store)
+        record = operations.pending(event_row(1, "operations"))
+        others: list[threading.Thread] = []
+
+        def chosen() -> Iterator[bytes]:
+            others.append(threading.Thread(target=writer.fill, args=(1,)))
+            others[0].start()
+            others[0].join(0.1)
+            assert others[0].is_alive()
+            assert store.event(NS, "run-1", 6) is None
+            assert len(list(store.all_nodes(NS))) == 2
+            yield b"n" * 32
+
+        store.erase_contents(NS, [("run-1", 1)], [], record, chosen(), iter([b"a" * 32]))
+        others[0].join()
+        assert len(all_rows(store)) == 6
+        assert store.nodes(NS, [b"n" * 32, b"o" * 32]) == {b"o" * 32: b"kept"}
+        assert store.artifact(NS, b"a" * 32) is None
+
     def test_artifact_can_be_put_again_after_erasure(self, store: Store) -> None:
         self.full_run(store)
         operations = self.operations(store)

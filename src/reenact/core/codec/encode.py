@@ -44,7 +44,8 @@ def encode(value: Any, *, registry: Registry | None = None) -> Encoded:
     """`InvalidValue` only for a value that contains itself or is nested deeper than 1,000."""
     data = strictly_plain(value)
     # Written text has `{"$` only where an object's first key begins so: inside strings the quote is escaped.
-    if data is not None and b'{"$' not in data:
+    # (Looking for the one rare character first is several times quicker in a long text.)
+    if data is not None and (b"$" not in data or b'{"$' not in data):
         return Encoded(value, {}, True)
     encoder = _Encoder(registry or default_registry)
     tree = encoder.run(value)

@@ -1,0 +1,142 @@
+"""`reenact export`, `import` and `recover`: a run leaves the store, comes into one, or is saved from a damaged one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reenact.cli.output import note, say, say_json
+from reenact.cli.progress import Progress
+from reenact.cli.settings import Settings, shared_options
+from reenact.cli.stores import other_store, reading, store_exists, writing
+from reenact.cli.text import bytes_text, count_text, inert, url_text
+from reenact.errors import InvalidInput, Refused, RunExists
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.journal.reader import JournalReader
+
+
+@click.command()
+@shared_options
+@click.argument("run")
+@click.option("-o", "--output", metavar="FILE", required=True, help="The file to write; - is stdout.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@click.pass_obj
+def export(settings: Settings, run: str, output: str, force: bool) -> None:
+    """Write RUN to one text file that anybody can verify.
+
+    A damaged run is not exported. The file holds what was recorded: treat it like the data it came from.
+    """
+    from reenact.cli.selection import selected_run
+    from reenact.journal.exporting import export_run
+    from reenact.journal.reader import JournalReader
+
+    if output == "-" and settings.json:
+        raise InvalidInput("-o - and --json both want stdout", hint="Export to a file.", code="usage")
+    path = Path(output)
+    if output != "-":
+        _check_free(path, force)
+    with reading(settings) as store:
+        reader = JournalReader(store, selected_run(store, settings.namespace, run), settings.namespace)
+        if output == "-":
+            _to_stdout(reader)
+            return
+        with Progress("exporting"):
+            size = export_run(reader, path)
+        events = reader.head().seq
+    if settings.json:
+        say_json({"run": reader.run, "file": output, "bytes": size, "events": events})
+        return
+    say(f"exported {inert(reader.run)} to {inert(output)}: {count_text(events, 'event')}, {bytes_text(size)}")
+
+
+def _check_free(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a folder", hint="Name the file to write.", code="bad_output")
+    if not path.parent.is_dir():
+        raise InvalidInput(f"there is no folder {path.parent}", hint="Make it first.", code="bad_output")
+    if os.path.lexists(path) and not force:
+        raise Refused(f"{path} exists", hint="Give --force to replace it.", code="file_exists")
+
+
+def _to_stdout(reader: JournalReader) -> None:
+    from reenact.journal.exporting import export_lines
+
+    sys.stdout.flush()
+    for line in export_lines(reader):
+        sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+@click.command("import")
+@shared_options
+@click.argument("file")
+@click.pass_obj
+def import_(settings: Settings, file: str) -> None:
+    """Bring an exported FILE into the store.
+
+    The whole file is verified before anything is written. The same file again changes nothing. Where another run has
+    the id already, the newcomer is kept under an id of its own.
+    """
+    from reenact.journal.importing import import_file, verify_file
+
+    with Progress("importing"):
+        if not store_exists(settings):
+            verify_file(file, deep=True).raise_if_invalid()  # a bad file must not leave an empty store behind
+        with writing(settings) as store:
+            imported = import_file(store, file, settings.namespace)
+    if settings.json:
+        say_json(imported._asdict())
+        return
+    if imported.already_there:
+        say(f"{inert(imported.run)} is in the store already: {count_text(imported.events, 'event')}")
+    else:
+        say(f"imported {inert(imported.run)}: {count_text(imported.events, 'event')}")
+    if imported.kept_apart:
+        note("another run has the id it was recorded under, so it is kept under this one")
+
+
+@click.command()
+@shared_options
+@click.argument("run")
+@click.option("--to", "target", metavar="URL", required=True, help="The store to copy to; made if there is none.")
+@click.pass_obj
+def recover(settings: Settings, run: str, target: str) -> None:
+    """Copy the valid prefix of RUN, everything before the first damage, to another store.
+
+    The damaged store is left as it is. A run that the target has already is not touched.
+    """
+    from reenact.cli.selection import selected_run
+    from reenact.journal.reader import JournalReader
+    from reenact.journal.recovery import recover_run
+
+    with reading(settings) as store, Progress("recovering"):
+        chosen = selected_run(store, settings.namespace, run)
+        JournalReader(store, chosen, settings.namespace).facts()  # a damaged header is found before a store is made
+        with other_store(target) as copy:
+            if copy.run_row(settings.namespace, chosen) is not None:
+                raise RunExists(
+                    f"run {chosen} is in {url_text(target)} already", hint="Recover into another store with --to."
+                )
+            recovered = recover_run(store, chosen, copy, settings.namespace)
+    first = recovered.report.problems[0] if recovered.report.problems else None
+    if settings.json:
+        say_json(
+            {
+                "run": recovered.run,
+                "to": url_text(target),
+                "copied": recovered.events,
+                "lost": recovered.lost,
+                "first_problem": None if first is None else first._asdict(),
+            }
+        )
+        return
+    say(f"copied {count_text(recovered.events, 'event')} of {inert(recovered.run)} to {url_text(target)}")
+    if first is None:
+        say("nothing was damaged, nothing is lost")
+    else:
+        say(f"lost {count_text(recovered.lost, 'event')}, from event {first.seq} on: {inert(first.message)}")
