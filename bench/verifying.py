@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
-import resource
+import re
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,7 +56,9 @@ def our_verify(path: Path, processes: int) -> None:
 
 def _peak_memory_mb(path: Path, answer: multiprocessing.Queue[float]) -> None:
     our_verify(path, 1)
-    answer.put(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    # Not ru_maxrss: that one is inherited over exec from the parent.
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    answer.put(int(peak[1]) / 1024 if peak else float("nan"))
 
 
 def verify(workplace: Workplace) -> Iterator[Row]:

@@ -100,8 +100,6 @@ FORBIDDEN = {
     " prefix, x'00' FROM events WHERE seq = 2",
     "replace by id": "INSERT OR REPLACE INTO events SELECT run_no, 99, id, kind, lane, 99, link, hash, salt, match,"
     " prefix, x'00' FROM events WHERE seq = 2",
-    "replace by lane": "INSERT OR REPLACE INTO events SELECT run_no, 99, 'z', kind, lane, lane_seq, link, hash, salt,"
-    " match, prefix, x'00' FROM events WHERE seq = 2",
     "replace statement": "REPLACE INTO events SELECT * FROM events WHERE seq = 2",
     "upsert": "INSERT INTO events SELECT * FROM events WHERE seq = 2"
     " ON CONFLICT(run_no, seq) DO UPDATE SET content = x'00'",

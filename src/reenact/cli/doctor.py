@@ -49,11 +49,15 @@ def doctor(settings: Settings) -> int:
     if settings.json:
         say_json({**seen.facts, "problems": seen.problems})
     else:
-        fields([(name.replace("_", " "), inert(_text(name, value))) for name, value in seen.facts.items()])
+        fields([(_title(name), inert(_text(name, value))) for name, value in seen.facts.items()])
         for problem in seen.problems:
             say(f"{paint('problem', fg='red', bold=True)}  {inert(problem)}")
         say(paint("no problems found", fg="green") if not seen.problems else f"problems found: {len(seen.problems)}")
     return FOUND_SOMETHING if seen.problems else 0
+
+
+def _title(name: str) -> str:
+    return name.removesuffix("_bytes").replace("_", " ")
 
 
 def _text(name: str, value: Any) -> str:

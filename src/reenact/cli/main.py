@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from reenact.cli.problems import run_guarded
+from reenact.cli.problems import ReaderGoneError, run_guarded
 from reenact.cli.settings import shared_options
 
 COMMANDS = {
@@ -43,6 +43,12 @@ class Commands(click.Group):
         # click would load every command to ask it for this.
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error  # click would end with 1, which means that a check found something
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> NoReturn:
         arguments = list(sys.argv[1:] if args is None else args)

@@ -45,6 +45,10 @@ _HINTS = {
 }
 
 
+class ReaderGoneError(Exception):
+    """Whoever read our output has closed it."""
+
+
 class Complaint(NamedTuple):
     status: int
     code: str
@@ -58,7 +62,7 @@ def run_guarded(call: Callable[[], Any], arguments: list[str]) -> int:
     try:
         status = call()
         _flush()
-    except BrokenPipeError:
+    except (ReaderGoneError, BrokenPipeError):
         # Never 0: whoever pipes `verify` into something must not take a cut-off answer for a pass.
         _stop_writing()
         return BROKEN_PIPE

@@ -57,8 +57,7 @@ def verify(
     if _is_file(settings, target):
         report = _verify_file(target, deep, expected)
     else:
-        with reading(settings) as store:
-            report = _verify_run(store, settings.namespace, target, deep, expected, processes)
+        report = _verify_run(settings, target, deep, expected, processes)
     if settings.json:
         say_json(_as_json(report))
     else:
@@ -115,16 +114,23 @@ def _verify_file(path: str, deep: bool, expected: Head | None) -> VerificationRe
 
 
 def _verify_run(
-    store: Store, namespace: str, target: str, deep: bool, expected: Head | None, processes: int
+    settings: Settings, target: str, deep: bool, expected: Head | None, processes: int
 ) -> VerificationReport:
     from reenact.cli.selection import selected_run
     from reenact.journal.verify import verify_run
 
-    run = selected_run(store, namespace, target)
-    with Progress("verifying") as progress:
-        return verify_run(
-            store, run, namespace, deep=deep, expected=expected, processes=processes, progress=progress.step
-        )
+    namespace = settings.namespace
+    try:
+        with reading(settings) as store, Progress("verifying") as progress:
+            run = selected_run(store, namespace, target)
+            return verify_run(
+                store, run, namespace, deep=deep, expected=expected, processes=processes, progress=progress.step
+            )
+    except NotFound as missing:
+        if target.startswith("@"):
+            raise
+        # Who mistyped a file's name is not helped by hearing about runs alone.
+        raise NotFound(f"no file of that name, and {missing.message}", hint=missing.hint, code=missing.code) from None
 
 
 def _verify_all(settings: Settings, deep: bool, processes: int) -> int:

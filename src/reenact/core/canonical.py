@@ -40,9 +40,12 @@ _FEW = 4096  # containers that are looked through before asking whether they end
 _ASTRAL_LEADS = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 
 
-def canonical_bytes(tree: Tree) -> bytes:
-    """The tree as RFC 8785 writes it. `InvalidValue` names the path of what cannot be, never the value."""
-    odd = _odd_floats(tree)
+def canonical_bytes(tree: Tree, *, even: bool = False) -> bytes:
+    """The tree as RFC 8785 writes it. `InvalidValue` names the path of what cannot be, never the value.
+
+    `even` leaves out the check of types and floats, for a tree made of parts that `strictly_plain` called even.
+    """
+    odd = [] if even else _odd_floats(tree)
     if odd is None:
         return _write(tree, canonical=True)
     try:
@@ -74,12 +77,14 @@ def parse_stored(data: bytes) -> Any:
         raise Damaged(f"stored bytes are not JSON (at character {error.pos})", code="not_json") from None
 
 
-def strictly_plain(value: Any) -> bytes | None:
-    """The stored bytes of a value that is a plain tree; None when it is not, or is too deep for orjson."""
-    if _odd_floats(value) is None:
+def strictly_plain(value: Any) -> tuple[bytes, bool] | None:
+    """The stored bytes of a value that is a plain tree, and whether it is *even*: without floats that RFC 8785 writes
+    differently. None when it is not plain, or is too deep for orjson."""
+    odd = _odd_floats(value)
+    if odd is None:
         return None
     try:
-        return orjson.dumps(value, None, _STRICT)
+        return orjson.dumps(value, None, _STRICT), not odd
     except orjson.JSONEncodeError:
         return None
 

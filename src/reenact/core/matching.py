@@ -50,13 +50,13 @@ class MatchRules:
         canonical = canonical_bytes([list(path) for path in self.volatile])
         return f"{BASE_RULES}+{render(value_digest(canonical))}"
 
-    def match(self, kind: str, content: Mapping[str, Any]) -> bytes:
-        """The match digest of an encoded, fully expanded content."""
+    def match(self, kind: str, content: Mapping[str, Any], *, even: bool = False) -> bytes:
+        """The match digest of an encoded, fully expanded content; `even` as the codec said of it."""
         masked: Any = {name: value for name, value in content.items() if name not in VOLATILE_MEMBERS}
         for path_kind, steps in self._paths:
             if path_kind in ("*", kind):
                 masked = _without(masked, steps)
-        return match_digest(canonical_bytes({"content": masked, "kind": kind}))
+        return match_digest(canonical_bytes({"content": masked, "kind": kind}, even=even))
 
 
 def _without(value: Any, steps: list[str]) -> Any:

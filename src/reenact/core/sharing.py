@@ -43,10 +43,10 @@ _CONTAINERS = (dict, list)
 
 
 class _KnownList(NamedTuple):
-    """A list as it was stored last: its text without the closing bracket, its finished runs, and the items of the last."""
+    """A list as it was stored last: its text without the closing bracket, its finished runs, the items of its last."""
 
     text: bytes
-    count: int
+    length: int
     closed: list[bytes]
     open_items: list[bytes]
 
@@ -77,11 +77,12 @@ class Sharer:
         self._lists: list[_KnownList] = []
         self._new_lists: list[_KnownList] = []
 
-    def share(self, tree: dict[str, Any]) -> bytes:
+    def share(self, tree: dict[str, Any], stored: bytes | None = None) -> bytes:
         """The root bytes of a content that comes from the codec; `new_nodes` then holds, among others, the nodes it
         is the first to need.
         """
-        stored = stored_bytes(tree, trusted=True)
+        if stored is None:
+            stored = stored_bytes(tree, trusted=True)
         if len(stored) < NODE_FROM_BYTES:
             return stored
         return self._object_text(tree)
@@ -161,7 +162,7 @@ class Sharer:
         """A list that repeats an earlier one and goes on is taken up where that one ended: comparing bytes is cheap."""
         whole = stored_bytes(value, trusted=True)
         known = self._list_begun_by(whole)
-        items = [*known.open_items, *(self._text(item) for item in value[known.count :])]
+        items = [*known.open_items, *(self._text(item) for item in value[known.length :])]
         if not known.closed and sum(map(len, items)) + len(items) + 1 < NODE_FROM_BYTES:
             return b"[" + b",".join(items) + b"]"
         runs = split_items(items)

@@ -18,12 +18,11 @@ from reenact.core.events import ANSWERS, KINDS, OPENING_KINDS, Event, StateUpdat
 from reenact.core.hashing import SALT_BYTES, commitment, render, state_link_of
 from reenact.core.links import (
     OPERATIONS_RUN,
-    Link,
     check_event_id,
     check_key,
     check_lane,
-    link_bytes,
     link_hash,
+    write_link,
 )
 from reenact.core.matching import MatchRules, advance_prefix
 from reenact.core.packing import pack
@@ -37,6 +36,7 @@ from reenact.errors import (
     WrongRun,
     WrongSequence,
 )
+from reenact.journal.sequenced import SequencedEvent
 from reenact.journal.sources import Sources
 from reenact.store.contract import EventRow, Head, NodeRow
 
@@ -56,6 +56,10 @@ class Draft(msgspec.Struct, frozen=True):
     """For an event whose content refers to its own salt; random otherwise, and never used twice."""
 
 
+NewId = Callable[[int], str]
+"""Microseconds → an event id that nobody else makes; ids made one after the other sort one after the other."""
+
+
 class OpenPair(NamedTuple):
     seq: int
     lane: str
@@ -71,7 +75,7 @@ class Linked(NamedTuple):
     """The rows of a batch, with the nodes and artifacts they are the first to need, and the head they follow."""
 
     before: Head
-    links: list[Link]
+    sequenced: list[SequencedEvent]
     rows: list[EventRow]
     nodes: list[NodeRow]
     artifacts: dict[bytes, bytes]
@@ -95,21 +99,23 @@ class Chain:
         self._open: dict[tuple[str, str], OpenPair] = {}
         self._open_names: dict[int, tuple[str, str]] = {}
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._prev = ""
         self._saved: tuple[Head, str | None, Any, str | None] = (head, None, self.state, None)
 
-    def link(self, drafts: Sequence[Draft], sources: Sources, new_id: Callable[[], str]) -> Linked:
+    def link(self, drafts: Sequence[Draft], sources: Sources, new_id: NewId) -> Linked:
         """The rows of a batch. Raises before anything is remembered when one of them may not be appended."""
         self._saved = (self.head, self.closed_by, self.state, self.state_after)
-        before = self.head
-        artifacts: dict[bytes, bytes] = {}
-        links: list[Link] = []
+        self._prev = render(self.head.hash)
+        linked = Linked(self.head, [], [], [], {})
         try:
-            rows = [self._link_one(draft, sources, new_id, artifacts, links) for draft in drafts]
+            for draft in drafts:
+                self._link_one(draft, sources, new_id, linked.artifacts, linked)
         except BaseException:
             self.undo()
             raise
-        nodes = [NodeRow(address, pack(stored)) for address, stored in self.sharer.new_nodes.items()]
-        return Linked(before, links, rows, nodes, artifacts)
+        if self.sharer.new_nodes:
+            linked.nodes.extend(NodeRow(address, pack(stored)) for address, stored in self.sharer.new_nodes.items())
+        return linked
 
     def keep(self) -> None:
         self._undo.clear()
@@ -133,15 +139,10 @@ class Chain:
             mapping[name] = value
 
     def _link_one(
-        self,
-        draft: Draft,
-        sources: Sources,
-        new_id: Callable[[], str],
-        artifacts: dict[bytes, bytes],
-        links: list[Link],
-    ) -> EventRow:
+        self, draft: Draft, sources: Sources, new_id: NewId, artifacts: dict[bytes, bytes], linked: Linked
+    ) -> None:
         event = draft.event
-        kind = event.kind
+        kind, lane = event.kind, draft.lane
         seq = self.head.seq + 1
         self._check(draft, kind, seq)
         salt = sources.entropy(SALT_BYTES) if draft.salt is None else draft.salt
@@ -149,38 +150,31 @@ class Chain:
         encoded = encode(event.content())
         if encoded.artifacts:
             artifacts.update(encoded.artifacts)
-        tree = encoded.tree
+        tree, stored = encoded.tree, encoded.stored
         if self._folds or kind == "StateUpdated":
-            tree = self._fold(kind, tree, salt, encoded.artifacts)
-        match = self.rules.match(kind, tree)
-        stored = self.sharer.share(tree)
-        event_id = new_id() if draft.id is None else check_event_id(draft.id)
-        link = Link(
-            content=render(commitment(salt, match, stored)),
-            id=event_id,
-            key=check_key(draft.key),
-            kind=kind,
-            lane=draft.lane,
-            parent=parent,
-            prev=render(self.head.hash),
-            run=self.run,
-            seq=seq,
-            time=sources.now_us() if draft.time is None else draft.time,
-        )
-        links.append(link)
-        written = link_bytes(link)
-        digest = link_hash(written)
-        prefix = None if lane_seq is None else self._advance_lane(draft.lane, lane_seq, match, distance)
+            tree, stored = self._fold(kind, tree, salt, encoded.artifacts), None
+        match = self.rules.match(kind, tree, even=encoded.even)
+        stored = self.sharer.share(tree, stored)
+        now = sources.now_us() if draft.time is None else draft.time
+        event_id = new_id(now) if draft.id is None else check_event_id(draft.id)
+        content = commitment(salt, match, stored)
+        key = draft.key if draft.key is None else check_key(draft.key)
+        link = write_link(content, event_id, key, kind, lane, parent, self._prev, self.run, seq, now)
+        digest = link_hash(link)
         self.head = Head(seq, digest)
-        if KINDS[kind].terminal:
+        self._prev = "sha256:" + digest.hex()
+        prefix = None
+        if lane_seq is not None:
+            end = self.lanes.get(lane)
+            prefix = advance_prefix(None if end is None else end.prefix, match, distance)
+            self._undo.append((self.lanes, lane, end))
+            self.lanes[lane] = LaneEnd(lane_seq, prefix)
+        if event.terminal:
             self.closed_by = kind
-        return EventRow(seq, event_id, kind, draft.lane, lane_seq, written, digest, salt, match, prefix, pack(stored))
-
-    def _advance_lane(self, lane: str, lane_seq: int, match: bytes, distance: int) -> bytes:
-        end = self.lanes.get(lane)
-        prefix = advance_prefix(None if end is None else end.prefix, match, distance)
-        self._set(self.lanes, lane, LaneEnd(lane_seq, prefix))
-        return prefix
+        linked.rows.append(
+            EventRow(seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, pack(stored))
+        )
+        linked.sequenced.append(SequencedEvent(seq, event, event_id, kind, lane, key, parent, now, self._prev))
 
     def _check(self, draft: Draft, kind: str, seq: int) -> None:
         if kind not in KINDS:

@@ -113,7 +113,7 @@ class Journal(JournalReader):
         self._reducer = reducer
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._id_nonce = self._sources.entropy(12).hex()
+        self._id_nonce = self._sources.entropy(10).hex()
         self._id_counter = 0
         self._poisoned = False
         self._unsynced: list[tuple[list[EventRow], list[NodeRow]]] = []
@@ -198,25 +198,13 @@ class Journal(JournalReader):
             raise InvalidInput("an append needs at least one event", code="empty_append")
         with self._lock:
             self._check_usable()
-            if any(draft.id is not None for draft in drafts):
-                existing = self._already_there(drafts)
-                if existing is not None:
-                    return existing
-            linked = self._append(drafts, expected, sync)
-        return [
-            SequencedEvent(
-                seq=link.seq,
-                event=draft.event,
-                id=link.id,
-                kind=link.kind,
-                lane=link.lane,
-                key=link.key,
-                parent=link.parent,
-                time=link.time,
-                hash=render(row.hash),
-            )
-            for draft, link, row in zip(drafts, linked.links, linked.rows, strict=True)
-        ]
+            for draft in drafts:
+                if draft.id is not None:
+                    existing = self._already_there(drafts)
+                    if existing is not None:
+                        return existing
+                    break
+            return self._append(drafts, expected, sync).sequenced
 
     def _append(self, drafts: Sequence[Draft], expected: Head | None, sync: bool) -> Linked:
         chain = self._chain
@@ -313,9 +301,10 @@ class Journal(JournalReader):
     def new_salt(self) -> bytes:
         return self._sources.entropy(SALT_BYTES)
 
-    def _new_id(self) -> str:
+    def _new_id(self, now_us: int) -> str:
+        # Time first: runs that are written side by side then meet on one page of the index.
         self._id_counter += 1
-        return f"{self._id_nonce}{self._id_counter:08x}"
+        return f"{now_us:014x}{self._id_nonce}{self._id_counter:x}"
 
     # The handle's idea of the run
 

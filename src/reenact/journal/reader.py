@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from reenact.core.codec import decode
 from reenact.core.events import TERMINAL_KINDS, Event, UnknownEvent, event_from_content
 from reenact.core.hashing import artifact_address, commitment, node_address, render
@@ -16,36 +14,10 @@ from reenact.core.matching import MatchRules
 from reenact.core.packing import unpack
 from reenact.core.sharing import expand
 from reenact.errors import BadPosition, Damaged, NotFound
+from reenact.journal.sequenced import ErasedEvent, SequencedEvent
 from reenact.store.contract import EventRow, Head, HeaderRow, Store
 
 NODE_CACHE_BYTES = 16 * 1024 * 1024
-
-
-class ErasedEvent(Event, frozen=True):
-    """Stands where a content was erased; the link is still there."""
-
-    recorded_kind: str
-
-    def content(self) -> dict[str, Any]:
-        return {}
-
-
-class SequencedEvent(msgspec.Struct, frozen=True):
-    """One event of a run as it was recorded."""
-
-    seq: int
-    event: Event
-    id: str = ""
-    kind: str = ""
-    lane: str = "0"
-    key: str | None = None
-    parent: int | None = None
-    time: int = 0
-    hash: str = ""
-
-    @property
-    def erased(self) -> bool:
-        return isinstance(self.event, ErasedEvent)
 
 
 class NodeReader:

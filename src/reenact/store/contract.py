@@ -8,7 +8,8 @@ an event may follow another: that is the journal's business. What it does promis
    survival of the process only).
 2. `append` happens only if the run's last event is exactly `expected` and its epoch exactly `epoch`, checked in the
    same transaction.
-   (run, seq), (run, event id) and (run, lane, lane_seq) are unique. Duplicated ids are looked for first: see `append`.
+   (run, seq) and (run, event id) are unique; in each lane seq and lane_seq grow together, which is the
+   writer's care. Duplicated ids are looked for first: see `append`.
 3. Events are never updated or deleted, by anybody using the database, except as `erase_contents` and `delete_run` do
    it.
 4. Nothing of another namespace is ever visible, not even by digest.
@@ -104,7 +105,7 @@ class Claim(NamedTuple):
     """False: somebody else holds an unexpired lease; `epoch` and `holder` are theirs."""
 
 
-class DuplicateIds(Exception):  # noqa: N818 - a signal between layers, never shown to a user
+class DuplicateIds(Exception):
     """Raised by `append` instead of anything else when ids of the batch exist already; `rows` are those found, in the
     order of the batch.
     """

@@ -30,23 +30,35 @@ ARTIFACT_BYTES = 65_536  # bytes longer than this are kept beside the tree
 
 
 class Encoded:
-    """An encoded value: the tree, the artifacts it names by address, and whether replay can give it back."""
+    """An encoded value: the tree, the artifacts it names by address, and whether replay can give it back.
 
-    __slots__ = ("artifacts", "replayable", "tree")
+    A value that was plain already comes with its stored bytes, and may be `even` (see `strictly_plain`).
+    """
 
-    def __init__(self, tree: Any, artifacts: dict[bytes, bytes], replayable: bool) -> None:
+    __slots__ = ("artifacts", "even", "replayable", "stored", "tree")
+
+    def __init__(
+        self,
+        tree: Any,
+        artifacts: dict[bytes, bytes],
+        replayable: bool,
+        stored: bytes | None = None,
+        even: bool = False,
+    ) -> None:
         self.tree = tree
         self.artifacts = artifacts
         self.replayable = replayable
+        self.stored = stored
+        self.even = even
 
 
 def encode(value: Any, *, registry: Registry | None = None) -> Encoded:
     """`InvalidValue` only for a value that contains itself or is nested deeper than 1,000."""
-    data = strictly_plain(value)
+    plain = strictly_plain(value)
     # Written text has `{"$` only where an object's first key begins so: inside strings the quote is escaped.
     # (Looking for the one rare character first is several times quicker in a long text.)
-    if data is not None and (b"$" not in data or b'{"$' not in data):
-        return Encoded(value, {}, True)
+    if plain is not None and (b"$" not in plain[0] or b'{"$' not in plain[0]):
+        return Encoded(value, {}, True, *plain)
     encoder = _Encoder(registry or default_registry)
     tree = encoder.run(value)
     if encoder.deepest > MAX_DEPTH - 4:

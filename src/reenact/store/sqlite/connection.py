@@ -4,10 +4,12 @@ Rules: a file is data, not code (no extension loading, no trusted schema, no vie
 a path, never a URI; a library with the WAL-reset race (before 3.51.3) is refused. Errors are translated here
 and nowhere else:
 
-    full                       StoreUnavailable, nothing was written busy, locked
-    StoreUnavailable, nothing was written cannot open, read-only     StoreUnavailable corrupt, not a database
-    Damaged anything at COMMIT         OutcomeUnknown, unless SQLite says that nothing was written (full,
-    busy, constraint) other                      StoreUnavailable
+    full                       StoreUnavailable, nothing was written
+    busy, locked               StoreUnavailable, nothing was written
+    cannot open, read-only     StoreUnavailable
+    corrupt, not a database    Damaged
+    anything at COMMIT         OutcomeUnknown, unless SQLite says that nothing was written (full, busy, constraint)
+    other                      StoreUnavailable
 """
 
 from __future__ import annotations

@@ -27,16 +27,19 @@ EVENT = f"{_EVENTS} AND seq = ?3"
 EVENT_BY_ID = f"{_EVENTS} AND id = ?3"
 SCAN = f"{_EVENTS} AND seq >= ?3 AND seq < ?4 ORDER BY seq LIMIT {PAGE_ROWS}"
 SCAN_BARE = f"{_BARE_EVENTS} AND seq >= ?3 AND seq < ?4 ORDER BY seq LIMIT {PAGE_ROWS}"
-LANE_EVENT = f"{_BARE_EVENTS} AND lane = ?3 AND lane_seq = ?4"
+LANE_EVENT = f"{_BARE_EVENTS} AND lane = ?3 AND lane <> '0' AND lane_seq = ?4"
+LANE_ZERO_FROM = f"{_BARE_EVENTS} AND lane = '0' AND lane_seq IS NOT NULL AND seq >= ?3 ORDER BY seq LIMIT 1"
+LANE_ZERO_END = f"{_BARE_EVENTS} AND lane = '0' AND lane_seq IS NOT NULL AND seq < ?3 ORDER BY seq DESC LIMIT 1"
 # Hops from lane to lane through the index instead of reading all of it: a run has few lanes and many events.
 LANE_NAMES = f"""WITH RECURSIVE lane_names(lane) AS (
-  SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane_seq IS NOT NULL ORDER BY lane LIMIT 1)
+  SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane <> '0' AND lane_seq IS NOT NULL ORDER BY lane LIMIT 1)
   UNION ALL
-  SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane_seq IS NOT NULL
+  SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane <> '0' AND lane_seq IS NOT NULL
           AND lane > lane_names.lane ORDER BY lane LIMIT 1)
   FROM lane_names WHERE lane IS NOT NULL)
 SELECT lane FROM lane_names WHERE lane IS NOT NULL"""
-LANE_END = f"{_BARE_EVENTS} AND lane = ?3 AND lane_seq IS NOT NULL AND +seq < ?4 ORDER BY lane_seq DESC LIMIT 1"
+LANE_END = f"""{_BARE_EVENTS} AND lane = ?3 AND lane <> '0' AND lane_seq IS NOT NULL AND +seq < ?4
+ORDER BY lane_seq DESC LIMIT 1"""
 
 _E = ", ".join(f"e.{c.strip()}" for c in _BARE_COLUMNS.split(",")).replace("e.NULL", "NULL")
 _RUN_ROW = f"""SELECT r.run, r.kind, r.created, r.header, r.hash, r.salt, r.match, r.content, r.imported, r.epoch, {_E}
@@ -80,8 +83,26 @@ def page(
 
 def lanes(cursor: apsw.Cursor, namespace: str, run: str, below: int) -> list[EventRow]:
     names = [name for (name,) in cursor.execute(LANE_NAMES, (namespace, run))]
-    found = (one_event(cursor, LANE_END, namespace, run, name, below) for name in names)
+    found = [one_event(cursor, LANE_END, namespace, run, name, below) for name in names]
+    found.append(one_event(cursor, LANE_ZERO_END, namespace, run, below))
     return [event for event in found if event is not None]
+
+
+def lane_event(cursor: apsw.Cursor, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
+    if lane != "0":
+        return one_event(cursor, LANE_EVENT, namespace, run, lane, lane_seq)
+    last = one_event(cursor, LANE_ZERO_END, namespace, run, LARGEST)
+    low, high = lane_seq, last.seq if last is not None else 0
+    while low <= high:
+        middle = (low + high) // 2
+        row = one_event(cursor, LANE_ZERO_FROM, namespace, run, middle)
+        if row is None or row.lane_seq is None or row.lane_seq > lane_seq:
+            high = middle - 1
+        elif row.lane_seq < lane_seq:
+            low = row.seq + 1
+        else:
+            return row
+    return None
 
 
 def run_rows(cursor: apsw.Cursor, sql: str, *values: object) -> list[RunRow]:

@@ -67,7 +67,7 @@ class Reading:
 
     def lane_event(self, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
         with self._reading() as cursor:
-            return queries.one_event(cursor, queries.LANE_EVENT, namespace, run, lane, whole(lane_seq))
+            return queries.lane_event(cursor, namespace, run, lane, whole(lane_seq))
 
     def lanes(self, namespace: str, run: str, below: int | None = None) -> list[EventRow]:
         with self._reading() as cursor:

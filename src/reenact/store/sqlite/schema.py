@@ -2,8 +2,9 @@
 
 Rules:
 
-1. One append touches few pages: an event is one row of one table without rowid, clustered by (run, seq), and
-   two narrow indexes.
+1. One append touches few pages: an event is one row of one table without rowid, clustered by (run, seq). Ids
+   begin with their time, and their index with the id, so that runs written side by side meet on one page of
+   it. Lane 0, where most events are, needs no index of its own: in it seq and lane_seq grow together.
 2. Triggers refuse UPDATE and DELETE, and INSERT over an existing key. The last one is a BEFORE INSERT
    trigger, since `INSERT OR REPLACE` deletes the old row without firing delete triggers unless that
    connection asked for recursive triggers.
@@ -40,8 +41,9 @@ TABLES = (
   run_no INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
   lane TEXT NOT NULL, lane_seq INTEGER, link BLOB NOT NULL, hash BLOB NOT NULL,
   salt BLOB, match BLOB, prefix BLOB, content BLOB,
-  PRIMARY KEY(run_no, seq), UNIQUE(run_no, id)) STRICT, WITHOUT ROWID""",
-    "CREATE UNIQUE INDEX events_by_lane ON events(run_no, lane, lane_seq) WHERE lane_seq IS NOT NULL",
+  PRIMARY KEY(run_no, seq), UNIQUE(id, run_no)) STRICT, WITHOUT ROWID""",
+    """CREATE UNIQUE INDEX events_by_lane ON events(run_no, lane, lane_seq)
+WHERE lane <> '0' AND lane_seq IS NOT NULL""",
     """CREATE TABLE nodes(
   node_no INTEGER PRIMARY KEY, namespace TEXT NOT NULL, address BLOB NOT NULL, blob BLOB NOT NULL,
   UNIQUE(namespace, address)) STRICT""",
@@ -81,7 +83,8 @@ TRIGGERS = (
     """CREATE TRIGGER events_insert BEFORE INSERT ON events
 WHEN EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND seq = NEW.seq)
   OR EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND id = NEW.id)
-  OR EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND lane = NEW.lane AND lane_seq = NEW.lane_seq)
+  OR (NEW.lane <> '0' AND EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND lane = NEW.lane
+    AND lane <> '0' AND lane_seq = NEW.lane_seq))
 BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END""",
     f"""CREATE TRIGGER events_update BEFORE UPDATE ON events
 WHEN {_changes(_FIXED_EVENT_COLUMNS)} OR {_erasing("OLD.seq")}
