@@ -14,8 +14,8 @@ from typing import Any
 
 from bench.measuring import Row, Workplace
 from reenact import ActionRequested, ActionSucceeded, Completed, Journal, open_store
-from reenact.core.hashing import value_digest
 from reenact.core.canonical import canonical_bytes
+from reenact.core.hashing import value_digest
 
 TURNS = 1000
 MESSAGE_BYTES = 1024
@@ -125,7 +125,7 @@ def _vcrpy(folder: Path, turns: int) -> None:
     answers = random.Random(2)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the base class names it
+        def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             body = json.dumps(message("assistant", answers)).encode()
             self.send_response(200)

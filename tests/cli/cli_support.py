@@ -13,6 +13,7 @@ from typing import Any
 
 import apsw
 from click.testing import CliRunner, Result
+
 from reenact.cli.main import cli
 from reenact.core.events import (
     ActionRequested,

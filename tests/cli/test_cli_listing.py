@@ -18,6 +18,7 @@ from cli_support import (
     tampering,
     whole_run,
 )
+
 from reenact.core.events import Cancelled, Completed, Failed, Interrupted, Resumed, StateUpdated, WaitCreated
 from reenact.journal.chain import Draft
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cli_support import assert_two_lines, record, reenact, reenact_json
+
 from reenact.core.events import Completed
 
 

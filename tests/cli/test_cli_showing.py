@@ -17,6 +17,7 @@ from cli_support import (
     reenact,
     reenact_json,
 )
+
 from reenact.core.events import Completed, Event, StateUpdated
 from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
@@ -89,7 +90,8 @@ def test_the_state_of_a_foreign_reducer_is_not_guessed() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--event", "5"], ["--event", "0"], ["--state", "5"], ["--from", "9"], ["--event", "1", "--state", "1"]]
+    "arguments",
+    [["--event", "5"], ["--event", "0"], ["--state", "5"], ["--from", "9"], ["--event", "1", "--state", "1"]],
 )
 def test_a_position_that_is_not_there_is_refused(arguments: list[str]) -> None:
     record("one")

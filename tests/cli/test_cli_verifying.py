@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_support import (
@@ -19,7 +20,9 @@ from cli_support import (
     reenact_json,
     tampering,
 )
+
 from reenact.core.events import Completed, StateUpdated
+from reenact.journal import verify
 
 VALID = "Verification: 4/4 events verified, 0 failures, 0 mismatches - VALID"
 
@@ -68,7 +71,7 @@ def test_an_altered_file() -> None:
 def test_only_the_first_problems_are_listed_and_the_rest_counted() -> None:
     record("one", [*(StateUpdated(payload=number) for number in range(30)), Completed()])
     with tampering() as connection:
-        connection.execute("UPDATE events SET content = x'00' || '{}' WHERE seq <= 30")
+        connection.execute("UPDATE events SET content = x'007b7d' WHERE seq <= 30")
     result = reenact("verify", "one")
     assert result.exit_code == 4
     assert sum(line.startswith("  event ") for line in result.stdout.splitlines()) == 20
@@ -94,7 +97,9 @@ def test_an_expected_head() -> None:
         assert reenact("verify", target, "--expect", f"5:{head}").exit_code == 4
 
 
-@pytest.mark.parametrize("head", ["", "4", "4:", "4:sha256:12", ":sha256:" + "0" * 64, "-1:" + "0" * 64, "٣:" + "0" * 64])
+@pytest.mark.parametrize(
+    "head", ["", "4", "4:", "4:sha256:12", ":sha256:" + "0" * 64, "-1:" + "0" * 64, "٣:" + "0" * 64]
+)
 def test_a_head_that_is_none(head: str) -> None:
     record("one")
     result = reenact("verify", "one", "--expect", head)
@@ -242,7 +247,16 @@ def test_a_store_that_is_none(kind: str) -> None:
 
 def test_parallel_verification_comes_to_the_same_report(monkeypatch: pytest.MonkeyPatch) -> None:
     record("one", [*(StateUpdated(payload=number) for number in range(20)), Completed()])
-    monkeypatch.setattr("reenact.journal.verify.PARALLEL_FROM_EVENTS", 5)
+    in_parallel, shares = verify._in_parallel, []
+
+    def counted(*arguments: Any) -> Any:
+        results = in_parallel(*arguments)
+        shares.append(len(results))
+        return results
+
+    monkeypatch.setattr(verify, "PARALLEL_FROM_EVENTS", 5)
+    monkeypatch.setattr(verify, "_in_parallel", counted)
     single, several = (reenact_json("verify", "one", "--processes", count) for count in ("1", "2"))
+    assert shares == [2]
     assert single == several
     assert several["line"].startswith("Verification: 21/21")

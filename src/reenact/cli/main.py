@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -75,9 +76,13 @@ def cli() -> None:
 
 def run() -> NoReturn:
     """The console entry point."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # an ASCII terminal shows escapes instead of failing
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        binary: Any = sys.stdout.buffer
+        if isinstance(binary, io.RawIOBase):
+            # Under PYTHONUNBUFFERED Python drops what one write() did not take: a cut-off answer would look whole.
+            binary = io.BufferedWriter(binary)
+        # Characters that the terminal's encoding lacks are shown as escapes instead of failing.
+        sys.stdout = io.TextIOWrapper(binary, encoding=sys.stdout.encoding, errors="backslashreplace")
     cli.main(prog_name="reenact")
 
 

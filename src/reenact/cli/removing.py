@@ -110,6 +110,8 @@ def erase(settings: Settings, value: str | None, value_file: str | None, reason:
     from reenact.journal.erasure import erase_value, plan_erasure
 
     wanted = _value(value, value_file)
+    if not wanted:
+        raise InvalidInput("no value to erase was given", hint="Pipe it in, or give --value-file.", code="no_value")
     if wanted in reason:
         raise InvalidInput("the reason holds the value that is to be erased", code="bad_reason")
     if yes:

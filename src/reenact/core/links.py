@@ -176,13 +176,13 @@ def check_key(key: str | None) -> str | None:
     return key
 
 
-def link_problem(link: Link, *, run: str, seq: int, prev: bytes) -> str | None:
+def link_problem(link: Link, *, run: str, seq: int, prev: str) -> str | None:
     """Why this link cannot stand at this place of this run, or None. Ids' uniqueness is for whoever sees them all."""
     if link.run != run:
         return "belongs to another run"
     if link.seq != seq:
         return f"says it is seq {link.seq}"
-    if link.prev != render(prev):
+    if link.prev != prev:
         return "does not follow the event before it"
     if link.parent is not None and not 1 <= link.parent < seq:
         return "names a causal parent that is not before it"

@@ -326,7 +326,7 @@ def merge_results(run: str, results: list[RangeResult], problems: list[Problem],
     return VerificationReport(
         run=run,
         events=total,
-        verified=max(0, sum(result.verified for result in results) - bad_beyond),
+        verified=max(0, sum(result.events - result.bad for result in results) - bad_beyond),
         failures=failures + hidden,
         mismatches=len(found) - failures,
         problems=found,

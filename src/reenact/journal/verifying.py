@@ -16,10 +16,10 @@ import msgspec
 
 from reenact.core.canonical import canonical_bytes
 from reenact.core.codec import decode, encode
-from reenact.core.events import ANSWERS, KINDS, OPENING_KINDS, TERMINAL_KINDS, event_from_content
-from reenact.core.hashing import artifact_address, parse_hash, render, state_link_of
+from reenact.core.events import ANSWERS, BEHAVIOURAL_KINDS, KINDS, OPENING_KINDS, TERMINAL_KINDS, event_from_content
+from reenact.core.hashing import ERASED_MARKER, ZERO, artifact_address, parse_hash, render, state_link_of
 from reenact.core.links import Link, link_problem, parse_link
-from reenact.core.matching import MatchRules, advance_prefix
+from reenact.core.matching import MatchRules
 from reenact.core.packing import unpack
 from reenact.core.sharing import Fetch, expand, reachable
 from reenact.core.state import Reducer
@@ -28,6 +28,8 @@ from reenact.store.contract import EventRow
 
 _LINK = b"reenact.link/1\0"
 _COMMIT = b"reenact.commit/1\0"
+_PREFIX = b"reenact.prefix/1\0"
+_LANE_BEGINS = (0, ZERO)
 _ARTIFACT_TAG = b'"$artifact"'
 _NODES_REMEMBERED = 500_000
 MAX_PROBLEMS = 1000
@@ -54,11 +56,10 @@ class RangeResult(msgspec.Struct):
     start: int
     stop: int
     events: int = 0
-    verified: int = 0
+    bad: int = 0
     erased: list[int] = []
     problems: list[Problem] = []
     problem_count: int = 0
-    failed_seqs: int = 0
     last_hash: bytes = b""
     last_kind: str = ""
     first_before: tuple[int, str | None] | None = None
@@ -89,7 +90,6 @@ class RangeVerifier:
         builtin_state: bool = True,
     ) -> None:
         self._run = run
-        self._prev = prev
         self._prev_text = render(prev)
         self._lanes = lanes
         self._fetch_nodes = fetch_nodes
@@ -104,100 +104,110 @@ class RangeVerifier:
         self._seen_nodes: set[bytes] = set()
         self._seen_artifacts: set[bytes] = set()
         self._expected_seq = start
+        self._ended = ""
         self.result = RangeResult(start, stop)
 
     def feed(self, rows: Iterable[EventRow]) -> None:
-        """The hot loop: everything that most events need is written out here, everything else is called."""
-        result = self.result
-        parse = msgspec.json.Decoder(Link).decode
-        write = msgspec.json.Encoder().encode
-        opening, answers, lanes = OPENING_KINDS, ANSWERS, self._lanes
+        """The hot loop: what most events need is written out here, everything else is called."""
+        result, opened, lanes = self.result, self._opened, self._lanes
+        parse, write = msgspec.json.Decoder(Link).decode, msgspec.json.Encoder().encode
+        opens_contents = self._rules is not None or self._reducer is not None
+        run, prev_text, expected_seq, problems = self._run, self._prev_text, self._expected_seq, result.problem_count
         for row in rows:
             seq, event_id, kind, lane, lane_seq, written, stored_hash, salt, match, prefix, blob = row
-            result.events += 1
-            before = result.problem_count
+            before = problems
             digest = sha256(_LINK + written).digest()
-            if digest != stored_hash:
-                self._problem(seq, "failure", "bad_link", "the link does not match its hash")
             try:
                 link = parse(written)
                 if write(link) != written:
                     link = parse_link(written)
             except (msgspec.DecodeError, UnicodeError, ReenactError):
                 self._problem(seq, "failure", "bad_link", "the link is not well formed")
-                self._gap(seq, digest)
+                problems, expected_seq, prev_text = result.problem_count, seq + 1, "sha256:" + digest.hex()
+                result.events += 1
+                result.bad += 1
                 continue
+            parent = link.parent
             if (
-                link.seq != self._expected_seq
-                or seq != link.seq
-                or link.prev != self._prev_text
-                or link.run != self._run
+                digest != stored_hash
+                or link.seq != expected_seq
+                or seq != expected_seq
+                or link.prev != prev_text
+                or link.run != run
                 or link.id != event_id
                 or link.kind != kind
                 or link.lane != lane
-                or link.parent is not None
+                or (parent is not None and not 0 < parent < seq)
+                or not event_id.isalnum()
+                or lane != "0"
+                or link.time < 0
+                or self._ended
             ):
-                self._relations(link, row)
+                self._relations(link, row, digest, expected_seq, prev_text)
             if blob is None or salt is None or match is None:
                 self._erased(row)
             elif blob[0] == 0:
                 stored = blob[1:]
-                if sha256(_COMMIT + salt + match + stored).hexdigest() != link.content[7:]:
+                if "sha256:" + sha256(_COMMIT + salt + match + stored).hexdigest() != link.content:
                     self._problem(seq, "failure", "bad_content", "the content does not match the link")
-                elif b'{"$' in stored:
+                elif b"$" in stored and b'{"$' in stored:
                     self._parts(seq, stored)
             else:
                 self._packed(seq, blob, salt, match, link)
-            if kind in opening or kind in answers:
-                distance = self._pair(link, lane_seq)
-            else:
-                distance = 0
+            content_holds = result.problem_count == before
+            distance = 0
+            if kind in OPENING_KINDS:
+                opened[seq] = (kind, lane, lane_seq or 0)
+            elif kind in ANSWERS:
+                place = opened.pop(parent, None)  # type: ignore[arg-type]  # None is never a key
+                if place is None or place[0] != ANSWERS[kind]:
+                    distance = self._answers_elsewhere(link, lane_seq)
+                elif place[1] == lane and lane_seq is not None:
+                    distance = lane_seq - place[2]
             if lane_seq is not None:
-                content_holds = result.problem_count == before
-                previous = lanes.get(lane)
-                expected = advance_prefix(previous[1] if previous else None, match, distance)
-                if prefix != expected or lane_seq != (previous[0] + 1 if previous else 1) or kind not in KINDS:
+                last_seq, last_prefix = lanes.get(lane, _LANE_BEGINS)
+                marker = match if match is not None else ERASED_MARKER
+                expected = sha256(_PREFIX + last_prefix + marker + distance.to_bytes(8, "big")).digest()
+                if prefix != expected or lane_seq != last_seq + 1 or kind not in BEHAVIOURAL_KINDS:
                     self._problem(seq, "mismatch", "bad_prefix", "the prefix digest of its lane does not follow")
                 # Go on from what can be trusted, so that one bad digest is one problem and not one for each event
-                # behind.
+                # behind it.
                 lanes[lane] = (lane_seq, expected if content_holds or prefix is None else prefix)
-            elif prefix is not None or (kind in KINDS and KINDS[kind].behavioural):
+            elif prefix is not None or kind in BEHAVIOURAL_KINDS:
                 self._problem(seq, "mismatch", "bad_prefix", "a behavioural event has no place in its lane")
-            if kind == "StateUpdated" or self._rules is not None or self._reducer is not None:
+            if opens_contents or kind == "StateUpdated":
                 self._content(row)
-            self._expected_seq = seq + 1
-            self._prev = digest
-            self._prev_text = "sha256:" + digest.hex()
-            result.last_kind = kind
-            if result.problem_count == before:
-                result.verified += 1
-            else:
-                result.failed_seqs += 1
-        result.last_hash = self._prev
-        result.opened = {seq: kind for seq, (kind, _, _) in self._opened.items()}
+            expected_seq, prev_text = seq + 1, "sha256:" + digest.hex()
+            if kind in TERMINAL_KINDS:
+                self._ended = kind
+            if result.problem_count != before:
+                problems = result.problem_count
+                result.bad += 1
+            result.events += 1
+        self._expected_seq, self._prev_text = expected_seq, prev_text
+        result.last_hash = parse_hash(prev_text)
+        result.last_kind = self._ended
+        result.opened = {seq: kind for seq, (kind, _, _) in opened.items()}
 
     def _problem(self, seq: int, sort: str, code: str, message: str) -> None:
         self.result.problem_count += 1
         if len(self.result.problems) < MAX_PROBLEMS:
             self.result.problems.append(Problem(seq, sort, code, message))
 
-    def _gap(self, seq: int, digest: bytes) -> None:
-        self.result.failed_seqs += 1
-        self._expected_seq = seq + 1
-        self._prev = digest
-        self._prev_text = render(digest)
-
-    def _relations(self, link: Link, row: EventRow) -> None:
-        if row.seq != self._expected_seq:
-            missing = f"event {self._expected_seq} is missing" if row.seq > self._expected_seq else "it is out of order"
-            self._problem(self._expected_seq, "mismatch", "bad_sequence", missing)
-        problem = link_problem(link, run=self._run, seq=row.seq, prev=self._prev)
+    def _relations(self, link: Link, row: EventRow, digest: bytes, expected_seq: int, prev: str) -> None:
+        """Everything a link has to agree with, said in words."""
+        if digest != row.hash:
+            self._problem(row.seq, "failure", "bad_link", "the link does not match its hash")
+        if row.seq != expected_seq:
+            missing = f"event {expected_seq} is missing" if row.seq > expected_seq else "it is out of order"
+            self._problem(min(row.seq, expected_seq), "mismatch", "bad_sequence", missing)
+        problem = link_problem(link, run=self._run, seq=row.seq, prev=prev)
         if problem is not None:
             self._problem(row.seq, "mismatch", "bad_chain", f"the link {problem}")
         if (link.id, link.kind, link.lane) != (row.id, row.kind, row.lane):
             self._problem(row.seq, "failure", "bad_row", "the store's index disagrees with the link")
-        if self.result.last_kind in TERMINAL_KINDS:
-            self._problem(row.seq, "mismatch", "after_end", f"it follows {self.result.last_kind}, which ends a run")
+        if self._ended:
+            self._problem(row.seq, "mismatch", "after_end", f"it follows {self._ended}, which ends a run")
 
     def _erased(self, row: EventRow) -> None:
         if row.content is not None or row.salt is not None or row.match is not None:
@@ -263,30 +273,18 @@ class RangeVerifier:
             raise Damaged(f"an artifact is missing: {render(address)}", code="missing_artifact")
         return data
 
-    def _pair(self, link: Link, lane_seq: int | None) -> int:
-        """Keeps book of requests and answers; returns the distance that goes into the prefix digest."""
-        if link.kind in OPENING_KINDS:
-            self._opened[link.seq] = (link.kind, link.lane, lane_seq or 0)
-        answered = ANSWERS.get(link.kind)
-        if answered is None:
-            return 0
+    def _answers_elsewhere(self, link: Link, lane_seq: int | None) -> int:
+        """An answer whose request is not open in this stretch; returns the distance for the prefix digest."""
+        answered = ANSWERS[link.kind]
         if link.parent is None:
             self._problem(link.seq, "mismatch", "orphan_answer", f"{link.kind} answers nothing")
             return 0
-        if link.parent < self.result.start:
-            self.result.early_answers.append(Answer(link.seq, link.parent, link.kind))
-            place = self._lane_place(link.parent)
-        else:
-            opened = self._opened.pop(link.parent, None)
-            if opened is None or opened[0] != answered:
-                self._problem(
-                    link.seq,
-                    "mismatch",
-                    "orphan_answer",
-                    f"event {link.parent} is no open {answered} to answer",
-                )
-                return 0
-            place = opened[1:]
+        if link.parent >= self.result.start:
+            message = f"event {link.parent} is no open {answered} to answer"
+            self._problem(link.seq, "mismatch", "orphan_answer", message)
+            return 0
+        self.result.early_answers.append(Answer(link.seq, link.parent, link.kind))
+        place = self._lane_place(link.parent)
         if place is None or place[0] != link.lane or place[1] is None or lane_seq is None:
             return 0
         return lane_seq - place[1]

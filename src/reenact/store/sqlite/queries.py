@@ -15,6 +15,7 @@ from reenact.store.sqlite.writer import EVENT_COLUMNS
 
 PAGE_ROWS = 512
 PAGE_BYTES = 4 << 20
+SMALL_BYTES = 4096
 LARGEST = (1 << 63) - 1
 
 _RUN = "(SELECT run_no FROM runs WHERE namespace = ?1 AND run = ?2)"
@@ -72,12 +73,15 @@ def page(
     """Some events from `start`, and whether there may be more: bounded by rows and by bytes."""
     rows: list[EventRow] = []
     size = 0
+    make, keep = EventRow._make, rows.append
     for row in cursor.execute(SCAN if contents else SCAN_BARE, (namespace, run, start, stop)):
-        event = EventRow(*row)
-        rows.append(event)
-        size += len(event.content or b"") + len(event.link)
-        if size >= PAGE_BYTES:
-            return rows, True
+        keep(make(row))
+        content = row[10]
+        if content is not None and len(content) > SMALL_BYTES:
+            # Small ones are bounded by their number.
+            size += len(content)
+            if size >= PAGE_BYTES:
+                return rows, True
     return rows, len(rows) == PAGE_ROWS
 
 
