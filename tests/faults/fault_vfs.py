@@ -5,7 +5,7 @@
 
 Rules of the model: a sync makes a file's content durable, and with the first sync of a new file its name (SQLite syncs
 the folder then); a removal is durable with the next sync of the folder; a write that was not synced may be lost, kept,
-or kept in part, in pieces of 512 bytes, in any order. Nothing is really synced: only the model is asked, so it is quick.
+or kept in part, in pieces of 512 bytes, in any order. Nothing is really synced, only the model is told: that is quick.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def installed(layer: Layer, *, checkpoint_pages: int = 1000) -> Iterator[None]:
         return made
 
     def opening(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-        made = open(file, mode, *arguments, **options)
+        made = open(file, mode, *arguments, **options)  # noqa: SIM115 - closed by whoever asked for it
         return _Written(layer, made) if "w" in mode else made
 
     shim = _Os(layer)

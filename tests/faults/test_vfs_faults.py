@@ -1,8 +1,8 @@
-"""Disks that fail under SQLite: every write, sync and truncation of a recording fails once, in every way; and power cuts
-at any moment.
+"""Disks that fail under SQLite: every write, sync and truncation of a recording fails once, in every way; and power
+cuts at any moment.
 
-Whatever happens: a ReenactError or success, nothing else; everything acknowledged is there; the store verifies; it can be
-appended to again.
+Whatever happens: a ReenactError or success, nothing else; everything acknowledged is there; the store verifies; it can
+be appended to again.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ HOT_JOURNAL = pytest.mark.xfail(
 )
 UNSYNCED_ANSWER = pytest.mark.xfail(
     strict=True,
-    reason="Journal.append answers a known id without a sync, although it may have been appended with sync=False or in a"
-    " commit whose sync failed",
+    reason="Journal.append answers a known id without a sync, although it may have been appended with sync=False or in"
+    " a commit whose sync failed",
 )
 FORGOTTEN_PAGES = pytest.mark.xfail(
     strict=True,
-    reason="after a failed sync a later process appends behind frames that the kernel has given up on; their log needs a"
-    " checkpoint before anything is acknowledged",
+    reason="after a failed sync a later process appends behind frames that the kernel has given up on; their log needs"
+    " a checkpoint before anything is acknowledged",
 )
 
 

@@ -1,4 +1,4 @@
-"""Writes the golden files: `python tests/golden/make.py`. Files that exist are left alone unless `--overwrite` is given.
+"""Writes the golden files: `python tests/golden/make.py`. Files that exist are left alone without `--overwrite`.
 
 Never called by a test: a golden file that is written by what it judges judges nothing.
 """

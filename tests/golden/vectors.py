@@ -1,12 +1,14 @@
-"""What the golden files hold, computed anew: the hashes of docs/format.md, and whole recordings made from fixed sources.
+"""What the golden files hold, computed anew: the hashes of docs/format.md, and whole recordings of fixed sources.
 
-`tests/golden/test_golden.py` compares, `python tests/golden/make.py` writes. A difference is a new format version, never a new golden file.
+`tests/golden/test_golden.py` compares, `python tests/golden/make.py` writes. A difference is a new format version,
+never a new golden file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -36,6 +38,7 @@ from reenact.core.events import (
     Resumed,
     RunRetired,
     SignalReceived,
+    SnapshotTaken,
     StateUpdated,
     TurnTaken,
     ValuesDrawn,
@@ -45,12 +48,13 @@ from reenact.core.events import (
 from reenact.core.links import Header, Link, ParentRun, link_bytes
 from reenact.core.matching import MatchRules
 from reenact.core.sharing import Sharer
-from reenact.core.state import StateUpdatedOnlyReducer, state_hash, state_link
+from reenact.core.packing import pack
+from reenact.core.state import state_hash, state_link
 from reenact.journal.exporting import export_lines
 from reenact.journal.journal import Draft, Journal
 from reenact.journal.operations import OperationsJournal
 from reenact.journal.reader import JournalReader
-from reenact.journal.snapshots import take_snapshot
+from reenact.store.contract import SnapshotRow
 from reenact.store.memory import MemoryStore
 
 FOLDER = Path(__file__).resolve().parent
@@ -60,19 +64,23 @@ START_US = 1_763_236_044_000_000
 
 
 class FixedSources:
-    """A clock that ticks once a reading and randomness that is a hash of a counter: the same recording every time."""
+    """A clock that ticks once a reading and randomness that is a hash of a counter: the same recording every time.
+
+    Salts are counted on their own, so that whatever else the journal draws (ids are its own affair) moves nothing.
+    """
 
     def __init__(self, seed: str = "golden", holder: str = "golden") -> None:
         self._seed = seed
         self._holder = holder
         self._ticks = itertools.count(START_US)
-        self._draws = itertools.count()
+        self._draws: dict[int, Iterator[int]] = {}
 
     def now_us(self) -> int:
         return next(self._ticks)
 
     def entropy(self, size: int) -> bytes:
-        return hashlib.sha256(f"{self._seed}/{next(self._draws)}".encode()).digest()[:size]
+        number = next(self._draws.setdefault(size, itertools.count()))
+        return hashlib.sha256(f"{self._seed}/{size}/{number}".encode()).digest()[:size]
 
     def holder(self) -> str:
         return self._holder
@@ -101,7 +109,7 @@ def golden_run(store: Any, run: str = "golden-1", sources: FixedSources | None =
     add(StateUpdated({"step": 1, "note": "né"}, step_id="n1"))
     add(ActionRequested("a1", question, name="ask", effect="model_call"), key="0/ask/0")
     add(ChunkReceived("a1", 0, "4"), AttemptRecorded("a1", 1, "ok"), ActionSucceeded("a1", "4"))
-    take_snapshot(journal, StateUpdatedOnlyReducer(), {"step": 1, "note": "né"}, journal.head().seq)
+    _snapshot(journal, {"step": 1, "note": "né"}, f"e{next(numbers)}")
     add(ActionRequested("a2", question, name="ask"), lane="0.1")
     add(ActionFailed("a2", ValueError("no")), lane="0.1")
     add(ActionDenied("a3", "not allowed", {"to": "all"}), ActionRequested("a4", [1, 1.0, (2**70, float("inf"))]))
@@ -111,6 +119,16 @@ def golden_run(store: Any, run: str = "golden-1", sources: FixedSources | None =
     add(SignalReceived("stop", None), TurnTaken([["0", 1]]))
     add(StateUpdated([]), Completed("4"))
     return journal
+
+
+def _snapshot(journal: Journal, state: Any, event_id: str) -> None:
+    """As `take_snapshot` does it, with an event id that stays the same."""
+    head, salt, stored = journal.head(), journal.new_salt(), stored_bytes(state)
+    voucher = SnapshotTaken(head.seq, "replace/1", 1, state_link(state, salt))
+    journal.append(Draft(voucher, id=event_id, salt=salt))
+    seal = hashing.snapshot_seal(journal.run, head.seq, head.hash, "replace/1", 1, stored)
+    row = SnapshotRow(head.seq, head.hash, "replace/1", 1, seal, pack(stored))
+    journal.store.put_snapshot(journal.namespace, journal.run, row)
 
 
 def recordings() -> dict[str, bytes]:
@@ -132,9 +150,12 @@ def recordings() -> dict[str, bytes]:
     ended = JournalReader(store, "failed").head()
     header = JournalReader(store, "failed").header_row.hash
     rendered = (hashing.render(header), ended.seq, hashing.render(ended.hash))
-    operations.note(RunRetired("failed", *rendered, "age"))
-    operations.note(ContentErased([["golden-1", 4], ["golden-1", 0]], "asked for"))
-    operations.note(OperationNoted("late_resolution", {"wait": "w1"}))
+    noted = [
+        RunRetired("failed", *rendered, "age"),
+        ContentErased([["golden-1", 4], ["golden-1", 0]], "asked for"),
+        OperationNoted("late_resolution", {"wait": "w1"}),
+    ]
+    operations.append([Draft(event, id=f"e{number}") for number, event in enumerate(noted, 1)])
     made["operations"] = _export(store, "operations")
     return made
 
@@ -151,7 +172,7 @@ _A, _B, _C = _bytes(32, 2), _bytes(32, 3), _bytes(32, 4)
 # Stored text as a writer may have left it; how a float is spelled is the writer's affair.
 _STORED = b'{"output":[1,1.0,1e21,"\xc3\xa9"],"action_id":"a1"}'
 _FRAME = bytes.fromhex("28b52ffd2006310000") + b"reenac"
-_TREE = {"kind": "ignored", "b": [1, 1.0, -0.0, 1e21, 1e-7], "a": {"é": "\u0001\"", "\ufb33": 1, "😀": 2}}
+_TREE = {"kind": "ignored", "b": [1, 1.0, -0.0, 1e21, 1e-7], "a": {"é": '\u0001"', "\ufb33": 1, "😀": 2}}
 
 Row = tuple[str, str, list[bytes], bytes]
 
@@ -191,7 +212,7 @@ def _masked(kind: str, content: dict[str, Any]) -> bytes:
 
 
 def hash_rows() -> list[Row]:
-    """(hash, name, parts after the zero byte, what the code computes), at least one for each row of the table in section 2."""
+    """(hash, name, parts after the zero byte, what the code computes), one or more for each row of section 2."""
     canonical = canonical_bytes(_TREE)
     forked = ParentRun(head=hashing.render(_B), relation="fork", run="r0", seq=3)
     u64 = [number.to_bytes(8, "big") for number in (0, 1, 2**40)]
@@ -315,7 +336,7 @@ def tag_values() -> dict[str, Any]:
         "own dollar key": {"$ref": 1},
         "own two-dollar key": {"$$ref": 1},
         "two keys are never touched": {"$ref": 1, "$node": 2},
-        "datetime": datetime(2025, 11, 15, 1, 2, 3, 4),  # noqa: DTZ001
+        "datetime": datetime(2025, 11, 15, 1, 2, 3, 4),
         "datetime with offset": datetime(2025, 11, 15, tzinfo=zone),
         "date": date(2025, 11, 15),
         "time": time(1, 2, 3),

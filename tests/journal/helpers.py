@@ -95,7 +95,9 @@ class Altered:
             return row
         return row._replace(header=row.header._replace(**self._header), last=self.last_event(namespace, run))
 
-    def scan(self, namespace: str, run: str, start: int = 1, stop: int | None = None, **more: Any) -> Iterator[EventRow]:
+    def scan(
+        self, namespace: str, run: str, start: int = 1, stop: int | None = None, **more: Any
+    ) -> Iterator[EventRow]:
         own = self._own(run)
         if own is None:
             yield from self._store.scan(namespace, run, start, stop, **more)
@@ -167,8 +169,8 @@ class Counting:
 def crafted(events: Sequence[tuple[str, bytes]], **changes: Any) -> bytes:
     """A recording written by hand from docs/format.md: kinds and stored texts, every hash right.
 
-    `changes`: `links` (seq → members to replace), `nodes` (lines before the first content), `lines` (seq → lines before its content),
-    `facts`, `match` (kind, stored) → digest, `rules`. So a file can be hostile and yet chain perfectly.
+    `changes`: `links` (seq → members to replace), `nodes` (lines before the first content), `lines` (seq → lines
+    before its content), `facts`, `match` (kind, stored) → digest, `rules`. So a file can be hostile and yet chain perfectly.
     """
 
     def digest(tag: str, *parts: bytes) -> bytes:

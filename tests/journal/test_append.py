@@ -33,8 +33,8 @@ from reenact.errors import (
     NotFound,
     OutcomeUnknown,
     Poisoned,
-    Refused,
     ReenactError,
+    Refused,
     RunExists,
     StaleEpoch,
     UnknownKind,
@@ -172,7 +172,7 @@ def test_an_expected_head_that_is_not_the_head_is_refused(store: Store) -> None:
     journal = begin(store)
     first = journal.head()
     journal.append(StateUpdated(1), expected=first)
-    with pytest.raises(MovedHead, match="seq 1.*seq 0"):
+    with pytest.raises(MovedHead, match=r"seq 1.*seq 0"):
         journal.append(StateUpdated(2), expected=first)
     with pytest.raises(MovedHead):
         journal.append(StateUpdated(2), expected=Head(1, bytes(32)))

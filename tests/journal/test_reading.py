@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from golden.vectors import golden_run
 
+from golden.vectors import golden_run
 from reenact.core.events import KINDS, ActionRequested, Completed, StateUpdated, UnknownEvent
 from reenact.errors import BadPosition, Damaged, NotFound
 from reenact.journal.journal import Journal, create_header
@@ -67,7 +67,9 @@ def test_every_kind_comes_back_as_it_was_written(store: Store) -> None:
 
 def test_what_was_appended_is_what_is_read(store: Store) -> None:
     journal = begin(store)
-    sent = journal.append([ActionRequested("a1", {"z": 1, "a": [1.0, 1]}, name="n", effect="e"), Completed({"t": (1,)})])
+    sent = journal.append(
+        [ActionRequested("a1", {"z": 1, "a": [1.0, 1]}, name="n", effect="e"), Completed({"t": (1,)})]
+    )
     read = list(JournalReader(store, "r1").scan())
     assert read == sent
     assert list(read[0].event.payload) == ["z", "a"]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Sharing: the rule of docs/format.md, section 5, written a second time from the text; linear growth; bounded expansion."""
+"""Sharing: docs/format.md, section 5, written a second time from the text; linear growth; bounded expansion."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from golden.vectors import pseudo_text, sharing_inputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from golden.vectors import pseudo_text, sharing_inputs
 from reenact.core.events import ActionRequested, ActionSucceeded, StateUpdated
 from reenact.core.packing import unpack
 from reenact.core.sharing import Sharer, expand
@@ -67,7 +67,9 @@ def plain_share(tree: dict[str, Any]) -> tuple[bytes, dict[str, bytes]]:
         if isinstance(value, list):
             items = [text_of(item) for item in value]
             text = b"[" + b",".join(items) + b"]"
-            return text if len(text) < 512 else joined("$list", [node(b"[" + b",".join(r) + b"]") for r in split(items)])
+            return (
+                text if len(text) < 512 else joined("$list", [node(b"[" + b",".join(r) + b"]") for r in split(items)])
+            )
         if isinstance(value, dict):
             members = [plain_text(key) + b":" + text_of(item) for key, item in value.items()]
             text = b"{" + b",".join(members) + b"}"
@@ -172,7 +174,7 @@ def kept_bytes(store: Store, run: str = "r1") -> int:
 
 
 def conversation(store: Store, turns: int) -> tuple[int, int]:
-    """Bytes kept, and bytes that are really new, of a conversation in which every call repeats everything said before."""
+    """Bytes kept, and bytes really new, of a conversation in which every call repeats everything said before."""
     journal = begin(store)
     messages: list[Any] = []
     unique = 0

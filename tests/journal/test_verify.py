@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from golden.vectors import golden_run
 
+from golden.vectors import golden_run
 from reenact.core.events import (
     ActionRequested,
     ActionSucceeded,
@@ -99,7 +99,9 @@ def row_alterations(row: EventRow) -> dict[str, EventRow]:
     return made
 
 
-@pytest.mark.parametrize("field", list(row_alterations(EventRow(1, "", "", "0", 1, b"", b"a", b"a", b"a", b"a", b"\0a"))))
+@pytest.mark.parametrize(
+    "field", list(row_alterations(EventRow(1, "", "", "0", 1, b"", b"a", b"a", b"a", b"a", b"\0a")))
+)
 def test_an_altered_field_is_found_and_located(memory: MemoryStore, field: str) -> None:
     small_run(memory)
     original = rows_of(memory)

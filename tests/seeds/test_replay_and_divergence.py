@@ -1,12 +1,15 @@
-"""Seed: the document on replay and divergence. What it says of replay, verification and snapshots; divergence is judged elsewhere."""
+"""Seed: the document on replay and divergence. What it says of replay, verification and snapshots.
+
+Divergence is judged elsewhere.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from journal.helpers import NS, Altered, Counting, begin, flipped, rows_of, small_run, with_content
 
+from journal.helpers import NS, Altered, Counting, begin, flipped, rows_of, small_run, with_content
 from reenact.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
 from reenact.core.hashing import snapshot_seal
 from reenact.core.packing import pack
@@ -108,9 +111,8 @@ def test_snapshots_at_key_positions(store: Store) -> None:
 def test_snapshots_when_the_state_reaches_a_size(store: Store) -> None:
     journal = begin(store)
     manager = SnapshotManager(journal, REPLACE, WhenStateReaches(1000))
-    taken = []
-    for size in (10, 900, 1200, 1300, 2600):
-        taken.append(manager.observe(journal.append(StateUpdated("x" * size))))
+    sizes = (10, 900, 1200, 1300, 2600)
+    taken = [manager.observe(journal.append(StateUpdated("x" * size))) for size in sizes]
     assert taken == [[], [], [3], [], [6]]
 
 

@@ -24,6 +24,8 @@ class Event(msgspec.Struct, frozen=True):
     """The member that names the pair an opening or answering event belongs to."""
     answers: ClassVar[str | None] = None
     """The kind this one answers: the causal parent is an event of that kind, answered at most once."""
+    answers_something: ClassVar[bool] = True
+    """False: it may stand without anything that it answers."""
 
     def content(self) -> dict[str, Any]:
         members = {}
@@ -70,9 +72,12 @@ class ActionFailed(Event, frozen=True):
 
 
 class ActionDenied(Event, frozen=True):
-    """Policy said no before anything was requested."""
+    """Policy said no: before anything was requested, or as the answer to a request."""
 
     kind = "ActionDenied"
+    pair_id = "action_id"
+    answers = "ActionRequested"
+    answers_something = False
     action_id: str
     reason: Any
     payload: Any = None
@@ -244,6 +249,8 @@ TERMINAL_KINDS = frozenset(kind for kind, cls in KINDS.items() if cls.terminal)
 BEHAVIOURAL_KINDS = frozenset(kind for kind, cls in KINDS.items() if cls.behavioural)
 ANSWERS: dict[str, str] = {kind: cls.answers for kind, cls in KINDS.items() if cls.answers}
 OPENING_KINDS = frozenset(ANSWERS.values())
+MAY_ANSWER_NOTHING = frozenset(kind for kind, cls in KINDS.items() if not cls.answers_something)
+OPERATIONS_KINDS = frozenset(kind for kind, cls in KINDS.items() if cls.operations_only)
 
 
 def _required(cls: type[Event]) -> frozenset[str]:

@@ -24,7 +24,7 @@ MAX_KEY_CHARACTERS = 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
 _EVENT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _LANE = re.compile(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){0,63}\Z")
-_SAFE_INTEGER = 2**53 - 1
+MAX_TIME = 2**53 - 1
 
 
 class ParentRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -170,6 +170,12 @@ def check_lane(lane: str) -> str:
     return lane
 
 
+def check_time(time: int) -> int:
+    if type(time) is not int or not 0 <= time <= MAX_TIME:
+        raise InvalidInput("a time is whole microseconds since 1970, below 2^53", code="bad_time")
+    return time
+
+
 def check_key(key: str | None) -> str | None:
     if key is not None and len(key) > MAX_KEY_CHARACTERS:
         raise InvalidInput(f"a replay key is longer than {MAX_KEY_CHARACTERS} characters", code="bad_key")
@@ -186,8 +192,10 @@ def link_problem(link: Link, *, run: str, seq: int, prev: str) -> str | None:
         return "does not follow the event before it"
     if link.parent is not None and not 1 <= link.parent < seq:
         return "names a causal parent that is not before it"
-    if not 0 <= link.time <= _SAFE_INTEGER or not _EVENT_ID.match(link.id) or not _LANE.match(link.lane):
+    if not 0 <= link.time <= MAX_TIME or not _EVENT_ID.match(link.id) or not _LANE.match(link.lane):
         return "has an invalid id, lane or time"
+    if link.key is not None and len(link.key) > MAX_KEY_CHARACTERS:
+        return f"has a key of more than {MAX_KEY_CHARACTERS} characters"
     return None
 
 
@@ -203,6 +211,7 @@ __all__ = [
     "check_lane",
     "check_namespace",
     "check_run_id",
+    "check_time",
     "header_hash",
     "link_bytes",
     "link_hash",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reenact.core.canonical import canonical_bytes
+from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
 from reenact.core.codec import decode, encode
 from reenact.core.events import ANSWERS, KINDS, OPENING_KINDS, Event, StateUpdated, event_from_content
 from reenact.core.hashing import SALT_BYTES, commitment, render, state_link_of
@@ -21,6 +21,7 @@ from reenact.core.links import (
     check_event_id,
     check_key,
     check_lane,
+    check_time,
     link_hash,
     write_link,
 )
@@ -31,6 +32,7 @@ from reenact.core.state import Reducer, StateUpdatedOnlyReducer
 from reenact.errors import (
     ClosedRun,
     ConflictingDuplicate,
+    InvalidInput,
     MissingParent,
     UnknownKind,
     WrongRun,
@@ -56,8 +58,8 @@ class Draft(msgspec.Struct, frozen=True):
     """For an event whose content refers to its own salt; random otherwise, and never used twice."""
 
 
-NewId = Callable[[int], str]
-"""Microseconds → an event id that nobody else makes; ids made one after the other sort one after the other."""
+NewId = Callable[[int, int], str]
+"""(microseconds, seq) → an event id that nobody else makes; ids made one after the other sort one after the other."""
 
 
 class OpenPair(NamedTuple):
@@ -145,7 +147,7 @@ class Chain:
         kind, lane = event.kind, draft.lane
         seq = self.head.seq + 1
         self._check(draft, kind, seq)
-        salt = sources.entropy(SALT_BYTES) if draft.salt is None else draft.salt
+        salt = sources.entropy(SALT_BYTES) if draft.salt is None else _checked_salt(draft.salt)
         parent, distance, lane_seq = self._place(draft, kind, seq)
         encoded = encode(event.content())
         if encoded.artifacts:
@@ -155,8 +157,8 @@ class Chain:
             tree, stored = self._fold(kind, tree, salt, encoded.artifacts), None
         match = self.rules.match(kind, tree, even=encoded.even)
         stored = self.sharer.share(tree, stored)
-        now = sources.now_us() if draft.time is None else draft.time
-        event_id = new_id(now) if draft.id is None else check_event_id(draft.id)
+        now = sources.now_us() if draft.time is None else check_time(draft.time)
+        event_id = new_id(now, seq) if draft.id is None else check_event_id(draft.id)
         content = commitment(salt, match, stored)
         key = draft.key if draft.key is None else check_key(draft.key)
         link = write_link(content, event_id, key, kind, lane, parent, self._prev, self.run, seq, now)
@@ -198,7 +200,9 @@ class Chain:
         A reducer sees what a reader will see, never the caller's own objects.
         """
         if self._folds:
-            members = decode(tree, loaded_classes=True, artifact=artifacts.__getitem__)
+            members = decode(
+                parse_stored(stored_bytes(tree, trusted=True)), loaded_classes=True, artifact=artifacts.__getitem__
+            )
             self.state = self.reducer.apply(self.state, event_from_content(kind, members))
             canonical = canonical_bytes(encode(self.state).tree) if kind == "StateUpdated" else b""
         else:
@@ -218,9 +222,10 @@ class Chain:
             lane_seq = end.lane_seq + 1 if end is not None else 1
         if cls.answers is not None:
             opened = self._answer(draft.event, cls.answers, parent)
-            parent = opened.seq
-            if lane_seq is not None and opened.lane == draft.lane:
-                distance = lane_seq - opened.lane_seq
+            if opened is not None:
+                parent = opened.seq
+                if lane_seq is not None and opened.lane == draft.lane:
+                    distance = lane_seq - opened.lane_seq
         if kind in OPENING_KINDS:
             assert lane_seq is not None
             self._open_pair(kind, draft.event, OpenPair(seq, draft.lane, lane_seq))
@@ -233,7 +238,7 @@ class Chain:
         self._set(self._open, name, pair)
         self._set(self._open_names, pair.seq, name)
 
-    def _answer(self, event: Event, opening: str, parent: int | None) -> OpenPair:
+    def _answer(self, event: Event, opening: str, parent: int | None) -> OpenPair | None:
         pair_name = _pair_name(event)
         if pair_name is not None:
             name = (opening, pair_name)
@@ -242,6 +247,8 @@ class Chain:
         else:
             name = next((key for key in reversed(self._open) if key[0] == opening), (opening, ""))
         pair = self._open.get(name)
+        if pair is None and parent is None and not event.answers_something:
+            return None
         if pair is None or name[0] != opening or (parent is not None and pair.seq != parent):
             raise MissingParent(f"{event.kind} answers no open {opening} of run {self.run}")
         self._close_pair(name, pair)
@@ -273,6 +280,12 @@ class Chain:
             if isinstance(event, StateUpdated):
                 self.state_after = event.after
         self._undo.clear()
+
+
+def _checked_salt(salt: bytes) -> bytes:
+    if type(salt) is not bytes or len(salt) != SALT_BYTES:
+        raise InvalidInput(f"a salt is {SALT_BYTES} bytes", code="bad_salt")
+    return salt
 
 
 def _pair_name(event: Event) -> str | None:

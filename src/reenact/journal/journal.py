@@ -114,7 +114,6 @@ class Journal(JournalReader):
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._id_nonce = self._sources.entropy(10).hex()
-        self._id_counter = 0
         self._poisoned = False
         self._unsynced: list[tuple[list[EventRow], list[NodeRow]]] = []
         facts_reducer = (self.facts() or {}).get("reducer", StateUpdatedOnlyReducer.id)
@@ -125,6 +124,8 @@ class Journal(JournalReader):
                 code="other_reducer",
             )
         self._chain = Chain(run, Head(0, self.header_row.hash), self.rules(), reducer)
+        self._synced = self._chain.head
+        """The last event that this handle knows to be on the disk."""
         self._history_known = fresh
         if not fresh:
             self._read_tail()
@@ -207,11 +208,11 @@ class Journal(JournalReader):
             return self._append(drafts, expected, sync).sequenced
 
     def _append(self, drafts: Sequence[Draft], expected: Head | None, sync: bool) -> Linked:
-        chain = self._chain
-        if expected is not None and expected != chain.head:
+        if expected is not None and expected != self._chain.head:
             self._refresh_if_moved(expected)
         if not self._history_known and any(_needs_history(draft, self._reducer) for draft in drafts):
             self._read_history()
+        chain = self._chain
         linked = chain.link(drafts, self._sources, self._new_id)
         try:
             self._store_append(linked, sync)
@@ -245,6 +246,7 @@ class Journal(JournalReader):
             raise
         if sync:
             self._unsynced.clear()
+            self._synced = Head(linked.rows[-1].seq, linked.rows[-1].hash)
         else:
             self._unsynced.append((linked.rows, linked.nodes))
 
@@ -301,10 +303,9 @@ class Journal(JournalReader):
     def new_salt(self) -> bytes:
         return self._sources.entropy(SALT_BYTES)
 
-    def _new_id(self, now_us: int) -> str:
+    def _new_id(self, now_us: int, seq: int) -> str:
         # Time first: runs that are written side by side then meet on one page of the index.
-        self._id_counter += 1
-        return f"{now_us:014x}{self._id_nonce}{self._id_counter:x}"
+        return f"{now_us:014x}{self._id_nonce}{seq:x}"
 
     # The handle's idea of the run
 
@@ -320,6 +321,7 @@ class Journal(JournalReader):
                 raise Damaged(f"event {row.seq} of run {self.run} has no place in its lane", code="bad_lane")
             chain.lanes[row.lane] = LaneEnd(row.lane_seq, row.prefix)
         self._chain = chain
+        self._synced = chain.head
         self._history_known = False
 
     def _read_history(self) -> None:
@@ -333,29 +335,24 @@ class Journal(JournalReader):
         self._history_known = True
 
     def reopen(self) -> None:
-        """After an unknown result:
-
-        reads the tail, checks it against what is known, appends again what was never synced.
-        """
+        """After an unknown result: reads the tail, checks it, and appends again what was never synced."""
         with self._lock:
-            last_synced = self._chain.head if not self._unsynced else None
             row = self.store.run_row(self.namespace, self.run)
             if row is None or row.header.hash != self.header_row.hash:
                 raise Damaged(f"run {self.run} is gone or another run stands in its place", code="regressed")
             actual = self.head()
-            known = last_synced or Head(self._unsynced[0][0][0].seq - 1, b"")
-            if actual.seq < known.seq:
+            if actual.seq < self._synced.seq:
                 raise Damaged(
-                    f"run {self.run} stands at seq {actual.seq}; seq {known.seq} was acknowledged",
+                    f"run {self.run} stands at seq {actual.seq}; seq {self._synced.seq} was acknowledged",
                     code="regressed",
                 )
-            self._check_link_at(known)
+            self._check_link_at(self._synced)
             self._restore_unsynced(actual)
             self._read_tail()
             self._poisoned = False
 
     def _check_link_at(self, known: Head) -> None:
-        if known.seq == 0 or not known.hash:
+        if known.seq == 0:
             return
         row = self.store.event(self.namespace, self.run, known.seq)
         if row is None or row.hash != known.hash:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
 from reenact.core.codec import decode, encode
-from reenact.core.events import SnapshotTaken
+from reenact.core.events import Event, SnapshotTaken, event_from_content
 from reenact.core.hashing import render, snapshot_seal, state_link_of
 from reenact.core.packing import pack, unpack
 from reenact.core.state import Reducer
@@ -86,24 +86,25 @@ class SnapshotManager:
         self._journal = journal
         self._reducer = reducer
         self._policy = policy
-        fold = StateFold(journal, reducer)
+        fold = StateFold.from_snapshot(journal, reducer)
+        self._since = -fold.position
         fold.replay_all()
         self.state, self._position = fold.state, fold.position
-        self._since = 0
+        self._since += fold.position
 
     def observe(self, events: list[SequencedEvent]) -> list[int]:
         """Folds appended events; returns the positions of the snapshots that were due and taken."""
-        taken = []
+        due = False
         for event in events:
             if event.seq != self._position + 1:
                 raise InvalidInput(f"event {event.seq} does not follow position {self._position}", code="bad_position")
-            self.state = self._reducer.apply(self.state, event.event)
+            self.state = self._reducer.apply(self.state, _as_recorded(event.event))
             self._position = event.seq
             self._since += 1
-            last = event is events[-1]
-            if self._policy.due(event, self._since, self._state_bytes) and last and not event.event.terminal:
-                taken.append(self.take())
-        return taken
+            due |= self._policy.due(event, self._since, self._state_bytes)
+        # A batch is one append: a snapshot that is due inside it is of its end.
+        ended = bool(events) and events[-1].event.terminal
+        return [self.take()] if due and not ended else []
 
     def take(self) -> int:
         """Takes a snapshot of the state now and returns its position."""
@@ -114,6 +115,15 @@ class SnapshotManager:
 
     def _state_bytes(self) -> int:
         return len(stored_bytes(encode(self.state).tree))
+
+
+def _as_recorded(event: Event) -> Event:
+    """The event as a reader will see it, and nothing of the caller's own objects, which the caller may change."""
+    encoded = encode(event.content())
+    members = decode(
+        parse_stored(stored_bytes(encoded.tree)), loaded_classes=True, artifact=encoded.artifacts.__getitem__
+    )
+    return event_from_content(event.kind, members)
 
 
 def take_snapshot(journal: Journal, reducer: Reducer, state: Any, position: int) -> int:
