@@ -239,8 +239,11 @@ def test_the_value_to_erase_is_asked_for_without_echo() -> None:
         text=True,
         start_new_session=True,
     )
+    # What is typed before the prompt has switched the echo off would be thrown away.
+    deadline = time.monotonic() + 20
+    while termios.tcgetattr(follower)[3] & termios.ECHO and time.monotonic() < deadline:
+        time.sleep(0.02)
     os.close(follower)
-    time.sleep(0.5)
     os.write(leader, b"correct horse battery\n")
     stdout, stderr = process.communicate(timeout=30)
     os.close(leader)
@@ -265,17 +268,19 @@ class Terminal:
 
 
 @pytest.mark.parametrize(
-    ("watching", "seconds", "shown"), [(True, 0.15, True), (True, 0.0, False), (False, 0.15, False)]
+    ("watching", "first_after", "shown"), [(True, 0.01, True), (True, 60.0, False), (False, 0.01, False)]
 )
 def test_progress_is_for_who_watches_and_waits(
-    watching: bool, seconds: float, shown: bool, monkeypatch: pytest.MonkeyPatch
+    watching: bool, first_after: float, shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = Terminal(watching)
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr("reenact.cli.progress.FIRST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr("reenact.cli.progress.FIRST_AFTER_SECONDS", first_after)
     with Progress("working") as progress:
         progress.step(1, 4)
-        time.sleep(seconds)
+        deadline = time.monotonic() + (10 if shown else 0.1)
+        while "working" not in terminal.text and time.monotonic() < deadline:
+            time.sleep(0.01)
     assert ("working 25 %" in terminal.text) is shown
     assert terminal.text.endswith("\x1b[2K") is shown
 

@@ -47,8 +47,8 @@ from reenact.core.events import (
 )
 from reenact.core.links import Header, Link, ParentRun, link_bytes
 from reenact.core.matching import MatchRules
-from reenact.core.sharing import Sharer
 from reenact.core.packing import pack
+from reenact.core.sharing import Sharer
 from reenact.core.state import state_hash, state_link
 from reenact.journal.exporting import export_lines
 from reenact.journal.journal import Draft, Journal

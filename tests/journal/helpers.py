@@ -170,7 +170,8 @@ def crafted(events: Sequence[tuple[str, bytes]], **changes: Any) -> bytes:
     """A recording written by hand from docs/format.md: kinds and stored texts, every hash right.
 
     `changes`: `links` (seq → members to replace), `nodes` (lines before the first content), `lines` (seq → lines
-    before its content), `facts`, `match` (kind, stored) → digest, `rules`. So a file can be hostile and yet chain perfectly.
+    before its content), `facts`, `match` (kind, stored) → digest, `rules`. So a file can be hostile and
+    yet chain perfectly.
     """
 
     def digest(tag: str, *parts: bytes) -> bytes:

@@ -384,7 +384,7 @@ def test_a_node_out_of_its_place_is_refused(memory: MemoryStore, path: Path) -> 
         (b'"agent":"golden"', b'"agent":"golden","agent":"golden"'),
         (b'"agent":"golden"', b'"agent":NaN'),
         (b'"stored":{"agent', b'"stored": {"agent'),
-        (b'"salt":"ce49', b'"salt":null,"x":"ce49'),
+        (b'"salt":"', b'"salt":null,"x":"'),
         (b"\n", b"\r\n"),
         (b"\n", b"\n\n"),
     ],

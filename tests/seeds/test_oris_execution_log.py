@@ -1,7 +1,8 @@
 """Seed: oris_kernel/kernel/execution_log.rs. Every test case of it under its own name.
 
 Where the seed could not fail it does here: its `matches!` on the last event is asserted, its state hash is public,
-canonical and compared with other states. Its trace had no time (`timestamp_ms: None`); a trace that comes from a store has one.
+canonical and compared with other states. Its trace had no time (`timestamp_ms: None`); a trace that
+comes from a store has one.
 """
 
 from __future__ import annotations

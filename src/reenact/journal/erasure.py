@@ -17,13 +17,12 @@ from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, ContentE
 from reenact.core.links import OPERATIONS_RUN
 from reenact.core.matching import advance_prefix
 from reenact.core.packing import unpack
-from reenact.core.sharing import expand, references_in
+from reenact.core.sharing import artifacts_in, expand, references_in
 from reenact.errors import InvalidInput, NotFound, Refused
 from reenact.journal.operations import OperationsJournal
 from reenact.journal.reach import Content, DeadParts, all_contents, all_runs, parts_of
 from reenact.journal.reader import JournalReader, NodeReader
 from reenact.journal.sources import Sources
-from reenact.journal.verifying import artifacts_in
 from reenact.store.contract import PendingAppend, Store
 
 SHORTEST_VALUE_CHARACTERS = 4
@@ -138,9 +137,7 @@ class _Taint:
             whole = stored_bytes(expand(stored, self._reader.fetch))
             if any(needle in whole for needle in self._needles):
                 return True
-        if b'"$artifact"' in stored:
-            return any(address in self._artifacts for address in artifacts_in(parse_stored(stored)))
-        return False
+        return any(address in self._artifacts for address in artifacts_in(stored))
 
 
 def _snapshot_vouchers(

@@ -1,6 +1,7 @@
 """A run as one text file (docs/format.md, section 8).
 
-Every digest is checked while writing: a damaged run is never exported as a whole one.
+The run is verified first: a damaged one is never exported as
+a whole one.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
-from reenact.core.canonical import parse_stored
 from reenact.core.hashing import render
 from reenact.core.packing import unpack
-from reenact.core.sharing import references_in
+from reenact.core.sharing import parts_in
 from reenact.errors import Damaged, StoreUnavailable
 from reenact.journal.reader import JournalReader
-from reenact.journal.verifying import artifacts_in
+from reenact.journal.verify import verify_run
 
 ARTIFACT_PART_BYTES = 4 * 1024 * 1024
 
 
 def export_lines(reader: JournalReader) -> Iterator[bytes]:
     """The lines of the file, without their line feeds."""
+    verify_run(reader.store, reader.run, reader.namespace).raise_if_invalid()
     exporter = _Exporter(reader)
     yield exporter.header_line()
     yield from exporter.parts(exporter.facts)
@@ -105,39 +106,35 @@ class _Exporter:
         )
 
     def parts(self, stored: bytes) -> Iterator[bytes]:
-        """Nodes and artifacts that are needed here first, depth first, each after those it refers to."""
+        """Nodes and artifacts that are needed here first, depth first, left to right, each after those it refers to."""
         # An explicit stack: how deep a list of lists goes is the recording's choice, not ours.
-        stack: list[tuple[bytes, bytes, list[bytes]]] = [(b"", stored, references_in(stored)[::-1])]
+        stack: list[tuple[bytes, bytes, list[tuple[str, bytes]]]] = [(b"", stored, parts_in(stored)[::-1])]
         while stack:
             address, text, waiting = stack[-1]
-            while waiting:
-                following = waiting.pop()
-                if following not in self._written:
-                    found = self._reader.nodes.fetch([following]).get(following)
-                    if found is None:
-                        raise Damaged(f"a shared value is missing: node {render(following)}", code="missing_node")
-                    stack.append((following, found, references_in(found)[::-1]))
-                    break
-            else:
+            if not waiting:
                 stack.pop()
-                yield from self._artifacts(text)
-                if address and address not in self._written:
-                    self._written.add(address)
+                if address:
                     yield b'{"node":"' + render(address).encode() + b'","stored":' + text + b"}"
-
-    def _artifacts(self, text: bytes) -> Iterator[bytes]:
-        if b'"$artifact"' not in text:
-            return
-        for address in artifacts_in(parse_stored(text)):
-            if address in self._written:
                 continue
-            self._written.add(address)
-            data = self._reader.nodes.artifact(address)
-            parts = max(1, -(-len(data) // ARTIFACT_PART_BYTES))
-            for part in range(parts):
-                piece = b64encode(data[part * ARTIFACT_PART_BYTES : (part + 1) * ARTIFACT_PART_BYTES])
-                opening = f'{{"artifact":"{render(address)}","parts":{parts},"part":{part},"base64":"'
-                yield opening.encode() + piece + b'"}'
+            tag, following = waiting.pop()
+            if following in self._written:
+                continue
+            self._written.add(following)
+            if tag == "$artifact":
+                yield from self._artifact(following)
+            else:
+                found = self._reader.nodes.fetch([following]).get(following)
+                if found is None:
+                    raise Damaged(f"a shared value is missing: node {render(following)}", code="missing_node")
+                stack.append((following, found, parts_in(found)[::-1]))
+
+    def _artifact(self, address: bytes) -> Iterator[bytes]:
+        data = self._reader.nodes.artifact(address)
+        parts = max(1, -(-len(data) // ARTIFACT_PART_BYTES))
+        for part in range(parts):
+            piece = b64encode(data[part * ARTIFACT_PART_BYTES : (part + 1) * ARTIFACT_PART_BYTES])
+            opening = f'{{"artifact":"{render(address)}","parts":{parts},"part":{part},"base64":"'
+            yield opening.encode() + piece + b'"}'
 
 
 def _salt(salt: bytes | None) -> bytes:

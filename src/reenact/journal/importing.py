@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reenact.core.codec import decode
+from reenact.core.events import ContentErased
 from reenact.core.hashing import commitment, header_hash, render
 from reenact.core.links import OPERATIONS_RUN, check_namespace
 from reenact.core.matching import MatchRules
@@ -19,6 +20,7 @@ from reenact.core.packing import unpack
 from reenact.core.sharing import expand
 from reenact.core.state import StateUpdatedOnlyReducer
 from reenact.errors import BadRecording, Damaged, ReenactError, RunExists
+from reenact.journal.operations import OperationsJournal
 from reenact.journal.recording_file import RecordingFile
 from reenact.journal.verify import VerificationReport, merge_results
 from reenact.journal.verifying import Problem, RangeVerifier
@@ -71,6 +73,7 @@ def _verify(recording: RecordingFile, *, deep: bool, expected: Head | None = Non
         erased_by_right=lambda _seq: True,
         rules=rules if deep else None,
         builtin_state=builtin_state,
+        operations=recording.header.kind == "operations",
     )
     seen: set[str] = set()
     at_expected: list[bytes] = []
@@ -88,6 +91,8 @@ def _verify(recording: RecordingFile, *, deep: bool, expected: Head | None = Non
     head = verifier.result.last_hash if recording.events else recording.header_row.hash
     if recording.end[1] != head:
         problems.append(Problem(recording.events, "mismatch", "bad_head", "the end line names another head"))
+    if expected is not None and expected.seq == 0:
+        at_expected.append(recording.header_row.hash)
     if expected is not None and at_expected != [expected.hash]:
         problems.append(Problem(expected.seq, "mismatch", "bad_head", "the expected head is not in the file"))
     report = merge_results(recording.header.run, [verifier.result], problems, recording.events)
@@ -155,6 +160,11 @@ def _write(store: Store, recording: RecordingFile, namespace: str, report: Verif
         data = recording.artifact(address)
         assert data is not None
         store.put_artifact(namespace, address, data)
+    if report.erased or header.content is None:
+        # On record before the run is there: its missing contents are then never mistaken for damage.
+        erased = [*([0] if header.content is None else []), *report.erased]
+        note = ContentErased(contents=[[run, seq] for seq in erased], reason="erased before it was imported")
+        OperationsJournal.open_for(store, namespace).note(note)
     given: set[bytes] = set()
     facts = [] if header.content is None else recording.new_nodes([unpack(header.content)], given)
     store.import_run(namespace, header._replace(run=run), facts, _batches(recording, given, report.head))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from reenact.core.canonical import parse_stored
 from reenact.core.links import OPERATIONS_RUN
 from reenact.core.packing import unpack
-from reenact.core.sharing import references_in
+from reenact.core.sharing import artifacts_in, references_in
 from reenact.journal.reader import NodeReader
-from reenact.journal.verifying import artifacts_in
 from reenact.store.contract import RunRow, Store
 
 PAGE = 200
@@ -78,8 +76,7 @@ def _collect(stored: bytes, reader: NodeReader, nodes: set[bytes], artifacts: se
 
 
 def _artifacts(text: bytes, artifacts: set[bytes]) -> None:
-    if b'"$artifact"' in text:
-        artifacts.update(artifacts_in(parse_stored(text)))
+    artifacts.update(artifacts_in(text))
 
 
 class DeadParts:

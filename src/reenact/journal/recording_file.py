@@ -16,16 +16,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from reenact.core.canonical import parse_stored
 from reenact.core.events import ANSWERS, BEHAVIOURAL_KINDS, OPENING_KINDS
 from reenact.core.hashing import artifact_address, node_address, parse_hash, render
 from reenact.core.links import Header, parse_header, parse_link
 from reenact.core.matching import advance_prefix
 from reenact.core.packing import pack
-from reenact.core.sharing import references_in
+from reenact.core.sharing import parts_in, references_in
 from reenact.core.strict_json import read_strict
 from reenact.errors import BadRecording, Damaged, InvalidValue, NotFound
-from reenact.journal.verifying import artifacts_in
+from reenact.journal.exporting import ARTIFACT_PART_BYTES
 from reenact.store.contract import EventRow, HeaderRow, NodeRow
 
 MAX_LINE_BYTES = 128 * 1024 * 1024
@@ -54,6 +53,9 @@ _LINK = re.compile(
     rb'\{"link":(\{.*\}),"salt":(null|"[0-9a-f]{32}"),"match":(null|"' + _HASH + rb'"),"hash":"(' + _HASH + rb')"\}\Z',
     re.DOTALL,
 )
+_SPACE = re.compile(rb"[ \t\r\n]")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_REFERENCES = (b'{"$node":', b'{"$list":', b'{"$string":')
 _END = re.compile(rb'\{"end":\{"events":(0|[1-9][0-9]{0,15}),"head":"(' + _HASH + rb')"\}\}\Z')
 
 
@@ -66,6 +68,9 @@ class RecordingFile:
         self._line = 0
         self._nodes: dict[bytes, tuple[int, int]] = {}
         self._artifacts: dict[bytes, list[tuple[int, int]]] = {}
+        self._artifact_open: bytes | None = None
+        """An artifact whose parts are not all there yet."""
+        self._artifact_parts = 0
         self._contents_at = 0
         self._links_at = 0
         self.events = 0
@@ -112,89 +117,97 @@ class RecordingFile:
 
     def _index(self) -> None:
         """Walks over everything before the links and the end, and checks what stands between them."""
-        wanted: set[bytes] = set()
-        if self._facts is not None:
-            self._facts_need = self._needs(self._facts)
-            wanted |= self._facts_need
-        self._pending_facts = set(wanted)
-        unused: set[bytes] = set()
+        self._unused: set[bytes] = set()
+        """Parts that stand there and whose user has not come yet."""
+        self._facts_wait = self._needs(self._facts) if self._facts is not None else set()
         while True:
             offset = self._file.tell()
             line = self._read(self._file)
             if (match := _NODE.match(line)) is not None:
-                self._index_node(match, offset, unused, wanted)
+                self._index_node(match, offset)
             elif (match := _ARTIFACT.match(line)) is not None:
-                self._index_artifact(match, offset, unused, wanted)
+                self._index_artifact(match, offset)
             elif (match := _CONTENT.match(line)) is not None:
-                self._index_content(match, unused)
+                self._index_content(match)
             elif line.startswith((b'{"link":', b'{"end":')):
                 self._links_at = offset
                 break
             else:
                 raise self._bad("the line is none of a recording")
-        if unused:
-            raise self._bad(f"{render(min(unused))} is not needed by anything in the file")
-        if self._pending_facts:
-            raise self._bad(f"{render(min(self._pending_facts))} is needed by the header and missing")
-        self._incomplete_artifacts()
+        self._all_used()
 
-    def _index_node(self, match: re.Match[bytes], offset: int, unused: set[bytes], wanted: set[bytes]) -> None:
+    def _all_used(self) -> None:
+        """Right behind a content, everything that stood before it has been needed:
+
+        parts stand before their first user.
+        """
+        if self._artifact_open is not None:
+            raise self._bad(f"artifact {render(self._artifact_open)} is incomplete")
+        if self._unused:
+            raise self._bad(f"{render(min(self._unused))} is not needed here")
+        if self._facts_wait:
+            raise self._bad(f"{render(min(self._facts_wait))} is needed by the header and missing")
+
+    def _index_node(self, match: re.Match[bytes], offset: int) -> None:
         address, stored = parse_hash(match[1].decode()), match[2]
-        if address in self._nodes or address in self._artifacts:
-            raise self._bad(f"{render(address)} stands here a second time")
+        self._offer(address)
         if node_address(stored) != address:
             raise self._bad(f"the node does not match its address {render(address)}")
         self._strict(stored)
-        self._use(self._needs(stored), unused)
+        self._use(self._needs(stored))
         self._nodes[address] = (offset + match.start(2), len(stored))
-        self._offer(address, unused, wanted)
 
-    def _index_artifact(self, match: re.Match[bytes], offset: int, unused: set[bytes], wanted: set[bytes]) -> None:
+    def _index_artifact(self, match: re.Match[bytes], offset: int) -> None:
         address, parts, part = parse_hash(match[1].decode()), int(match[2]), int(match[3])
-        pieces = self._artifacts.setdefault(address, [])
-        if part != len(pieces) or part >= parts or address in self._nodes:
+        if part == 0:
+            self._offer(address)
+            self._artifacts[address], self._artifact_parts = [], parts
+        elif address != self._artifact_open or parts != self._artifact_parts:
             raise self._bad(f"part {part} of artifact {render(address)} is out of order")
+        pieces = self._artifacts[address]
+        size = len(match[4]) * 3 // 4 - match[4].count(b"=")
+        last = part == parts - 1
+        if part != len(pieces) or (size != ARTIFACT_PART_BYTES if not last else not 0 < size <= ARTIFACT_PART_BYTES):
+            raise self._bad(f"part {part} of artifact {render(address)} is not what the format says")
         pieces.append((offset + match.start(4), len(match[4])))
-        if part == parts - 1:
+        self._artifact_open = None if last else address
+        if last:
             data = self.artifact(address)
             if data is None or artifact_address(data) != address:
                 raise self._bad(f"the artifact does not match its address {render(address)}")
-            self._offer(address, unused, wanted)
 
-    def _offer(self, address: bytes, unused: set[bytes], wanted: set[bytes]) -> None:
-        if address in wanted:
-            self._pending_facts.discard(address)
+    def _offer(self, address: bytes) -> None:
+        if self._artifact_open is not None:
+            raise self._bad(f"artifact {render(self._artifact_open)} is incomplete")
+        if address in self._nodes or address in self._artifacts:
+            raise self._bad(f"{render(address)} stands here a second time")
+        if address in self._facts_wait:
+            self._facts_wait.discard(address)
         else:
-            unused.add(address)
+            self._unused.add(address)
 
-    def _index_content(self, match: re.Match[bytes], unused: set[bytes]) -> None:
+    def _index_content(self, match: re.Match[bytes]) -> None:
         self.events += 1
         if int(match[1]) != self.events:
             raise self._bad(f"the content of event {self.events} is missing or out of order", seq=self.events)
         if match[3] is not None:
             self._strict(match[3])
-            self._use(self._needs(match[3]), unused)
+            if match[3].startswith(_REFERENCES):
+                raise self._bad("a content is an object, not a reference to one", seq=self.events)
+            self._use(self._needs(match[3]))
+        self._all_used()
 
-    def _use(self, needs: set[bytes], unused: set[bytes]) -> None:
+    def _use(self, needs: set[bytes]) -> None:
         for address in needs:
             if address not in self._nodes and address not in self._artifacts:
-                raise self._bad(f"{render(address)} is needed here and does not stand before", seq=self.events)
-        unused -= needs
+                raise self._bad(f"{render(address)} is needed here and does not stand before", seq=self.events or None)
+        self._unused -= needs
 
     def _needs(self, stored: bytes) -> set[bytes]:
         try:
-            needs = set(references_in(stored))
-            if b'"$artifact"' in stored:
-                needs.update(artifacts_in(parse_stored(stored)))
+            return {address for _, address in parts_in(stored)}
         except Damaged as damage:
             raise self._bad(damage.message) from None
-        return needs
-
-    def _incomplete_artifacts(self) -> None:
-        for address in self._artifacts:
-            data = self.artifact(address)
-            if data is None or artifact_address(data) != address:
-                raise self._bad(f"artifact {render(address)} is incomplete")
 
     # Parts
 
@@ -343,6 +356,8 @@ class RecordingFile:
             read_strict(stored)
         except InvalidValue as problem:
             raise self._bad(problem.message) from None
+        if _SPACE.search(stored) and _SPACE.search(_STRING.sub(b"", stored)):
+            raise self._bad("stored text has white space outside of strings")
 
     def _bad(self, message: str, seq: int | None = None) -> BadRecording:
         where = f"{self.path.name}, line {self._line}"

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reenact.core.canonical import parse_stored
 from reenact.core.hashing import render
 from reenact.core.packing import unpack
-from reenact.core.sharing import reachable
+from reenact.core.sharing import artifacts_in, reachable
 from reenact.errors import Damaged
 from reenact.journal.reader import JournalReader
 from reenact.journal.verify import VerificationReport, verify_run
-from reenact.journal.verifying import artifacts_in
 from reenact.store.contract import EventRow, NodeRow, Store
 
 BATCH_EVENTS = 500
@@ -72,9 +70,8 @@ class _Copier:
 
         nodes = reachable(contents, self._reader.nodes.fetch, missing)
         for text in [*contents, *nodes.values()]:
-            if b'"$artifact"' in text:
-                for address in artifacts_in(parse_stored(text)):
-                    self._target.put_artifact(namespace, address, self._reader.nodes.artifact(address))
+            for address in artifacts_in(text):
+                self._target.put_artifact(namespace, address, self._reader.nodes.artifact(address))
         fresh = [address for address in nodes if address not in self._given]
         self._given.update(fresh)
         blobs = store.nodes(namespace, fresh)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from reenact.core.codec import decode
-from reenact.core.events import TERMINAL_KINDS
+from reenact.core.events import TERMINAL_KINDS, ContentErased
 from reenact.core.hashing import commitment, header_hash, render
 from reenact.core.links import OPERATIONS_RUN, parse_header
 from reenact.core.matching import MatchRules
@@ -224,6 +224,7 @@ def _range_verifier(
         rules=MatchRules([(str(k), str(p)) for k, p in volatile]) if deep else None,
         reducer=reducer if reducer is not None and start == 1 else None,
         builtin_state=recorded_reducer == StateUpdatedOnlyReducer.id,
+        operations=row.header.kind == "operations",
     )
 
 
@@ -245,9 +246,12 @@ def erased_seqs(store: Store, namespace: str, run: str) -> set[int]:
     except NotFound:
         return set()
     found: set[int] = set()
-    for event in operations.scan():
-        if event.kind == "ContentErased":
-            found.update(seq for erased_run, seq in event.event.contents if erased_run == run)  # type: ignore[attr-defined]
+    try:
+        for event in operations.scan():
+            if isinstance(event.event, ContentErased):
+                found.update(seq for erased_run, seq in event.event.contents if erased_run == run)
+    except Damaged:
+        pass  # what stands behind the damage is not on record; verifying the operations journal itself shows why
     return found
 
 

@@ -16,12 +16,21 @@ import msgspec
 
 from reenact.core.canonical import canonical_bytes
 from reenact.core.codec import decode, encode
-from reenact.core.events import ANSWERS, BEHAVIOURAL_KINDS, KINDS, OPENING_KINDS, TERMINAL_KINDS, event_from_content
+from reenact.core.events import (
+    ANSWERS,
+    BEHAVIOURAL_KINDS,
+    KINDS,
+    MAY_ANSWER_NOTHING,
+    OPENING_KINDS,
+    OPERATIONS_KINDS,
+    TERMINAL_KINDS,
+    event_from_content,
+)
 from reenact.core.hashing import ERASED_MARKER, ZERO, artifact_address, parse_hash, render, state_link_of
-from reenact.core.links import Link, link_problem, parse_link
+from reenact.core.links import MAX_KEY_CHARACTERS, MAX_TIME, Link, link_problem, parse_link
 from reenact.core.matching import MatchRules
 from reenact.core.packing import unpack
-from reenact.core.sharing import Fetch, expand, reachable
+from reenact.core.sharing import Fetch, artifacts_in, expand, reachable
 from reenact.core.state import Reducer
 from reenact.errors import Damaged, ReenactError
 from reenact.store.contract import EventRow
@@ -30,7 +39,7 @@ _LINK = b"reenact.link/1\0"
 _COMMIT = b"reenact.commit/1\0"
 _PREFIX = b"reenact.prefix/1\0"
 _LANE_BEGINS = (0, ZERO)
-_ARTIFACT_TAG = b'"$artifact"'
+_STATE_KINDS = frozenset({"StateUpdated", "SnapshotTaken"})
 _NODES_REMEMBERED = 500_000
 MAX_PROBLEMS = 1000
 
@@ -64,6 +73,8 @@ class RangeResult(msgspec.Struct):
     last_kind: str = ""
     first_before: tuple[int, str | None] | None = None
     last_after: str | None = None
+    last_state: bytes | None = None
+    """Canonical bytes of the state after the last update, where it is known."""
     state_seen: bool = False
     opened: dict[int, str] = {}
     early_answers: list[Answer] = []
@@ -88,6 +99,7 @@ class RangeVerifier:
         rules: MatchRules | None = None,
         reducer: Reducer | None = None,
         builtin_state: bool = True,
+        operations: bool = False,
     ) -> None:
         self._run = run
         self._prev_text = render(prev)
@@ -100,6 +112,7 @@ class RangeVerifier:
         self._reducer = reducer
         self._state = reducer.initial() if reducer else None
         self._builtin_state = builtin_state
+        self._foreign_kinds = frozenset() if operations else OPERATIONS_KINDS
         self._opened: dict[int, tuple[str, str, int]] = {}
         self._seen_nodes: set[bytes] = set()
         self._seen_artifacts: set[bytes] = set()
@@ -138,15 +151,17 @@ class RangeVerifier:
                 or link.kind != kind
                 or link.lane != lane
                 or (parent is not None and not 0 < parent < seq)
-                or not event_id.isalnum()
+                or not (event_id.isalnum() and event_id.isascii() and len(event_id) <= 64)
                 or lane != "0"
-                or link.time < 0
+                or not 0 <= link.time <= MAX_TIME
+                or (link.key is not None and len(link.key) > MAX_KEY_CHARACTERS)
                 or self._ended
+                or kind in self._foreign_kinds
             ):
                 self._relations(link, row, digest, expected_seq, prev_text)
             if blob is None or salt is None or match is None:
                 self._erased(row)
-            elif blob[0] == 0:
+            elif blob and blob[0] == 0:
                 stored = blob[1:]
                 if "sha256:" + sha256(_COMMIT + salt + match + stored).hexdigest() != link.content:
                     self._problem(seq, "failure", "bad_content", "the content does not match the link")
@@ -175,7 +190,7 @@ class RangeVerifier:
                 lanes[lane] = (lane_seq, expected if content_holds or prefix is None else prefix)
             elif prefix is not None or kind in BEHAVIOURAL_KINDS:
                 self._problem(seq, "mismatch", "bad_prefix", "a behavioural event has no place in its lane")
-            if opens_contents or kind == "StateUpdated":
+            if opens_contents or kind in _STATE_KINDS:
                 self._content(row)
             expected_seq, prev_text = seq + 1, "sha256:" + digest.hex()
             if kind in TERMINAL_KINDS:
@@ -200,12 +215,14 @@ class RangeVerifier:
             self._problem(row.seq, "failure", "bad_link", "the link does not match its hash")
         if row.seq != expected_seq:
             missing = f"event {expected_seq} is missing" if row.seq > expected_seq else "it is out of order"
-            self._problem(min(row.seq, expected_seq), "mismatch", "bad_sequence", missing)
+            self._problem(expected_seq, "mismatch", "bad_sequence", missing)
         problem = link_problem(link, run=self._run, seq=row.seq, prev=prev)
         if problem is not None:
             self._problem(row.seq, "mismatch", "bad_chain", f"the link {problem}")
         if (link.id, link.kind, link.lane) != (row.id, row.kind, row.lane):
             self._problem(row.seq, "failure", "bad_row", "the store's index disagrees with the link")
+        if row.kind in self._foreign_kinds:
+            self._problem(row.seq, "mismatch", "bad_kind", f"{row.kind} has no place in this journal")
         if self._ended:
             self._problem(row.seq, "mismatch", "after_end", f"it follows {self._ended}, which ends a run")
 
@@ -252,11 +269,10 @@ class RangeVerifier:
                 if len(self._seen_nodes) >= _NODES_REMEMBERED:
                     self._seen_nodes.clear()
                 self._seen_nodes.add(address)
-            if _ARTIFACT_TAG in text:
-                self._artifacts(seq, text)
+            self._artifacts(seq, text)
 
     def _artifacts(self, seq: int, text: bytes) -> None:
-        for address in artifacts_in(msgspec.json.decode(text)):
+        for address in artifacts_in(text):
             if address in self._seen_artifacts:
                 continue
             self._seen_artifacts.add(address)
@@ -277,7 +293,8 @@ class RangeVerifier:
         """An answer whose request is not open in this stretch; returns the distance for the prefix digest."""
         answered = ANSWERS[link.kind]
         if link.parent is None:
-            self._problem(link.seq, "mismatch", "orphan_answer", f"{link.kind} answers nothing")
+            if link.kind not in MAY_ANSWER_NOTHING:
+                self._problem(link.seq, "mismatch", "orphan_answer", f"{link.kind} answers nothing")
             return 0
         if link.parent >= self.result.start:
             message = f"event {link.parent} is no open {answered} to answer"
@@ -290,31 +307,45 @@ class RangeVerifier:
         return lane_seq - place[1]
 
     def _content(self, row: EventRow) -> None:
-        """What needs the content opened: state links, and the match digest when asked for."""
-        result = self.result
+        """What needs the content opened: state links, and, when asked for, the match digest and every tag."""
         if row.content is None or row.salt is None or row.match is None:
             if row.kind == "StateUpdated":
-                result.last_after, result.state_seen = None, True
+                self._lose_state()
             return
+        before = self.result.problem_count
         try:
             tree = expand(unpack(row.content), self._fetch_nodes)
-        except Damaged:
-            return  # reported with the parts above
-        if self._rules is not None:
-            if row.kind not in KINDS:
-                result.uncomputed += 1
-            elif self._rules.match(row.kind, tree) != row.match:
-                self._problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
-        try:
+            event_from_content(row.kind, tree)
+            if self._rules is not None:
+                self._deep(row, tree)
             self._states(row, tree)
         except ReenactError as problem:
-            self._problem(row.seq, "failure", "bad_content", problem.message)
+            if row.kind == "StateUpdated":
+                self._lose_state()
+            if self.result.problem_count == before and not self._reported(row.seq):
+                self._problem(row.seq, "failure", "bad_content", problem.message)
+
+    def _reported(self, seq: int) -> bool:
+        return bool(self.result.problems) and self.result.problems[-1].seq == seq
+
+    def _lose_state(self) -> None:
+        self.result.last_after, self.result.state_seen, self.result.last_state = None, True, None
+
+    def _deep(self, row: EventRow, tree: Any) -> None:
+        assert self._rules is not None
+        if row.kind not in KINDS:
+            self.result.uncomputed += 1
+        elif self._rules.match(row.kind, tree) != row.match:
+            self._problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
+        decode(tree, artifact=self._artifact)
 
     def _states(self, row: EventRow, tree: Any) -> None:
         result = self.result
         if self._reducer is not None:
             event = event_from_content(row.kind, decode(tree, loaded_classes=True, artifact=self._artifact))
             self._state = self._reducer.apply(self._state, event)
+        if row.kind == "SnapshotTaken":
+            self._voucher(row, tree)
         if row.kind != "StateUpdated":
             return
         before, after = tree.get("before"), tree.get("after")
@@ -323,28 +354,28 @@ class RangeVerifier:
         elif before != result.last_after and result.last_after is not None:
             self._problem(row.seq, "mismatch", "bad_state", "the state before is not the one left by the update before")
         state = encode(self._state).tree if self._reducer is not None else tree.get("payload")
-        if after is not None and (self._reducer is not None or self._builtin_state):
-            assert row.salt is not None
-            if render(state_link_of(row.salt, canonical_bytes(state))) != after:
+        result.last_after, result.state_seen, result.last_state = after, True, None
+        if self._reducer is not None or self._builtin_state:
+            result.last_state = canonical_bytes(state)
+            if after is not None and not self._is_state(row, result.last_state, after):
                 self._problem(row.seq, "mismatch", "bad_state", "the state after is not the one recorded")
-        result.last_after, result.state_seen = after, True
 
+    def _voucher(self, row: EventRow, tree: Any) -> None:
+        """A snapshot must be of a state that the log itself has."""
+        if tree.get("position") != row.seq - 1:
+            self._problem(row.seq, "mismatch", "bad_snapshot", "it vouches for another position than the one before it")
+        if self._reducer is not None:
+            state = canonical_bytes(encode(self._state).tree)
+        elif self._builtin_state and self.result.last_state is not None:
+            state = self.result.last_state
+        elif self._builtin_state and not self.result.state_seen and self.result.start == 1:
+            state = b"null"
+        else:
+            return
+        if not self._is_state(row, state, tree.get("state")):
+            self._problem(row.seq, "mismatch", "bad_snapshot", "it vouches for a state that the log does not have")
 
-def artifacts_in(tree: Any) -> list[bytes]:
-    """Addresses of the artifacts that an encoded value names."""
-    found: list[bytes] = []
-    stack = [tree]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            target = value.get("$artifact") if len(value) == 1 else None
-            if isinstance(target, dict):
-                try:
-                    found.append(parse_hash(target.get("digest")))
-                except ReenactError:
-                    raise Damaged("an artifact reference holds no address", code="bad_reference") from None
-            else:
-                stack.extend(value.values())
-        elif isinstance(value, list):
-            stack.extend(value)
-    return found
+    @staticmethod
+    def _is_state(row: EventRow, state: bytes, link: Any) -> bool:
+        assert row.salt is not None
+        return render(state_link_of(row.salt, state)) == link
