@@ -187,7 +187,7 @@ def test_nothing_is_accepted_after_the_terminal_event(store: Store, end: str) ->
     journal = begin(store)
     terminal: dict[str, Event] = {"Completed": Completed(), "Failed": Failed("x"), "Cancelled": Cancelled()}
     journal.append(terminal[end])
-    for handle in (journal, Journal.open(store, "r1", sources=FixedSources("r1"))):
+    for handle in (journal, Journal.open(store, "r1", sources=FixedSources("again"))):
         with pytest.raises(ClosedRun, match=end):
             handle.append(StateUpdated(1))
     assert len(rows_of(store)) == 1
@@ -195,7 +195,7 @@ def test_nothing_is_accepted_after_the_terminal_event(store: Store, end: str) ->
 
 def test_a_run_that_another_handle_ended_is_closed_not_moved(store: Store) -> None:
     one = begin(store)
-    two = Journal.open(store, "r1", sources=FixedSources("r1"))
+    two = Journal.open(store, "r1", sources=FixedSources("again"))
     one.append(Completed())
     with pytest.raises(ClosedRun):
         two.append(StateUpdated(1))
@@ -300,7 +300,7 @@ def test_a_request_is_answered_once(store: Store) -> None:
         with pytest.raises(MissingParent):
             journal.append(Draft(second, parent=1))
     with pytest.raises(MissingParent):
-        Journal.open(store, "r1", sources=FixedSources("r1")).append(ActionSucceeded("a1", 2))
+        Journal.open(store, "r1", sources=FixedSources("again")).append(ActionSucceeded("a1", 2))
 
 
 def test_a_denial_of_a_request_is_its_result(memory: MemoryStore) -> None:

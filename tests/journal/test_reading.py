@@ -277,7 +277,7 @@ def test_declared_volatile_paths_take_no_part(store: Store) -> None:
     assert prefixes(store, "r3") != prefixes(store, "r1")
     ids = [JournalReader(store, run).header.rules for run in ("r1", "r2", "r3")]
     assert ids[0] == ids[1] != ids[2] == "reenact.rules/1"
-    assert Journal.open(store, "r1", sources=FixedSources("r1")).rules().volatile == sorted(volatile)
+    assert Journal.open(store, "r1", sources=FixedSources("again")).rules().volatile == sorted(volatile)
 
 
 def test_a_header_can_name_the_run_it_comes_from(store: Store) -> None:

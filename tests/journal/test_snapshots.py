@@ -207,7 +207,7 @@ def test_counting_goes_on_over_a_reopened_handle(memory: MemoryStore) -> None:
     begin(memory).append(StateUpdated(0))
     taken = []
     for number in range(1, 8):
-        journal = Journal.open(memory, "r1", sources=FixedSources("r1"))
+        journal = Journal.open(memory, "r1", sources=FixedSources(f"again{number}"))
         manager = SnapshotManager(journal, REPLACE, EveryEvents(3))
         taken += manager.observe(journal.append(StateUpdated(number)))
     assert taken

@@ -189,8 +189,10 @@ class Chain:
             raise WrongSequence(f"the event claims seq {draft.seq}, the next one of run {self.run} is {seq}")
         if draft.parent is not None and not 1 <= draft.parent < seq:
             raise MissingParent(f"run {self.run} has no event {draft.parent} that could have caused seq {seq}")
-        if KINDS[kind].operations_only and self.run != OPERATIONS_RUN:
-            raise UnknownKind(f"{kind} events belong to the operations journal")
+        if KINDS[kind].operations_only != (self.run == OPERATIONS_RUN):
+            raise UnknownKind(
+                f"{kind} has no place in {'the operations journal' if self.run == OPERATIONS_RUN else 'a run'}"
+            )
         if draft.lane != "0":
             check_lane(draft.lane)
 

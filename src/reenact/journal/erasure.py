@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from reenact.core.canonical import parse_stored, stored_bytes
@@ -18,66 +19,106 @@ from reenact.core.links import OPERATIONS_RUN
 from reenact.core.matching import advance_prefix
 from reenact.core.packing import unpack
 from reenact.core.sharing import artifacts_in, expand, references_in
+from reenact.core.state import StateUpdatedOnlyReducer
 from reenact.errors import InvalidInput, NotFound, Refused
 from reenact.journal.operations import OperationsJournal
-from reenact.journal.reach import Content, DeadParts, all_contents, all_runs, parts_of
+from reenact.journal.reach import Content, DeadParts, all_contents, all_runs, contents_of, parts_of
 from reenact.journal.reader import JournalReader, NodeReader
 from reenact.journal.sources import Sources
-from reenact.store.contract import PendingAppend, Store
+from reenact.store.contract import PendingAppend, RunRow, Store
 
 SHORTEST_VALUE_CHARACTERS = 4
 MAX_ROUNDS = 10
+ERASING = "erasure"
+LEASE_SECONDS = 600.0
 
 
 class ErasurePlan(NamedTuple):
-    """What erasing would take away.
+    """What erasing would take away: contents (seq 0: the facts), and the inboxes of runs.
 
-    `blocked` says where the value stands that cannot be erased, or who is still writing.
+    `blocked` says where the value stands that cannot be erased.
     """
 
     contents: list[tuple[str, int]]
     blocked: list[str]
+    inboxes: list[str]
+
+    @property
+    def runs(self) -> list[str]:
+        return list(dict.fromkeys([*(run for run, _ in self.contents), *self.inboxes]))
 
 
 def plan_erasure(store: Store, value: str, namespace: str = "default") -> ErasurePlan:
-    """Lists every content that reaches the value. Nothing is changed."""
+    """Lists everything that reaches the value. Nothing is changed."""
     needles = _needles(value)
-    nodes = _Taint(store, namespace, needles)
-    contents = [(c.run, c.seq) for c in all_contents(store, namespace) if nodes.reaches(c)]
+    taint = _Taint(store, namespace, needles)
+    contents: set[tuple[str, int]] = set()
     blocked: list[str] = []
-    for run in dict.fromkeys(run for run, _ in contents):
-        if run == OPERATIONS_RUN:
-            blocked.append("the operations journal holds the value")
-        contents.extend(_snapshot_vouchers(store, namespace, run, contents))
+    inboxes: list[str] = []
     for row in all_runs(store, namespace):
-        blocked.extend(
-            f"the link of event {event.seq} of run {row.header.run} holds the value"
-            for event in store.scan(namespace, row.header.run, contents=False)
-            if any(needle in event.link for needle in needles)
-        )
-    return ErasurePlan(sorted(set(contents)), blocked)
+        run = row.header.run
+        found = {content.seq for content in contents_of(store, namespace, row) if taint.reaches(content)}
+        found |= {
+            snapshot.seq + 1 for snapshot in store.snapshots(namespace, run) if taint.holds(unpack(snapshot.blob))
+        }
+        if found:
+            found |= set(_derived(store, namespace, run, min(found)))
+        contents |= {(run, seq) for seq in found}
+        if any(
+            needle in item.payload or needle in item.key.encode()
+            for item in store.inbox(namespace, run)
+            for needle in needles
+        ):
+            inboxes.append(run)
+        blocked.extend(_blocked(store, namespace, row, needles, bool(found)))
+    return ErasurePlan(sorted(contents), blocked, inboxes)
+
+
+def _blocked(store: Store, namespace: str, row: RunRow, needles: Sequence[bytes], found: bool) -> Iterator[str]:
+    run = row.header.run
+    if run == OPERATIONS_RUN and found:
+        yield "the operations journal holds the value"
+    if any(needle in row.header.header for needle in needles):
+        yield f"the header of run {run} holds the value"
+    for event in store.scan(namespace, run, contents=False):
+        if any(needle in event.link for needle in needles):
+            yield f"the link of event {event.seq} of run {run} holds the value"
+
+
+def _derived(store: Store, namespace: str, run: str, first: int) -> Iterator[int]:
+    """Contents that do not hold the value but a hash of a state that may: from one that lives on it could be guessed.
+
+    Snapshots' vouchers, and, where a reducer gathers, every later update of the state.
+    """
+    facts = JournalReader(store, run, namespace).facts() or {}
+    gathers = facts.get("reducer", StateUpdatedOnlyReducer.id) != StateUpdatedOnlyReducer.id
+    for event in store.scan(namespace, run, max(first, 1), contents=False):
+        if event.salt is not None and (event.kind == "SnapshotTaken" or (gathers and event.kind == "StateUpdated")):
+            yield event.seq
 
 
 def erase_value(
     store: Store, value: str, namespace: str = "default", *, reason: str, sources: Sources | None = None
 ) -> ErasurePlan:
     """Erases the value everywhere in the namespace, or raises and erases nothing."""
-    erased: list[tuple[str, int]] = []
+    if any(needle in stored_bytes(reason) for needle in _needles(value)):
+        raise InvalidInput("the reason is recorded for good and may not hold the value", code="bad_reason")
+    erased = ErasurePlan([], [], [])
     for _ in range(MAX_ROUNDS):
         plan = plan_erasure(store, value, namespace)
         if plan.blocked:
             raise Refused(
                 f"the value cannot be erased: {plan.blocked[0]}",
-                hint="Links are never erased; keep such values out of replay keys.",
+                hint="Headers and links are never erased; keep such values out of run ids and replay keys.",
                 code="erasure_refused",
             )
-        if not plan.contents:
-            if not erased:
-                raise NotFound("no content of the namespace reaches the value", code="value_not_found")
-            return ErasurePlan(erased, [])
-        _fence(store, namespace, plan)
-        _erase(store, namespace, plan.contents, reason, sources)
-        erased.extend(plan.contents)
+        if not plan.contents and not plan.inboxes:
+            if not erased.runs:
+                raise NotFound("nothing in the namespace reaches the value", code="value_not_found")
+            return erased
+        with _fenced(store, namespace, plan.runs):
+            _erase(store, namespace, plan, reason, sources)
+        erased = ErasurePlan(erased.contents + plan.contents, [], erased.inboxes + plan.inboxes)
     raise Refused("the value is being recorded faster than it can be erased", code="erasure_refused")
 
 
@@ -110,7 +151,7 @@ class _Taint:
         self._nodes: set[bytes] = set()
         for address, blob in store.all_nodes(namespace):
             stored = unpack(blob)
-            if self._holds(stored):
+            if self.holds(stored):
                 self._nodes.add(address)
             for used in references_in(stored):
                 users.setdefault(used, []).append(address)
@@ -127,9 +168,9 @@ class _Taint:
                     spreading.append(user)
 
     def reaches(self, content: Content) -> bool:
-        return self._holds(content.stored) or any(address in self._nodes for address in references_in(content.stored))
+        return self.holds(content.stored) or any(address in self._nodes for address in references_in(content.stored))
 
-    def _holds(self, stored: bytes) -> bool:
+    def holds(self, stored: bytes) -> bool:
         if any(needle in stored for needle in self._needles):
             return True
         if b'"$string"' in stored:
@@ -140,45 +181,44 @@ class _Taint:
         return any(address in self._artifacts for address in artifacts_in(stored))
 
 
-def _snapshot_vouchers(
-    store: Store, namespace: str, run: str, contents: Sequence[tuple[str, int]]
-) -> Iterator[tuple[str, int]]:
-    """`SnapshotTaken` events vouch for states that may hold the value; their state link would let it be guessed."""
-    first = min(seq for of, seq in contents if of == run)
-    for event in store.scan(namespace, run, max(first, 1), contents=False):
-        if event.kind == "SnapshotTaken" and event.salt is not None:
-            yield (run, event.seq)
-
-
-def _fence(store: Store, namespace: str, plan: ErasurePlan) -> None:
+@contextmanager
+def _fenced(store: Store, namespace: str, runs: Sequence[str]) -> Iterator[None]:
     """Nobody may go on writing to a run while its past is erased: its prefix digests change under the writer's feet."""
-    for run in dict.fromkeys(run for run, _ in plan.contents):
-        row = store.run_row(namespace, run)
-        if row is not None and (row.last is None or row.last.kind not in TERMINAL_KINDS):
-            claim = store.claim(namespace, run, "erasure", 1.0)
-            if not claim.granted:
-                raise Refused(
-                    f"run {run} holds the value and is being written",
-                    hint="Wait for it to end, then erase.",
-                    code="run_busy",
-                )
+    held: list[tuple[str, int]] = []
+    try:
+        for run in runs:
+            row = store.run_row(namespace, run)
+            if row is not None and (row.last is None or row.last.kind not in TERMINAL_KINDS):
+                claim = store.claim(namespace, run, ERASING, LEASE_SECONDS)
+                if not claim.granted:
+                    raise Refused(
+                        f"run {run} holds the value and is being written",
+                        hint="Wait for it to end, then erase.",
+                        code="run_busy",
+                    )
+                held.append((run, claim.epoch))
+        yield
+    finally:
+        for run, epoch in held:
+            store.release(namespace, run, epoch)
 
 
-def _erase(store: Store, namespace: str, contents: list[tuple[str, int]], reason: str, sources: Sources | None) -> None:
-    going = set(contents)
+def _erase(store: Store, namespace: str, plan: ErasurePlan, reason: str, sources: Sources | None) -> None:
+    going = set(plan.contents)
+    runs = set(dict.fromkeys(run for run, _ in plan.contents))
     doomed = (c for c in all_contents(store, namespace) if (c.run, c.seq) in going)
-    candidates = parts_of(store, namespace, doomed)
+    candidates = parts_of(store, namespace, doomed, runs)
     prefixes = [
         (run, seq, prefix)
-        for run in dict.fromkeys(run for run, _ in contents)
-        for seq, prefix in _new_prefixes(store, namespace, run, {seq for of, seq in contents if of == run})
+        for run in runs
+        for seq, prefix in _new_prefixes(store, namespace, run, {seq for of, seq in going if of == run})
     ]
 
     def act(record: PendingAppend) -> None:
-        dead = DeadParts(store, namespace, lambda run, seq: (run, seq) in going, candidates)
-        store.erase_contents(namespace, contents, prefixes, record, dead.nodes(), dead.artifacts())
+        dead = DeadParts(store, namespace, lambda run, seq: (run, seq) in going, runs, candidates)
+        store.erase_contents(namespace, plan.contents, prefixes, record, dead.nodes, dead.artifacts, plan.inboxes)
 
-    event = ContentErased(contents=[[run, seq] for run, seq in contents], reason=reason)
+    event = ContentErased(contents=[[run, seq] for run, seq in plan.contents], reason=reason)
     OperationsJournal.open_for(store, namespace, sources=sources).together_with(event, act)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 from reenact.core.links import OPERATIONS_RUN
@@ -51,16 +51,16 @@ class Parts(NamedTuple):
     artifacts: set[bytes]
 
 
-def parts_of(store: Store, namespace: str, contents: Iterable[Content]) -> Parts:
-    """Every node and artifact that these contents reach."""
+def parts_of(store: Store, namespace: str, contents: Iterable[Content], snapshot_runs: Iterable[str]) -> Parts:
+    """Every node and artifact that these contents, and the snapshots of these runs, reach."""
     reader = NodeReader(store, namespace)
     nodes: set[bytes] = set()
     artifacts: set[bytes] = set()
     for content in contents:
         _collect(content.stored, reader, nodes, artifacts)
-    for row in all_runs(store, namespace):
-        for snapshot in store.snapshots(namespace, row.header.run):
-            _artifacts(unpack(snapshot.blob), artifacts)
+    for run in snapshot_runs:
+        for snapshot in store.snapshots(namespace, run):
+            artifacts.update(artifacts_in(unpack(snapshot.blob)))
     return Parts(nodes, artifacts)
 
 
@@ -68,15 +68,11 @@ def _collect(stored: bytes, reader: NodeReader, nodes: set[bytes], artifacts: se
     stack = [stored]
     while stack:
         text = stack.pop()
-        _artifacts(text, artifacts)
+        artifacts.update(artifacts_in(text))
         fresh = [address for address in dict.fromkeys(references_in(text)) if address not in nodes]
         if fresh:
             nodes.update(fresh)
             stack.extend(reader.fetch(fresh).values())
-
-
-def _artifacts(text: bytes, artifacts: set[bytes]) -> None:
-    artifacts.update(artifacts_in(text))
 
 
 class DeadParts:
@@ -86,22 +82,41 @@ class DeadParts:
     part in between.
     """
 
-    def __init__(self, store: Store, namespace: str, going: Callable[[str, int], bool], candidates: Parts) -> None:
+    def __init__(
+        self,
+        store: Store,
+        namespace: str,
+        going: Callable[[str, int], bool],
+        snapshots_going: Container[str],
+        candidates: Parts,
+    ) -> None:
         self._store = store
         self._namespace = namespace
         self._going = going
+        self._snapshots_going = snapshots_going
         self._candidates = candidates
-        self._living: Parts | None = None
+        self._living = Parts(set(), set())
+        self.nodes: Iterable[bytes] = _Lazily(self._find_nodes)
+        self.artifacts: Iterable[bytes] = _Lazily(self._find_artifacts)
+        """To be asked for after the nodes."""
 
-    def nodes(self) -> Iterator[bytes]:
-        yield from self._candidates.nodes - self._find_living().nodes
+    def _find_nodes(self) -> set[bytes]:
+        contents = all_contents(self._store, self._namespace)
+        staying = (content for content in contents if not self._going(content.run, content.seq))
+        runs = (row.header.run for row in all_runs(self._store, self._namespace))
+        keeping = [run for run in runs if run not in self._snapshots_going]
+        self._living = parts_of(self._store, self._namespace, staying, keeping)
+        return self._candidates.nodes - self._living.nodes
 
-    def artifacts(self) -> Iterator[bytes]:
-        yield from self._candidates.artifacts - self._find_living().artifacts
+    def _find_artifacts(self) -> set[bytes]:
+        return self._candidates.artifacts - self._living.artifacts
 
-    def _find_living(self) -> Parts:
-        if self._living is None:
-            contents = all_contents(self._store, self._namespace)
-            staying = (content for content in contents if not self._going(content.run, content.seq))
-            self._living = parts_of(self._store, self._namespace, staying)
-        return self._living
+
+class _Lazily:
+    """An iterable that is computed anew each time it is gone through: a transaction may be tried again."""
+
+    def __init__(self, find: Callable[[], set[bytes]]) -> None:
+        self._find = find
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._find())

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from reenact.core.events import ContentErased
 from reenact.core.hashing import render
 from reenact.core.packing import unpack
 from reenact.core.sharing import artifacts_in, reachable
 from reenact.errors import Damaged
+from reenact.journal.operations import OperationsJournal
 from reenact.journal.reader import JournalReader
 from reenact.journal.verify import VerificationReport, verify_run
 from reenact.store.contract import EventRow, NodeRow, Store
@@ -30,13 +32,18 @@ class Recovered(NamedTuple):
 def recover_run(source: Store, run: str, target: Store, namespace: str = "default") -> Recovered:
     """Copies the events before the first bad one. A run whose header is damaged has no valid prefix."""
     report = verify_run(source, run, namespace, deep=True)
-    first_bad = report.first_bad_seq
+    # A snapshot is derived: a bad one costs nothing, it is not copied.
+    first_bad = min((problem.seq for problem in report.problems if problem.code != "bad_snapshot"), default=None)
     if first_bad == 0:
         raise Damaged(f"the header of run {run} is damaged: there is no valid prefix", code="bad_header")
     stop = report.events + 1 if first_bad is None else first_bad
     reader = JournalReader(source, run, namespace)
     copier = _Copier(reader, target)
     header = reader.header_row
+    erased = [seq for seq in [*([0] if header.content is None else []), *report.erased] if seq < stop]
+    if erased:
+        note = ContentErased(contents=[[run, seq] for seq in erased], reason="erased before it was recovered")
+        OperationsJournal.open_for(target, namespace).note(note)
     first_nodes = [] if header.content is None else copier.parts([unpack(header.content)])
     target.import_run(namespace, header, first_nodes, copier.batches(stop))
     return Recovered(run, stop - 1, report.events - stop + 1, report)

@@ -73,11 +73,11 @@ def retire_run(
         head=render(row.last.hash),
         reason=reason,
     )
-    candidates = parts_of(store, namespace, contents_of(store, namespace, row))
+    candidates = parts_of(store, namespace, contents_of(store, namespace, row), [run])
 
     def act(record: PendingAppend) -> None:
-        dead = DeadParts(store, namespace, lambda going, _seq: going == run, candidates)
-        store.delete_run(namespace, run, record, dead.nodes(), dead.artifacts())
+        dead = DeadParts(store, namespace, lambda going, _seq: going == run, {run}, candidates)
+        store.delete_run(namespace, run, record, dead.nodes, dead.artifacts)
 
     OperationsJournal.open_for(store, namespace, sources=sources).together_with(tombstone, act)
     return tombstone

@@ -378,4 +378,4 @@ class RangeVerifier:
     @staticmethod
     def _is_state(row: EventRow, state: bytes, link: Any) -> bool:
         assert row.salt is not None
-        return render(state_link_of(row.salt, state)) == link
+        return bool(render(state_link_of(row.salt, state)) == link)

@@ -258,10 +258,13 @@ class Store(Protocol):
         record: PendingAppend,
         nodes: Iterable[bytes],
         artifacts: Iterable[bytes],
+        inboxes: Sequence[str] = (),
     ) -> None:
-        """Erases content, salt and match of (run, seq) (seq 0: the header's facts), sets prefix digests of (run,
-        seq), removes snapshots of those runs, the given nodes and artifacts, and appends `record`, in one
-        transaction; afterwards no file holds the erased bytes.
+        """Erases content, salt and match of (run, seq) (seq 0: the header's facts), sets prefix digests of (run, seq),
+        removes the snapshots of those runs, everything in the inboxes of the runs `inboxes`, the given nodes and
+        artifacts, and appends `record`, in one transaction; afterwards no file holds the erased bytes.
+
+        The iterables are consumed as those of `delete_run`, more than once when the transaction is tried again.
         """
         ...
 

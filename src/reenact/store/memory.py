@@ -366,10 +366,11 @@ class MemoryStore:
         record: PendingAppend,
         nodes: Iterable[bytes],
         artifacts: Iterable[bytes],
+        inboxes: Sequence[str] = (),
     ) -> None:
         with self._lock:
             nodes, artifacts = list(nodes), list(artifacts)
-            for run, seq in [*contents, *((run, seq) for run, seq, _ in prefixes)]:
+            for run, seq in [*((run, 0) for run in inboxes), *contents, *((run, seq) for run, seq, _ in prefixes)]:
                 if seq != 0 and self._get(namespace, run).index(seq) is None:
                     raise NotFound(f"no event {seq} in run {run!r} of namespace {namespace!r}")
                 self._get(namespace, run)
@@ -387,6 +388,8 @@ class MemoryStore:
                 found.snapshots.clear()
                 at = bisect_left(found.seqs, seq)
                 found.events[at] = found.events[at]._replace(prefix=prefix)
+            for run in inboxes:
+                self._get(namespace, run).inbox.clear()
             self._remove_values(namespace, nodes, artifacts)
             self._add(record.namespace, record.run, record.events, record.nodes)
 

@@ -60,6 +60,10 @@ NEW_PREFIXES = (
 )
 
 
+# What is shared is looked for by the caller while this holds: nobody can begin to use it in between.
+NOBODY_APPENDS = "lock table reenact.events, reenact.runs in share row exclusive mode"
+
+
 class Eraser:
     def __init__(self, pool: Pool, appender: Appender) -> None:
         self.pool = pool
@@ -70,8 +74,8 @@ class Eraser:
         namespace: str,
         run: str,
         record: PendingAppend,
-        nodes: Sequence[bytes],
-        artifacts: Sequence[bytes],
+        nodes: Iterable[bytes],
+        artifacts: Iterable[bytes],
     ) -> None:
         if (namespace, run) == (record.namespace, record.run):
             raise InvalidInput(f"run {run} cannot hold the record of its own removal")
@@ -81,7 +85,8 @@ class Eraser:
             connection.execute(TOMBSTONE, (number, namespace, run, record_run_no, record.events[0].seq))
             for table in ("events", "inbox", "snapshots", "runs"):
                 connection.execute(f"delete from reenact.{table} where run_no = %s", (number,))
-            self._remove_shared(connection, namespace, nodes, artifacts)
+            connection.execute(NOBODY_APPENDS)
+            self._remove_shared(connection, namespace, list(nodes), list(artifacts))
 
         self._with_record(namespace, [run], record, remove)
 
@@ -91,14 +96,16 @@ class Eraser:
         contents: Sequence[tuple[str, int]],
         prefixes: Sequence[tuple[str, int, bytes]],
         record: PendingAppend,
-        nodes: Sequence[bytes],
-        artifacts: Sequence[bytes],
+        nodes: Iterable[bytes],
+        artifacts: Iterable[bytes],
+        inboxes: Sequence[str],
     ) -> None:
         contents = sorted(set(contents))
         facts = [run for run, seq in contents if seq == 0]
         events = [(run, seq) for run, seq in contents if seq != 0]
         digests = {(run, seq): digest for run, seq, digest in prefixes}
         runs = sorted({run for run, _ in contents} | {run for run, _ in digests})
+        shared: list[list[bytes]] = [[], []]
 
         def erase(connection: Connection, numbers: dict[str, int], record_run_no: int) -> None:
             slips: list[tuple[int | None, int | None]] = [(numbers[run], seq) for run, seq in contents]
@@ -126,15 +133,22 @@ class Eraser:
                 "delete from reenact.snapshots where run_no = any (%b)",
                 (bigints([numbers[run] for run in runs]),),
             )
-            self._remove_shared(connection, namespace, nodes, artifacts)
+            connection.execute(
+                "delete from reenact.inbox where run_no = any (%b)",
+                (bigints([numbers[run] for run in inboxes]),),
+            )
+            connection.execute(NOBODY_APPENDS)
+            shared[:] = [list(nodes), list(artifacts)]
+            self._remove_shared(connection, namespace, *shared)
 
-        self._with_record(namespace, runs, record, erase)
+        self._with_record(namespace, sorted({*runs, *inboxes}), record, erase)
         touched = {
             "events": events,
             "runs": facts,
             "snapshots": runs,
-            "nodes": nodes,
-            "artifacts": artifacts,
+            "inbox": inboxes,
+            "nodes": shared[0],
+            "artifacts": shared[1],
         }
         self.purge([table for table, rows in touched.items() if rows])
 
@@ -205,7 +219,7 @@ class Eraser:
                 connection.execute(f"select {where} order by address for update", (namespace, blobs(addresses)))
                 connection.execute(f"delete {where}", (namespace, blobs(addresses)))
 
-    def purge(self, tables: Sequence[str] = ("events", "runs", "snapshots", "nodes", "artifacts")) -> None:
+    def purge(self, tables: Sequence[str] = ("events", "runs", "snapshots", "inbox", "nodes", "artifacts")) -> None:
         """Rewrites tables so that no data file holds erased bytes. May be called again when it could not
         finish."""
         deadline = time.monotonic() + self.pool.timeouts.statement

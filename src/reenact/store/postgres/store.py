@@ -358,7 +358,7 @@ class PostgresStore:
         artifacts: Iterable[bytes],
     ) -> None:
         self._check_writable()
-        self._eraser.delete_run(namespace, run, record, list(nodes), list(artifacts))
+        self._eraser.delete_run(namespace, run, record, nodes, artifacts)
 
     def erase_contents(
         self,
@@ -368,9 +368,10 @@ class PostgresStore:
         record: PendingAppend,
         nodes: Iterable[bytes],
         artifacts: Iterable[bytes],
+        inboxes: Sequence[str] = (),
     ) -> None:
         self._check_writable()
-        self._eraser.erase_contents(namespace, contents, prefixes, record, list(nodes), list(artifacts))
+        self._eraser.erase_contents(namespace, contents, prefixes, record, nodes, artifacts, inboxes)
 
     def purge(self) -> None:
         """Rewrites the tables, so that no data file holds erased bytes; for an erasure that could not finish

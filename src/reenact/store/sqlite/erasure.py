@@ -30,6 +30,7 @@ def erase_contents(
     namespace: str,
     contents: Sequence[tuple[str, int]],
     prefixes: Sequence[tuple[str, int, bytes]],
+    inboxes: Sequence[str],
 ) -> None:
     runs = {run for run, _ in contents} | {run for run, _, _ in prefixes}
     numbers = {run: writer.run_number(cursor, namespace, run) for run in runs}
@@ -52,6 +53,8 @@ def erase_contents(
     cursor.execute("DELETE FROM erasures WHERE part = 'prefix'")
     for number in numbers.values():
         cursor.execute("DELETE FROM snapshots WHERE run_no = ?", (number,))
+    for run in inboxes:
+        cursor.execute("DELETE FROM inbox WHERE run_no = ?", (writer.run_number(cursor, namespace, run),))
 
 
 def _must_exist(cursor: apsw.Cursor, namespace: str, run: str, seq: int) -> None:

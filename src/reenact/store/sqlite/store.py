@@ -298,9 +298,10 @@ class SqliteStore(Reading):
         record: PendingAppend,
         nodes: Iterable[bytes],
         artifacts: Iterable[bytes],
+        inboxes: Sequence[str] = (),
     ) -> None:
         with self._writing() as cursor:
-            erasure.erase_contents(cursor, self._writer, namespace, contents, prefixes)
+            erasure.erase_contents(cursor, self._writer, namespace, contents, prefixes, inboxes)
             erasure.remove_values(cursor, namespace, nodes, artifacts)
             erasure.append_record(cursor, self._writer, record)
         self.scrub()
