@@ -189,9 +189,19 @@ class Child:
         self._reading = reading
         self._stop_writing = stop_writing
         self._data = b""
+        self._ended = False
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whatever failed, no stopped or endless child stays behind."""
+        if not self._ended:
+            self.kill()
+            self.end()
 
     def wait_ready(self) -> None:
-        while len(self._data) < _RECORD.size:
+        while not any(self._data[at : at + 1] == _READY for at in range(0, len(self._data), _RECORD.size)):
             more = os.read(self._reading, 1 << 16)
             if not more:
                 return
@@ -209,6 +219,7 @@ class Child:
         while more := os.read(self._reading, 1 << 20):
             chunks.append(more)
         _, status = os.waitpid(self.pid, 0)
+        self._ended = True
         os.close(self._reading)
         os.close(self._stop_writing)
         return os.waitstatus_to_exitcode(status), *_parse(b"".join(chunks))

@@ -185,6 +185,7 @@ def _header(parent: ParentRun | None) -> bytes:
         kind="run",
         namespace="default",
         parent=parent,
+        reducer="replace/1",
         rules="reenact.rules/1",
         run="r",
     ).to_bytes()

@@ -197,6 +197,7 @@ def crafted(events: Sequence[tuple[str, bytes]], **changes: Any) -> bytes:
             "kind": "run",
             "namespace": "default",
             "parent": None,
+            "reducer": "replace/1",
             "rules": changes.get("rules", "reenact.rules/1"),
             "run": changes.get("run", "crafted"),
         }

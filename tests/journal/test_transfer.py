@@ -378,7 +378,7 @@ def test_a_node_out_of_its_place_is_refused(memory: MemoryStore, path: Path) -> 
         (b'{"reenact"', b'\xef\xbb\xbf{"reenact"'),
         (b'{"reenact"', b' {"reenact"'),
         (b'"kind":"run"', b'"kind":"other"'),
-        (b'"parent":null,"rules"', b'"parent":{},"rules"'),
+        (b'"parent":null,"reducer"', b'"parent":{},"reducer"'),
         (b'"run":"golden-1"},', b'"run":"golden-1","more":1},'),
         (b'"rules":"reenact.rules/1"', b'"rules":"reenact.rules/2"'),
         (b'"agent":"golden"', b'"agent":"golden","agent":"golden"'),

@@ -43,6 +43,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     kind: Literal["run", "operations"]
     namespace: str
     parent: ParentRun | None
+    reducer: str
     rules: str
     run: str
 

@@ -190,9 +190,8 @@ class Chain:
         if draft.parent is not None and not 1 <= draft.parent < seq:
             raise MissingParent(f"run {self.run} has no event {draft.parent} that could have caused seq {seq}")
         if KINDS[kind].operations_only != (self.run == OPERATIONS_RUN):
-            raise UnknownKind(
-                f"{kind} has no place in {'the operations journal' if self.run == OPERATIONS_RUN else 'a run'}"
-            )
+            where = "the operations journal" if self.run == OPERATIONS_RUN else "a run"
+            raise UnknownKind(f"{kind} has no place in {where}")
         if draft.lane != "0":
             check_lane(draft.lane)
 

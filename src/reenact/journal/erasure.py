@@ -1,6 +1,6 @@
 """Erasing a value: every content of the namespace that reaches it, together, and nothing left to guess it from.
 
-A text is looked for as it stands in stored text, and as base64 carries it inside bytes; in nodes, in contents, in
+A text is looked for as it stands, inside bytes, and inside JSON that is kept as text; in nodes, in contents, in
 facts, in artifacts. What is erased is whole contents, with salt and match digest; the links stay, so every chain
 still verifies. Prefix digests behind them are computed anew, snapshots and inboxes of those runs go, and the
 operations journal says what was erased and why, never what it was.
@@ -8,10 +8,12 @@ operations journal says what was erased and why, never what it was.
 
 from __future__ import annotations
 
-from base64 import b64encode
+import json
+import re
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reenact.core.canonical import parse_stored, stored_bytes
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, ContentErased
@@ -30,6 +32,8 @@ from reenact.store.contract import PendingAppend, RunRow, Store
 SHORTEST_VALUE_CHARACTERS = 4
 MAX_ROUNDS = 10
 ERASING = "erasure"
+_BASE64_TAGS = frozenset({"$bytes", "$bytearray", "$text"})
+_HIDING = re.compile(rb'"\$(?:string|bytes|bytearray|text)"')
 LEASE_SECONDS = 600.0
 
 
@@ -58,17 +62,13 @@ def plan_erasure(store: Store, value: str, namespace: str = "default") -> Erasur
     for row in all_runs(store, namespace):
         run = row.header.run
         found = {content.seq for content in contents_of(store, namespace, row) if taint.reaches(content)}
-        found |= {
-            snapshot.seq + 1 for snapshot in store.snapshots(namespace, run) if taint.holds(unpack(snapshot.blob))
-        }
+        snapshots = store.snapshots(namespace, run)
+        found |= {snapshot.seq + 1 for snapshot in snapshots if taint.holds(unpack(snapshot.blob))}
         if found:
             found |= set(_derived(store, namespace, run, min(found)))
         contents |= {(run, seq) for seq in found}
-        if any(
-            needle in item.payload or needle in item.key.encode()
-            for item in store.inbox(namespace, run)
-            for needle in needles
-        ):
+        messages = store.inbox(namespace, run)
+        if any(taint.holds(item.payload) or taint.holds(stored_bytes(item.key)) for item in messages):
             inboxes.append(run)
         blocked.extend(_blocked(store, namespace, row, needles, bool(found)))
     return ErasurePlan(sorted(contents), blocked, inboxes)
@@ -90,8 +90,7 @@ def _derived(store: Store, namespace: str, run: str, first: int) -> Iterator[int
 
     Snapshots' vouchers, and, where a reducer gathers, every later update of the state.
     """
-    facts = JournalReader(store, run, namespace).facts() or {}
-    gathers = facts.get("reducer", StateUpdatedOnlyReducer.id) != StateUpdatedOnlyReducer.id
+    gathers = JournalReader(store, run, namespace).header.reducer != StateUpdatedOnlyReducer.id
     for event in store.scan(namespace, run, max(first, 1), contents=False):
         if event.salt is not None and (event.kind == "SnapshotTaken" or (gathers and event.kind == "StateUpdated")):
             yield event.seq
@@ -129,15 +128,9 @@ def _needles(value: str) -> list[bytes]:
             hint="A shorter one stands in too many places by chance.",
             code="value_too_short",
         )
-    raw = value.encode("utf-8", "surrogatepass")
-    needles = [stored_bytes(value)[1:-1]]
-    if len(raw) >= 6:
-        for shift in range(3):
-            # Base64 of the bytes at each of the three alignments, without the characters that depend on neighbours.
-            first = -(-shift * 8 // 6)
-            last = (shift + len(raw)) * 8 // 6
-            needles.append(b64encode(bytes(shift) + raw + bytes(2))[first:last])
-    return needles
+    # As stored text has it, and as it stands in JSON that is itself kept as text: how most tools answer.
+    forms = [value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]]
+    return list(dict.fromkeys(stored_bytes(form)[1:-1] for form in forms))
 
 
 class _Taint:
@@ -173,12 +166,28 @@ class _Taint:
     def holds(self, stored: bytes) -> bool:
         if any(needle in stored for needle in self._needles):
             return True
-        if b'"$string"' in stored:
-            # A long text is cut into nodes; the value may lie across a cut.
-            whole = stored_bytes(expand(stored, self._reader.fetch))
-            if any(needle in whole for needle in self._needles):
+        if _HIDING.search(stored):
+            # A long text is cut into nodes, and the value may lie across a cut; bytes are kept as base64.
+            tree = expand(stored, self._reader.fetch)
+            whole = stored_bytes(tree)
+            if any(needle in whole for needle in self._needles) or self._in_bytes(tree):
                 return True
         return any(address in self._artifacts for address in artifacts_in(stored))
+
+    def _in_bytes(self, tree: Any) -> bool:
+        stack = [tree]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, list):
+                stack.extend(value)
+            elif isinstance(value, dict):
+                name = next(iter(value), "")
+                if len(value) == 1 and name in _BASE64_TAGS and isinstance(value[name], str):
+                    if self._raw in b64decode(value[name]):
+                        return True
+                else:
+                    stack.extend(value.values())
+        return False
 
 
 @contextmanager

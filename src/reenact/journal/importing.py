@@ -14,7 +14,7 @@ from typing import NamedTuple
 from reenact.core.codec import decode
 from reenact.core.events import ContentErased
 from reenact.core.hashing import commitment, header_hash, render
-from reenact.core.links import OPERATIONS_RUN, check_namespace
+from reenact.core.links import BASE_RULES, OPERATIONS_RUN, check_namespace
 from reenact.core.matching import MatchRules
 from reenact.core.packing import unpack
 from reenact.core.sharing import expand
@@ -109,15 +109,16 @@ def _notes(recording: RecordingFile, report: VerificationReport) -> None:
         report.notes.append(f"verified to seq {report.events}, nothing later to compare with")
 
 
-def _header_problems(recording: RecordingFile, problems: list[Problem]) -> tuple[MatchRules, bool]:
+def _header_problems(recording: RecordingFile, problems: list[Problem]) -> tuple[MatchRules | None, bool]:
     row, header = recording.header_row, recording.header
-    rules, builtin_state = MatchRules(), True
+    rules = MatchRules()
+    builtin_state = header.reducer == StateUpdatedOnlyReducer.id
     if header_hash(row.header) != row.hash:
         problems.append(Problem(0, "failure", "bad_header", "the header does not match its hash"))
     if row.content is None or row.salt is None or row.match is None:
         if row.content is not None or row.salt is not None or row.match is not None:
             problems.append(Problem(0, "failure", "bad_content", "the facts are half erased"))
-        return rules, builtin_state
+        return rules if header.rules == BASE_RULES else None, builtin_state
     try:
         stored = unpack(row.content)
         if render(commitment(row.salt, row.match, stored)) != header.content:
@@ -125,7 +126,6 @@ def _header_problems(recording: RecordingFile, problems: list[Problem]) -> tuple
         tree = expand(stored, recording.nodes)
         facts = decode(tree)
         rules = MatchRules([(str(kind), str(pointer)) for kind, pointer in facts.get("volatile") or []])
-        builtin_state = facts.get("reducer", StateUpdatedOnlyReducer.id) == StateUpdatedOnlyReducer.id
         if rules.id != header.rules or rules.match("Header", tree) != row.match:
             raise Damaged("the match rules are not those the header names", code="bad_rules")
     except ReenactError as error:
@@ -146,9 +146,8 @@ def _write(store: Store, recording: RecordingFile, namespace: str, report: Verif
         run, kept_apart = _apart(run, header.hash), True
         existing = store.run_row(namespace, run)
     if existing is not None:
-        last = existing.last
-        same = last is not None and last.seq >= recording.events
-        if existing.header.hash == header.hash and same:
+        last_seq = existing.last.seq if existing.last is not None else 0
+        if existing.header.hash == header.hash and last_seq >= recording.events:
             at = store.event(namespace, run, recording.events) if recording.events else None
             if (at.hash if at is not None else header.hash) == recording.end[1]:
                 return Imported(run, recording.events, already_there=True, kept_apart=kept_apart)
@@ -156,10 +155,6 @@ def _write(store: Store, recording: RecordingFile, namespace: str, report: Verif
             f"run {run} is in the store with another history",
             hint="Import it into another namespace, or compare the two.",
         )
-    for address in recording.artifact_addresses():
-        data = recording.artifact(address)
-        assert data is not None
-        store.put_artifact(namespace, address, data)
     if report.erased or header.content is None:
         # On record before the run is there: its missing contents are then never mistaken for damage.
         erased = [*([0] if header.content is None else []), *report.erased]
@@ -167,7 +162,14 @@ def _write(store: Store, recording: RecordingFile, namespace: str, report: Verif
         OperationsJournal.open_for(store, namespace).note(note)
     given: set[bytes] = set()
     facts = [] if header.content is None else recording.new_nodes([unpack(header.content)], given)
-    store.import_run(namespace, header._replace(run=run), facts, _batches(recording, given, report.head))
+    new = [address for address in recording.artifact_addresses() if store.artifact(namespace, address) is None]
+    try:
+        for address in new:
+            store.put_artifact(namespace, address, recording.artifact(address) or b"")
+        store.import_run(namespace, header._replace(run=run), facts, _batches(recording, given, report.head))
+    except BaseException:
+        store.remove_artifacts(namespace, new)
+        raise
     return Imported(run, recording.events, already_there=False, kept_apart=kept_apart)
 
 

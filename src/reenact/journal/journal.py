@@ -61,6 +61,7 @@ def create_header(
     facts: Mapping[str, Any],
     *,
     kind: str = "run",
+    reducer: str = StateUpdatedOnlyReducer.id,
     parent: ParentRun | None = None,
     volatile: Sequence[VolatilePath] = (),
     sources: Sources,
@@ -84,6 +85,7 @@ def create_header(
         kind="operations" if kind == "operations" else "run",
         namespace=namespace,
         parent=parent,
+        reducer=reducer,
         rules=rules.id,
         run=run,
     ).to_bytes()
@@ -116,10 +118,9 @@ class Journal(JournalReader):
         self._id_nonce = self._sources.entropy(10).hex()
         self._poisoned = False
         self._unsynced: list[tuple[list[EventRow], list[NodeRow]]] = []
-        facts_reducer = (self.facts() or {}).get("reducer", StateUpdatedOnlyReducer.id)
-        if (reducer.id if reducer else StateUpdatedOnlyReducer.id) != facts_reducer:
+        if (reducer.id if reducer else StateUpdatedOnlyReducer.id) != self.header.reducer:
             raise InvalidInput(
-                f"run {run} was recorded with the reducer {facts_reducer!r}",
+                f"run {run} was recorded with the reducer {self.header.reducer!r}",
                 hint="Give the same reducer to Journal.open; a changed rule is another run.",
                 code="other_reducer",
             )
@@ -150,10 +151,16 @@ class Journal(JournalReader):
         check_namespace(namespace)
         if run == OPERATIONS_RUN:
             raise InvalidInput("`operations` is the name of the operations journal, not of a run", code="bad_run_id")
-        facts = dict(facts or {})
-        if reducer is not None:
-            facts["reducer"] = reducer.id
-        create_header(store, run, namespace, facts, parent=parent, volatile=volatile, sources=sources)
+        create_header(
+            store,
+            run,
+            namespace,
+            dict(facts or {}),
+            reducer=reducer.id if reducer is not None else StateUpdatedOnlyReducer.id,
+            parent=parent,
+            volatile=volatile,
+            sources=sources,
+        )
         epoch = _claim(store, namespace, run, sources, lease_seconds)
         return cls(store, run, namespace, epoch=epoch, reducer=reducer, sources=sources, fresh=True)
 

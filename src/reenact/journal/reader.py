@@ -13,7 +13,7 @@ from reenact.core.links import Header, Link, link_hash, parse_header, parse_link
 from reenact.core.matching import MatchRules
 from reenact.core.packing import unpack
 from reenact.core.sharing import expand
-from reenact.errors import BadPosition, Damaged, NotFound
+from reenact.errors import BadPosition, Damaged, NotFound, Refused
 from reenact.journal.sequenced import ErasedEvent, SequencedEvent
 from reenact.store.contract import EventRow, Head, HeaderRow, Store
 
@@ -100,7 +100,14 @@ class JournalReader:
 
     def rules(self) -> MatchRules:
         volatile = (self.facts() or {}).get("volatile") or []
-        return MatchRules([(str(kind), str(pointer)) for kind, pointer in volatile])
+        rules = MatchRules([(str(kind), str(pointer)) for kind, pointer in volatile])
+        if rules.id != self.header.rules:
+            raise Refused(
+                f"the match rules of run {self.run} were erased with its facts",
+                hint="The run can be read and verified; going on is a fork.",
+                code="rules_erased",
+            )
+        return rules
 
     def head(self) -> Head:
         last = self.store.last_event(self.namespace, self.run)

@@ -72,7 +72,7 @@ class RecordingFile:
         """An artifact whose parts are not all there yet."""
         self._artifact_parts = 0
         self._contents_at = 0
-        self._links_at = 0
+        self._links_at = self._links_line = 0
         self.events = 0
         try:
             self.header_row, self.header = self._first_line()
@@ -130,7 +130,7 @@ class RecordingFile:
             elif (match := _CONTENT.match(line)) is not None:
                 self._index_content(match)
             elif line.startswith((b'{"link":', b'{"end":')):
-                self._links_at = offset
+                self._links_at, self._links_line = offset, self._line - 1
                 break
             else:
                 raise self._bad("the line is none of a recording")
@@ -247,9 +247,12 @@ class RecordingFile:
         """
         lanes: dict[str, tuple[int, bytes]] = {}
         places: dict[int, tuple[str, int]] = {}
-        with open(self.path, "rb") as contents:
+        with _open_regular(self.path) as contents:
+            if not os.path.samestat(os.fstat(contents.fileno()), os.fstat(self._file.fileno())):
+                raise self._bad("the file was replaced while it was read")
             contents.seek(self._contents_at)
             self._file.seek(self._links_at)
+            self._line = self._links_line
             for seq in range(1, self.events + 1):
                 kind, stored = self._next_content(contents)
                 match = _LINK.match(self._read(self._file))
@@ -289,7 +292,7 @@ class RecordingFile:
             lanes[link.lane] = (lane_seq, prefix)
         blob = None if stored is None else pack(stored)
         return EventRow(
-            link.seq,
+            seq,
             link.id,
             kind,
             link.lane,

@@ -176,7 +176,7 @@ class RangeVerifier:
             elif kind in ANSWERS:
                 place = opened.pop(parent, None)  # type: ignore[arg-type]  # None is never a key
                 if place is None or place[0] != ANSWERS[kind]:
-                    distance = self._answers_elsewhere(link, lane_seq)
+                    distance = self._answers_elsewhere(link, seq, lane_seq)
                 elif place[1] == lane and lane_seq is not None:
                     distance = lane_seq - place[2]
             if lane_seq is not None:
@@ -289,18 +289,18 @@ class RangeVerifier:
             raise Damaged(f"an artifact is missing: {render(address)}", code="missing_artifact")
         return data
 
-    def _answers_elsewhere(self, link: Link, lane_seq: int | None) -> int:
+    def _answers_elsewhere(self, link: Link, seq: int, lane_seq: int | None) -> int:
         """An answer whose request is not open in this stretch; returns the distance for the prefix digest."""
         answered = ANSWERS[link.kind]
         if link.parent is None:
             if link.kind not in MAY_ANSWER_NOTHING:
-                self._problem(link.seq, "mismatch", "orphan_answer", f"{link.kind} answers nothing")
+                self._problem(seq, "mismatch", "orphan_answer", f"{link.kind} answers nothing")
             return 0
         if link.parent >= self.result.start:
             message = f"event {link.parent} is no open {answered} to answer"
-            self._problem(link.seq, "mismatch", "orphan_answer", message)
+            self._problem(seq, "mismatch", "orphan_answer", message)
             return 0
-        self.result.early_answers.append(Answer(link.seq, link.parent, link.kind))
+        self.result.early_answers.append(Answer(seq, link.parent, link.kind))
         place = self._lane_place(link.parent)
         if place is None or place[0] != link.lane or place[1] is None or lane_seq is None:
             return 0

@@ -121,7 +121,13 @@ class Store(Protocol):
     Under an unknown run, verbs that write raise NotFound; verbs that read answer None or nothing."""
 
     url: str
+    """For people: without a password."""
     durability: str
+
+    @property
+    def private_url(self) -> str:
+        """What another process opens the same store with; may hold a password, and is never shown."""
+        ...
 
     def close(self) -> None: ...
 
@@ -211,6 +217,12 @@ class Store(Protocol):
         ...
 
     def artifact(self, namespace: str, address: bytes) -> bytes | None: ...
+
+    def remove_artifacts(self, namespace: str, addresses: Iterable[bytes]) -> None:
+        """Removes artifacts that no event names, as the caller knows: after an import that failed. A store that cannot
+        may leave them; nothing reaches them.
+        """
+        ...
 
     def all_artifacts(self, namespace: str) -> Iterator[bytes]: ...
 

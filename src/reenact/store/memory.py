@@ -73,6 +73,14 @@ class MemoryStore:
         self._lock = threading.RLock()
         _alive.add(self)
 
+    @property
+    def private_url(self) -> str:
+        return self.url
+
+    def remove_artifacts(self, namespace: str, addresses: Iterable[bytes]) -> None:
+        with self._lock:
+            self._remove_values(namespace, [], list(addresses))
+
     def close(self) -> None:
         """Nothing to do: the data lives as long as the object, which `memory://name` shares by name."""
 

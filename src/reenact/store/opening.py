@@ -49,7 +49,7 @@ def open_store(url: str | None = None, *, durability: str | None = None, read_on
     if scheme == "memory":
         return _memory(rest, level)
     if scheme in ("postgresql", "postgres"):
-        return _postgres(url, level)
+        return _postgres(url, level, read_only)
     raise InvalidInput(
         f"no kind of store is called {scheme!r}",
         hint="Use a file path, sqlite:///…, postgresql://… or memory://.",
@@ -139,7 +139,7 @@ def _memory(name: str, durability: str) -> Store:
         return found
 
 
-def _postgres(url: str, durability: str) -> Store:
+def _postgres(url: str, durability: str, read_only: bool) -> Store:
     try:
         from reenact.store.postgres.store import PostgresStore
     except ModuleNotFoundError as error:
@@ -149,4 +149,4 @@ def _postgres(url: str, durability: str) -> Store:
             "a PostgreSQL store needs the package psycopg, which is not installed",
             hint='pip install "reenact[postgres]"',
         ) from error
-    return PostgresStore(url, durability=durability)
+    return PostgresStore(url, durability=durability, read_only=read_only)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from reenact.errors import SchemaMismatch
+from reenact.errors import SchemaMismatch, StoreUnavailable
 from reenact.store.postgres.connection import Connection, Pool
 
 LOCK = 7_305_518_612_114_021  # any constant number; it is the same in all versions
@@ -35,11 +35,20 @@ def known() -> list[Migration]:
     return [Migration(int(file.name[:3]), file.name[4:-4], file.read_text(encoding="utf-8")) for file in files]
 
 
-def migrate(pool: Pool) -> str:
-    """Brings the schema up to this version. Returns why the store must not be written, or an empty text."""
+def migrate(pool: Pool, *, read_only: bool = False) -> str:
+    """Brings the schema up to this version. Returns why the store must not be written, or an empty text.
+
+    One who only reads changes nothing, and finds no store where the schema is missing or older.
+    """
     steps = known()
     with pool.connection() as connection:
         applied = read(connection, pool.shown)
+        if read_only and (applied is None or len(applied) < len(steps)):
+            raise StoreUnavailable(
+                f"there is no store of this version in {pool.shown}",
+                hint="Open it for writing once; that makes or upgrades the store.",
+                code="no_store",
+            )
         if applied is None or len(applied) < len(steps):
             if connection.standby:
                 raise SchemaMismatch(
@@ -52,7 +61,9 @@ def migrate(pool: Pool) -> str:
                 f"migration {step.number} of the schema `reenact` is not this program's ({pool.shown})"
             )
     newer = max(applied) - steps[-1].number
-    return f"the schema is {newer} versions newer than this program" if newer > 0 else ""
+    if newer > 0:
+        return f"the schema is {newer} versions newer than this program"
+    return "the store was opened for reading only" if read_only else ""
 
 
 def read(connection: Connection, shown: str) -> dict[int, str] | None:

@@ -62,7 +62,13 @@ class PostgresStore:
     """See `reenact.store.contract.Store`."""
 
     def __init__(
-        self, url: str, durability: str = "full", pool_size: int = 4, *, timeouts: Timeouts | None = None
+        self,
+        url: str,
+        durability: str = "full",
+        pool_size: int = 4,
+        *,
+        timeouts: Timeouts | None = None,
+        read_only: bool = False,
     ) -> None:
         if durability not in contract.DURABILITY_LEVELS:
             raise InvalidInput(f"durability is one of {', '.join(contract.DURABILITY_LEVELS)}, not {durability!r}")
@@ -74,10 +80,14 @@ class PostgresStore:
         self._appender = Appender(self._pool)
         self._eraser = Eraser(self._pool, self._appender)
         try:
-            self._read_only = self._idempotent(lambda: migrations.migrate(self._pool))
+            self._read_only = self._idempotent(lambda: migrations.migrate(self._pool, read_only=read_only))
         except BaseException:
             self._pool.close()
             raise
+
+    @property
+    def private_url(self) -> str:
+        return self._pool.url
 
     def close(self) -> None:
         self._pool.close()
@@ -289,6 +299,9 @@ class PostgresStore:
             return b"".join(parts) if parts else None
 
         return self._idempotent(action)
+
+    def remove_artifacts(self, namespace: str, addresses: Iterable[bytes]) -> None:
+        """They stay: the guards let nothing go without a record, and nothing reaches them."""
 
     def all_artifacts(self, namespace: str) -> Iterator[bytes]:
         last = b""

@@ -196,6 +196,10 @@ class SqliteStore(Reading):
             self._same_process()
         self._writer.group.submit(Request(namespace, run, events, expected, epoch, nodes, sync))
 
+    @property
+    def private_url(self) -> str:
+        return self.url
+
     def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
         self._same_process()
         return self._writer.append_many([Request(*one, sync=True) for one in appends])
@@ -220,6 +224,11 @@ class SqliteStore(Reading):
     def all_artifacts(self, namespace: str) -> Iterator[bytes]:
         self._same_process()
         return self._artifacts.addresses(namespace)
+
+    def remove_artifacts(self, namespace: str, addresses: Iterable[bytes]) -> None:
+        with self._writing():
+            for address in addresses:
+                self._artifacts.remove(namespace, address)
 
     def _doomed(self, cursor: apsw.Cursor, namespace: str, address: bytes) -> bool:
         sql = "SELECT 1 FROM artifact_removals WHERE namespace = ? AND address = ?"
