@@ -139,14 +139,15 @@ def test_stopped_in_the_middle_of_appends(tmp_path: Path) -> None:
         path = tmp_path / f"store-{number}.db"
         with no_hanging(), Child(work) as child:
             child.wait_ready()
-            store = SqliteStore(path, busy_seconds=0.2)
             time.sleep(0.002 * number)
             os.kill(child.pid, signal.SIGSTOP)
             time.sleep(0.06)
             taken: dict[int, bytes] = {}
             try:
-                (done,) = Journal.open(store, RUN).append(signal_event("other"))
+                other = SqliteStore(path, busy_seconds=0.1)
+                (done,) = Journal.open(other, RUN).append(signal_event("other"))
                 taken[done.seq] = hash_of(done.hash)
+                other.close()
             except StoreUnavailable as error:  # it was stopped while it held the write lock
                 if "write lock" not in error.message:
                     raise
@@ -155,6 +156,7 @@ def test_stopped_in_the_middle_of_appends(tmp_path: Path) -> None:
             status, acked, error = child.end()
             assert (status, error) == (0, "")
             assert not taken.keys() & dict(acked).keys(), "two writers for one seq"
+            store = SqliteStore(path)
             check_acknowledged(store, RUN, {**dict(acked), **taken})
             check_valid(store, RUN)
             store.close()

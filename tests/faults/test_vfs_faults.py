@@ -560,7 +560,8 @@ def after_a_failed_sync(tmp_path: Path, following: str, *, crash: bool) -> list[
         if crash:
             scene.store._writer.drop()
             scene.store._readers.drop(checkpoint=False)
-            journal = Journal.open(SqliteStore(scene.store.path), RUN)
+            scene.store = SqliteStore(scene.store.path)
+            journal = Journal.open(scene.store, RUN)
         else:
             journal.reopen()
         journal.append(event(following))

@@ -142,7 +142,7 @@ def _show_state(settings: Settings, reader: JournalReader, position: int) -> int
     from reenact.core.state import state_hash
     from reenact.journal.snapshots import StateFold
 
-    recorded = (reader.facts() or {}).get("reducer", "replace/1")
+    recorded = reader.header.reducer
     if recorded != "replace/1":
         raise InvalidInput(
             f"the state of run {reader.run} is made by the reducer {recorded!r}, which is not part of Reenact",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # loaded when the command runs
     from reenact.store.contract import Head, Store
 
 INTEGRITY_BROKEN = 4
+CHECK_FOUND_SOMETHING = 1
 PROBLEMS_SHOWN = 20
 LISTED_SEQS = 10
 
@@ -62,7 +63,9 @@ def verify(
         say_json(_as_json(report))
     else:
         _say_report(report)
-    return 0 if report.valid else INTEGRITY_BROKEN
+    if not report.valid:
+        return INTEGRITY_BROKEN
+    return 0 if report.events else CHECK_FOUND_SOMETHING
 
 
 def _head(text: str) -> Head:
@@ -229,7 +232,7 @@ def _say_problems(report: VerificationReport) -> None:
 
 
 def _verdict(report: VerificationReport) -> str:
-    return paint(report.line, fg="green" if report.valid else "red", bold=True)
+    return paint(report.line, fg={"VALID": "green", "EMPTY": "yellow"}.get(report.verdict, "red"), bold=True)
 
 
 def _seqs(seqs: list[int]) -> str:
