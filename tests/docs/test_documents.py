@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SUITE = ROOT / "src/reenact/testing/store_contract"
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 PYTHON_BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 EXAMPLES = [
@@ -81,7 +82,7 @@ def test_every_acceptance_row_names_tests_that_exist() -> None:
         for file, *names in named:
             source = (ROOT / file).read_text() if (ROOT / file).exists() else ""
             if "StoreContract" in source:
-                source += (ROOT / "src/reenact/testing/store_contract.py").read_text()
+                source += "".join(path.read_text() for path in SUITE.glob("*.py"))
             missing.extend(
                 f"row {number}: {file}::{name}"
                 for name in names

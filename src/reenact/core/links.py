@@ -160,8 +160,10 @@ def check_namespace(namespace: str) -> str:
 
 
 def check_event_id(event_id: str) -> str:
-    if not _EVENT_ID.match(event_id):
-        raise InvalidInput("not an event id: 1 to 64 characters of A-Z a-z 0-9 _ -", code="bad_event_id")
+    if not _EVENT_ID.match(event_id) or event_id.startswith("_"):
+        raise InvalidInput(
+            "not an event id: 1 to 64 characters of A-Z a-z 0-9 _ -, not beginning with _", code="bad_event_id"
+        )
     return event_id
 
 
@@ -195,6 +197,8 @@ def link_problem(link: Link, *, run: str, seq: int, prev: str) -> str | None:
         return "names a causal parent that is not before it"
     if not 0 <= link.time <= MAX_TIME or not _EVENT_ID.match(link.id) or not _LANE.match(link.lane):
         return "has an invalid id, lane or time"
+    if link.id.startswith("_") and not link.id.endswith(f"_{seq:x}"):
+        return "has an id that does not end with its seq"
     if link.key is not None and len(link.key) > MAX_KEY_CHARACTERS:
         return f"has a key of more than {MAX_KEY_CHARACTERS} characters"
     return None

@@ -59,7 +59,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 NewId = Callable[[int, int], str]
-"""(microseconds, seq) → an event id that nobody else makes; ids made one after the other sort one after the other."""
+"""(microseconds, seq) → an event id that nobody else makes: it begins with `_` and ends with `_` and the seq in hex."""
 
 
 class OpenPair(NamedTuple):

@@ -311,8 +311,8 @@ class Journal(JournalReader):
         return self._sources.entropy(SALT_BYTES)
 
     def _new_id(self, now_us: int, seq: int) -> str:
-        # Time first: runs that are written side by side then meet on one page of the index.
-        return f"{now_us:014x}{self._id_nonce}{seq:x}"
+        # Unique by its nonce, and within the run by its seq alone: a store needs no index to find it.
+        return f"_{now_us:x}{self._id_nonce}_{seq:x}"
 
     # The handle's idea of the run
 

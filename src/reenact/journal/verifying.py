@@ -151,7 +151,8 @@ class RangeVerifier:
                 or link.kind != kind
                 or link.lane != lane
                 or (parent is not None and not 0 < parent < seq)
-                or not (event_id.isalnum() and event_id.isascii() and len(event_id) <= 64)
+                or not (event_id.endswith(f"_{seq:x}") and event_id.isidentifier() and event_id.isascii())
+                or len(event_id) > 64
                 or lane != "0"
                 or not 0 <= link.time <= MAX_TIME
                 or (link.key is not None and len(link.key) > MAX_KEY_CHARACTERS)

@@ -8,8 +8,9 @@ an event may follow another: that is the journal's business. What it does promis
    survival of the process only).
 2. `append` happens only if the run's last event is exactly `expected` and its epoch exactly `epoch`, checked in the
    same transaction.
-   (run, seq) and (run, event id) are unique; in each lane seq and lane_seq grow together, which is the
-   writer's care. Duplicated ids are looked for first: see `append`.
+   (run, seq) and (run, event id) are unique. An id that begins with `_` ends with `_` and its seq in hex, so a store
+   may find it by that. In each lane seq and lane_seq grow together. Both are the writer's care. Duplicated ids are
+   looked for first: see `append`.
 3. Events are never updated or deleted, by anybody using the database, except as `erase_contents` and `delete_run` do
    it.
 4. Nothing of another namespace is ever visible, not even by digest.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import apsw
 
 from reenact.store.contract import EventRow, HeaderRow, InboxRow, NodeRow, RunRow, SnapshotRow
-from reenact.store.sqlite.writer import EVENT_COLUMNS
+from reenact.store.sqlite.writer import EVENT_COLUMNS, seq_of
 
 PAGE_ROWS = 512
 PAGE_BYTES = 4 << 20
@@ -25,7 +25,7 @@ _BARE_EVENTS = f"SELECT {_BARE_COLUMNS} FROM events WHERE run_no = {_RUN}"
 
 LAST_EVENT = f"{_EVENTS} ORDER BY seq DESC LIMIT 1"
 EVENT = f"{_EVENTS} AND seq = ?3"
-EVENT_BY_ID = f"{_EVENTS} AND id = ?3"
+EVENT_BY_ID = f"{_EVENTS} AND id = ?3 AND substr(id, 1, 1) <> '_'"
 SCAN = f"{_EVENTS} AND seq >= ?3 AND seq < ?4 ORDER BY seq LIMIT {PAGE_ROWS}"
 SCAN_BARE = f"{_BARE_EVENTS} AND seq >= ?3 AND seq < ?4 ORDER BY seq LIMIT {PAGE_ROWS}"
 LANE_EVENT = f"{_BARE_EVENTS} AND lane = ?3 AND lane <> '0' AND lane_seq = ?4"
@@ -65,6 +65,14 @@ WHERE run_no = {_RUN} ORDER BY seq DESC"""
 def one_event(cursor: apsw.Cursor, sql: str, *values: object) -> EventRow | None:
     row = cursor.execute(sql, values).fetchone()
     return None if row is None else EventRow(*row)
+
+
+def event_by_id(cursor: apsw.Cursor, namespace: str, run: str, event_id: str) -> EventRow | None:
+    seq = seq_of(event_id)
+    if seq is None:
+        return one_event(cursor, EVENT_BY_ID, namespace, run, event_id)
+    found = one_event(cursor, EVENT, namespace, run, seq)
+    return found if found is not None and found.id == event_id else None
 
 
 def page(

@@ -51,7 +51,7 @@ class Reading:
 
     def events_by_id(self, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
         with self._reading() as cursor:
-            found = [queries.one_event(cursor, queries.EVENT_BY_ID, namespace, run, one) for one in ids]
+            found = [queries.event_by_id(cursor, namespace, run, one) for one in ids]
             return [event for event in found if event is not None]
 
     def scan(

@@ -2,9 +2,9 @@
 
 Rules:
 
-1. One append touches few pages: an event is one row of one table without rowid, clustered by (run, seq). Ids
-   begin with their time, and their index with the id, so that runs written side by side meet on one page of
-   it. Lane 0, where most events are, needs no index of its own: in it seq and lane_seq grow together.
+1. One append touches one page: an event is one row of one table without rowid, clustered by (run, seq). Ids
+   that begin with `_` end with their seq and are found by it; only others have an index. Lane 0, where most
+   events are, needs none: in it seq and lane_seq grow together.
 2. Triggers refuse UPDATE and DELETE, and INSERT over an existing key. The last one is a BEFORE INSERT
    trigger, since `INSERT OR REPLACE` deletes the old row without firing delete triggers unless that
    connection asked for recursive triggers.
@@ -41,7 +41,8 @@ TABLES = (
   run_no INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
   lane TEXT NOT NULL, lane_seq INTEGER, link BLOB NOT NULL, hash BLOB NOT NULL,
   salt BLOB, match BLOB, prefix BLOB, content BLOB,
-  PRIMARY KEY(run_no, seq), UNIQUE(id, run_no)) STRICT, WITHOUT ROWID""",
+  PRIMARY KEY(run_no, seq)) STRICT, WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX events_by_id ON events(run_no, id) WHERE substr(id, 1, 1) <> '_'",
     """CREATE UNIQUE INDEX events_by_lane ON events(run_no, lane, lane_seq)
 WHERE lane <> '0' AND lane_seq IS NOT NULL""",
     """CREATE TABLE nodes(
@@ -82,7 +83,8 @@ def _erasing(seq: str) -> str:
 TRIGGERS = (
     """CREATE TRIGGER events_insert BEFORE INSERT ON events
 WHEN EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND seq = NEW.seq)
-  OR EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND id = NEW.id)
+  OR (substr(NEW.id, 1, 1) <> '_' AND EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND id = NEW.id
+    AND substr(id, 1, 1) <> '_'))
   OR (NEW.lane <> '0' AND EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND lane = NEW.lane
     AND lane <> '0' AND lane_seq = NEW.lane_seq))
 BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END""",

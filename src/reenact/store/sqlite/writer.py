@@ -47,7 +47,8 @@ INSERT_NODE = (
     "INSERT INTO nodes(namespace, address, blob) SELECT ?1, ?2, ?3"
     " WHERE NOT EXISTS(SELECT 1 FROM nodes WHERE namespace = ?1 AND address = ?2)"
 )
-EVENT_BY_ID = f"SELECT {EVENT_COLUMNS} FROM events WHERE run_no = ? AND id = ?"
+EVENT_BY_ID = f"SELECT {EVENT_COLUMNS} FROM events WHERE run_no = ? AND id = ? AND substr(id, 1, 1) <> '_'"
+EVENT_BY_SEQ = f"SELECT {EVENT_COLUMNS} FROM events WHERE run_no = ? AND seq = ?"
 
 CHECKPOINT_PAGES = 4000
 """Four times SQLite's default: a busy run's last pages are copied once instead of four times. 16 MB of log at most."""
@@ -287,8 +288,16 @@ class Writer:
         return MovedHead(f"run {request.run!r} ends with seq {seq}, the append expected {request.expected[0]}")
 
     def _existing(self, cursor: apsw.Cursor, number: int, events: Sequence[EventRow]) -> list[EventRow]:
-        found = (cursor.execute(EVENT_BY_ID, (number, event.id)).fetchone() for event in events)
-        return [EventRow(*row) for row in found if row is not None]
+        found = []
+        for event in events:
+            seq = seq_of(event.id)
+            if seq is None:
+                row = cursor.execute(EVENT_BY_ID, (number, event.id)).fetchone()
+            else:
+                row = cursor.execute(EVENT_BY_SEQ, (number, seq)).fetchone()
+            if row is not None and row[1] == event.id:
+                found.append(EventRow(*row))
+        return found
 
     def apply_with_care(self, cursor: apsw.Cursor, request: Request) -> Exception | None:
         """One append inside any transaction, trusting nothing remembered."""
@@ -312,6 +321,17 @@ class Writer:
         if existing:
             return DuplicateIds(existing)
         return Refused(f"seq, id or lane_seq of an event is taken in run {request.run!r}")
+
+
+def seq_of(event_id: str) -> int | None:
+    """The seq that an id made by the journal ends with; None for an id that somebody gave."""
+    if not event_id.startswith("_"):
+        return None
+    try:
+        seq = int(event_id.rpartition("_")[2], 16)
+    except ValueError:
+        return 0
+    return seq if seq < 1 << 62 else 0
 
 
 def _insert(cursor: apsw.Cursor, rows: list[tuple[object, ...]]) -> None:
