@@ -22,18 +22,14 @@ from typing import Any
 from reenact.core.canonical import stored_bytes
 from reenact.core.codec import encode
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, Event, event_from_content
-from reenact.core.hashing import SALT_BYTES, commitment, header_hash, render
+from reenact.core.hashing import SALT_BYTES
 from reenact.core.links import (
-    FORMAT,
     OPERATIONS_RUN,
-    Header,
     ParentRun,
     check_namespace,
     check_run_id,
 )
-from reenact.core.matching import MatchRules, VolatilePath
-from reenact.core.packing import pack
-from reenact.core.sharing import Sharer
+from reenact.core.matching import VolatilePath
 from reenact.core.state import Reducer, StateUpdatedOnlyReducer
 from reenact.errors import (
     ClosedRun,
@@ -45,54 +41,13 @@ from reenact.errors import (
     Poisoned,
     Refused,
 )
+from reenact.journal.beginning import LEASE_SECONDS, claim_run, create_header
 from reenact.journal.chain import Chain, Draft, LaneEnd, Linked
 from reenact.journal.reader import JournalReader, SequencedEvent
-from reenact.journal.sources import Sources, SystemSources, holder_is_gone
-from reenact.store.contract import DuplicateIds, EventRow, Head, HeaderRow, NodeRow, Store
+from reenact.journal.sources import Sources, SystemSources
+from reenact.store.contract import DuplicateIds, EventRow, Head, NodeRow, Store
 
-LEASE_SECONDS = 30.0
 _STATE_MEMBERS = ("before", "after")
-
-
-def create_header(
-    store: Store,
-    run: str,
-    namespace: str,
-    facts: Mapping[str, Any],
-    *,
-    kind: str = "run",
-    reducer: str = StateUpdatedOnlyReducer.id,
-    parent: ParentRun | None = None,
-    volatile: Sequence[VolatilePath] = (),
-    sources: Sources,
-) -> HeaderRow:
-    """Writes the genesis of a run and returns it as the store keeps it."""
-    rules = MatchRules(volatile)
-    if volatile:
-        facts = {**facts, "volatile": [list(path) for path in rules.volatile]}
-    encoded = encode(dict(facts))
-    for address, data in encoded.artifacts.items():
-        store.put_artifact(namespace, address, data)
-    sharer = Sharer()
-    stored = sharer.share(encoded.tree)
-    salt = sources.entropy(SALT_BYTES)
-    match = rules.match("Header", encoded.tree)
-    created = sources.now_us()
-    header = Header(
-        content=render(commitment(salt, match, stored)),
-        created=created,
-        format=FORMAT,
-        kind="operations" if kind == "operations" else "run",
-        namespace=namespace,
-        parent=parent,
-        reducer=reducer,
-        rules=rules.id,
-        run=run,
-    ).to_bytes()
-    row = HeaderRow(run, kind, created, header, header_hash(header), salt, match, pack(stored), imported=False)
-    nodes = [NodeRow(address, pack(node)) for address, node in sharer.new_nodes.items()]
-    store.create_run(namespace, row, nodes)
-    return row
 
 
 class Journal(JournalReader):
@@ -161,7 +116,7 @@ class Journal(JournalReader):
             volatile=volatile,
             sources=sources,
         )
-        epoch = _claim(store, namespace, run, sources, lease_seconds)
+        epoch = claim_run(store, namespace, run, sources, lease_seconds)
         return cls(store, run, namespace, epoch=epoch, reducer=reducer, sources=sources, fresh=True)
 
     @classmethod
@@ -183,7 +138,7 @@ class Journal(JournalReader):
                 hint="Fork it, and go on with the fork.",
                 code="imported_run",
             )
-        epoch = _claim(store, namespace, run, sources, lease_seconds)
+        epoch = claim_run(store, namespace, run, sources, lease_seconds)
         return cls(store, run, namespace, epoch=epoch, reducer=reducer, sources=sources)
 
     # Appending
@@ -377,7 +332,7 @@ class Journal(JournalReader):
     # Leases and the inbox
 
     def renew(self, lease_seconds: float = LEASE_SECONDS) -> None:
-        self.epoch = _claim(self.store, self.namespace, self.run, self._sources, lease_seconds)
+        self.epoch = claim_run(self.store, self.namespace, self.run, self._sources, lease_seconds)
 
     def release(self) -> None:
         """Lets go of the run, so that another process need not wait for the lease to end."""
@@ -390,21 +345,6 @@ class Journal(JournalReader):
         self.release()
 
 
-def _claim(store: Store, namespace: str, run: str, sources: Sources, lease_seconds: float) -> int:
-    holder = sources.holder()
-    claim = store.claim(namespace, run, holder, lease_seconds)
-    if not claim.granted and holder_is_gone(claim.holder):
-        # The process that held it died on this machine: waiting for its lease to end would only cost time.
-        claim = store.claim(namespace, run, holder, lease_seconds, superseding=claim.holder)
-    if not claim.granted:
-        raise Refused(
-            f"run {run} is being written by another process",
-            hint="Wait for it to end, or for its lease to expire.",
-            code="run_busy",
-        )
-    return claim.epoch
-
-
 def _needs_history(draft: Draft, reducer: Reducer | None) -> bool:
     kind = draft.event.kind
     return reducer is not None or kind == "StateUpdated" or kind in ANSWERS or kind in OPENING_KINDS
@@ -414,4 +354,4 @@ def _without_state_links(tree: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in tree.items() if name not in _STATE_MEMBERS}
 
 
-__all__ = ["LEASE_SECONDS", "Draft", "Journal", "create_header"]
+__all__ = ["LEASE_SECONDS", "Draft", "Journal"]

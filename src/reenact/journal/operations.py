@@ -12,8 +12,9 @@ from contextlib import suppress
 from reenact.core.events import Event
 from reenact.core.links import OPERATIONS_RUN, check_namespace
 from reenact.errors import MovedHead, RunExists
+from reenact.journal.beginning import create_header
 from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal, create_header
+from reenact.journal.journal import Journal
 from reenact.journal.reader import SequencedEvent
 from reenact.journal.sources import Sources, SystemSources
 from reenact.store.contract import PendingAppend, Store

@@ -1,0 +1,75 @@
+"""How a run begins, and how a process takes hold of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reenact.core.codec import encode
+from reenact.core.hashing import SALT_BYTES, commitment, header_hash, render
+from reenact.core.links import FORMAT, Header, ParentRun
+from reenact.core.matching import MatchRules, VolatilePath
+from reenact.core.packing import pack
+from reenact.core.sharing import Sharer
+from reenact.core.state import StateUpdatedOnlyReducer
+from reenact.errors import Refused
+from reenact.journal.sources import Sources, holder_is_gone
+from reenact.store.contract import HeaderRow, NodeRow, Store
+
+LEASE_SECONDS = 30.0
+
+
+def create_header(
+    store: Store,
+    run: str,
+    namespace: str,
+    facts: Mapping[str, Any],
+    *,
+    kind: str = "run",
+    reducer: str = StateUpdatedOnlyReducer.id,
+    parent: ParentRun | None = None,
+    volatile: Sequence[VolatilePath] = (),
+    sources: Sources,
+) -> HeaderRow:
+    """Writes the genesis of a run and returns it as the store keeps it."""
+    rules = MatchRules(volatile)
+    if volatile:
+        facts = {**facts, "volatile": [list(path) for path in rules.volatile]}
+    encoded = encode(dict(facts))
+    for address, data in encoded.artifacts.items():
+        store.put_artifact(namespace, address, data)
+    sharer = Sharer()
+    stored = sharer.share(encoded.tree)
+    salt = sources.entropy(SALT_BYTES)
+    match = rules.match("Header", encoded.tree)
+    created = sources.now_us()
+    header = Header(
+        content=render(commitment(salt, match, stored)),
+        created=created,
+        format=FORMAT,
+        kind="operations" if kind == "operations" else "run",
+        namespace=namespace,
+        parent=parent,
+        reducer=reducer,
+        rules=rules.id,
+        run=run,
+    ).to_bytes()
+    row = HeaderRow(run, kind, created, header, header_hash(header), salt, match, pack(stored), imported=False)
+    nodes = [NodeRow(address, pack(node)) for address, node in sharer.new_nodes.items()]
+    store.create_run(namespace, row, nodes)
+    return row
+
+
+def claim_run(store: Store, namespace: str, run: str, sources: Sources, lease_seconds: float) -> int:
+    holder = sources.holder()
+    claim = store.claim(namespace, run, holder, lease_seconds)
+    if not claim.granted and holder_is_gone(claim.holder):
+        # The process that held it died on this machine: waiting for its lease to end would only cost time.
+        claim = store.claim(namespace, run, holder, lease_seconds, superseding=claim.holder)
+    if not claim.granted:
+        raise Refused(
+            f"run {run} is being written by another process",
+            hint="Wait for it to end, or for its lease to expire.",
+            code="run_busy",
+        )
+    return claim.epoch
