@@ -64,20 +64,23 @@ def test_a_killed_writer_loses_nothing(tmp_path: Path, shard: int) -> None:
     path = tmp_path / "store.db"
     acked: dict[int, bytes] = {}
     total = productive = 0
+    largest_delay = LARGEST_DELAY
     for number in range(ROUNDS):
         run = f"run-{number // ROUNDS_OF_A_RUN}"
         if number % ROUNDS_OF_A_RUN == 0:
             acked = {}
         with told(shard=shard, round=number), no_hanging():
             child = Child(writing(path, run, ("kill", shard, number)))
-            # Otherwise also while it is opened and recovered. While it is made: see HOT_JOURNAL in test_vfs_faults.
-            if number == 0 or rng.random() < 0.85:
+            # Otherwise also while it is made, opened and recovered.
+            if rng.random() < 0.85:
                 child.wait_ready()
-            time.sleep(rng.uniform(0, LARGEST_DELAY))
+            time.sleep(rng.uniform(0, largest_delay))
             child.kill()
             fresh = acknowledged_by(child, killed=True)
             total += len(fresh)
             productive += bool(fresh)
+            # On a busy machine a child needs longer to come to anything.
+            largest_delay = max(LARGEST_DELAY, largest_delay * 0.9) if fresh else min(0.5, largest_delay * 1.3)
             acked.update(fresh)
             if rng.random() < 0.6:
                 check_crash_site(path, {run: acked}, deep=number % 10 == 0)
@@ -87,7 +90,7 @@ def test_a_killed_writer_loses_nothing(tmp_path: Path, shard: int) -> None:
                 check_acknowledged(store, run, acked)
                 check_valid(store, run)
                 store.close()
-    assert productive > ROUNDS // 2, "hardly any round acknowledged anything: the kills come too early"
+    assert productive > ROUNDS // 4, "hardly any round acknowledged anything: the kills come too early"
     assert total > ROUNDS
 
 

@@ -28,21 +28,6 @@ from reenact.store.sqlite.store import SqliteStore
 RUN = "run"
 Work = Callable[[Pipe, Callable[[], bool]], None]
 
-FORKED_RELEASE = pytest.mark.xfail(
-    strict=True,
-    reason="Journal.release and __exit__ do not look at the process: a forked child gives its parent's run away",
-)
-OTHER_PID_NAMESPACE = pytest.mark.xfail(
-    strict=True,
-    reason="sources.holder_is_gone looks for the holder's pid in its own /proc: a holder in another container (another"
-    " pid namespace, another host name) is taken for dead and its run is taken over",
-)
-EMFILE_LEAK = pytest.mark.xfail(
-    strict=True,
-    raises=OSError,
-    reason="leases.boot_id opens a file outside of any translation: EMFILE leaks as OSError",
-)
-
 
 def signal_event(payload: object = None) -> SignalReceived:
     return SignalReceived(name="s", payload=payload)
@@ -198,7 +183,6 @@ def test_a_forked_child_may_read_and_not_write(tmp_path: Path) -> None:
     store.close()
 
 
-@FORKED_RELEASE
 def test_a_forked_child_cannot_give_its_parents_run_away(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     journal = Journal.create(store, RUN)
@@ -220,7 +204,6 @@ def test_a_forked_child_cannot_give_its_parents_run_away(tmp_path: Path) -> None
     store.close()
 
 
-@OTHER_PID_NAMESPACE
 def test_a_holder_in_another_container_is_not_taken_for_dead(tmp_path: Path) -> None:
     """Two containers on one machine share the boot id and a volume, and see none of each other's processes."""
     isolated = ("unshare", "-rpf", "--mount-proc")
@@ -323,7 +306,6 @@ def test_no_more_files_may_be_opened(tmp_path: Path) -> None:
     check_left(path, acked)
 
 
-@EMFILE_LEAK
 def test_opening_a_store_without_file_descriptors(tmp_path: Path) -> None:
     """At every number of descriptors that are left: it works or it is a clear error, and it works afterwards."""
     path = tmp_path / "store.db"

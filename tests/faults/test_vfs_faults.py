@@ -54,23 +54,6 @@ PAGES = 25
 """A checkpoint after so many pages: several of them in one recording."""
 
 
-HOT_JOURNAL = pytest.mark.xfail(
-    strict=True,
-    reason="SqliteStore._open looks at the file through a read-only connection, which cannot roll back the journal that"
-    " a death during the switch to WAL leaves: the store can never be opened again",
-)
-UNSYNCED_ANSWER = pytest.mark.xfail(
-    strict=True,
-    reason="Journal.append answers a known id without a sync, although it may have been appended with sync=False or in"
-    " a commit whose sync failed",
-)
-FORGOTTEN_PAGES = pytest.mark.xfail(
-    strict=True,
-    reason="after a failed sync a later process appends behind frames that the kernel has given up on; their log needs"
-    " a checkpoint before anything is acknowledged",
-)
-
-
 SEVERAL_EXCEPTIONS = pytest.mark.filterwarnings(
     # When a layer in Python fails twice in one call, apsw raises one exception and prints the other.
     r"ignore:Exception ignored in. None:pytest.PytestUnraisableExceptionWarning"
@@ -264,7 +247,6 @@ def test_the_process_dies_at_every_operation(tmp_path: Path, shard: int) -> None
     assert exercised > 50
 
 
-@HOT_JOURNAL
 def test_the_process_dies_while_the_store_is_made(tmp_path: Path) -> None:
     bad: list[str] = []
     at = 0
@@ -445,7 +427,6 @@ def record_with_cuts(folder: Path, durability: str, rng: random.Random, cuts: Cu
             journal = Journal.open(store, RUN)
 
 
-@HOT_JOURNAL
 def test_power_cuts_while_the_store_is_made(tmp_path: Path) -> None:
     bad: list[str] = []
     checked = 0
@@ -530,7 +511,6 @@ def test_a_synced_append_makes_earlier_ones_durable(tmp_path: Path) -> None:
         scene.close()
 
 
-@UNSYNCED_ANSWER
 def test_a_synced_append_of_a_known_id_is_durable(tmp_path: Path) -> None:
     """The answer to a repeated append is an acknowledgement like any other."""
     scene = Lightning(tmp_path)
@@ -580,12 +560,10 @@ def test_another_append_after_a_failed_sync_is_durable(tmp_path: Path) -> None:
     assert after_a_failed_sync(tmp_path, "c", crash=False)[-1] == "c"
 
 
-@UNSYNCED_ANSWER
 def test_a_repeated_append_of_the_next_process_is_durable(tmp_path: Path) -> None:
     assert after_a_failed_sync(tmp_path, "b", crash=True) == ["a", "b"]
 
 
-@FORGOTTEN_PAGES
 def test_another_append_of_the_next_process_is_durable(tmp_path: Path) -> None:
     """A kernel forgets what it failed to write, and the next sync succeeds: nothing may build on those pages."""
     assert after_a_failed_sync(tmp_path, "c", crash=True)[-1] == "c"

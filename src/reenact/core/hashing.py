@@ -44,6 +44,9 @@ def link_hash(link: bytes) -> bytes:
 
 
 def commitment(salt: bytes, match: bytes, stored: bytes) -> bytes:
+    if len(salt) != SALT_BYTES or len(match) != HASH_BYTES:
+        # Without fixed lengths bytes could be moved from one part to the next under the same hash.
+        raise InvalidValue("a salt has 16 bytes and a match digest 32", code="bad_hash")
     return sha256(_COMMIT + salt + match + stored).digest()
 
 

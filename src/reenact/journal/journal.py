@@ -165,6 +165,8 @@ class Journal(JournalReader):
                 if draft.id is not None:
                     existing = self._already_there(drafts)
                     if existing is not None:
+                        if sync:  # it may have been appended without
+                            self.store.sync()
                         return existing
                     break
             return self._append(drafts, expected, sync).sequenced
@@ -336,6 +338,8 @@ class Journal(JournalReader):
 
     def release(self) -> None:
         """Lets go of the run, so that another process need not wait for the lease to end."""
+        if os.getpid() != self._pid:
+            return  # a forked child has nothing to give away
         self.store.release(self.namespace, self.run, self.epoch)
 
     def __enter__(self) -> Journal:

@@ -32,15 +32,25 @@ class SystemSources:
 
     def holder(self) -> str:
         pid = os.getpid()
-        return f"{_boot_id()}/{socket.gethostname()}/{pid}/{_started(pid)}"
+        return f"{_boot_id()}/{socket.gethostname()}/{_pid_namespace()}/{pid}/{_started(pid)}"
 
 
 def holder_is_gone(holder: str) -> bool:
-    """True only when the holder was a process of this machine and this boot that no longer runs."""
+    """True only when the holder was a process of this machine, this boot and this container that no longer runs."""
     parts = holder.split("/")
-    if len(parts) != 4 or parts[0] != _boot_id() or not parts[0] or not parts[2].isdecimal():
+    here = [_boot_id(), socket.gethostname(), _pid_namespace()]
+    if len(parts) != 5 or parts[:3] != here or not all(here) or not parts[3].isdecimal():
         return False
-    return _started(int(parts[2])) != parts[3]
+    started = _started(int(parts[3]))
+    return started is not None and started != parts[4]
+
+
+def _pid_namespace() -> str:
+    """Pids are looked up in our own /proc, which shows nothing of another container's processes."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
 
 
 def _boot_id() -> str:
@@ -51,14 +61,16 @@ def _boot_id() -> str:
         return ""
 
 
-def _started(pid: int) -> str:
+def _started(pid: int) -> str | None:
     """The process' start time in clock ticks, so that a reused pid is not mistaken for its predecessor.
 
-    A zombie has ended.
+    Empty when it has ended (a zombie has); None when that cannot be told.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
+    except OSError:
+        return None
     return "" if fields[0] in (b"Z", b"X") else fields[19].decode()

@@ -26,7 +26,16 @@ from reenact.core.events import (
     TERMINAL_KINDS,
     event_from_content,
 )
-from reenact.core.hashing import ERASED_MARKER, ZERO, artifact_address, parse_hash, render, state_link_of
+from reenact.core.hashing import (
+    ERASED_MARKER,
+    HASH_BYTES,
+    SALT_BYTES,
+    ZERO,
+    artifact_address,
+    parse_hash,
+    render,
+    state_link_of,
+)
 from reenact.core.links import MAX_KEY_CHARACTERS, MAX_TIME, Link, link_problem, parse_link
 from reenact.core.matching import MatchRules
 from reenact.core.packing import unpack
@@ -162,6 +171,8 @@ class RangeVerifier:
                 self._relations(link, row, digest, expected_seq, prev_text)
             if blob is None or salt is None or match is None:
                 self._erased(row)
+            elif len(salt) != SALT_BYTES or len(match) != HASH_BYTES:
+                self._problem(seq, "failure", "bad_content", "salt or match digest has a wrong length")
             elif blob and blob[0] == 0:
                 stored = blob[1:]
                 if "sha256:" + sha256(_COMMIT + salt + match + stored).hexdigest() != link.content:
@@ -177,9 +188,9 @@ class RangeVerifier:
             elif kind in ANSWERS:
                 place = opened.pop(parent, None)  # type: ignore[arg-type]  # None is never a key
                 if place is None or place[0] != ANSWERS[kind]:
-                    distance = self._answers_elsewhere(link, seq, lane_seq)
+                    distance = self._answers_elsewhere(link, row)
                 elif place[1] == lane and lane_seq is not None:
-                    distance = lane_seq - place[2]
+                    distance = max(0, lane_seq - place[2])
             if lane_seq is not None:
                 last_seq, last_prefix = lanes.get(lane, _LANE_BEGINS)
                 marker = match if match is not None else ERASED_MARKER
@@ -290,22 +301,22 @@ class RangeVerifier:
             raise Damaged(f"an artifact is missing: {render(address)}", code="missing_artifact")
         return data
 
-    def _answers_elsewhere(self, link: Link, seq: int, lane_seq: int | None) -> int:
+    def _answers_elsewhere(self, link: Link, row: EventRow) -> int:
         """An answer whose request is not open in this stretch; returns the distance for the prefix digest."""
-        answered = ANSWERS[link.kind]
+        answered = ANSWERS[row.kind]
         if link.parent is None:
-            if link.kind not in MAY_ANSWER_NOTHING:
-                self._problem(seq, "mismatch", "orphan_answer", f"{link.kind} answers nothing")
+            if row.kind not in MAY_ANSWER_NOTHING:
+                self._problem(row.seq, "mismatch", "orphan_answer", f"{row.kind} answers nothing")
             return 0
         if link.parent >= self.result.start:
             message = f"event {link.parent} is no open {answered} to answer"
-            self._problem(seq, "mismatch", "orphan_answer", message)
+            self._problem(row.seq, "mismatch", "orphan_answer", message)
             return 0
-        self.result.early_answers.append(Answer(seq, link.parent, link.kind))
+        self.result.early_answers.append(Answer(row.seq, link.parent, row.kind))
         place = self._lane_place(link.parent)
-        if place is None or place[0] != link.lane or place[1] is None or lane_seq is None:
+        if place is None or place[0] != row.lane or place[1] is None or row.lane_seq is None:
             return 0
-        return lane_seq - place[1]
+        return max(0, row.lane_seq - place[1])
 
     def _content(self, row: EventRow) -> None:
         """What needs the content opened: state links, and, when asked for, the match digest and every tag."""

@@ -132,6 +132,10 @@ class Store(Protocol):
 
     def close(self) -> None: ...
 
+    def sync(self) -> None:
+        """Everything committed so far, by anybody, is durable when this returns."""
+        ...
+
     # Runs
     def create_run(self, namespace: str, header: HeaderRow, nodes: Sequence[NodeRow] = ()) -> None:
         """Adds a run. The same header bytes again: nothing happens. Another header under that id: RunExists."""

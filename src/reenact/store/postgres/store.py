@@ -85,6 +85,16 @@ class PostgresStore:
             self._pool.close()
             raise
 
+    def sync(self) -> None:
+        def commit() -> None:
+            with self._pool.connection(writing=True) as connection, connection.transaction():
+                # A transaction that has a number is written to the log and waited for, and the log before it with it.
+                connection.execute("set local synchronous_commit = on")
+                connection.execute("select pg_current_xact_id()")
+
+        self._check_writable()
+        self._idempotent(commit)
+
     @property
     def private_url(self) -> str:
         return self._pool.url

@@ -79,7 +79,9 @@ def discard(connection: apsw.Connection) -> None:
         pass  # a failed rollback or close changes nothing: the connection is not used again
 
 
-def translate(error: apsw.Error, path: str, *, committing: bool = False) -> ReenactError:
+def translate(error: apsw.Error | UnicodeDecodeError, path: str, *, committing: bool = False) -> ReenactError:
+    if isinstance(error, UnicodeDecodeError):
+        return Damaged(f"{path}: a text in it is not UTF-8")
     text = f"{path}: {error}"
     if isinstance(error, apsw.FullError):
         free = files.free_bytes(path)

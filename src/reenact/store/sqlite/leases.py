@@ -12,13 +12,17 @@ from typing import cast
 
 import apsw
 
+from reenact.errors import StoreUnavailable
 from reenact.store.contract import Claim
 
 
 @cache
 def boot_id() -> str:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError as error:
+        raise StoreUnavailable(f"cannot tell one boot of this machine from the next: {error.strerror}") from error
 
 
 def now() -> int:

@@ -51,7 +51,7 @@ class Readers:
                 yield cursor
             finally:
                 cursor.close(True)  # ends the read transaction, also when not all rows were taken
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             if connection is not None:
                 discard(connection)
                 connection = None

@@ -84,6 +84,8 @@ class SqliteStore(Reading):
         elif exists and not (os.access(self.path, os.W_OK) and os.access(os.path.dirname(self.path), os.W_OK)):
             raise StoreUnavailable(f"{self.path} or its folder is read-only; it can be opened with read_only=True")
         version = 0
+        if exists and not self.read_only and os.path.exists(self.path + "-journal"):
+            self._writer.roll_back()
         if exists and os.lstat(self.path).st_size > 0:
             # A file that may be crafted is looked at through a connection that cannot write.
             with self._readers.cursor() as cursor:
@@ -195,6 +197,11 @@ class SqliteStore(Reading):
         if self._pid != os.getpid():
             self._same_process()
         self._writer.group.submit(Request(namespace, run, events, expected, epoch, nodes, sync))
+
+    def sync(self) -> None:
+        # A commit that changes a page syncs the log with everything before it; this one changes it to what it is.
+        with self._writing() as cursor:
+            cursor.execute(f"PRAGMA user_version={schema.SCHEMA_VERSION}")
 
     @property
     def private_url(self) -> str:

@@ -90,6 +90,7 @@ class Writer:
                 raise StoreUnavailable(f"{self.path}: SQLite offers no WAL here (journal mode {mode})")
             schema.initialise(connection, self.path)
             connection.execute(f"PRAGMA synchronous={self._durable}")
+            self._settle_log(connection)
         except BaseException:
             connection.close(True)
             raise
@@ -98,6 +99,23 @@ class Writer:
         self._cursor = connection.cursor()
         self._version = -1
         return self._cursor
+
+    def roll_back(self) -> None:
+        """A process that died while the file was made, before it had a write-ahead log, left a journal to roll back.
+        Only a connection that may write does that; it happens with the first look at the file."""
+        connection = connect(self.path, write=True, busy_seconds=self._busy_seconds)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        finally:
+            connection.close(True)
+
+    def _settle_log(self, connection: apsw.Connection) -> None:
+        """What an earlier process left in the log may be pages that the kernel failed to write and has forgotten: the
+        next sync would succeed without them. Nothing is built on them; they are written to the database first."""
+        connection.set_busy_timeout(0)
+        with suppress(apsw.BusyError, apsw.LockedError):  # others are at work, and settle what is theirs
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        connection.set_busy_timeout(int(self._busy_seconds * 1000))
 
     def drop(self) -> None:
         """Forget the connection, without a checkpoint. The lock is held."""
@@ -141,7 +159,7 @@ class Writer:
                     self._cursor.execute("ROLLBACK")
             except apsw.Error:
                 self.drop()
-        if isinstance(error, apsw.Error):
+        if isinstance(error, (apsw.Error, UnicodeDecodeError)):
             return translate(error, self.path, committing=committing)
         return error
 
