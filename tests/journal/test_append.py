@@ -380,8 +380,8 @@ def test_the_holder_may_be_renewed_and_keeps_its_epoch(store: Store) -> None:
 def test_a_run_whose_holder_died_on_this_machine_is_taken_over_at_once(memory: MemoryStore) -> None:
     from reenact.journal.sources import SystemSources
 
-    boot, host, _pid, _started = SystemSources().holder().split("/")
-    begin(memory, sources=FixedSources("dead", holder=f"{boot}/{host}/4194303/1"))
+    boot, host, space, _pid, _started = SystemSources().holder().split("/")
+    begin(memory, sources=FixedSources("dead", holder=f"{boot}/{host}/{space}/4194303/1"))
     journal = Journal.open(memory, "r1")
     journal.append(StateUpdated(1))
     # And one that lives is not: this very process.

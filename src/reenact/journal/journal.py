@@ -39,6 +39,7 @@ from reenact.errors import (
     MovedHead,
     OutcomeUnknown,
     Poisoned,
+    ReenactError,
     Refused,
 )
 from reenact.journal.beginning import LEASE_SECONDS, claim_run, create_header
@@ -72,6 +73,8 @@ class Journal(JournalReader):
         self._pid = os.getpid()
         self._id_nonce = self._sources.entropy(10).hex()
         self._poisoned = False
+        self.in_flight = False
+        """An append of a task is under way."""
         self._unsynced: list[tuple[list[EventRow], list[NodeRow]]] = []
         if (reducer.id if reducer else StateUpdatedOnlyReducer.id) != self.header.reducer:
             raise InvalidInput(
@@ -141,7 +144,8 @@ class Journal(JournalReader):
         epoch = claim_run(store, namespace, run, sources, lease_seconds)
         return cls(store, run, namespace, epoch=epoch, reducer=reducer, sources=sources)
 
-    # Appending
+    # Appending. `prepare`, `appended` and `not_appended` decide; `append` and `overlapping.append_from_task` do the
+    # rest.
 
     def append(
         self,
@@ -154,65 +158,84 @@ class Journal(JournalReader):
 
         `expected` is the head the caller decided on; by default the one this handle knows.
         """
-        if isinstance(events, (Event, Draft)):
-            events = (events,)
-        drafts = [event if isinstance(event, Draft) else Draft(event) for event in events]
-        if not drafts:
-            raise InvalidInput("an append needs at least one event", code="empty_append")
+        drafts = as_drafts(events)
         with self._lock:
-            self._check_usable()
-            for draft in drafts:
-                if draft.id is not None:
-                    existing = self._already_there(drafts)
-                    if existing is not None:
-                        if sync:  # it may have been appended without
-                            self.store.sync()
-                        return existing
-                    break
-            return self._append(drafts, expected, sync).sequenced
+            self.check_usable()
+            existing = self.known_ids(drafts, sync)
+            if existing is not None:
+                return existing
+            linked = self.prepare(drafts, expected)
+            try:
+                self.store.append(
+                    self.namespace,
+                    self.run,
+                    linked.rows,
+                    expected=linked.before,
+                    epoch=self.epoch,
+                    nodes=linked.nodes,
+                    sync=sync,
+                )
+            except BaseException as error:
+                self.not_appended(linked, error)
+            self.appended(linked, sync)
+            return linked.sequenced
 
-    def _append(self, drafts: Sequence[Draft], expected: Head | None, sync: bool) -> Linked:
+    async def append_async(
+        self, events: Event | Draft | Sequence[Event | Draft], *, expected: Head | None = None
+    ) -> list[SequencedEvent]:
+        """`append` for a task: the loop goes on meanwhile, and appends of other runs share the commit.
+
+        Once begun it is not cancelled: a cancellation is delivered when the result is known.
+        """
+        # Loaded with the first use: asyncio is slow to import, and many programs have no tasks.
+        from reenact.journal.overlapping import append_from_task
+
+        return await append_from_task(self, as_drafts(events), expected)
+
+    def prepare(self, drafts: Sequence[Draft], expected: Head | None) -> Linked:
+        """The rows of the batch; its artifacts are safe, the chain has moved on and can still go back."""
         if expected is not None and expected != self._chain.head:
             self._refresh_if_moved(expected)
         if not self._history_known and any(_needs_history(draft, self._reducer) for draft in drafts):
             self._read_history()
-        chain = self._chain
-        linked = chain.link(drafts, self._sources, self._new_id)
+        linked = self._chain.link(drafts, self._sources, self._new_id)
         try:
-            self._store_append(linked, sync)
+            for address, data in linked.artifacts.items():
+                self.store.put_artifact(self.namespace, address, data)
         except BaseException:
-            chain.undo()
+            self._chain.undo()
             raise
-        chain.keep()
         return linked
 
-    def _store_append(self, linked: Linked, sync: bool) -> None:
-        for address, data in linked.artifacts.items():
-            self.store.put_artifact(self.namespace, address, data)
-        try:
-            self.store.append(
-                self.namespace,
-                self.run,
-                linked.rows,
-                expected=linked.before,
-                epoch=self.epoch,
-                nodes=linked.nodes,
-                sync=sync,
-            )
-        except DuplicateIds as duplicates:
-            if [row.link for row in duplicates.rows] != [row.link for row in linked.rows]:
-                raise ConflictingDuplicate(f"run {self.run} has an event with that id and other content") from None
-        except MovedHead:
-            self._raise_closed_if_ended()
-            raise
-        except OutcomeUnknown:
-            self._poisoned = True
-            raise
+    def appended(self, linked: Linked, sync: bool) -> None:
+        self._chain.keep()
         if sync:
             self._unsynced.clear()
             self._synced = Head(linked.rows[-1].seq, linked.rows[-1].hash)
         else:
             self._unsynced.append((linked.rows, linked.nodes))
+
+    def not_appended(self, linked: Linked, error: BaseException) -> None:
+        """Raises what the caller is to see; returns when the very same rows are there already."""
+        if isinstance(error, DuplicateIds) and [row.link for row in error.rows] == [row.link for row in linked.rows]:
+            return
+        self._chain.undo()
+        if isinstance(error, DuplicateIds):
+            raise ConflictingDuplicate(f"run {self.run} has an event with that id and other content") from None
+        if isinstance(error, MovedHead):
+            self._raise_closed_if_ended()
+        # An interrupt may come before or after the commit: that is an unknown result like any other.
+        self._poisoned = isinstance(error, OutcomeUnknown) or not isinstance(error, ReenactError)
+        raise error
+
+    def known_ids(self, drafts: Sequence[Draft], sync: bool) -> list[SequencedEvent] | None:
+        for draft in drafts:
+            if draft.id is not None:
+                existing = self._already_there(drafts)
+                if existing is not None and sync:  # it may have been appended without
+                    self.store.sync()
+                return existing
+        return None
 
     def _already_there(self, drafts: Sequence[Draft]) -> list[SequencedEvent] | None:
         """What the store has under these ids when all of it is the same; None when none of them is there."""
@@ -254,7 +277,13 @@ class Journal(JournalReader):
         if last is not None and last.kind in TERMINAL_KINDS:
             raise ClosedRun(f"run {self.run} ended with {last.kind} at seq {last.seq}; nothing follows it")
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        if self.in_flight:
+            raise Refused(
+                f"an append of a task to run {self.run} is under way",
+                hint="Use append_async for all appends of a run that tasks append to.",
+                code="append_in_flight",
+            )
         if self._poisoned:
             raise Poisoned(f"the result of an earlier append to run {self.run} is unknown")
         if os.getpid() != self._pid:
@@ -347,6 +376,15 @@ class Journal(JournalReader):
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def as_drafts(events: Event | Draft | Sequence[Event | Draft]) -> list[Draft]:
+    if isinstance(events, (Event, Draft)):
+        events = (events,)
+    drafts = [event if isinstance(event, Draft) else Draft(event) for event in events]
+    if not drafts:
+        raise InvalidInput("an append needs at least one event", code="empty_append")
+    return drafts
 
 
 def _needs_history(draft: Draft, reducer: Reducer | None) -> bool:
