@@ -96,9 +96,9 @@ FORBIDDEN = {
     "change or replace": "UPDATE OR REPLACE events SET seq = 1 WHERE seq = 2",
     "delete an event": "DELETE FROM events WHERE seq = 3",
     "delete all": "DELETE FROM events",
-    "replace by seq": "INSERT OR REPLACE INTO events SELECT run_no, seq, 'z', kind, lane, 99, link, hash, salt, match,"
+    "replace by seq": "INSERT OR REPLACE INTO events SELECT 99, run_no, seq, 'z', kind, lane, 99, link, hash, salt, match,"
     " prefix, x'00' FROM events WHERE seq = 2",
-    "replace by id": "INSERT OR REPLACE INTO events SELECT run_no, 99, id, kind, lane, 99, link, hash, salt, match,"
+    "replace by id": "INSERT OR REPLACE INTO events SELECT 99, run_no, 99, id, kind, lane, 99, link, hash, salt, match,"
     " prefix, x'00' FROM events WHERE seq = 2",
     "replace statement": "REPLACE INTO events SELECT * FROM events WHERE seq = 2",
     "upsert": "INSERT INTO events SELECT * FROM events WHERE seq = 2"

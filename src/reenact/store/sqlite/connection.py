@@ -58,7 +58,7 @@ def _harden(connection: apsw.Connection, *, write: bool, busy_seconds: float) ->
         (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
         (apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0),
         (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
-        (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1 if write else 0),
+        (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
         (apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1),
         (apsw.SQLITE_DBCONFIG_DQS_DML, 0),
         (apsw.SQLITE_DBCONFIG_DQS_DDL, 0),
