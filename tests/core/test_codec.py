@@ -162,8 +162,9 @@ def test_comes_back_equal_and_of_its_type(value: Any) -> None:
         assert repr(found) == repr(value)
 
 
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
-def test_without_classes_it_stays_data_that_encodes_the_same(value: Any) -> None:
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - {"integer of 10,000 digits"}))  # refused: test_codec_hostile
+def test_without_classes_it_stays_data_that_encodes_the_same(name: str) -> None:
+    value = VALUES[name]
     encoded = encode(value)
     plain = through(value)
     assert encode(plain).tree == encoded.tree

@@ -152,7 +152,7 @@ def recordings() -> dict[str, bytes]:
     rendered = (hashing.render(header), ended.seq, hashing.render(ended.hash))
     noted = [
         RunRetired("failed", *rendered, "age"),
-        ContentErased([["golden-1", 4], ["golden-1", 0]], "asked for"),
+        ContentErased([["golden-1", 4, hashing.render(_A)], ["golden-1", 0, hashing.render(_A)]], "asked for"),
         OperationNoted("late_resolution", {"wait": "w1"}),
     ]
     operations.append([Draft(event, id=f"e{number}") for number, event in enumerate(noted, 1)])

@@ -83,11 +83,11 @@ class Forging(Journal):
 
     lie: dict[str, Any]
 
-    def _append(self, drafts: Any, expected: Any, sync: bool) -> Any:
+    def prepare(self, drafts: Any, expected: Any) -> Any:
         original = self._chain._fold
         self._chain._fold = lambda *args: {**original(*args), **self.lie}  # type: ignore[method-assign]
         try:
-            return super()._append(drafts, expected, sync)
+            return super().prepare(drafts, expected)
         finally:
             self._chain._fold = original  # type: ignore[method-assign]
 

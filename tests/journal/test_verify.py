@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +15,20 @@ from reenact.core.events import (
     ContentErased,
     Interrupted,
     Resumed,
+    SnapshotTaken,
     StateUpdated,
     WaitCreated,
 )
-from reenact.core.hashing import link_hash
+from reenact.core.hashing import link_hash, render
 from reenact.core.links import link_bytes
 from reenact.core.packing import pack, unpack
+from reenact.core.state import state_link
 from reenact.errors import Damaged, InvalidInput, NotFound
+from reenact.journal.exporting import export_run
+from reenact.journal.importing import import_file
 from reenact.journal.operations import OperationsJournal
 from reenact.journal.reader import JournalReader
+from reenact.journal.records import erasure_record
 from reenact.journal.verify import verify_run
 from reenact.store.contract import EventRow, Head, Store
 from reenact.store.memory import MemoryStore
@@ -440,13 +446,14 @@ def test_a_missing_content_without_a_record_is_damage(memory: MemoryStore) -> No
         (3, "missing_content")
     ]
     # A record of another run's or another event's erasure proves nothing.
-    OperationsJournal.open_for(memory).note(ContentErased([["r1", 2], ["r2", 3]], "x"))
+    header = JournalReader(memory, "r1").header_row.hash
+    OperationsJournal.open_for(memory).note(ContentErased([["r1", 2, render(header)], ["r2", 3, render(header)]], "x"))
     assert not verify_run(Altered(memory, rows=rows), "r1").valid
 
 
 def test_a_damaged_operations_journal_is_a_problem_and_no_crash(memory: MemoryStore) -> None:
     small_run(memory)
-    OperationsJournal.open_for(memory).note(ContentErased([["r1", 3]], "x"))
+    OperationsJournal.open_for(memory).note(erasure_record("r1", [3], JournalReader(memory, "r1").header_row.hash, "x"))
     rows = rows_of(memory)
     rows[2] = rows[2]._replace(content=None, salt=None, match=None)
     operations = rows_of(memory, "operations")
@@ -460,3 +467,56 @@ def test_progress_is_told(memory: MemoryStore) -> None:
     told: list[tuple[int, int]] = []
     verify_run(memory, "r1", progress=lambda done, total: told.append((done, total)))
     assert told[-1] == (10, 10)
+
+
+def test_two_runs_that_were_swapped_are_found(memory: MemoryStore) -> None:
+    """Also when both are marked as imported, which would allow another id than the header's: no import is on record."""
+    small_run(memory, "r1")
+    small_run(memory, "r2")
+    runs = memory._spaces["default"].runs
+    runs["r1"], runs["r2"] = runs["r2"], runs["r1"]
+    for name, run in runs.items():
+        run.header = run.header._replace(run=name, imported=True)
+    for name in ("r1", "r2"):
+        report = verify_run(memory, name)
+        assert report.first_bad_seq == 0, name
+
+
+def test_the_mark_of_an_import_is_covered(memory: MemoryStore, tmp_path: Path) -> None:
+    other = MemoryStore()
+    small_run(other)
+    path = tmp_path / "f.jsonl"
+    export_run(JournalReader(other, "r1"), path)
+    import_file(memory, path)
+    assert verify_run(memory, "r1", deep=True).valid
+    run = memory._spaces["default"].runs["r1"]
+    run.header = run.header._replace(imported=False)
+    assert verify_run(memory, "r1").first_bad_seq == 0
+
+
+def test_events_before_the_first_are_found(memory: MemoryStore) -> None:
+    small_run(memory)
+    rows = rows_of(memory)
+    for seq in (0, -5):
+        forged = [rows[0]._replace(seq=seq, id=f"x{-seq}"), *rows]
+        assert verify_run(Altered(memory, rows=forged), "r1").first_bad_seq == seq  # type: ignore[arg-type]
+
+
+def test_stretches_agree_with_the_whole_on_answers_and_vouchers(memory: MemoryStore) -> None:
+    """What reaches over the ends of a stretch is judged by kind, too."""
+    from reenact.journal.verify import _range_verifier, merge_results
+
+    journal = begin(memory)
+    journal.append([StateUpdated({"n": 1}), ActionRequested("a", 1), Interrupted("?")])
+    salt = bytes(range(16))
+    journal.append(Draft(SnapshotTaken(3, "replace/1", 1, state_link({"n": 99}, salt)), salt=salt))
+    journal.append([Resumed("ok"), ActionSucceeded("a", 2), Completed()])
+    rows = rehashed(rows_of(memory), JournalReader(memory, "r1"), **{rows_of(memory)[4].id: {"parent": 2}})
+    store = Altered(memory, rows=rows)
+    results = []
+    for start, stop in ((1, 4), (4, 8)):
+        verifier = _range_verifier(store, "r1", NS, start, stop, False, None, {})  # type: ignore[arg-type]
+        verifier.feed(store.scan(NS, "r1", start, stop))  # type: ignore[attr-defined]
+        results.append(verifier.result)
+    found = {(problem.seq, problem.code) for problem in merge_results("r1", results, [], 7).problems}
+    assert {(4, "bad_snapshot"), (5, "orphan_answer")} <= found

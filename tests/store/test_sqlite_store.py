@@ -481,7 +481,7 @@ def test_settings_of_the_connections(store: SqliteStore) -> None:
     assert cursor.execute("PRAGMA cell_size_check").get == 1
     with pytest.raises(apsw.SQLError):
         cursor.execute("SELECT load_extension('x')").fetchall()
-    with store._readers.cursor() as reading, pytest.raises(apsw.ReadOnlyError):
+    with pytest.raises(apsw.ReadOnlyError):
         reading.execute("DELETE FROM events")
 
 
@@ -603,7 +603,7 @@ def test_full_at_commit_writes_nothing(store: SqliteStore) -> None:
 def test_failed_commit_is_told_to_all_of_the_group(store: SqliteStore) -> None:
     writers = [Writer(store, f"run-{n}") for n in range(8)]
     fail(store, "COMMIT", apsw.IOError("disk I/O error"))
-    store._writer.group.lock.acquire()
+    assert store._writer.group.acquire(1)
     results: list[object] = []
 
     def work(writer: Writer) -> None:
@@ -906,8 +906,7 @@ def test_unsynced_append_does_not_wait_for_the_disk(store: SqliteStore) -> None:
     assert store._writer._cursor.execute("PRAGMA synchronous").get == 1
     writer.append(event_row(2))
     assert store._writer._cursor.execute("PRAGMA synchronous").get == 2
-    with store._writing() as cursor:
-        assert cursor.execute("PRAGMA synchronous").get == 2
+    assert store._write(lambda cursor: cursor.execute("PRAGMA synchronous").get) == 2
 
 
 def test_run_number_of_a_run_deleted_elsewhere(store: SqliteStore, path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ from reenact.cli.progress import Progress
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import other_store, reading, store_exists, writing
 from reenact.cli.text import bytes_text, count_text, inert, url_text
-from reenact.errors import InvalidInput, Refused, RunExists
+from reenact.errors import BadRecording, Damaged, InvalidInput, Refused, RunExists
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.journal.reader import JournalReader
@@ -86,8 +88,9 @@ def import_(settings: Settings, file: str) -> None:
 
     with Progress("importing"):
         if not store_exists(settings):
-            verify_file(file, deep=True).raise_if_invalid()  # a bad file must not leave an empty store behind
-        with writing(settings) as store:
+            with _blaming_the_file():
+                verify_file(file, deep=True).raise_if_invalid()  # a bad file must not leave an empty store behind
+        with writing(settings) as store, _blaming_the_file():
             imported = import_file(store, file, settings.namespace)
     if settings.json:
         say_json(imported._asdict())
@@ -98,6 +101,17 @@ def import_(settings: Settings, file: str) -> None:
         say(f"imported {inert(imported.run)}: {count_text(imported.events, 'event')}")
     if imported.kept_apart:
         note("another run has the id it was recorded under, so it is kept under this one")
+
+
+@contextmanager
+def _blaming_the_file() -> Iterator[None]:
+    """Damage met here is the file's: recovering from the store would not help."""
+    try:
+        yield
+    except Damaged as damage:
+        if damage.hint != Damaged.default_hint:
+            raise
+        raise BadRecording(damage.message, code=damage.code) from None
 
 
 @click.command()

@@ -53,6 +53,7 @@ class Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> NoReturn:
         arguments = list(sys.argv[1:] if args is None else args)
+        arguments = arguments or ["--help"]  # click would call it an error
         options["standalone_mode"] = False
         call = super().main
         sys.exit(run_guarded(lambda: call(arguments, *rest, **options), arguments))

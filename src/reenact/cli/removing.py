@@ -56,7 +56,11 @@ def gc(settings: Settings, older_than: str | None, keep: int | None, yes: bool) 
     from reenact.journal.retention import retirable_runs
 
     if older_than is None and keep is None:
-        raise InvalidInput("gc needs --older-than AGE or --keep N", code="usage")
+        raise InvalidInput(
+            "gc needs --older-than AGE or --keep N",
+            hint="For example: `reenact gc --older-than 30d` or `reenact gc --keep 100`; only --yes removes anything.",
+            code="usage",
+        )
     age = None if older_than is None else age_microseconds(older_than)
     rule = " ".join([f"--older-than {older_than}"] * (older_than is not None) + [f"--keep {keep}"] * (keep is not None))
     with reading(settings) as store:
@@ -118,7 +122,10 @@ def erase(settings: Settings, value: str | None, value_file: str | None, reason:
         with reading(settings):
             pass  # erasing from a store that is not there must not make one
         with writing(settings) as store, Progress("erasing"):
-            plan = erase_value(store, wanted, settings.namespace, reason=reason)
+            try:
+                plan = erase_value(store, wanted, settings.namespace, reason=reason)
+            except NotFound as missing:
+                raise (_no_such_value() if missing.code == "value_not_found" else missing) from None
     else:
         with reading(settings) as store, Progress("looking for the value"):
             plan = plan_erasure(store, wanted, settings.namespace)
@@ -137,11 +144,15 @@ def _refuse_idle(plan: ErasurePlan) -> None:
     if plan.blocked:
         raise Refused(f"the value cannot be erased: {plan.blocked[0]}", code="erasure_refused")
     if not plan.contents:
-        raise NotFound(
-            "no content of the namespace holds the value",
-            hint="It is looked for exactly as written, capitals and spaces included.",
-            code="value_not_found",
-        )
+        raise _no_such_value()
+
+
+def _no_such_value() -> NotFound:
+    return NotFound(
+        "no content of the namespace holds the value",
+        hint="It is looked for exactly as written, capitals and spaces included.",
+        code="value_not_found",
+    )
 
 
 def _say_contents(plan: ErasurePlan) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from reenact.cli.text import iso_time
-from reenact.core.codec import encode
 from reenact.core.events import ANSWERS, TERMINAL_KINDS
-from reenact.core.hashing import render
+from reenact.core.hashing import commitment, render
+from reenact.core.packing import unpack
+from reenact.core.sharing import expand
 from reenact.errors import Damaged, ReenactError
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import RunRow, Store
@@ -74,10 +75,16 @@ def agent_of(store: Store, namespace: str, run: str) -> str | None:
 
 
 def facts_of(store: Store, namespace: str, run: str) -> dict[str, Any] | None:
-    """The facts as plain JSON, or None."""
+    """The facts as they are stored, or None. Nothing is decoded: looking at a recording builds no objects."""
     try:
-        facts = JournalReader(store, run, namespace).facts()
+        reader = JournalReader(store, run, namespace)
+        row = reader.header_row
+        if row.content is None or row.salt is None or row.match is None:
+            return None
+        stored = unpack(row.content)
+        if render(commitment(row.salt, row.match, stored)) != reader.header.content:
+            return None
+        tree = expand(stored, reader.nodes.fetch)
     except ReenactError:
         return None
-    tree = None if facts is None else encode(facts).tree
     return tree if isinstance(tree, dict) else None

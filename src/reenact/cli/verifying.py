@@ -48,7 +48,11 @@ def verify(
     reenact verify @last --expect 12:sha256:…
     """
     if (target is None) != everything:
-        raise InvalidInput("verify needs a RUN, a FILE or --all, and one of them only", code="usage")
+        raise InvalidInput(
+            "verify needs a RUN, a FILE or --all, and one of them only",
+            hint="For example: `reenact verify @last`, `reenact verify run.jsonl` or `reenact verify --all`.",
+            code="usage",
+        )
     expected = _head(expect) if expect is not None else None
     if everything:
         if expected is not None:

@@ -210,7 +210,7 @@ class RunRetired(Event, frozen=True):
 
 
 class ContentErased(Event, frozen=True):
-    """Operations: the contents at these [run, seq] were erased (seq 0: the facts)."""
+    """Operations: the contents at these [run, seq, header hash] were erased (seq 0: the facts)."""
 
     kind = "ContentErased"
     behavioural = False

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from reenact.core.canonical import parse_stored, stored_bytes
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, ContentErased
+from reenact.core.hashing import render
 from reenact.core.links import OPERATIONS_RUN
 from reenact.core.matching import advance_prefix
 from reenact.core.packing import unpack
@@ -138,7 +139,8 @@ class _Taint:
 
     def __init__(self, store: Store, namespace: str, needles: Sequence[bytes]) -> None:
         self._needles = needles
-        self._raw = parse_stored(b'"' + needles[0] + b'"').encode()
+        # In bytes: the text itself, and as JSON in those bytes would spell it.
+        self._raw = [parse_stored(b'"' + needle + b'"').encode() for needle in needles]
         self._reader = NodeReader(store, namespace)
         users: dict[bytes, list[bytes]] = {}
         self._nodes: set[bytes] = set()
@@ -151,7 +153,7 @@ class _Taint:
         self._artifacts = {
             address
             for address in store.all_artifacts(namespace)
-            if self._raw in (store.artifact(namespace, address) or b"")
+            if self._in_raw(store.artifact(namespace, address) or b"")
         }
         spreading = list(self._nodes)
         while spreading:
@@ -174,6 +176,9 @@ class _Taint:
                 return True
         return any(address in self._artifacts for address in artifacts_in(stored))
 
+    def _in_raw(self, data: bytes) -> bool:
+        return any(raw in data for raw in self._raw)
+
     def _in_bytes(self, tree: Any) -> bool:
         stack = [tree]
         while stack:
@@ -183,7 +188,7 @@ class _Taint:
             elif isinstance(value, dict):
                 name = next(iter(value), "")
                 if len(value) == 1 and name in _BASE64_TAGS and isinstance(value[name], str):
-                    if self._raw in b64decode(value[name]):
+                    if self._in_raw(b64decode(value[name])):
                         return True
                 else:
                     stack.extend(value.values())
@@ -227,7 +232,8 @@ def _erase(store: Store, namespace: str, plan: ErasurePlan, reason: str, sources
         dead = DeadParts(store, namespace, lambda run, seq: (run, seq) in going, runs, candidates)
         store.erase_contents(namespace, plan.contents, prefixes, record, dead.nodes, dead.artifacts, plan.inboxes)
 
-    event = ContentErased(contents=[[run, seq] for run, seq in plan.contents], reason=reason)
+    headers = {run: JournalReader(store, run, namespace).header_row.hash for run in runs}
+    event = ContentErased(contents=[[run, seq, render(headers[run])] for run, seq in plan.contents], reason=reason)
     OperationsJournal.open_for(store, namespace, sources=sources).together_with(event, act)
 
 

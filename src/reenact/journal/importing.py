@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reenact.core.codec import decode
-from reenact.core.events import ContentErased
 from reenact.core.hashing import commitment, header_hash, render
 from reenact.core.links import BASE_RULES, OPERATIONS_RUN, check_namespace
 from reenact.core.matching import MatchRules
@@ -22,6 +21,7 @@ from reenact.core.state import StateUpdatedOnlyReducer
 from reenact.errors import BadRecording, Damaged, ReenactError, RunExists
 from reenact.journal.operations import OperationsJournal
 from reenact.journal.recording_file import RecordingFile
+from reenact.journal.records import erasure_record, import_record
 from reenact.journal.verify import VerificationReport, merge_results
 from reenact.journal.verifying import Problem, RangeVerifier
 from reenact.store.contract import EventRow, Head, NodeRow, Store
@@ -155,11 +155,12 @@ def _write(store: Store, recording: RecordingFile, namespace: str, report: Verif
             f"run {run} is in the store with another history",
             hint="Import it into another namespace, or compare the two.",
         )
+    operations = OperationsJournal.open_for(store, namespace)
+    operations.note(import_record(run, header.hash))
     if report.erased or header.content is None:
         # On record before the run is there: its missing contents are then never mistaken for damage.
         erased = [*([0] if header.content is None else []), *report.erased]
-        note = ContentErased(contents=[[run, seq] for seq in erased], reason="erased before it was imported")
-        OperationsJournal.open_for(store, namespace).note(note)
+        operations.note(erasure_record(run, erased, header.hash, "erased before it was imported"))
     given: set[bytes] = set()
     facts = [] if header.content is None else recording.new_nodes([unpack(header.content)], given)
     new = [address for address in recording.artifact_addresses() if store.artifact(namespace, address) is None]

@@ -382,6 +382,13 @@ def as_drafts(events: Event | Draft | Sequence[Event | Draft]) -> list[Draft]:
     if isinstance(events, (Event, Draft)):
         events = (events,)
     drafts = [event if isinstance(event, Draft) else Draft(event) for event in events]
+    for draft in drafts:
+        if not isinstance(draft.event, Event):
+            raise InvalidInput(
+                "what is appended are events",
+                hint="Give one of reenact's event classes, a Draft of one, or a list of them.",
+                code="not_an_event",
+            )
     if not drafts:
         raise InvalidInput("an append needs at least one event", code="empty_append")
     return drafts

@@ -14,7 +14,7 @@ import stat
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from reenact.core.events import ANSWERS, BEHAVIOURAL_KINDS, OPENING_KINDS
 from reenact.core.hashing import artifact_address, node_address, parse_hash, render
@@ -55,6 +55,8 @@ _LINK = re.compile(
 )
 _SPACE = re.compile(rb"[ \t\r\n]")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+# Short escapes where JSON has them, else \\u00xx, and only for what cannot stand as itself.
+_NEEDED_ESCAPE = re.compile(rb'\\(?:["\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f]))')
 _REFERENCES = (b'{"$node":', b'{"$list":', b'{"$string":')
 _END = re.compile(rb'\{"end":\{"events":(0|[1-9][0-9]{0,15}),"head":"(' + _HASH + rb')"\}\}\Z')
 
@@ -68,6 +70,7 @@ class RecordingFile:
         self._line = 0
         self._nodes: dict[bytes, tuple[int, int]] = {}
         self._artifacts: dict[bytes, list[tuple[int, int]]] = {}
+        self._artifact_sizes: dict[bytes, int] = {}
         self._artifact_open: bytes | None = None
         """An artifact whose parts are not all there yet."""
         self._artifact_parts = 0
@@ -100,8 +103,7 @@ class RecordingFile:
             raise self._bad(damage.message) from None
         self._contents_at = self._file.tell()
         self._facts = stored
-        if stored is not None:
-            self._strict(stored)
+        self._facts_tree = self._stored(stored) if stored is not None else None
         kept = None if stored is None else pack(stored)
         return HeaderRow(
             run=header.run,
@@ -135,6 +137,8 @@ class RecordingFile:
             else:
                 raise self._bad("the line is none of a recording")
         self._all_used()
+        self._check_sizes(self._facts_tree)
+        self._facts_tree = None
 
     def _all_used(self) -> None:
         """Right behind a content, everything that stood before it has been needed:
@@ -153,8 +157,9 @@ class RecordingFile:
         self._offer(address)
         if node_address(stored) != address:
             raise self._bad(f"the node does not match its address {render(address)}")
-        self._strict(stored)
+        tree = self._stored(stored)
         self._use(self._needs(stored))
+        self._check_sizes(tree)
         self._nodes[address] = (offset + match.start(2), len(stored))
 
     def _index_artifact(self, match: re.Match[bytes], offset: int) -> None:
@@ -175,6 +180,7 @@ class RecordingFile:
             data = self.artifact(address)
             if data is None or artifact_address(data) != address:
                 raise self._bad(f"the artifact does not match its address {render(address)}")
+            self._artifact_sizes[address] = len(data)
 
     def _offer(self, address: bytes) -> None:
         if self._artifact_open is not None:
@@ -191,10 +197,11 @@ class RecordingFile:
         if int(match[1]) != self.events:
             raise self._bad(f"the content of event {self.events} is missing or out of order", seq=self.events)
         if match[3] is not None:
-            self._strict(match[3])
+            tree = self._stored(match[3])
             if match[3].startswith(_REFERENCES):
                 raise self._bad("a content is an object, not a reference to one", seq=self.events)
             self._use(self._needs(match[3]))
+            self._check_sizes(tree)
         self._all_used()
 
     def _use(self, needs: set[bytes]) -> None:
@@ -208,6 +215,23 @@ class RecordingFile:
             return {address for _, address in parts_in(stored)}
         except Damaged as damage:
             raise self._bad(damage.message) from None
+
+    def _check_sizes(self, tree: Any) -> None:
+        """Whatever names an artifact says how long it is; `tree` is None where none is named."""
+        todo = [tree]
+        while todo:
+            value = todo.pop()
+            if type(value) is list:
+                todo.extend(value)
+            elif type(value) is dict and len(value) == 1 and "$artifact" in value:
+                named = value["$artifact"]  # an object with a good digest: `_needs` has looked
+                length = self._artifact_sizes.get(parse_hash(named["digest"]))
+                if type(named.get("size")) is not int or named["size"] != length:
+                    raise self._bad(
+                        f"artifact {named['digest']} does not have the size that is named here", self.events or None
+                    )
+            elif type(value) is dict:
+                todo.extend(value.values())
 
     # Parts
 
@@ -354,13 +378,22 @@ class RecordingFile:
             raise self._bad("the file is cut short" if line else "the file ends too early")
         return line[:-1]
 
-    def _strict(self, stored: bytes) -> None:
+    def _stored(self, stored: bytes) -> Any:
+        """Checks stored text. Gives its tree if it names an artifact, else None: what is large is not kept."""
+        tree = self._strict(stored)
+        if b"\\" in stored and b"\\" in _NEEDED_ESCAPE.sub(b"", stored):
+            # One spelling for one text: who searches stored text for a value must not be led past it.
+            raise self._bad("stored text escapes characters that need no escape")
+        return tree if b'{"$artifact":' in stored else None
+
+    def _strict(self, stored: bytes) -> Any:
         try:
-            read_strict(stored)
+            tree = read_strict(stored)
         except InvalidValue as problem:
             raise self._bad(problem.message) from None
         if _SPACE.search(stored) and _SPACE.search(_STRING.sub(b"", stored)):
             raise self._bad("stored text has white space outside of strings")
+        return tree
 
     def _bad(self, message: str, seq: int | None = None) -> BadRecording:
         where = f"{self.path.name}, line {self._line}"

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reenact.core.events import ContentErased
 from reenact.core.hashing import render
 from reenact.core.packing import unpack
 from reenact.core.sharing import artifacts_in, reachable
 from reenact.errors import Damaged
 from reenact.journal.operations import OperationsJournal
 from reenact.journal.reader import JournalReader
+from reenact.journal.records import erasure_record, import_record
 from reenact.journal.verify import VerificationReport, verify_run
 from reenact.store.contract import EventRow, NodeRow, Store
 
@@ -42,8 +42,10 @@ def recover_run(source: Store, run: str, target: Store, namespace: str = "defaul
     header = reader.header_row
     erased = [seq for seq in [*([0] if header.content is None else []), *report.erased] if seq < stop]
     if erased:
-        note = ContentErased(contents=[[run, seq] for seq in erased], reason="erased before it was recovered")
-        OperationsJournal.open_for(target, namespace).note(note)
+        record = erasure_record(run, erased, header.hash, "erased before it was recovered")
+        OperationsJournal.open_for(target, namespace).note(record)
+    if header.imported:
+        OperationsJournal.open_for(target, namespace).note(import_record(run, header.hash))
     first_nodes = [] if header.content is None else copier.parts([unpack(header.content)])
     target.import_run(namespace, header, first_nodes, copier.batches(stop))
     return Recovered(run, stop - 1, report.events - stop + 1, report)

@@ -12,15 +12,16 @@ from typing import Any
 import msgspec
 
 from reenact.core.codec import decode
-from reenact.core.events import TERMINAL_KINDS, ContentErased
-from reenact.core.hashing import commitment, header_hash, render
-from reenact.core.links import OPERATIONS_RUN, parse_header
+from reenact.core.events import ANSWERS, TERMINAL_KINDS
+from reenact.core.hashing import commitment, header_hash, render, state_link_of
+from reenact.core.links import parse_header
 from reenact.core.matching import MatchRules
 from reenact.core.packing import unpack
 from reenact.core.sharing import expand
 from reenact.core.state import Reducer, StateUpdatedOnlyReducer
 from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
 from reenact.journal.reader import JournalReader, NodeReader, checked_node
+from reenact.journal.records import erased_seqs, is_imported
 from reenact.journal.snapshots import check_snapshot
 from reenact.journal.verifying import Problem, RangeResult, RangeVerifier
 from reenact.store.contract import Head, Store
@@ -108,6 +109,10 @@ def verify_run(
         verifier = _range_verifier(store, run, namespace, 1, total + 1, deep, reducer, facts)
         _feed(verifier, store, namespace, run, total, progress)
         results = [verifier.result]
+    problems.extend(
+        Problem(row_before.seq, "mismatch", "bad_sequence", "an event stands before the first")
+        for row_before in store.scan(namespace, run, -(2**62), 1, contents=False)
+    )
     report = merge_results(run, results, problems, total)
     report.deep = deep
     if deep and row.header.content is None:
@@ -163,6 +168,9 @@ def _check_header(store: Store, namespace: str, run: str, problems: list[Problem
         header_row.created,
     ):
         problems.append(Problem(0, "failure", "bad_header", "the store's index disagrees with the header"))
+    if header_row.imported != is_imported(store, namespace, run, header_row.hash):
+        which = "marked as imported, and no import" if header_row.imported else "not marked as imported, and an import"
+        problems.append(Problem(0, "mismatch", "bad_header", f"the run is {which} is on record"))
     if header_row.content is None or header_row.salt is None or header_row.match is None:
         if not _erased_by_right(store, namespace, run)(0):
             problems.append(
@@ -247,21 +255,6 @@ def _erased_by_right(store: Store, namespace: str, run: str) -> Callable[[int], 
     return on_record
 
 
-def erased_seqs(store: Store, namespace: str, run: str) -> set[int]:
-    try:
-        operations = JournalReader(store, OPERATIONS_RUN, namespace)
-    except NotFound:
-        return set()
-    found: set[int] = set()
-    try:
-        for event in operations.scan():
-            if isinstance(event.event, ContentErased):
-                found.update(seq for erased_run, seq in event.event.contents if erased_run == run)
-    except Damaged:
-        pass  # what stands behind the damage is not on record; verifying the operations journal itself shows why
-    return found
-
-
 def _verify_range_in_child(
     url: str, run: str, namespace: str, start: int, stop: int, deep: bool, facts: dict[str, Any] | None
 ) -> RangeResult:
@@ -310,21 +303,27 @@ def _in_parallel(
 def merge_results(run: str, results: list[RangeResult], problems: list[Problem], total: int) -> VerificationReport:
     opened: dict[int, str] = {}
     after: str | None = None
+    state: bytes | None = b"null"
+    """Canonical bytes of the state so far; None where it is not known."""
     state_seen = False
     extra = list(problems)
     for result in results:
         for answer in result.early_answers:
-            if opened.pop(answer.parent, None) is None:
+            if opened.pop(answer.parent, None) != ANSWERS[answer.kind]:
                 message = f"event {answer.parent} is no open request to answer"
                 extra.append(Problem(answer.seq, "mismatch", "orphan_answer", message))
         opened.update(result.opened)
+        for seq, salt, link in result.early_vouchers:
+            if state is not None and render(state_link_of(salt, state)) != link:
+                message = "it vouches for a state that the log does not have"
+                extra.append(Problem(seq, "mismatch", "bad_snapshot", message))
         if result.first_before is not None:
             seq, before = result.first_before
             if before != after and (after is not None or not state_seen):
                 message = "the state before is not the one left by the update before"
                 extra.append(Problem(seq, "mismatch", "bad_state", message))
         if result.state_seen:
-            after, state_seen = result.last_after, True
+            after, state_seen, state = result.last_after, True, result.last_state
         if result is not results[-1] and result.last_kind in TERMINAL_KINDS:
             extra.append(Problem(result.stop, "mismatch", "after_end", f"it follows {result.last_kind}"))
     found = sorted([*extra, *(problem for result in results for problem in result.problems)])

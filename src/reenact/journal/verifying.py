@@ -87,6 +87,8 @@ class RangeResult(msgspec.Struct):
     state_seen: bool = False
     opened: dict[int, str] = {}
     early_answers: list[Answer] = []
+    early_vouchers: list[tuple[int, bytes, Any]] = []
+    """Snapshots' vouchers (seq, salt, state link) before the first state of this stretch."""
     nodes: int = 0
     artifacts: int = 0
     uncomputed: int = 0
@@ -380,8 +382,10 @@ class RangeVerifier:
             state = canonical_bytes(encode(self._state).tree)
         elif self._builtin_state and self.result.last_state is not None:
             state = self.result.last_state
-        elif self._builtin_state and not self.result.state_seen and self.result.start == 1:
-            state = b"null"
+        elif self._builtin_state and not self.result.state_seen:
+            assert row.salt is not None
+            self.result.early_vouchers.append((row.seq, row.salt, tree.get("state")))
+            return
         else:
             return
         if not self._is_state(row, state, tree.get("state")):

@@ -25,13 +25,21 @@ from reenact.core.codec.annotations import (
 )
 from reenact.core.codec.failures import MEMBERS, build_error
 from reenact.core.codec.json_text import write_json_text
-from reenact.core.codec.registry import Registry, default_registry, loaded_class, standard_class
+from reenact.core.codec.registry import Registered, Registry, default_registry, loaded_class, standard_class
 from reenact.core.codec.shapes import FORMS, MismatchError
 from reenact.core.codec.standins import Erased, NonReplayable, Plain, UnknownTag
 from reenact.core.codec.walk import Inner, RefusalError, Walk
-from reenact.errors import Damaged, InvalidValue
+from reenact.errors import Damaged, InvalidValue, ReenactError
 
-_WRONG = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
+MAX_FOREIGN_DIGITS = 4300
+MAX_JSON_LEVELS = 8
+"""Each level of text in text may double the backslashes of the one inside."""
+MAX_JSON_CHARACTERS = 256 * 1024 * 1024
+
+_WRONG = (
+    *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError),
+    *(RecursionError, NotImplementedError, AssertionError),
+)
 
 
 def decode(
@@ -44,8 +52,8 @@ def decode(
 ) -> Any:
     """The value of a tree; the tree itself if it holds no tag. `Damaged` for a tag that is not well formed.
 
-    `loaded_classes` is for recordings made by the reader's own store. `artifact` gives the bytes of an
-    address; without it, references to artifacts stay unknown tags.
+    `loaded_classes` is for recordings made by the reader's own store; without it the data is taken for a
+    stranger's, and an integer of more than 4,300 digits is refused. `artifact` gives the bytes of an address; without it, references to artifacts stay unknown tags.
     """
     if not _has_tags(tree):
         return tree
@@ -86,6 +94,8 @@ class _Decoder(Walk):
         self.loaded_classes = loaded_classes
         self.artifact = artifact
         self.field_types: dict[type, FieldTypes] = {}
+        self.json_levels = 0  # how many `$json` are open around the place
+        self.json_left = MAX_JSON_CHARACTERS
 
     def step(self, value: tuple[Any, Candidates]) -> Any:
         tree, options = value
@@ -130,6 +140,8 @@ class _Decoder(Walk):
         if tag.startswith("$$"):
             return self.dict_of(tree, [tag[1:]], options)
         content = tree[tag]
+        if tag == "$int" and not self.loaded_classes and type(content) is str:
+            _check_digits(content)
         reader = scalars.READERS.get(tag)
         try:
             if reader is not None:
@@ -163,6 +175,15 @@ def _bad(tag: str) -> RefusalError:
     return RefusalError(f"the tag {tag[:20]} does not hold what the format asks for", "bad_tag")
 
 
+def _check_digits(written: str) -> None:
+    """Converting costs more than in proportion to the length, which is a stranger's to choose."""
+    digits = len(written) - written.startswith("-")
+    if digits > MAX_FOREIGN_DIGITS:
+        raise RefusalError(
+            f"the tag $int holds {digits:,} digits, the limit is {MAX_FOREIGN_DIGITS:,}", "number_too_long"
+        )
+
+
 def _text_of(value: Any) -> str:
     if type(value) is not str:
         raise TypeError
@@ -189,6 +210,8 @@ def _whole(done: list[Any], count: int) -> list[int]:
 def _pairs(decoder: _Decoder, tag: _Tag) -> Any:
     keys, values = key_of(tag.options), value_of(tag.options, None)
     parts: list[Any] = []
+    if type(tag.content) is not list or any(type(pair) is not list for pair in tag.content):
+        raise TypeError
     for key, value in tag.content:
         parts += ((key, keys), (value, values))
 
@@ -257,7 +280,7 @@ def _object(decoder: _Decoder, tag: _Tag) -> Any:
         if registered is not None:
             if type(members["fields"]) is not dict or "value" not in members["fields"]:
                 raise _bad(tag.name)
-            return registered.from_data(members["fields"]["value"])
+            return _from_data(registered, members["fields"]["value"])
         if cls is not None and form is not None:
             try:
                 return form.build(cls, members)
@@ -266,6 +289,16 @@ def _object(decoder: _Decoder, tag: _Tag) -> Any:
         return Plain(label, form_name, members.pop("fields"), members)
 
     return Inner(None, [(content[name], hints) for name in names], finish, names=names, levels=0)
+
+
+def _from_data(registered: Registered, data: Any) -> Any:
+    """The function is the caller's: whatever it raises, it could not take the data."""
+    try:
+        return registered.from_data(data)
+    except (ReenactError, MemoryError):
+        raise
+    except Exception:
+        raise RefusalError(f"the tag $object does not hold what {registered.name} is made from", "bad_tag") from None
 
 
 def _error(decoder: _Decoder, tag: _Tag) -> Any:
@@ -282,9 +315,14 @@ def _error(decoder: _Decoder, tag: _Tag) -> Any:
 
 def _json(decoder: _Decoder, tag: _Tag) -> Any:
     style, as_bytes = tag.content["style"], tag.content.get("bytes", False)
+    decoder.json_levels += 1
+    if decoder.json_levels > MAX_JSON_LEVELS:
+        raise RefusalError(f"the tag $json stands in itself more than {MAX_JSON_LEVELS} times", "too_deep")
 
     def build(done: list[Any]) -> Any:
-        written = write_json_text(done[0], style)
+        decoder.json_levels -= 1
+        written = write_json_text(done[0], style, decoder.json_left)
+        decoder.json_left -= len(written)
         return written.encode() if as_bytes is True else written
 
     return decoder.inner(tag, [(tag.content["value"], ())], build, ["value"])

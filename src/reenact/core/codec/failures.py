@@ -90,6 +90,8 @@ def build_error(cls: type | None, members: dict[str, Any]) -> BaseException:
     """The exception again; a `RecordedError` if its class is missing or needs its own code to be made."""
     args, attributes = tuple(members.get("args", ())), members.get("attributes", {})
     inner = tuple(members.get("members", ()))
+    if type(members.get("message", "")) is not str:
+        raise TypeError
     error = _instance(cls, args, attributes, inner) if cls is not None else None
     if error is None:
         message, bases = members.get("message", ""), tuple(members.get("bases", ()))

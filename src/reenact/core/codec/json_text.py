@@ -43,9 +43,21 @@ def _likely(data: bytes) -> list[str]:
     return [style for style, options in _STYLES.items() if data.isascii() or not options["ensure_ascii"]]
 
 
-def write_json_text(value: Any, style: str) -> str:
-    """ValueError or TypeError when the value or the style is not one that JSON text can have come from."""
+def write_json_text(value: Any, style: str, limit: int | None = None) -> str:
+    """ValueError or TypeError when the value or the style is not one that JSON text can have come from.
+
+    ValueError too when the text is longer than `limit`: indenting and escaping make much of little.
+    """
+    encoder = json.JSONEncoder(allow_nan=False, check_circular=False, **_STYLES[style])
     try:
-        return json.dumps(value, allow_nan=False, check_circular=False, **_STYLES[style])
+        if limit is None:
+            return encoder.encode(value)
+        written: list[str] = []
+        for piece in encoder.iterencode(value, _one_shot=True):
+            written.append(piece)
+            limit -= len(piece)
+            if limit < 0:
+                raise ValueError("too long")
+        return "".join(written)
     except RecursionError:
         raise ValueError("too deep to be written as text") from None

@@ -1,17 +1,14 @@
 """Appends that overlap share one commit; a lone one is done at once, in its own thread.
 
-The life of an append:
+The life of an append: it queues, and its thread waits for the store's write lock. Whoever gets the lock carries
+out what is in the queue, its own append included, in one transaction. Whoever finds its append done by another
+leaves at once.
 
-1. Nobody holds the store's write lock: the caller takes it and is the *leader*. It carries out its own append
-   and whatever waits in the queue, in one transaction, and returns. No other thread is involved, nothing
-   waits for company.
-2. Somebody holds it: the caller queues and sleeps on a lock of its own. The leader that serves it wakes it.
-3. Before a leader leaves it looks at the queue once more. Those who came during its commit are served in a
-   next round, a few times; then one of them is woken to lead, so that nobody works for others for ever.
-
-A thread queues first and then tries the lock; a leader unlocks first and then looks at the queue. So none can
-be overlooked by both. Everything else that writes takes the lock with `exclusive()` and leaves it by the same
-door.
+An interrupt (Ctrl-C) can come between any two bytecodes of the main thread, and must not leave the lock held.
+So the lock is taken by `with` alone, in the frame that does the work: CPython lets nothing in between a C
+lock's `__enter__` and the block, nor before its `__exit__`. That is not so for `acquire()` and `try`, nor for
+context managers written in Python. An append that a leader took and did not finish, for whatever reason, is
+found neither done nor queued by its own thread: its outcome is unknown. Nothing has to be told to anybody.
 """
 
 from __future__ import annotations
@@ -19,14 +16,16 @@ from __future__ import annotations
 import _thread
 import copy
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
 from reenact.errors import InvalidInput, OutcomeUnknown
 from reenact.store.contract import EventRow, Head, NodeRow
 
-ROUNDS_FOR_OTHERS = 3
 LARGEST_GROUP = 256
+
+T = TypeVar("T")
 
 
 class Request:
@@ -38,7 +37,6 @@ class Request:
         "error",
         "events",
         "expected",
-        "gate",
         "namespace",
         "nodes",
         "run",
@@ -64,7 +62,6 @@ class Request:
         self.sync = sync
         self.error: Exception | None = None
         self.done = False
-        self.gate: _thread.LockType | None = None
 
 
 class GroupCommit:
@@ -78,116 +75,74 @@ class GroupCommit:
         self.lock = _thread.allocate_lock()
         self._queue: deque[Request] = deque()
         self._owner = 0
+        self._by_hand: list[bool] = []
 
     def submit(self, request: Request) -> None:
-        lock = self.lock
-        if lock.acquire(False):
-            try:
-                if self._queue:
-                    self._serve(request)
-                else:
-                    self._commit([request])
-            finally:
-                lock.release()
-            if self._queue:
-                self._leave()
-        else:
-            self._follow(request)
-        if request.error is not None:
-            raise request.error
-
-    def _follow(self, request: Request) -> None:
-        self._refuse_nesting()
-        request.gate = gate = _thread.allocate_lock()
-        gate.acquire()
-        self._queue.append(request)
+        me = _thread.get_ident()
+        self._refuse_nesting(me)
         try:
-            while not request.done:
-                if self.lock.acquire(False):
+            self._queue.append(request)
+            with self.lock:
+                if not request.done:
                     try:
-                        if not request.done:
-                            self._serve(None)
+                        self._owner = me
+                        self._lead(request)
                     finally:
-                        self.lock.release()
-                    if self._queue:
-                        self._leave()
-                else:
-                    gate.acquire()
+                        self._owner = 0
         except BaseException:
             # Interrupted while waiting (Ctrl-C). Still queued: it never happens. Taken already: nobody can
             # tell, as with any interrupt.
             with suppress(ValueError):
                 self._queue.remove(request)
             raise
+        if request.error is not None:
+            raise request.error
 
-    def _serve(self, own: Request | None) -> None:
+    def _lead(self, own: Request) -> None:
         """One transaction for `own` and those who wait. The lock is held."""
         queue = self._queue
-        group = [] if own is None else [own]
-        while queue and len(group) < LARGEST_GROUP:
-            group.append(queue.popleft())
-        if not group:
-            return
-        interrupt: BaseException | None = None
+        try:
+            queue.remove(own)
+        except ValueError:
+            raise OutcomeUnknown("the thread that committed this append was interrupted") from None
+        group = [own]
+        with suppress(IndexError):
+            while queue and len(group) < LARGEST_GROUP:
+                group.append(queue.popleft())
         try:
             self._commit(group)
         except Exception as error:
             for request in group:
                 request.error = copy.copy(error)  # a traceback each
-        except BaseException as error:
-            interrupt = error
-            for request in group:
-                request.error = OutcomeUnknown("the thread that committed this append was interrupted")
         for request in group:
             request.done = True
-            if request.gate is not None:
-                _open(request.gate)
-        if interrupt is not None:
-            raise interrupt
 
-    def _leave(self) -> None:
-        for _ in range(ROUNDS_FOR_OTHERS):
-            if not self._queue or not self.lock.acquire(False):
-                return
+    def exclusive(self, work: Callable[[], T]) -> T:
+        """Everything else that writes."""
+        me = _thread.get_ident()
+        self._refuse_nesting(me)
+        with self.lock:
             try:
-                self._serve(None)
+                self._owner = me
+                return work()
             finally:
-                self.lock.release()
-        with suppress(IndexError):
-            heir = self._queue[0]
-            if heir.gate is not None:
-                _open(heir.gate)
+                self._owner = 0
 
     def acquire(self, timeout_seconds: float) -> bool:
         """The lock by hand, before a fork; False at once for a thread that has it already."""
-        return self._owner != _thread.get_ident() and self.lock.acquire(timeout=timeout_seconds)
+        if self._owner == _thread.get_ident():
+            return False
+        # One call into C from the lock to the note that it is held: no interrupt comes in between.
+        self._by_hand.extend(map(self.lock.acquire, (True,), (timeout_seconds,)))
+        return self._by_hand[-1]
 
     def release(self) -> None:
-        self.lock.release()
-        if self._queue:
-            self._leave()
+        """Undoes `acquire`, whatever it answered, and also if it was interrupted."""
+        while self._by_hand:
+            if self._by_hand.pop():
+                self.lock.release()
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        self._refuse_nesting()
-        try:
-            with self.lock:
-                self._owner = _thread.get_ident()
-                try:
-                    yield
-                finally:
-                    self._owner = 0
-        finally:
-            if self._queue:
-                self._leave()
-
-    def _refuse_nesting(self) -> None:
+    def _refuse_nesting(self, me: int) -> None:
         """A thread that waits for itself waits for ever (an import whose source writes to the same store)."""
-        if self._owner == _thread.get_ident():
+        if self._owner == me:
             raise InvalidInput("this thread is in the middle of another change of the store")
-
-
-def _open(gate: _thread.LockType) -> None:
-    # Somebody told to lead may be served by another leader before it wakes; its gate is open already then.
-    with suppress(RuntimeError):
-        gate.release()

@@ -2,13 +2,17 @@
 
 So no read transaction outlives a call, the write-ahead log can always be emptied, and before a fork it is
 enough to wait until all are back.
+
+No lock is needed: each step is one operation on a list or a set, which the interpreter does not divide. So an
+interrupt (Ctrl-C) cannot leave one held; at worst a connection is closed instead of kept.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
 
 import apsw
 
@@ -16,6 +20,9 @@ from reenact.errors import ReenactError
 from reenact.store.sqlite.connection import connect, discard, translate
 
 KEPT = 8
+POLL_SECONDS = 0.001
+
+T = TypeVar("T")
 
 
 class Readers:
@@ -27,63 +34,69 @@ class Readers:
         self.reset()
 
     def reset(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
         self._free: list[apsw.Connection] = []
-        self._lent = 0
+        self._lent: set[object] = set()
         self._paused = False
 
-    @contextmanager
-    def cursor(self) -> Iterator[apsw.Cursor]:
+    def read(self, work: Callable[[apsw.Cursor], T]) -> T:
+        """Does `work` with a cursor that is nobody else's meanwhile."""
         if self.refusal is not None:
             raise self.refusal
+        lent, token = self._lent, object()
         connection: apsw.Connection | None = None
-        with self._changed:
-            while self._paused:
-                self._changed.wait()
-            self._lent += 1
-            if self._free:
-                connection = self._free.pop()
         try:
+            lent.add(token)
+            while self._paused:  # looked at after the note, as `pause` looks at the notes after setting it
+                lent.discard(token)
+                time.sleep(POLL_SECONDS)
+                lent.add(token)
+            with suppress(IndexError):
+                connection = self._free.pop()
             if connection is None:
                 connection = connect(self.path, write=False, busy_seconds=self._busy_seconds, immutable=self._immutable)
             cursor = connection.cursor()
             try:
-                yield cursor
+                result = work(cursor)
             finally:
                 cursor.close(True)  # ends the read transaction, also when not all rows were taken
+            self._give_back(connection)
+            return result
         except (apsw.Error, UnicodeDecodeError) as error:
             if connection is not None:
                 discard(connection)
-                connection = None
             raise translate(error, self.path) from error
+        except ReenactError:
+            if connection is not None:
+                self._give_back(connection)
+            raise
+        except BaseException:
+            if connection is not None and connection not in self._free:
+                discard(connection)
+            raise
         finally:
-            self._give_back(connection)
+            lent.discard(token)
 
-    def _give_back(self, connection: apsw.Connection | None) -> None:
-        with self._changed:
-            self._lent -= 1
-            keep = connection is not None and len(self._free) < KEPT and self.refusal is None
-            if keep and connection is not None:
-                self._free.append(connection)
-            if self._paused:
-                self._changed.notify_all()
-        if connection is not None and not keep:
+    def _give_back(self, connection: apsw.Connection) -> None:
+        if len(self._free) < KEPT and self.refusal is None:
+            self._free.append(connection)
+        else:
             connection.close(True)
 
     def pause(self, timeout_seconds: float) -> bool:
         """Lends nothing more, and waits until everything is back; False if that took too long."""
-        with self._changed:
-            self._paused = True
-            return self._changed.wait_for(lambda: self._lent == 0, timeout_seconds)
+        self._paused = True
+        end = time.monotonic() + timeout_seconds
+        while self._lent:
+            if time.monotonic() > end:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
 
     def resume(self) -> None:
-        with self._changed:
-            self._paused = False
-            self._changed.notify_all()
+        self._paused = False
 
     def drop(self, *, checkpoint: bool) -> None:
-        with self._changed:
-            connections, self._free = self._free, []
+        connections, self._free = self._free, []
         for connection in connections:
             if checkpoint:
                 connection.close(True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 import apsw
 
@@ -11,48 +12,42 @@ from reenact.errors import InvalidInput
 from reenact.store.contract import EventRow, InboxRow, NodeRow, RunRow, SnapshotRow
 from reenact.store.sqlite import queries
 
+T = TypeVar("T")
+
 
 class Reading:
-    def _reading(self) -> AbstractContextManager[apsw.Cursor]:
+    def _read(self, work: Callable[[apsw.Cursor], T]) -> T:
         raise NotImplementedError
 
     # Runs
 
     def run_row(self, namespace: str, run: str) -> RunRow | None:
-        with self._reading() as cursor:
-            rows = queries.run_rows(cursor, queries.RUN_ROW, namespace, run)
-            return rows[0] if rows else None
+        rows = self._read(lambda cursor: queries.run_rows(cursor, queries.RUN_ROW, namespace, run))
+        return rows[0] if rows else None
 
     def list_runs(self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100) -> list[RunRow]:
         limit = checked_limit(limit)
-        with self._reading() as cursor:
-            if before is None:
-                return queries.run_rows(cursor, queries.LIST_ALL_RUNS, namespace, limit)
-            return queries.run_rows(cursor, queries.LIST_RUNS, namespace, *before, limit)
+        sql = queries.LIST_ALL_RUNS if before is None else queries.LIST_RUNS
+        return self._read(lambda cursor: queries.run_rows(cursor, sql, namespace, *(before or ()), limit))
 
     def find_runs(self, namespace: str, prefix: str, limit: int = 10) -> list[str]:
         values = (namespace, prefix, prefix + "\U0010ffff", checked_limit(limit))
-        with self._reading() as cursor:
-            return [run for (run,) in cursor.execute(queries.FIND_RUNS, values)]
+        return self._read(lambda cursor: [run for (run,) in cursor.execute(queries.FIND_RUNS, values)])
 
     def namespaces(self) -> list[str]:
-        with self._reading() as cursor:
-            return [name for (name,) in cursor.execute(queries.NAMESPACES)]
+        return self._read(lambda cursor: [name for (name,) in cursor.execute(queries.NAMESPACES)])
 
     # Events
 
     def last_event(self, namespace: str, run: str) -> EventRow | None:
-        with self._reading() as cursor:
-            return queries.one_event(cursor, queries.LAST_EVENT, namespace, run)
+        return self._read(lambda cursor: queries.one_event(cursor, queries.LAST_EVENT, namespace, run))
 
     def event(self, namespace: str, run: str, seq: int) -> EventRow | None:
-        with self._reading() as cursor:
-            return queries.one_event(cursor, queries.EVENT, namespace, run, whole(seq))
+        return self._read(lambda cursor: queries.one_event(cursor, queries.EVENT, namespace, run, whole(seq)))
 
     def events_by_id(self, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
-        with self._reading() as cursor:
-            found = [queries.event_by_id(cursor, namespace, run, one) for one in ids]
-            return [event for event in found if event is not None]
+        found = self._read(lambda cursor: [queries.event_by_id(cursor, namespace, run, one) for one in ids])
+        return [event for event in found if event is not None]
 
     def scan(
         self, namespace: str, run: str, start: int = 1, stop: int | None = None, *, contents: bool = True
@@ -60,39 +55,36 @@ class Reading:
         start, more = whole(start), True
         end = queries.LARGEST if stop is None else whole(stop)
         while more:
-            with self._reading() as cursor:
-                rows, more = queries.page(cursor, namespace, run, start, end, contents)
+            rows, more = self._read(
+                partial(queries.page, namespace=namespace, run=run, start=start, stop=end, contents=contents)
+            )
             yield from rows
             start = rows[-1].seq + 1 if rows else end
 
     def lane_event(self, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
-        with self._reading() as cursor:
-            return queries.lane_event(cursor, namespace, run, lane, whole(lane_seq))
+        return self._read(lambda cursor: queries.lane_event(cursor, namespace, run, lane, whole(lane_seq)))
 
     def lanes(self, namespace: str, run: str, below: int | None = None) -> list[EventRow]:
-        with self._reading() as cursor:
-            return queries.lanes(cursor, namespace, run, queries.LARGEST if below is None else whole(below))
+        return self._read(
+            lambda cursor: queries.lanes(cursor, namespace, run, queries.LARGEST if below is None else whole(below))
+        )
 
     # Nodes, inbox, snapshots
 
     def nodes(self, namespace: str, addresses: Sequence[bytes]) -> dict[bytes, bytes]:
-        with self._reading() as cursor:
-            return queries.nodes(cursor, namespace, addresses)
+        return self._read(lambda cursor: queries.nodes(cursor, namespace, addresses))
 
     def all_nodes(self, namespace: str) -> Iterator[NodeRow]:
         after: int | None = 0
         while after is not None:
-            with self._reading() as cursor:
-                rows, after = queries.node_page(cursor, namespace, after)
+            rows, after = self._read(partial(queries.node_page, namespace=namespace, after=after))
             yield from rows
 
     def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]:
-        with self._reading() as cursor:
-            return queries.inbox(cursor, namespace, run, whole(after))
+        return self._read(lambda cursor: queries.inbox(cursor, namespace, run, whole(after)))
 
     def snapshots(self, namespace: str, run: str) -> list[SnapshotRow]:
-        with self._reading() as cursor:
-            return queries.snapshots(cursor, namespace, run)
+        return self._read(lambda cursor: queries.snapshots(cursor, namespace, run))
 
 
 def whole(number: int) -> int:

@@ -11,9 +11,9 @@ synchronous=NORMAL: it survives the process, and after power loss the store is a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
@@ -44,6 +44,8 @@ from reenact.store.sqlite.reading import Reading, whole
 from reenact.store.sqlite.writer import Writer
 
 BUSY_SECONDS = 10.0
+
+T = TypeVar("T")
 
 
 class SqliteStore(Reading):
@@ -88,8 +90,7 @@ class SqliteStore(Reading):
             self._writer.roll_back()
         if exists and os.lstat(self.path).st_size > 0:
             # A file that may be crafted is looked at through a connection that cannot write.
-            with self._readers.cursor() as cursor:
-                version = schema.examine(cursor.connection, self.path)
+            version = self._readers.read(lambda cursor: schema.examine(cursor.connection, self.path))
         if version > schema.SCHEMA_VERSION:
             self._writer.refusal = SchemaMismatch(
                 f"{self.path} has schema version {version}, this program writes {schema.SCHEMA_VERSION}",
@@ -113,24 +114,22 @@ class SqliteStore(Reading):
             return
         self._readers.refusal = closed
         self._readers.drop(checkpoint=True)
-        with self._writer.group.exclusive():
-            self._writer.close()
-            self._writer.refusal = closed
+        self._writer.group.exclusive(lambda: self._writer.close(closed))
 
     # Forks
 
     def before_fork(self, timeout_seconds: float) -> None:
-        self._fork_locked = self._writer.group.acquire(timeout_seconds)
-        self._fork_ready = self._readers.pause(timeout_seconds) and self._fork_locked
-        if self._fork_ready:
+        self._fork_ready = False
+        locked = self._writer.group.acquire(timeout_seconds)
+        if self._readers.pause(timeout_seconds) and locked:
             self._writer.drop()
             self._readers.drop(checkpoint=False)
+            self._fork_ready = True
 
     def after_fork(self, *, child: bool) -> None:
         if not child:
             self._readers.resume()
-            if self._fork_locked:
-                self._writer.group.release()
+            self._writer.group.release()
         elif self._fork_ready:
             self._pid = os.getpid()
             self._writer.group.reset()
@@ -144,28 +143,26 @@ class SqliteStore(Reading):
                 hint="Open the store in the child.",
             )
 
-    @contextmanager
-    def _reading(self) -> Iterator[apsw.Cursor]:
+    def _read(self, work: Callable[[apsw.Cursor], T]) -> T:
         self._same_process()
-        with self._readers.cursor() as cursor:
-            yield cursor
+        return self._readers.read(work)
 
-    @contextmanager
-    def _writing(self) -> Iterator[apsw.Cursor]:
+    def _write(self, work: Callable[[apsw.Cursor], T]) -> T:
         self._same_process()
-        with self._writer.transaction() as cursor:
-            yield cursor
+        return self._writer.transaction(work)
 
     # Runs
 
     def create_run(self, namespace: str, header: HeaderRow, nodes: Sequence[NodeRow] = ()) -> None:
-        with self._writing() as cursor:
+        def work(cursor: apsw.Cursor) -> None:
             found = self._writer.header(cursor, namespace, header.run)
             if found is not None:
                 if found != header.header:
                     raise RunExists(f"run {header.run!r} exists in namespace {namespace!r} with another header")
                 return
             self._writer.add_run(cursor, namespace, header, nodes)
+
+        self._write(work)
 
     def import_run(
         self,
@@ -174,12 +171,14 @@ class SqliteStore(Reading):
         nodes: Sequence[NodeRow],
         batches: Iterable[tuple[Sequence[EventRow], Sequence[NodeRow]]],
     ) -> None:
-        with self._writing() as cursor:
+        def work(cursor: apsw.Cursor) -> None:
             if self._writer.header(cursor, namespace, header.run) is not None:
                 raise RunExists(f"run {header.run!r} exists in namespace {namespace!r}")
             number = self._writer.add_run(cursor, namespace, header, nodes)
             for events, more in batches:
                 self._writer.add_events(cursor, namespace, number, events, more)
+
+        self._write(work)
 
     # Events
 
@@ -200,8 +199,7 @@ class SqliteStore(Reading):
 
     def sync(self) -> None:
         # A commit that changes a page syncs the log with everything before it; this one changes it to what it is.
-        with self._writing() as cursor:
-            cursor.execute(f"PRAGMA user_version={schema.SCHEMA_VERSION}")
+        self._write(lambda cursor: cursor.execute(f"PRAGMA user_version={schema.SCHEMA_VERSION}"))
 
     @property
     def private_url(self) -> str:
@@ -216,16 +214,13 @@ class SqliteStore(Reading):
     def put_artifact(self, namespace: str, address: bytes, data: bytes) -> None:
         if self._writer.refusal is not None:
             raise self._writer.refusal
-        with self._reading() as cursor:
-            doomed = self._doomed(cursor, namespace, address)
-        if doomed:
+        if self._read(lambda cursor: self._doomed(cursor, namespace, address)):
             self._finish_removals()
         self._artifacts.put(namespace, address, data)
 
     def artifact(self, namespace: str, address: bytes) -> bytes | None:
-        with self._reading() as cursor:
-            if self._doomed(cursor, namespace, address):
-                return None
+        if self._read(lambda cursor: self._doomed(cursor, namespace, address)):
+            return None
         return self._artifacts.get(namespace, address)
 
     def all_artifacts(self, namespace: str) -> Iterator[bytes]:
@@ -233,9 +228,11 @@ class SqliteStore(Reading):
         return self._artifacts.addresses(namespace)
 
     def remove_artifacts(self, namespace: str, addresses: Iterable[bytes]) -> None:
-        with self._writing():
+        def work(cursor: apsw.Cursor) -> None:
             for address in addresses:
                 self._artifacts.remove(namespace, address)
+
+        self._write(work)
 
     def _doomed(self, cursor: apsw.Cursor, namespace: str, address: bytes) -> bool:
         sql = "SELECT 1 FROM artifact_removals WHERE namespace = ? AND address = ?"
@@ -243,32 +240,39 @@ class SqliteStore(Reading):
 
     def _finish_removals(self) -> None:
         """Removes the files that a committed erasure names, under the write lock: nobody may put one back meanwhile."""
-        with self._reading() as cursor:
-            if cursor.execute("SELECT 1 FROM artifact_removals LIMIT 1").get is None:
-                return
-        with self._writing() as cursor:
+        if self._read(lambda cursor: cursor.execute("SELECT 1 FROM artifact_removals LIMIT 1").get) is None:
+            return
+
+        def work(cursor: apsw.Cursor) -> None:
             rows: Any = cursor.execute("SELECT namespace, address FROM artifact_removals").fetchall()
             for namespace, address in rows:
                 self._artifacts.remove(namespace, address)
             cursor.execute("DELETE FROM artifact_removals")
+
+        self._write(work)
 
     # Leases
 
     def claim(self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None) -> Claim:
         if not 0 < ttl_seconds < 1e9:
             raise InvalidInput(f"a lease lasts more than 0 seconds, not {ttl_seconds!r}")
-        with self._writing() as cursor:
+
+        def work(cursor: apsw.Cursor) -> Claim:
             number = self._writer.run_number(cursor, namespace, run)
             return leases.claim(cursor, number, holder, ttl_seconds, superseding)
 
+        return self._write(work)
+
     def release(self, namespace: str, run: str, epoch: int) -> None:
-        with self._writing() as cursor:
+        def work(cursor: apsw.Cursor) -> None:
             leases.release(cursor, self._writer.run_number(cursor, namespace, run), epoch)
+
+        self._write(work)
 
     # Inbox
 
     def inbox_put(self, namespace: str, run: str, key: str, payload: bytes, time: int) -> InboxRow:
-        with self._writing() as cursor:
+        def work(cursor: apsw.Cursor) -> InboxRow:
             number = self._writer.run_number(cursor, namespace, run)
             cursor.execute(
                 "INSERT OR IGNORE INTO inbox SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4"
@@ -278,17 +282,23 @@ class SqliteStore(Reading):
             sql = "SELECT number, key, payload, time FROM inbox WHERE run_no = ? AND key = ?"
             return InboxRow(*next(cursor.execute(sql, (number, key))))
 
+        return self._write(work)
+
     # Snapshots
 
     def put_snapshot(self, namespace: str, run: str, snapshot: SnapshotRow) -> None:
-        with self._writing() as cursor:
+        def work(cursor: apsw.Cursor) -> None:
             number = self._writer.run_number(cursor, namespace, run)
             cursor.execute("INSERT OR REPLACE INTO snapshots VALUES(?,?,?,?,?,?,?)", (number, *snapshot))
 
+        self._write(work)
+
     def delete_snapshot(self, namespace: str, run: str, seq: int) -> None:
-        with self._writing() as cursor:
+        def work(cursor: apsw.Cursor) -> None:
             number = self._writer.run_number(cursor, namespace, run)
             cursor.execute("DELETE FROM snapshots WHERE run_no = ? AND seq = ?", (number, whole(seq)))
+
+        self._write(work)
 
     # Retention and erasure
 
@@ -300,10 +310,12 @@ class SqliteStore(Reading):
         nodes: Iterable[bytes],
         artifacts: Iterable[bytes],
     ) -> None:
-        with self._writing() as cursor:
+        def work(cursor: apsw.Cursor) -> None:
             erasure.delete_run(cursor, self._writer, namespace, run)
             erasure.remove_values(cursor, namespace, nodes, artifacts)
             erasure.append_record(cursor, self._writer, record)
+
+        self._write(work)
         self.scrub()
 
     def erase_contents(
@@ -316,10 +328,12 @@ class SqliteStore(Reading):
         artifacts: Iterable[bytes],
         inboxes: Sequence[str] = (),
     ) -> None:
-        with self._writing() as cursor:
+        def work(cursor: apsw.Cursor) -> None:
             erasure.erase_contents(cursor, self._writer, namespace, contents, prefixes, inboxes)
             erasure.remove_values(cursor, namespace, nodes, artifacts)
             erasure.append_record(cursor, self._writer, record)
+
+        self._write(work)
         self.scrub()
 
     def scrub(self) -> None:

@@ -17,10 +17,10 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain
-from typing import cast
+from typing import TypeVar, cast
 
 import apsw
 
@@ -56,6 +56,8 @@ JOURNAL_SIZE_LIMIT = 16 << 20
 KNOWN_RUNS = 4096
 
 FULL, NORMAL = 2, 1
+
+T = TypeVar("T")
 
 
 class Writer:
@@ -95,9 +97,9 @@ class Writer:
             connection.close(True)
             raise
         self._synchronous = self._durable
-        self._connection = connection
         self._cursor = connection.cursor()
         self._version = -1
+        self._connection = connection  # last: an interrupt before leaves none, not half of one
         return self._cursor
 
     def roll_back(self) -> None:
@@ -128,8 +130,9 @@ class Writer:
         connection, self._connection = self._connection, None
         return [connection] if connection is not None else []
 
-    def close(self) -> None:
+    def close(self, refusal: ReenactError) -> None:
         """The lock is held."""
+        self.refusal = refusal
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -138,10 +141,16 @@ class Writer:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         connection.close(True)
 
+    def _idle_cursor(self) -> apsw.Cursor:
+        if self._connection is not None and self._connection.in_transaction:
+            self.drop()  # an interrupt kept the last transaction from being ended
+        return self._cursor if self._connection is not None else self.open()
+
     def _begin(self, sync: bool) -> apsw.Cursor:
-        cursor = self._cursor if self._connection is not None else self.open()
+        cursor = self._idle_cursor()
         wanted = self._durable if sync else NORMAL
         if wanted != self._synchronous:
+            self._synchronous = -1
             cursor.execute("PRAGMA synchronous=2" if wanted == FULL else "PRAGMA synchronous=1")
             self._synchronous = wanted
         cursor.execute("BEGIN IMMEDIATE")
@@ -163,43 +172,45 @@ class Writer:
             return translate(error, self.path, committing=committing)
         return error
 
-    @contextmanager
-    def transaction(self) -> Iterator[apsw.Cursor]:
-        """A durable transaction for everything but appends."""
-        with self.group.exclusive():
-            committing = False
-            try:
-                cursor = self._begin(True)
-                yield cursor
-                committing = True
-                cursor.execute("COMMIT")
-            except BaseException as error:
-                raised = self._abort(error, committing)
-                if raised is error:
-                    raise
-                raise raised from error
+    def transaction(self, work: Callable[[apsw.Cursor], T]) -> T:
+        """Does `work` in a durable transaction: everything but appends."""
+        return self.group.exclusive(lambda: self._transact(work))
+
+    def _transact(self, work: Callable[[apsw.Cursor], T]) -> T:
+        committing = False
+        try:
+            cursor = self._begin(True)
+            result = work(cursor)
+            committing = True
+            cursor.execute("COMMIT")
+        except BaseException as error:
+            raised = self._abort(error, committing)
+            if raised is error:
+                raise
+            raise raised from error
+        return result
 
     def checkpoint(self) -> bool:
         """Empties the write-ahead log into the database; False if a reader of another process is in the way."""
-        with self.group.exclusive():
-            try:
-                if self._connection is None:
-                    self.open()
-                assert self._connection is not None
-                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            except apsw.BusyError:
-                return False
-            except apsw.Error as error:
-                raise translate(error, self.path) from error
+        return self.group.exclusive(self._checkpoint)
+
+    def _checkpoint(self) -> bool:
+        try:
+            self._idle_cursor().connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            return False
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
         return True
 
     def vacuum(self) -> None:
-        with self.group.exclusive():
-            try:
-                cursor = self._cursor if self._connection is not None else self.open()
-                cursor.execute("VACUUM")
-            except apsw.Error as error:
-                raise translate(error, self.path) from error
+        self.group.exclusive(self._vacuum)
+
+    def _vacuum(self) -> None:
+        try:
+            self._idle_cursor().execute("VACUUM")
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
 
     # Runs
 
@@ -237,6 +248,7 @@ class Writer:
             connection = cursor.connection
             if connection.data_version() != self._version or len(self._known) > KNOWN_RUNS:
                 self._known.clear()
+            self._version = -1  # what is noted from here on is not committed yet
             try:
                 rows: list[tuple[object, ...]] = []
                 for request in group:
@@ -259,8 +271,7 @@ class Writer:
 
     def append_many(self, requests: list[Request]) -> list[Exception | None]:
         if requests:
-            with self.group.exclusive():
-                self._commit_group(requests)
+            self.group.exclusive(lambda: self._commit_group(requests))
         return [request.error for request in requests]
 
     def run_number(self, cursor: apsw.Cursor, namespace: str, run: str) -> int:
