@@ -110,6 +110,8 @@ def test_an_altered_file_is_not_imported(workspace: Path) -> None:
         assert result.exit_code == 4
         assert_two_lines(result.stderr, "bad_content")
         assert os.path.exists("other.db") is existing
+        assert "recover" not in result.stderr
+        assert "get it again from its source" in result.stderr
     assert [run["run"] for run in reenact_json("ls", "--store", "other.db")["runs"]] == ["two"]
 
 

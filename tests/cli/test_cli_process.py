@@ -296,3 +296,21 @@ def test_the_entry_point_is_installed() -> None:
     script = Path(sys.executable).with_name("reenact")
     result = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=30)
     assert (result.returncode, result.stdout.split()[0]) == (0, "reenact")
+
+
+def test_without_arguments_the_help_is_shown() -> None:
+    result = reenact_process()
+    assert result.returncode == 0
+    assert result.stderr == ""
+    assert result.stdout == reenact_process("--help").stdout
+    assert len(result.stdout.splitlines()) > 15
+
+
+@pytest.mark.parametrize(
+    ("command", "example"), [("verify", "`reenact verify @last`"), ("gc", "`reenact gc --older-than 30d`")]
+)
+def test_a_usage_error_says_what_to_type(command: str, example: str) -> None:
+    result = reenact_process(command)
+    assert result.returncode == 2
+    assert_two_lines(result.stderr, "usage")
+    assert example in result.stderr.splitlines()[1]

@@ -187,3 +187,13 @@ def test_an_erasure_that_is_not_on_record_is_damage() -> None:
     with tampering() as connection:
         connection.execute("UPDATE events SET content = NULL, salt = NULL, match = NULL WHERE seq = 2")
     assert reenact("verify", "one").exit_code == 4
+
+
+@pytest.mark.parametrize("options", [[], ["--yes"]])
+def test_a_value_that_is_nowhere_is_not_looked_for_among_runs(options: list[str]) -> None:
+    record("one")
+    result = reenact("erase", "--value", "nowhere to be found", *options)
+    assert result.exit_code == 3
+    assert_two_lines(result.stderr, "value_not_found")
+    assert "exactly as written" in result.stderr
+    assert "reenact ls" not in result.stderr

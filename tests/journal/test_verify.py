@@ -520,3 +520,18 @@ def test_stretches_agree_with_the_whole_on_answers_and_vouchers(memory: MemorySt
         results.append(verifier.result)
     found = {(problem.seq, problem.code) for problem in merge_results("r1", results, [], 7).problems}
     assert {(4, "bad_snapshot"), (5, "orphan_answer")} <= found
+
+
+def test_a_row_that_the_store_cannot_give_is_damage_at_its_place(memory: MemoryStore) -> None:
+    small_run(memory)
+
+    class Failing(Altered):
+        def scan(self, namespace: str, run: str, start: int = 1, stop: int | None = None, **more: Any) -> Any:
+            for row in memory.scan(namespace, run, start, stop, **more):
+                if row.seq == 4:
+                    raise Damaged("event 4 has a column of the wrong type", code="bad_row")
+                yield row
+
+    report = verify_run(Failing(memory), "r1")  # type: ignore[arg-type]
+    assert (report.first_bad_seq, report.verified) == (4, 3)
+    assert report.verdict == "INVALID"

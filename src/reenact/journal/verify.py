@@ -137,7 +137,7 @@ def _feed(
 ) -> None:
     rows = store.scan(namespace, run, verifier.result.start, verifier.result.stop)
     if progress is None:
-        verifier.feed(rows)
+        verifier.verify(rows)
         return
 
     def counted() -> Any:
@@ -146,7 +146,7 @@ def _feed(
                 progress(number, total)
             yield row
 
-    verifier.feed(counted())
+    verifier.verify(counted())
     progress(total, total)
 
 
@@ -261,8 +261,7 @@ def _verify_range_in_child(
     store = open_store(url, read_only=True)
     try:
         verifier = _range_verifier(store, run, namespace, start, stop, deep, None, facts)
-        verifier.feed(store.scan(namespace, run, start, stop))
-        return verifier.result
+        return verifier.verify(store.scan(namespace, run, start, stop))
     finally:
         store.close()
 

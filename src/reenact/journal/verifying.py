@@ -131,6 +131,19 @@ class RangeVerifier:
         self._ended = ""
         self.result = RangeResult(start, stop)
 
+    def verify(self, rows: Iterable[EventRow]) -> RangeResult:
+        """Feeds the rows; a store that cannot give one of them has named the damage, and the rest stays unverified."""
+        try:
+            self.feed(rows)
+        except Damaged as damage:
+            self._problem(self.result.start + self.result.events, "failure", damage.code, damage.message)
+            self._finish()
+        return self.result
+
+    def _finish(self) -> None:
+        self.result.opened = {seq: kind for seq, (kind, _, _) in self._opened.items()}
+        self.result.last_kind = self._ended
+
     def feed(self, rows: Iterable[EventRow]) -> None:
         """The hot loop: what most events need is written out here, everything else is called."""
         result, opened, lanes = self.result, self._opened, self._lanes
@@ -215,8 +228,7 @@ class RangeVerifier:
             result.events += 1
         self._expected_seq, self._prev_text = expected_seq, prev_text
         result.last_hash = parse_hash(prev_text)
-        result.last_kind = self._ended
-        result.opened = {seq: kind for seq, (kind, _, _) in opened.items()}
+        self._finish()
 
     def _problem(self, seq: int, sort: str, code: str, message: str) -> None:
         self.result.problem_count += 1

@@ -228,7 +228,7 @@ class SqliteStore(Reading):
         return self._artifacts.addresses(namespace)
 
     def remove_artifacts(self, namespace: str, addresses: Iterable[bytes]) -> None:
-        def work(cursor: apsw.Cursor) -> None:
+        def work(_: apsw.Cursor) -> None:
             for address in addresses:
                 self._artifacts.remove(namespace, address)
 
