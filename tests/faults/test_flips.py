@@ -595,7 +595,7 @@ def test_text_that_is_not_utf8(kept_file: Path, tmp_path: Path, text: bytes) -> 
     at = original.index(text) + len(text) - 1
     path.write_bytes(flipped(original, at * 8 + 7))
     with pytest.raises(Damaged), closing(SqliteStore(path)) as store:
-        verify_run(store, "small")
+        verify_run(store, "small").raise_if_invalid()
 
 
 def test_a_file_cut_off(kept_file: Path, tmp_path: Path) -> None:
