@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_support import assert_two_lines, asking, exported, record, reenact, reenact_json
+from cli_support import asking, assert_two_lines, exported, record, reenact, reenact_json
 
 from reenact.core.codec import ARTIFACT_BYTES
 from reenact.core.events import Completed

@@ -535,3 +535,8 @@ def test_a_row_that_the_store_cannot_give_is_damage_at_its_place(memory: MemoryS
     report = verify_run(Failing(memory), "r1")  # type: ignore[arg-type]
     assert (report.first_bad_seq, report.verified) == (4, 3)
     assert report.verdict == "INVALID"
+
+
+def test_numbers_of_its_own_are_no_damage_however_long(memory: MemoryStore) -> None:
+    begin(memory, facts={"n": 10**5000}).append([StateUpdated(10**5000), Completed()])
+    assert verify_run(memory, "r1", deep=True).valid

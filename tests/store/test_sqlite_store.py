@@ -96,7 +96,8 @@ FORBIDDEN = {
     "change or replace": "UPDATE OR REPLACE events SET seq = 1 WHERE seq = 2",
     "delete an event": "DELETE FROM events WHERE seq = 3",
     "delete all": "DELETE FROM events",
-    "replace by seq": "INSERT OR REPLACE INTO events SELECT 99, run_no, seq, 'z', kind, lane, 99, link, hash, salt, match,"
+    "replace by seq": "INSERT OR REPLACE INTO events SELECT 99, run_no, seq, 'z', kind, lane, 99, link, hash, salt,"
+    " match,"
     " prefix, x'00' FROM events WHERE seq = 2",
     "replace by id": "INSERT OR REPLACE INTO events SELECT 99, run_no, 99, id, kind, lane, 99, link, hash, salt, match,"
     " prefix, x'00' FROM events WHERE seq = 2",
@@ -389,6 +390,122 @@ def test_crafted_schema_is_refused(store: SqliteStore, path: Path, crafted: str)
     for read_only in (False, True):
         with pytest.raises(SchemaMismatch):
             SqliteStore(path, read_only=read_only)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "table", "root", "sql"),
+    [
+        ("trigger", "sqlite_x", "events", 0, "CREATE TRIGGER sqlite_x AFTER INSERT ON events BEGIN SELECT 1; END"),
+        (
+            "trigger",
+            "sqlite_stat1",
+            "events",
+            0,
+            "CREATE TRIGGER sqlite_stat1 AFTER INSERT ON runs BEGIN SELECT 1; END",
+        ),
+        ("view", "sqlite_x", "sqlite_x", 0, "CREATE VIEW sqlite_x AS SELECT * FROM events"),
+        ("view", "sqlite_autoindex_x", "sqlite_autoindex_x", 0, "CREATE VIEW sqlite_autoindex_x AS SELECT 1"),
+    ],
+)
+def test_nothing_hides_behind_a_name_of_sqlites_own(
+    store: SqliteStore, path: Path, kind: str, name: str, table: str, root: int, sql: str
+) -> None:
+    store.close()
+    rewrite(path, "INSERT INTO sqlite_schema VALUES(?, ?, ?, ?, ?)", (kind, name, table, root, sql))
+    for read_only in (False, True):
+        with pytest.raises(Damaged):
+            SqliteStore(path, read_only=read_only)
+
+
+def test_what_sqlite_adds_by_itself_is_no_difference(store: SqliteStore, path: Path) -> None:
+    filled(store)
+    store.close()
+    other = stranger(path)
+    other.execute("ANALYZE")
+    other.close()
+    SqliteStore(path).close()
+
+
+def rewrite(path: Path, sql: str, values: tuple[object, ...] = ()) -> None:
+    """Behind SQLite's back: statements that it refuses without writable_schema."""
+    other = stranger(path)
+    other.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+    other.pragma("writable_schema", True)
+    other.execute(sql, values)
+    other.close()
+
+
+VERBS = {
+    "scan": lambda store: list(store.scan(NS, "run-1")),
+    "event": lambda store: store.event(NS, "run-1", 3),
+    "last": lambda store: store.last_event(NS, "run-1"),
+    "row": lambda store: store.run_row(NS, "run-1"),
+    "list": lambda store: store.list_runs(NS),
+    "inbox": lambda store: store.inbox(NS, "run-1"),
+    "snapshots": lambda store: store.snapshots(NS, "run-1"),
+    "nodes": lambda store: list(store.all_nodes(NS)),
+    "namespaces": lambda store: store.namespaces(),
+}
+EVENT_VERBS = ("scan", "event", "last", "row", "list")
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "verbs"),
+    [
+        ("events", "link = 'text' WHERE seq = 3", EVENT_VERBS),
+        ("events", "link = NULL WHERE seq = 3", EVENT_VERBS),
+        ("events", "salt = 'text' WHERE seq = 3", EVENT_VERBS),
+        ("events", "match = 7 WHERE seq = 3", EVENT_VERBS),
+        ("events", "id = x'00' WHERE seq = 3", EVENT_VERBS),
+        ("events", "lane_seq = 'x' WHERE seq = 3", EVENT_VERBS),
+        ("events", "hash = 1.5 WHERE seq = 3", EVENT_VERBS),
+        ("events", "content = 7 WHERE seq = 3", ("scan", "event", "last")),
+        ("runs", "hash = 'text'", ("row", "list")),
+        ("runs", "created = 'text'", ("row", "list")),
+        ("runs", "epoch = x'00'", ("row", "list")),
+        ("runs", "header = NULL", ("row", "list")),
+        ("runs", "run = x'00'", ("list",)),
+        ("runs", "namespace = x'00'", ("namespaces",)),
+        ("inbox", "payload = 'text'", ("inbox",)),
+        ("inbox", "time = NULL", ("inbox",)),
+        ("snapshots", "blob = 'text'", ("snapshots",)),
+        ("nodes", "blob = 'text'", ("nodes",)),
+    ],
+)
+def test_columns_of_a_wrong_type_are_damage(
+    store: SqliteStore, path: Path, table: str, change: str, verbs: tuple[str, ...]
+) -> None:
+    filled(store)
+    store.inbox_put(NS, "run-1", "key", b"payload", 1)
+    store.put_snapshot(NS, "run-1", SnapshotRow(1, b"head", "reducer", 1, b"seal", b"blob"))
+    store._write(lambda c: c.execute("INSERT INTO nodes(namespace, address, blob) VALUES(?, x'01', x'02')", (NS,)))
+    for verb in VERBS.values():
+        verb(store)
+    store.close()
+    other = stranger(path)
+    sql = str(other.execute("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)).get)
+    triggers = other.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+    other.close()
+    loose = sql.replace(" STRICT,", "").replace(" STRICT", "").replace(" NOT NULL", "")
+    for kind in ("TEXT", "INTEGER", "BLOB"):
+        loose = loose.replace(f" {kind},", " BLOB,") if "PRIMARY KEY(" in loose else loose
+    rewrite(path, "UPDATE sqlite_schema SET sql = ? WHERE name = ?", (loose, table))
+    other = stranger(path)
+    for name, _ in triggers:
+        other.execute(f"DROP TRIGGER {name}")
+    other.execute(f"UPDATE {table} SET {change}")
+    for _, trigger in triggers:
+        other.execute(str(trigger))
+    other.close()
+    rewrite(path, "UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, table))
+    store = SqliteStore(path)
+    for verb in verbs:
+        with pytest.raises(Damaged) as found:
+            VERBS[verb](store)
+        assert found.value.code == "bad_row"
+        if table == "events":
+            assert "event 3 of run 'run-1'" in found.value.message
+    store.close()
 
 
 def set_version(path: Path, version: int, more: str = "") -> None:

@@ -55,7 +55,7 @@ _LINK = re.compile(
 )
 _SPACE = re.compile(rb"[ \t\r\n]")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
-# Short escapes where JSON has them, else \\u00xx, and only for what cannot stand as itself.
+# Short escapes where JSON has them, else \u00xx, and only for what cannot stand as itself.
 _NEEDED_ESCAPE = re.compile(rb'\\(?:["\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f]))')
 _REFERENCES = (b'{"$node":', b'{"$list":', b'{"$string":')
 _END = re.compile(rb'\{"end":\{"events":(0|[1-9][0-9]{0,15}),"head":"(' + _HASH + rb')"\}\}\Z')

@@ -182,7 +182,7 @@ def _check_header(store: Store, namespace: str, run: str, problems: list[Problem
         if render(commitment(header_row.salt, header_row.match, stored)) != header.content:
             raise Damaged("the facts do not match the header", code="bad_content")
         tree = expand(stored, NodeReader(store, namespace).fetch)
-        facts = decode(tree, artifact=NodeReader(store, namespace).artifact)
+        facts = decode(tree, loaded_classes=not header_row.imported, artifact=NodeReader(store, namespace).artifact)
         rules = MatchRules([(str(k), str(p)) for k, p in facts.get("volatile") or []])
         if rules.id != header.rules or rules.match("Header", tree) != header_row.match:
             raise Damaged("the match rules are not those the header names", code="bad_rules")
@@ -240,6 +240,7 @@ def _range_verifier(
         reducer=reducer if reducer is not None and start == 1 else None,
         builtin_state=recorded_reducer == StateUpdatedOnlyReducer.id,
         operations=row.header.kind == "operations",
+        foreign=row.header.imported,
     )
 
 

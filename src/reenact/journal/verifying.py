@@ -111,6 +111,7 @@ class RangeVerifier:
         reducer: Reducer | None = None,
         builtin_state: bool = True,
         operations: bool = False,
+        foreign: bool = True,
     ) -> None:
         self._run = run
         self._prev_text = render(prev)
@@ -123,6 +124,7 @@ class RangeVerifier:
         self._reducer = reducer
         self._state = reducer.initial() if reducer else None
         self._builtin_state = builtin_state
+        self._foreign = foreign
         self._foreign_kinds = frozenset() if operations else OPERATIONS_KINDS
         self._opened: dict[int, tuple[str, str, int]] = {}
         self._seen_nodes: set[bytes] = set()
@@ -363,7 +365,7 @@ class RangeVerifier:
             self.result.uncomputed += 1
         elif self._rules.match(row.kind, tree) != row.match:
             self._problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
-        decode(tree, artifact=self._artifact)
+        decode(tree, loaded_classes=not self._foreign, artifact=self._artifact)
 
     def _states(self, row: EventRow, tree: Any) -> None:
         result = self.result

@@ -53,7 +53,8 @@ def decode(
     """The value of a tree; the tree itself if it holds no tag. `Damaged` for a tag that is not well formed.
 
     `loaded_classes` is for recordings made by the reader's own store; without it the data is taken for a
-    stranger's, and an integer of more than 4,300 digits is refused. `artifact` gives the bytes of an address; without it, references to artifacts stay unknown tags.
+    stranger's, and an integer of more than 4,300 digits is refused. `artifact` gives the bytes of an
+    address; without it, references to artifacts stay unknown tags.
     """
     if not _has_tags(tree):
         return tree
@@ -179,9 +180,7 @@ def _check_digits(written: str) -> None:
     """Converting costs more than in proportion to the length, which is a stranger's to choose."""
     digits = len(written) - written.startswith("-")
     if digits > MAX_FOREIGN_DIGITS:
-        raise RefusalError(
-            f"the tag $int holds {digits:,} digits, the limit is {MAX_FOREIGN_DIGITS:,}", "number_too_long"
-        )
+        raise RefusalError(f"the tag $int holds {digits:,} digits, the limit is {MAX_FOREIGN_DIGITS:,}", "bad_tag")
 
 
 def _text_of(value: Any) -> str:

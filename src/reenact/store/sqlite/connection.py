@@ -44,14 +44,14 @@ def connect(
         flags |= apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(name, flags=flags, statementcachesize=cache)
     try:
-        _harden(connection, write=write, busy_seconds=busy_seconds)
+        _harden(connection, busy_seconds=busy_seconds)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _harden(connection: apsw.Connection, *, write: bool, busy_seconds: float) -> None:
+def _harden(connection: apsw.Connection, *, busy_seconds: float) -> None:
     connection.set_busy_timeout(int(busy_seconds * 1000))
     for option, value in (
         (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),

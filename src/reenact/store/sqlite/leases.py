@@ -14,6 +14,7 @@ import apsw
 
 from reenact.errors import StoreUnavailable
 from reenact.store.contract import Claim
+from reenact.store.sqlite import row_types
 
 
 @cache
@@ -30,8 +31,10 @@ def now() -> int:
 
 
 def claim(cursor: apsw.Cursor, run_no: int, holder: str, ttl_seconds: float, superseding: str | None) -> Claim:
-    row = cursor.execute("SELECT epoch, holder, lease_until, lease_boot FROM runs WHERE run_no = ?", (run_no,))
-    epoch, current, until, boot = cast("tuple[int, str | None, int, str | None]", row.fetchone())
+    sql = "SELECT epoch, holder, lease_until, lease_boot FROM runs WHERE run_no = ?"
+    row = cast("tuple[int, str | None, int, str | None]", cursor.execute(sql, (run_no,)).fetchone())
+    row_types.check(row, row_types.LEASE, f"the lease of run number {run_no}")
+    epoch, current, until, boot = row
     same_boot = boot == boot_id()
     if current not in (None, holder, superseding) and same_boot and until > now():
         return Claim(epoch, current, False)

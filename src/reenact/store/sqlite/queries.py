@@ -7,10 +7,12 @@ namespace.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import apsw
 
 from reenact.store.contract import EventRow, HeaderRow, InboxRow, NodeRow, RunRow, SnapshotRow
+from reenact.store.sqlite import row_types
 from reenact.store.sqlite.writer import EVENT_COLUMNS, seq_of
 
 PAGE_ROWS = 512
@@ -64,7 +66,7 @@ WHERE run_no = {_RUN} ORDER BY seq DESC"""
 
 def one_event(cursor: apsw.Cursor, sql: str, *values: object) -> EventRow | None:
     row = cursor.execute(sql, values).fetchone()
-    return None if row is None else EventRow(*row)
+    return None if row is None else row_types.event(row, values[1])
 
 
 def event_by_id(cursor: apsw.Cursor, namespace: str, run: str, event_id: str) -> EventRow | None:
@@ -82,15 +84,18 @@ def page(
     rows: list[EventRow] = []
     size = 0
     make, keep = EventRow._make, rows.append
-    for row in cursor.execute(SCAN if contents else SCAN_BARE, (namespace, run, start, stop)):
-        keep(make(row))
-        content = row[10]
-        if content is not None and len(content) > SMALL_BYTES:
-            # Small ones are bounded by their number.
-            size += len(content)
-            if size >= PAGE_BYTES:
-                return rows, True
-    return rows, len(rows) == PAGE_ROWS
+    try:
+        for row in cursor.execute(SCAN if contents else SCAN_BARE, (namespace, run, start, stop)):
+            keep(make(row))
+            content = row[10]
+            if content is not None and len(content) > SMALL_BYTES:
+                # Small ones are bounded by their number.
+                size += len(content)
+                if size >= PAGE_BYTES:
+                    break
+    finally:
+        row_types.check_events(rows, run)  # also when a content has no length
+    return rows, size >= PAGE_BYTES or len(rows) == PAGE_ROWS
 
 
 def lanes(cursor: apsw.Cursor, namespace: str, run: str, below: int) -> list[EventRow]:
@@ -120,8 +125,11 @@ def lane_event(cursor: apsw.Cursor, namespace: str, run: str, lane: str, lane_se
 def run_rows(cursor: apsw.Cursor, sql: str, *values: object) -> list[RunRow]:
     rows = []
     for row in cursor.execute(sql, values):
+        row_types.check(row[:10], row_types.RUN, "the header of run {}")
         header = HeaderRow(*row[:9])._replace(imported=bool(row[8]))
-        rows.append(RunRow(header, EventRow(*row[10:]) if row[10] is not None else None, row[9]))
+        last = row[10:]
+        empty = tuple(map(type, last)) in row_types.NO_EVENT
+        rows.append(RunRow(header, None if empty else row_types.event(last, row[0]), row[9]))
     return rows
 
 
@@ -130,6 +138,7 @@ def node_page(cursor: apsw.Cursor, namespace: str, after: int) -> tuple[list[Nod
     rows: list[NodeRow] = []
     size = 0
     for number, address, blob in cursor.execute(NODES, (namespace, after)):
+        row_types.check((address, blob), row_types.NODE, "node {}")
         rows.append(NodeRow(address, blob))
         after = number
         size += len(blob)
@@ -143,13 +152,28 @@ def nodes(cursor: apsw.Cursor, namespace: str, addresses: Sequence[bytes]) -> di
     for address in addresses:
         row = cursor.execute(NODE, (namespace, address)).fetchone()
         if row is not None:
+            row_types.check((address, *row), row_types.NODE, "node {}")
             found[address] = row[0]
     return found
 
 
 def inbox(cursor: apsw.Cursor, namespace: str, run: str, after: int) -> list[InboxRow]:
-    return [InboxRow(*row) for row in cursor.execute(INBOX, (namespace, run, after))]
+    rows: Any = cursor.execute(INBOX, (namespace, run, after)).fetchall()
+    for row in rows:
+        row_types.check(row, row_types.INBOX, f"message {{}} of run {run!r}")
+    return [InboxRow(*row) for row in rows]
 
 
 def snapshots(cursor: apsw.Cursor, namespace: str, run: str) -> list[SnapshotRow]:
-    return [SnapshotRow(*row) for row in cursor.execute(SNAPSHOTS, (namespace, run))]
+    rows: Any = cursor.execute(SNAPSHOTS, (namespace, run)).fetchall()
+    for row in rows:
+        row_types.check(row, row_types.SNAPSHOT, f"the snapshot at {{}} of run {run!r}")
+    return [SnapshotRow(*row) for row in rows]
+
+
+def names(cursor: apsw.Cursor, sql: str, *values: object) -> list[str]:
+    found = []
+    for row in cursor.execute(sql, values):
+        row_types.check(row, row_types.NAME, "the name {}")
+        found.append(row[0])
+    return found

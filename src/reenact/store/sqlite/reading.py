@@ -32,10 +32,10 @@ class Reading:
 
     def find_runs(self, namespace: str, prefix: str, limit: int = 10) -> list[str]:
         values = (namespace, prefix, prefix + "\U0010ffff", checked_limit(limit))
-        return self._read(lambda cursor: [run for (run,) in cursor.execute(queries.FIND_RUNS, values)])
+        return self._read(lambda cursor: queries.names(cursor, queries.FIND_RUNS, *values))
 
     def namespaces(self) -> list[str]:
-        return self._read(lambda cursor: [name for (name,) in cursor.execute(queries.NAMESPACES)])
+        return self._read(lambda cursor: queries.names(cursor, queries.NAMESPACES))
 
     # Events
 

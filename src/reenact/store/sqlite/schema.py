@@ -140,11 +140,23 @@ EXPECTED = _expected()
 READ_TABLES = ("runs", "events", "nodes", "inbox", "snapshots")
 
 
+_OWN_TABLES = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
+
+
+def _is_sqlites_own(kind: object, name: object, sql: object) -> bool:
+    """Not every name that begins with sqlite_: with writable_schema anything can be called so."""
+    if kind == "index":
+        return sql is None and str(name).startswith("sqlite_autoindex_")
+    return kind == "table" and name in _OWN_TABLES and str(sql).startswith(f"CREATE TABLE {name}(")
+
+
 def present(connection: apsw.Connection) -> dict[tuple[str, str], str]:
     """What the file holds, without what SQLite adds by itself (indexes of constraints, its own tables)."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
     return {
-        (str(kind), str(name)): _normalised(str(sql)) for kind, name, sql in rows if not str(name).startswith("sqlite_")
+        (str(kind), str(name)): _normalised(str(sql))
+        for kind, name, sql in rows
+        if not _is_sqlites_own(kind, name, sql)
     }
 
 

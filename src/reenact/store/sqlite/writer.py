@@ -26,7 +26,7 @@ import apsw
 
 from reenact.errors import MovedHead, NotFound, ReenactError, Refused, StaleEpoch, StoreUnavailable
 from reenact.store.contract import DuplicateIds, EventRow, HeaderRow, NodeRow
-from reenact.store.sqlite import schema
+from reenact.store.sqlite import row_types, schema
 from reenact.store.sqlite.connection import connect, discard, translate
 from reenact.store.sqlite.group_commit import GroupCommit, Request
 
@@ -309,23 +309,23 @@ class Writer:
         return None
 
     def _refusal(self, cursor: apsw.Cursor, number: int, request: Request, epoch: int, seq: int) -> Exception:
-        existing = self._existing(cursor, number, request.events)
+        existing = self._existing(cursor, number, request)
         if existing:
             return DuplicateIds(existing)
         if epoch != request.epoch:
             return StaleEpoch(f"run {request.run!r} is at epoch {epoch}, the append is of epoch {request.epoch}")
         return MovedHead(f"run {request.run!r} ends with seq {seq}, the append expected {request.expected[0]}")
 
-    def _existing(self, cursor: apsw.Cursor, number: int, events: Sequence[EventRow]) -> list[EventRow]:
+    def _existing(self, cursor: apsw.Cursor, number: int, request: Request) -> list[EventRow]:
         found = []
-        for event in events:
+        for event in request.events:
             seq = seq_of(event.id)
             if seq is None:
                 row = cursor.execute(EVENT_BY_ID, (number, event.id)).fetchone()
             else:
                 row = cursor.execute(EVENT_BY_SEQ, (number, seq)).fetchone()
             if row is not None and row[1] == event.id:
-                found.append(EventRow(*row))
+                found.append(row_types.event(row, request.run))
         return found
 
     def apply_with_care(self, cursor: apsw.Cursor, request: Request) -> Exception | None:
@@ -346,7 +346,7 @@ class Writer:
 
     def _conflict(self, cursor: apsw.Cursor, request: Request) -> Exception:
         number = self.run_number(cursor, request.namespace, request.run)
-        existing = self._existing(cursor, number, request.events)
+        existing = self._existing(cursor, number, request)
         if existing:
             return DuplicateIds(existing)
         return Refused(f"seq, id or lane_seq of an event is taken in run {request.run!r}")
