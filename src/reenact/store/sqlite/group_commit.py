@@ -1,14 +1,16 @@
 """Appends that overlap share one commit; a lone one is done at once, in its own thread.
 
-The life of an append: it queues, and its thread waits for the store's write lock. Whoever gets the lock carries
-out what is in the queue, its own append included, in one transaction. Whoever finds its append done by another
-leaves at once.
+The life of an append: it queues, and its thread takes the store's write lock. Whoever has the lock carries out
+what is in the queue, its own append included, in one transaction. Who finds the lock taken sleeps at a gate of
+its own until it is served, or until it is its turn to lead: so those who were served do not queue for a lock they
+no longer need.
 
 An interrupt (Ctrl-C) can come between any two bytecodes of the main thread, and must not leave the lock held.
 So the lock is taken by `with` alone, in the frame that does the work: CPython lets nothing in between a C
 lock's `__enter__` and the block, nor before its `__exit__`. That is not so for `acquire()` and `try`, nor for
 context managers written in Python. An append that a leader took and did not finish, for whatever reason, is
-found neither done nor queued by its own thread: its outcome is unknown. Nothing has to be told to anybody.
+found neither done nor queued by its own thread: its outcome is unknown. Gates are a courtesy: whoever is not told
+looks for itself a moment later.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from reenact.errors import InvalidInput, OutcomeUnknown
 from reenact.store.contract import EventRow, Head, NodeRow
 
 LARGEST_GROUP = 256
+LOOK_AGAIN_SECONDS = 0.02
+ROUNDS_FOR_OTHERS = 3
 
 T = TypeVar("T")
 
@@ -37,6 +41,7 @@ class Request:
         "error",
         "events",
         "expected",
+        "gate",
         "namespace",
         "nodes",
         "run",
@@ -62,6 +67,7 @@ class Request:
         self.sync = sync
         self.error: Exception | None = None
         self.done = False
+        self.gate: _thread.LockType | None = None
 
 
 class GroupCommit:
@@ -82,13 +88,18 @@ class GroupCommit:
         self._refuse_nesting(me)
         try:
             self._queue.append(request)
-            with self.lock:
-                if not request.done:
-                    try:
-                        self._owner = me
-                        self._lead(request)
-                    finally:
-                        self._owner = 0
+            if self.lock.locked():
+                self._sleep(request)
+            if not request.done:
+                with self.lock:
+                    if not request.done:
+                        try:
+                            self._owner = me
+                            self._lead(request)
+                        finally:
+                            self._owner = 0
+                if self._queue:
+                    self._wake_next()
         except BaseException:
             # Interrupted while waiting (Ctrl-C). Still queued: it never happens. Taken already: nobody can
             # tell, as with any interrupt.
@@ -98,17 +109,38 @@ class GroupCommit:
         if request.error is not None:
             raise request.error
 
+    def _sleep(self, request: Request) -> None:
+        request.gate = gate = _thread.allocate_lock()
+        gate.acquire()
+        while not request.done and self.lock.locked():
+            if gate.acquire(True, LOOK_AGAIN_SECONDS):
+                return
+
+    def _wake_next(self) -> None:
+        with suppress(IndexError):
+            _open(self._queue[0].gate)
+
     def _lead(self, own: Request) -> None:
-        """One transaction for `own` and those who wait. The lock is held."""
+        """One transaction for `own` and those who wait, and a few more. The lock is held."""
         queue = self._queue
         try:
             queue.remove(own)
         except ValueError:
             raise OutcomeUnknown("the thread that committed this append was interrupted") from None
-        group = [own]
+        self._carry_out([own])
+        # Those who came meanwhile are served by the one who is awake, a few times; then one of them leads.
+        for _ in range(ROUNDS_FOR_OTHERS):
+            if not queue:
+                break
+            self._carry_out([])
+
+    def _carry_out(self, group: list[Request]) -> None:
+        queue = self._queue
         with suppress(IndexError):
             while queue and len(group) < LARGEST_GROUP:
                 group.append(queue.popleft())
+        if not group:
+            return
         try:
             self._commit(group)
         except Exception as error:
@@ -116,6 +148,8 @@ class GroupCommit:
                 request.error = copy.copy(error)  # a traceback each
         for request in group:
             request.done = True
+            if request.gate is not None:
+                _open(request.gate)
 
     def exclusive(self, work: Callable[[], T]) -> T:
         """Everything else that writes."""
@@ -144,5 +178,11 @@ class GroupCommit:
 
     def _refuse_nesting(self, me: int) -> None:
         """A thread that waits for itself waits for ever (an import whose source writes to the same store)."""
-        if self._owner == me:
+        if self._owner == me and self.lock.locked():
             raise InvalidInput("this thread is in the middle of another change of the store")
+
+
+def _open(gate: _thread.LockType | None) -> None:
+    if gate is not None:
+        with suppress(RuntimeError):  # told twice, by one who served it and one who woke it to lead
+            gate.release()
