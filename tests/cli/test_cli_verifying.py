@@ -195,7 +195,7 @@ def test_a_file_that_is_no_recording(name: str, command: str, workspace: Path) -
     Path("bad").write_bytes(BAD_FILES[name])
     began = time.perf_counter()
     result = reenact(command, "bad")
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 60, "it hangs"
     assert result.exit_code == 4
     assert result.stdout == ""
     assert_two_lines(result.stderr, "bad_recording")

@@ -111,7 +111,7 @@ def damaged_tags(draw: st.DrawFn) -> Any:
     return {tag: members}
 
 
-@settings(max_examples=1500, deadline=1000)
+@settings(max_examples=1500, deadline=30_000)
 @given(damaged_tags(), st.booleans(), st.booleans())
 def test_a_tag_with_anything_inside_is_decoded_or_refused_as_damage(tree: Any, loaded: bool, artifacts: bool) -> None:
     with suppress(Damaged):

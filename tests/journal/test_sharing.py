@@ -258,3 +258,25 @@ def test_the_agents_own_dollar_keys_are_no_references(store: Store, key: str) ->
     begin(store).append(StateUpdated([value, {key: ["x" * 600]}]))
     assert JournalReader(store, "r1").event(1).event.payload == [value, {key: ["x" * 600]}]  # type: ignore[attr-defined]
     assert verify_run(store, "r1", deep=True).valid
+
+
+def test_a_late_append_sends_the_store_no_more_than_an_early_one(memory: MemoryStore) -> None:
+    """What the run has stored already is neither sent nor looked for again, however long the conversation is."""
+    journal = begin(memory)
+    sent: list[int] = []
+    real = memory.append
+
+    def counted(*arguments: Any, **more: Any) -> None:
+        sent.append(len(more["nodes"]))
+        real(*arguments, **more)
+
+    memory.append = counted  # type: ignore[method-assign]
+    messages: list[dict[str, str]] = []
+    for turn in range(150):
+        messages.append({"role": "user", "content": f"{turn} " + "word " * 150})
+        journal.append(StateUpdated({"messages": list(messages)}))
+    assert max(sent) <= 12
+    assert sum(sent[-20:]) <= sum(sent[10:30]) + 60
+    for turn in range(3):
+        journal.append(StateUpdated({"turn": turn, "system": {"prompt": "long " * 200, "tools": [{"name": "find"}]}}))
+    assert sent[-3:] == [1, 0, 0], "a part that the run has stored is not sent again"

@@ -296,7 +296,7 @@ def test_an_erased_run_can_be_exported_imported_and_verified(memory: MemoryStore
 
 
 def assert_refused(
-    memory: MemoryStore, path: Path, data: bytes, *, match: str = "", seconds: float = 3.0
+    memory: MemoryStore, path: Path, data: bytes, *, match: str = "", seconds: float = 60.0
 ) -> ReenactError:
     written(path, data)
     begun = time.monotonic()

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from reenact.core.codec import decode
-from reenact.core.hashing import commitment, header_hash, render
-from reenact.core.links import BASE_RULES, OPERATIONS_RUN, check_namespace
+from reenact.core.hashing import header_hash, render
+from reenact.core.links import OPERATIONS_RUN, check_namespace
 from reenact.core.matching import MatchRules
 from reenact.core.packing import unpack
-from reenact.core.sharing import expand
 from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.errors import BadRecording, Damaged, ReenactError, RunExists
+from reenact.errors import BadRecording, RunExists
+from reenact.journal.facts import check_facts, rules_of
 from reenact.journal.operations import OperationsJournal
 from reenact.journal.recording_file import RecordingFile
 from reenact.journal.records import erasure_record, import_record
@@ -111,28 +110,23 @@ def _notes(recording: RecordingFile, report: VerificationReport) -> None:
 
 def _header_problems(recording: RecordingFile, problems: list[Problem]) -> tuple[MatchRules | None, bool]:
     row, header = recording.header_row, recording.header
-    rules = MatchRules()
-    builtin_state = header.reducer == StateUpdatedOnlyReducer.id
     if header_hash(row.header) != row.hash:
         problems.append(Problem(0, "failure", "bad_header", "the header does not match its hash"))
-    if row.content is None or row.salt is None or row.match is None:
-        if row.content is not None or row.salt is not None or row.match is not None:
-            problems.append(Problem(0, "failure", "bad_content", "the facts are half erased"))
-        return rules if header.rules == BASE_RULES else None, builtin_state
-    try:
-        stored = unpack(row.content)
-        if render(commitment(row.salt, row.match, stored)) != header.content:
-            raise Damaged("the facts do not match the header", code="bad_content")
-        tree = expand(stored, recording.nodes)
-        facts = decode(tree)
-        rules = MatchRules([(str(kind), str(pointer)) for kind, pointer in facts.get("volatile") or []])
-        if rules.id != header.rules or rules.match("Header", tree) != row.match:
-            raise Damaged("the match rules are not those the header names", code="bad_rules")
-    except ReenactError as error:
-        problems.append(Problem(0, "failure", error.code, error.message))
-    except (AttributeError, TypeError, ValueError):
-        problems.append(Problem(0, "failure", "bad_content", "the facts are not well formed"))
-    return rules, builtin_state
+
+    def artifact(address: bytes) -> bytes:
+        return recording.artifact(address) or b""  # that it is there was checked with the index
+
+    facts = check_facts(
+        row,
+        header,
+        fetch_nodes=recording.nodes,
+        artifact=artifact,
+        erased_by_right=lambda _seq: True,
+        problems=problems,
+    )
+    rules = rules_of(facts)
+    # Rules of the run's own are gone with erased facts; nothing can be recomputed under them.
+    return rules if rules.id == header.rules else None, header.reducer == StateUpdatedOnlyReducer.id
 
 
 def _write(store: Store, recording: RecordingFile, namespace: str, report: VerificationReport) -> Imported:

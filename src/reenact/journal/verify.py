@@ -11,15 +11,12 @@ from typing import Any
 
 import msgspec
 
-from reenact.core.codec import decode
 from reenact.core.events import ANSWERS, TERMINAL_KINDS
-from reenact.core.hashing import commitment, header_hash, render, state_link_of
+from reenact.core.hashing import header_hash, render, state_link_of
 from reenact.core.links import parse_header
-from reenact.core.matching import MatchRules
-from reenact.core.packing import unpack
-from reenact.core.sharing import expand
 from reenact.core.state import Reducer, StateUpdatedOnlyReducer
 from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
+from reenact.journal.facts import check_facts, rules_of
 from reenact.journal.reader import JournalReader, NodeReader, checked_node
 from reenact.journal.records import erased_seqs, is_imported
 from reenact.journal.snapshots import check_snapshot
@@ -171,27 +168,15 @@ def _check_header(store: Store, namespace: str, run: str, problems: list[Problem
     if header_row.imported != is_imported(store, namespace, run, header_row.hash):
         which = "marked as imported, and no import" if header_row.imported else "not marked as imported, and an import"
         problems.append(Problem(0, "mismatch", "bad_header", f"the run is {which} is on record"))
-    if header_row.content is None or header_row.salt is None or header_row.match is None:
-        if not _erased_by_right(store, namespace, run)(0):
-            problems.append(
-                Problem(0, "failure", "missing_content", "the facts are missing and no erasure is on record")
-            )
-        return {}
-    try:
-        stored = unpack(header_row.content)
-        if render(commitment(header_row.salt, header_row.match, stored)) != header.content:
-            raise Damaged("the facts do not match the header", code="bad_content")
-        tree = expand(stored, NodeReader(store, namespace).fetch)
-        facts = decode(tree, loaded_classes=not header_row.imported, artifact=NodeReader(store, namespace).artifact)
-        rules = MatchRules([(str(k), str(p)) for k, p in facts.get("volatile") or []])
-        if rules.id != header.rules or rules.match("Header", tree) != header_row.match:
-            raise Damaged("the match rules are not those the header names", code="bad_rules")
-    except (ReenactError, AttributeError, TypeError, ValueError) as error:
-        code = error.code if isinstance(error, ReenactError) else "bad_content"
-        message = error.message if isinstance(error, ReenactError) else "the facts are not well formed"
-        problems.append(Problem(0, "failure", code, message))
-        return None
-    return facts if isinstance(facts, dict) else None
+    nodes = NodeReader(store, namespace)
+    return check_facts(
+        header_row,
+        header,
+        fetch_nodes=nodes.fetch,
+        artifact=nodes.artifact,
+        erased_by_right=_erased_by_right(store, namespace, run),
+        problems=problems,
+    )
 
 
 def _range_verifier(
@@ -217,7 +202,7 @@ def _range_verifier(
         recorded_run, recorded_reducer, recorded_rules = header.run, header.reducer, header.rules
     except Damaged:
         recorded_run, recorded_reducer, recorded_rules = run, "", ""
-    rules = MatchRules([(str(k), str(p)) for k, p in (facts or {}).get("volatile") or []])
+    rules = rules_of(facts)
 
     def fetch_nodes(addresses: Any) -> dict[bytes, bytes]:
         return {address: checked_node(address, blob) for address, blob in store.nodes(namespace, addresses).items()}
