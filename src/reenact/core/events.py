@@ -53,6 +53,8 @@ class ActionRequested(Event, frozen=True):
     payload: Any
     name: str | None = None
     effect: str | None = None
+    meta: Any = None
+    """What a resuming process has to know and what never counts when two runs are compared."""
 
 
 class ActionSucceeded(Event, frozen=True):
