@@ -27,6 +27,7 @@ from reenact.errors import (
 )
 from reenact.store.contract import Head, NodeRow, SnapshotRow, Store
 from reenact.store.sqlite import connection, files, leases, schema
+from reenact.store.sqlite.appends import MOST_ROWS
 from reenact.store.sqlite.store import SqliteStore
 from reenact.testing.store_contract import (
     NS,
@@ -676,15 +677,22 @@ def fail(store: SqliteStore, word: str, error: apsw.Error, *, after: bool = Fals
     store._writer._cursor = Failing(store._writer._cursor, word, error, after=after)  # type: ignore[assignment]
 
 
+TOO_MANY = MOST_ROWS + 1
+"""More rows than go into one statement, which would be a transaction by itself."""
+
+
 @pytest.mark.parametrize("committed", [False, True])
-def test_error_at_commit_is_unknown_and_the_store_goes_on(store: SqliteStore, committed: bool) -> None:
+@pytest.mark.parametrize(("count", "word"), [(1, "INSERT"), (TOO_MANY, "COMMIT")])
+def test_error_at_commit_is_unknown_and_the_store_goes_on(
+    store: SqliteStore, committed: bool, count: int, word: str
+) -> None:
     writer = filled(store)
-    fail(store, "COMMIT", apsw.IOError("disk I/O error"), after=committed)
+    fail(store, word, apsw.IOError("disk I/O error"), after=committed)
     with pytest.raises(OutcomeUnknown, match=r"store\.db"):
-        writer.fill(1)
-    assert len(all_rows(store)) == (4 if committed else 3)
+        writer.fill(count)
+    assert len(all_rows(store)) == (3 + count if committed else 3)
     if committed:
-        writer.head = Head(4, event_row(4).hash)
+        writer.head = Head(3 + count, event_row(3 + count).hash)
     writer.fill(1)
 
 
@@ -703,7 +711,7 @@ def test_error_before_commit_writes_nothing(
     writer = filled(store)
     fail(store, "INSERT", error)
     with pytest.raises(raised, match=text):
-        writer.fill(1)
+        writer.fill(TOO_MANY)
     assert len(all_rows(store)) == 3
     store._writer.drop()
     writer.fill(1)
@@ -713,14 +721,14 @@ def test_full_at_commit_writes_nothing(store: SqliteStore) -> None:
     writer = filled(store)
     fail(store, "COMMIT", apsw.FullError("full"))
     with pytest.raises(StoreUnavailable, match="nothing was written"):
-        writer.fill(1)
+        writer.fill(TOO_MANY)
     assert len(all_rows(store)) == 3
     writer.fill(1)
 
 
 def test_failed_commit_is_told_to_all_of_the_group(store: SqliteStore) -> None:
     writers = [Writer(store, f"run-{n}") for n in range(8)]
-    fail(store, "COMMIT", apsw.IOError("disk I/O error"))
+    fail(store, "INSERT", apsw.IOError("disk I/O error"))
     assert store._writer.group.acquire(1)
     results: list[object] = []
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import asdict
 
 from reenact.errors import Damaged
 
@@ -28,11 +29,10 @@ class Event(msgspec.Struct, frozen=True):
     """False: it may stand without anything that it answers."""
 
     def content(self) -> dict[str, Any]:
-        members = {}
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None or name in _REQUIRED[type(self)]:
-                members[name] = value
+        members = asdict(self)
+        for name in _OPTIONAL[type(self)]:
+            if members[name] is None:
+                del members[name]
         return members
 
 
@@ -261,6 +261,9 @@ def _required(cls: type[Event]) -> frozenset[str]:
 
 
 _REQUIRED: dict[type[Event], frozenset[str]] = {cls: _required(cls) for cls in KINDS.values()}
+_OPTIONAL: dict[type[Event], tuple[str, ...]] = {
+    cls: tuple(name for name in cls.__struct_fields__ if name not in _REQUIRED[cls]) for cls in KINDS.values()
+}
 
 
 def event_from_content(kind: str, members: Any) -> Event:

@@ -15,7 +15,7 @@ import msgspec
 from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
 from reenact.core.codec import decode, encode
 from reenact.core.events import ANSWERS, KINDS, OPENING_KINDS, OPERATIONS_KINDS, Event, StateUpdated, event_from_content
-from reenact.core.hashing import SALT_BYTES, commitment, render, state_link_of
+from reenact.core.hashing import SALT_BYTES, ZERO, commitment, next_prefix, render, state_link_of
 from reenact.core.links import (
     OPERATIONS_RUN,
     check_event_id,
@@ -25,9 +25,9 @@ from reenact.core.links import (
     link_hash,
     write_link,
 )
-from reenact.core.matching import MatchRules, advance_prefix
+from reenact.core.matching import MatchRules
 from reenact.core.packing import pack
-from reenact.core.sharing import Sharer
+from reenact.core.sharing import NODE_FROM_BYTES, Sharer
 from reenact.core.state import Reducer, StateUpdatedOnlyReducer
 from reenact.errors import (
     ClosedRun,
@@ -113,27 +113,29 @@ class Chain:
         self._usual_kinds = OPERATIONS_KINDS if run == OPERATIONS_RUN else KINDS.keys() - OPERATIONS_KINDS
         self._salts: list[bytes] = []
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
-        self._prev = ""
+        self._shared = False
+        """The sharer has seen a content since the last `keep`."""
         self._saved: tuple[Head, str | None, Any, str | None] = (head, None, self.state, None)
 
     def link(self, drafts: Sequence[Draft], sources: Sources, new_id: NewId) -> Linked:
         """The rows of a batch. Raises before anything is remembered when one of them may not be appended."""
         self._saved = (self.head, self.closed_by, self.state, self.state_after)
-        self._prev = render(self.head.hash)
         linked = Linked(self.head, [], [], [], {})
         try:
             for draft in drafts:
-                self._link_one(draft, sources, new_id, linked.artifacts, linked)
+                self._link_one(draft, sources, new_id, linked)
         except BaseException:
             self.undo()
             raise
-        if self.sharer.new_nodes:
+        if self._shared and self.sharer.new_nodes:
             linked.nodes.extend(NodeRow(address, pack(stored)) for address, stored in self.sharer.new_nodes.items())
         return linked
 
     def keep(self) -> None:
         self._undo.clear()
-        self.sharer.commit()
+        if self._shared:
+            self._shared = False
+            self.sharer.commit()
 
     def undo(self) -> None:
         for mapping, name, old in reversed(self._undo):
@@ -143,6 +145,7 @@ class Chain:
                 mapping[name] = old
         self._undo.clear()
         self.head, self.closed_by, self.state, self.state_after = self._saved
+        self._shared = False
         self.sharer.discard()
 
     def _set(self, mapping: dict[Any, Any], name: Any, value: Any) -> None:
@@ -152,38 +155,39 @@ class Chain:
         else:
             mapping[name] = value
 
-    def _link_one(
-        self, draft: Draft, sources: Sources, new_id: NewId, artifacts: dict[bytes, bytes], linked: Linked
-    ) -> None:
+    def _link_one(self, draft: Draft, sources: Sources, new_id: NewId, linked: Linked) -> None:
+        """What runs right after a sync finds cold caches: fewer calls count for more here than less arithmetic."""
         event = draft.event
-        kind, lane = event.kind, draft.lane
-        seq = self.head.seq + 1
-        if draft.is_plain and self.closed_by is None and kind in self._usual_kinds:
-            salt = self._next_salt(sources)
-        else:
+        kind, lane, before = event.kind, draft.lane, self.head
+        seq = before[0] + 1
+        if not draft.is_plain or self.closed_by is not None or kind not in self._usual_kinds:
             self._check(draft, kind, seq)
-            salt = self._next_salt(sources) if draft.salt is None else _checked_salt(draft.salt)
-        parent, distance, lane_seq = self._place(draft, kind, seq)
+        if draft.salt is not None:
+            salt = _checked_salt(draft.salt)
+        else:
+            salt = self._salts.pop() if self._salts else self._next_salt(sources)
+        end = self.lanes.get(lane) if event.behavioural else None
+        parent, distance, lane_seq = self._place(draft, kind, seq, end)
         encoded = encode(event.content())
         if encoded.artifacts:
-            artifacts.update(encoded.artifacts)
+            linked.artifacts.update(encoded.artifacts)
         tree, stored = encoded.tree, encoded.stored
         if self._folds or kind == "StateUpdated":
             tree, stored = self._fold(kind, tree, salt, encoded.artifacts), None
         match = self.rules.match(kind, tree, even=encoded.even)
-        stored = self.sharer.share(tree, stored)
+        if stored is None or len(stored) >= NODE_FROM_BYTES:
+            self._shared = True
+            stored = self.sharer.share(tree, stored)
         now = sources.now_us() if draft.time is None else check_time(draft.time)
         event_id = new_id(now, seq) if draft.id is None else check_event_id(draft.id)
-        content = commitment(salt, match, stored)
         key = draft.key if draft.key is None else check_key(draft.key)
-        link = write_link(content, event_id, key, kind, lane, parent, self._prev, self.run, seq, now)
+        content = commitment(salt, match, stored)
+        link = write_link(content, event_id, key, kind, lane, parent, render(before[1]), self.run, seq, now)
         digest = link_hash(link)
         self.head = Head(seq, digest)
-        self._prev = "sha256:" + digest.hex()
         prefix = None
         if lane_seq is not None:
-            end = self.lanes.get(lane)
-            prefix = advance_prefix(None if end is None else end.prefix, match, distance)
+            prefix = next_prefix(ZERO if end is None else end[1], match, distance)
             self._undo.append((self.lanes, lane, end))
             self.lanes[lane] = LaneEnd(lane_seq, prefix)
         if event.terminal:
@@ -191,13 +195,12 @@ class Chain:
         linked.rows.append(
             EventRow(seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, pack(stored))
         )
-        linked.sequenced.append(SequencedEvent(seq, event, event_id, kind, lane, key, parent, now, self._prev))
+        linked.sequenced.append(SequencedEvent(seq, event, event_id, kind, lane, key, parent, now, render(digest)))
 
     def _next_salt(self, sources: Sources) -> bytes:
         """Salts are asked for by the dozen: each question to the system costs more than the rest of the salt's work."""
-        if not self._salts:
-            drawn = sources.entropy(SALT_BYTES * SALTS_DRAWN)
-            self._salts = [drawn[at : at + SALT_BYTES] for at in range(0, len(drawn), SALT_BYTES)]
+        drawn = sources.entropy(SALT_BYTES * SALTS_DRAWN)
+        self._salts = [drawn[at : at + SALT_BYTES] for at in range(0, len(drawn), SALT_BYTES)]
         return self._salts.pop()
 
     def _check(self, draft: Draft, kind: str, seq: int) -> None:
@@ -235,33 +238,27 @@ class Chain:
         before, self.state_after = self.state_after, render(state_link_of(salt, canonical))
         return {**tree, "before": before, "after": self.state_after}
 
-    def _place(self, draft: Draft, kind: str, seq: int) -> tuple[int | None, int, int | None]:
-        """The causal parent, the distance to it within the lane, and the place in the lane."""
-        cls = KINDS[kind]
-        parent, distance = draft.parent, 0
+    def _place(self, draft: Draft, kind: str, seq: int, end: LaneEnd | None) -> tuple[int | None, int, int | None]:
+        """The causal parent, the distance to it within the lane, and the place in the lane, which ends with `end`."""
+        event, parent, distance = draft.event, draft.parent, 0
         lane_seq: int | None = None
-        if cls.behavioural:
-            end = self.lanes.get(draft.lane)
-            lane_seq = end.lane_seq + 1 if end is not None else 1
-        if cls.answers is not None:
-            opened = self._answer(draft.event, cls.answers, parent)
+        if event.behavioural:
+            lane_seq = 1 if end is None else end[0] + 1
+        if event.answers is not None:
+            opened = self._answer(event, event.answers, parent)
             if opened is not None:
                 parent = opened.seq
                 if lane_seq is not None and opened.lane == draft.lane:
                     distance = lane_seq - opened.lane_seq
         if kind in OPENING_KINDS:
             assert lane_seq is not None
-            self._open_pair(kind, draft.event, OpenPair(seq, draft.lane, lane_seq))
+            name = (kind, _pair_name(event) or str(seq))
+            if name in self._open:
+                raise ConflictingDuplicate(f"{kind} at seq {seq} repeats the id of one that is still open")
+            self._undo += ((self._open, name, None), (self._open_names, seq, None))
+            self._open[name] = OpenPair(seq, draft.lane, lane_seq)
+            self._open_names[seq] = name
         return parent, distance, lane_seq
-
-    def _open_pair(self, kind: str, event: Event, pair: OpenPair) -> None:
-        name = (kind, _pair_name(event) or str(pair.seq))
-        if name in self._open:
-            raise ConflictingDuplicate(f"{kind} at seq {pair.seq} repeats the id of one that is still open")
-        self._undo.append((self._open, name, None))
-        self._undo.append((self._open_names, pair.seq, None))
-        self._open[name] = pair
-        self._open_names[pair.seq] = name
 
     def _answer(self, event: Event, opening: str, parent: int | None) -> OpenPair | None:
         pair_name = _pair_name(event)

@@ -199,19 +199,21 @@ class Journal(JournalReader):
         if not self._history_known and any(_needs_history(draft, self._reducer) for draft in drafts):
             self._read_history()
         linked = self._chain.link(drafts, self._sources, self._new_id)
-        try:
-            for address, data in linked.artifacts.items():
-                self.store.put_artifact(self.namespace, address, data)
-        except BaseException:
-            self._chain.undo()
-            raise
+        if linked.artifacts:
+            try:
+                for address, data in linked.artifacts.items():
+                    self.store.put_artifact(self.namespace, address, data)
+            except BaseException:
+                self._chain.undo()
+                raise
         return linked
 
     def appended(self, linked: Linked, sync: bool) -> None:
         self._chain.keep()
         if sync:
-            self._unsynced.clear()
-            self._synced = Head(linked.rows[-1].seq, linked.rows[-1].hash)
+            if self._unsynced:
+                self._unsynced.clear()
+            self._synced = self._chain.head
         else:
             self._unsynced.append((linked.rows, linked.nodes))
 
@@ -277,6 +279,11 @@ class Journal(JournalReader):
         if last is not None and last.kind in TERMINAL_KINDS:
             raise ClosedRun(f"run {self.run} ended with {last.kind} at seq {last.seq}; nothing follows it")
 
+    @property
+    def position(self) -> int:
+        """The seq of the last event that this handle knows of."""
+        return self._chain.head.seq
+
     def check_usable(self) -> None:
         if self.in_flight:
             raise Refused(
@@ -323,7 +330,7 @@ class Journal(JournalReader):
             if row.kind in ANSWERS or row.kind in OPENING_KINDS or row.kind == "StateUpdated" or self._reducer:
                 link = self.link(row)
                 tree = self.content_tree(row, link)
-                event = None if tree is None else event_from_content(row.kind, self._decode(tree))
+                event = None if tree is None else event_from_content(row.kind, self.decoded(tree))
                 self._chain.observe(row, link.parent, event)
         self._history_known = True
 
@@ -379,7 +386,9 @@ class Journal(JournalReader):
 
 
 def as_drafts(events: Event | Draft | Sequence[Event | Draft]) -> list[Draft]:
-    if isinstance(events, (Event, Draft)):
+    if isinstance(events, Event):
+        return [Draft(events)]
+    if isinstance(events, Draft):
         events = (events,)
     drafts = [event if isinstance(event, Draft) else Draft(event) for event in events]
     for draft in drafts:

@@ -57,8 +57,10 @@ def encode(value: Any, *, registry: Registry | None = None) -> Encoded:
     plain = strictly_plain(value)
     # Written text has `{"$` only where an object's first key begins so: inside strings the quote is escaped.
     # (Looking for the one rare character first is several times quicker in a long text.)
-    if plain is not None and (b"$" not in plain[0] or b'{"$' not in plain[0]):
-        return Encoded(value, {}, True, *plain)
+    if plain is not None:
+        stored, even = plain
+        if b"$" not in stored or b'{"$' not in stored:
+            return Encoded(value, {}, True, stored, even)
     encoder = _Encoder(registry or default_registry)
     tree = encoder.run(value)
     if encoder.deepest > MAX_DEPTH - 4:

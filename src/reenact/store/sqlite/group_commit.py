@@ -1,9 +1,8 @@
 """Appends that overlap share one commit; a lone one is done at once, in its own thread.
 
-The life of an append: it queues, and its thread takes the store's write lock. Whoever has the lock carries out
-what is in the queue, its own append included, in one transaction. Who finds the lock taken sleeps at a gate of
-its own until it is served, or until it is its turn to lead: so those who were served do not queue for a lock they
-no longer need.
+The life of an append: its thread takes the store's write lock, and carries it out together with whatever is in the
+queue, in one transaction. Who finds the lock taken queues, and sleeps at a gate of its own until it is served, or
+until it is its turn to lead: so those who were served do not queue for a lock they no longer need.
 
 An interrupt (Ctrl-C) can come between any two bytecodes of the main thread, and must not leave the lock held.
 So the lock is taken by `with` alone, in the frame that does the work: CPython lets nothing in between a C
@@ -20,7 +19,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from reenact.errors import InvalidInput, OutcomeUnknown
 from reenact.store.contract import EventRow, Head, NodeRow
@@ -42,8 +41,10 @@ class Request:
         "events",
         "expected",
         "gate",
+        "known",
         "namespace",
         "nodes",
+        "queued",
         "run",
         "sync",
     )
@@ -67,7 +68,10 @@ class Request:
         self.sync = sync
         self.error: Exception | None = None
         self.done = False
+        self.queued = False
         self.gate: _thread.LockType | None = None
+        self.known: Any = None
+        """The store's note about the run."""
 
 
 class GroupCommit:
@@ -85,11 +89,14 @@ class GroupCommit:
 
     def submit(self, request: Request) -> None:
         me = _thread.get_ident()
-        self._refuse_nesting(me)
+        if self._owner == me:
+            self._refuse_nesting(me)
         try:
-            self._queue.append(request)
-            if self.lock.locked():
-                self._sleep(request)
+            if self._queue or self.lock.locked():
+                request.queued = True
+                self._queue.append(request)
+                if self.lock.locked():
+                    self._sleep(request)
             if not request.done:
                 with self.lock:
                     if not request.done:
@@ -123,10 +130,11 @@ class GroupCommit:
     def _lead(self, own: Request) -> None:
         """One transaction for `own` and those who wait, and a few more. The lock is held."""
         queue = self._queue
-        try:
-            queue.remove(own)
-        except ValueError:
-            raise OutcomeUnknown("the thread that committed this append was interrupted") from None
+        if own.queued:
+            try:
+                queue.remove(own)
+            except ValueError:
+                raise OutcomeUnknown("the thread that committed this append was interrupted") from None
         self._carry_out([own])
         # Those who came meanwhile are served by the one who is awake, a few times; then one of them leads.
         for _ in range(ROUNDS_FOR_OTHERS):
@@ -136,9 +144,10 @@ class GroupCommit:
 
     def _carry_out(self, group: list[Request]) -> None:
         queue = self._queue
-        with suppress(IndexError):
-            while queue and len(group) < LARGEST_GROUP:
-                group.append(queue.popleft())
+        if queue:
+            with suppress(IndexError):
+                while queue and len(group) < LARGEST_GROUP:
+                    group.append(queue.popleft())
         if not group:
             return
         try:
