@@ -19,6 +19,7 @@ FORMAT = "reenact/1"
 BASE_RULES = "reenact.rules/1"
 OPERATIONS_RUN = "operations"
 MAX_RECORD_BYTES = 16 * 1024
+MAX_ID_CHARACTERS = 64
 MAX_KEY_CHARACTERS = 1024
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
@@ -66,6 +67,17 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     time: int
 
 
+class OwnMembers(msgspec.Struct, frozen=True, gc=False):
+    """The members of a link that nothing beside it repeats. Reading only these is the quick half of a check whose
+    other half is `write_link`: a link that is not, byte for byte, what is written from its own members and from what
+    else is known of its event is not a good one.
+    """
+
+    key: str | None
+    parent: int | None
+    time: int
+
+
 _HEADER_DECODER = msgspec.json.Decoder(Header)
 _LINK_DECODER = msgspec.json.Decoder(Link)
 _ENCODER = msgspec.json.Encoder()
@@ -81,6 +93,11 @@ def link_bytes(link: Link) -> bytes:
     return _ENCODER.encode(link)
 
 
+def written_text(text: str) -> str:
+    """Text in canonical form, quotes included."""
+    return _ENCODER.encode(text).decode() if text.isprintable() else canonical_bytes(text).decode()
+
+
 def write_link(
     content: bytes,
     event_id: str,
@@ -94,10 +111,7 @@ def write_link(
     time: int,
 ) -> bytes:
     """`link_bytes` for a writer in a hurry, from parts that were checked: none but the key needs escaping."""
-    if key is not None:
-        written_key = _ENCODER.encode(key).decode() if key.isprintable() else canonical_bytes(key).decode()
-    else:
-        written_key = "null"
+    written_key = "null" if key is None else written_text(key)
     cause = "null" if parent is None else parent
     return (
         f'{{"content":"sha256:{content.hex()}","id":"{event_id}","key":{written_key},"kind":"{kind}","lane":"{lane}",'
@@ -137,6 +151,11 @@ def parse_header(data: bytes) -> Header:
     if not _NAME.match(header.run) or not _NAME.match(header.namespace):
         raise Damaged("a header has an invalid run id or namespace", code="bad_header")
     return header
+
+
+def is_name(name: str) -> bool:
+    """Whether this may be a run id or a namespace."""
+    return _NAME.match(name) is not None
 
 
 def check_run_id(run: str) -> str:
@@ -210,6 +229,7 @@ __all__ = [
     "OPERATIONS_RUN",
     "Header",
     "Link",
+    "OwnMembers",
     "ParentRun",
     "check_event_id",
     "check_key",
@@ -218,6 +238,7 @@ __all__ = [
     "check_run_id",
     "check_time",
     "header_hash",
+    "is_name",
     "link_bytes",
     "link_hash",
     "link_problem",
@@ -226,4 +247,5 @@ __all__ = [
     "parse_link",
     "render",
     "write_link",
+    "written_text",
 ]

@@ -4,18 +4,19 @@ A `RangeVerifier` takes the rows of a stretch in order and finds what is wrong i
 middle it trusts the stored hash and prefix digests right before it, which whoever verifies the stretch before has to
 confirm; what reaches over its ends (answers to earlier requests, the chain of states) it hands back, and `merge` puts
 the stretches together. So one process or several come to the same report.
+
+Two methods look at events. `_usual` is quick and takes only events of a usual sort in which all is as it should be;
+`_event` takes any event and says what is wrong with it. Whatever `_usual` does not take goes to `_event`, which begins
+anew with it: so `_usual` must never take what `_event` would complain of, and need not be right in anything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
-from typing import Any, NamedTuple
 
 import msgspec
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.codec import decode, encode
 from reenact.core.events import (
     ANSWERS,
     BEHAVIOURAL_KINDS,
@@ -24,74 +25,37 @@ from reenact.core.events import (
     OPENING_KINDS,
     OPERATIONS_KINDS,
     TERMINAL_KINDS,
-    event_from_content,
 )
-from reenact.core.hashing import (
-    ERASED_MARKER,
-    HASH_BYTES,
-    SALT_BYTES,
-    ZERO,
-    artifact_address,
-    parse_hash,
-    render,
-    state_link_of,
+from reenact.core.hashing import ERASED_MARKER, HASH_BYTES, SALT_BYTES, ZERO, commitment, link_hash, next_prefix, render
+from reenact.core.links import (
+    MAX_ID_CHARACTERS,
+    MAX_KEY_CHARACTERS,
+    MAX_TIME,
+    Link,
+    OwnMembers,
+    is_name,
+    link_problem,
+    parse_link,
+    written_text,
 )
-from reenact.core.links import MAX_KEY_CHARACTERS, MAX_TIME, Link, link_problem, parse_link
 from reenact.core.matching import MatchRules
 from reenact.core.packing import unpack
-from reenact.core.sharing import Fetch, artifacts_in, expand, reachable
+from reenact.core.sharing import Fetch
 from reenact.core.state import Reducer
 from reenact.errors import Damaged, ReenactError
+from reenact.journal.content_checks import ContentChecks
+from reenact.journal.findings import MAX_PROBLEMS, Answer, Problem, RangeResult
 from reenact.store.contract import EventRow
 
 _LINK = b"reenact.link/1\0"
 _COMMIT = b"reenact.commit/1\0"
 _PREFIX = b"reenact.prefix/1\0"
 _LANE_BEGINS = (0, ZERO)
-_STATE_KINDS = frozenset({"StateUpdated", "SnapshotTaken"})
-_NODES_REMEMBERED = 500_000
-MAX_PROBLEMS = 1000
-
-
-class Problem(NamedTuple):
-    """`failure`: the event's own bytes are not what was written. `mismatch`: it does not fit what stands around it."""
-
-    seq: int
-    sort: str
-    code: str
-    message: str
-
-
-class Answer(NamedTuple):
-    seq: int
-    parent: int
-    kind: str
-
-
-class RangeResult(msgspec.Struct):
-    """What one stretch showed. All of it can cross a process boundary."""
-
-    start: int
-    stop: int
-    events: int = 0
-    bad: int = 0
-    erased: list[int] = []
-    problems: list[Problem] = []
-    problem_count: int = 0
-    last_hash: bytes = b""
-    last_kind: str = ""
-    first_before: tuple[int, str | None] | None = None
-    last_after: str | None = None
-    last_state: bytes | None = None
-    """Canonical bytes of the state after the last update, where it is known."""
-    state_seen: bool = False
-    opened: dict[int, str] = {}
-    early_answers: list[Answer] = []
-    early_vouchers: list[tuple[int, bytes, Any]] = []
-    """Snapshots' vouchers (seq, salt, state link) before the first state of this stretch."""
-    nodes: int = 0
-    artifacts: int = 0
-    uncomputed: int = 0
+_NO_DISTANCE = bytes(8)
+_DOLLAR = ord("$")  # a number is found in bytes much faster than bytes are
+_own_members = msgspec.json.Decoder(OwnMembers).decode
+_NOT_WRITTEN_SO = (ValueError, RecursionError, ReenactError)
+"""What reading and writing a link's text may raise. `ValueError` is that of msgspec, of numbers and of Unicode."""
 
 
 class RangeVerifier:
@@ -113,25 +77,34 @@ class RangeVerifier:
         operations: bool = False,
         foreign: bool = True,
     ) -> None:
+        self.result = RangeResult(start, stop)
         self._run = run
-        self._prev_text = render(prev)
-        self._lanes = lanes
-        self._fetch_nodes = fetch_nodes
-        self._fetch_artifact = fetch_artifact
-        self._lane_place = lane_place
-        self._erased_by_right = erased_by_right
-        self._rules = rules
-        self._reducer = reducer
-        self._state = reducer.initial() if reducer else None
-        self._builtin_state = builtin_state
-        self._foreign = foreign
-        self._foreign_kinds = frozenset() if operations else OPERATIONS_KINDS
-        self._opened: dict[int, tuple[str, str, int]] = {}
-        self._seen_nodes: set[bytes] = set()
-        self._seen_artifacts: set[bytes] = set()
+        self._prev = prev.hex()
         self._expected_seq = start
         self._ended = ""
-        self.result = RangeResult(start, stop)
+        self._lanes = lanes
+        self._lane_place = lane_place
+        self._erased_by_right = erased_by_right
+        self._opened: dict[int, tuple[str, str, int]] = {}
+        self._foreign_kinds = frozenset() if operations else OPERATIONS_KINDS
+        self._usual_lanes = {"0"}
+        self._contents = ContentChecks(
+            self.result,
+            fetch_nodes=fetch_nodes,
+            fetch_artifact=fetch_artifact,
+            rules=rules,
+            reducer=reducer,
+            builtin_state=builtin_state,
+            foreign=foreign,
+        )
+        self._traits = {
+            kind: (kind in OPENING_KINDS, ANSWERS.get(kind), kind in BEHAVIOURAL_KINDS, self._contents.opens(kind))
+            for kind in KINDS.keys() - TERMINAL_KINDS - self._foreign_kinds
+            if is_name(run)
+        }
+        """Of the usual kinds: whether they open a pair, what they answer, whether they are behavioural, whether their
+        contents are opened.
+        """
 
     def verify(self, rows: Iterable[EventRow]) -> RangeResult:
         """Feeds the rows; a store that cannot give one of them has named the damage, and the rest stays unverified."""
@@ -147,104 +120,137 @@ class RangeVerifier:
         self.result.last_kind = self._ended
 
     def feed(self, rows: Iterable[EventRow]) -> None:
-        """The hot loop: what most events need is written out here, everything else is called."""
-        result, opened, lanes = self.result, self._opened, self._lanes
-        parse, write = msgspec.json.Decoder(Link).decode, msgspec.json.Encoder().encode
-        opens_contents = self._rules is not None or self._reducer is not None
-        run, prev_text, expected_seq, problems = self._run, self._prev_text, self._expected_seq, result.problem_count
-        for row in rows:
-            seq, event_id, kind, lane, lane_seq, written, stored_hash, salt, match, prefix, blob = row
-            before = problems
-            digest = sha256(_LINK + written).digest()
-            try:
-                link = parse(written)
-                if write(link) != written:
-                    link = parse_link(written)
-            except (msgspec.DecodeError, UnicodeError, ReenactError):
-                self._problem(seq, "failure", "bad_link", "the link is not well formed")
-                problems, expected_seq, prev_text = result.problem_count, seq + 1, "sha256:" + digest.hex()
-                result.events += 1
-                result.bad += 1
-                continue
-            parent = link.parent
-            if (
-                digest != stored_hash
-                or link.seq != expected_seq
-                or seq != expected_seq
-                or link.prev != prev_text
-                or link.run != run
-                or link.id != event_id
-                or link.kind != kind
-                or link.lane != lane
-                or (parent is not None and not 0 < parent < seq)
-                or not (event_id.endswith(f"_{seq:x}") and event_id.isidentifier() and event_id.isascii())
-                or len(event_id) > 64
-                or lane != "0"
-                or not 0 <= link.time <= MAX_TIME
-                or (link.key is not None and len(link.key) > MAX_KEY_CHARACTERS)
-                or self._ended
-                or kind in self._foreign_kinds
-            ):
-                self._relations(link, row, digest, expected_seq, prev_text)
-            if blob is None or salt is None or match is None:
-                self._erased(row)
-            elif len(salt) != SALT_BYTES or len(match) != HASH_BYTES:
-                self._problem(seq, "failure", "bad_content", "salt or match digest has a wrong length")
-            elif blob and blob[0] == 0:
-                stored = blob[1:]
-                if "sha256:" + sha256(_COMMIT + salt + match + stored).hexdigest() != link.content:
-                    self._problem(seq, "failure", "bad_content", "the content does not match the link")
-                elif b"$" in stored and b'{"$' in stored:
-                    self._parts(seq, stored)
-            else:
-                self._packed(seq, blob, salt, match, link)
-            content_holds = result.problem_count == before
-            distance = 0
-            if kind in OPENING_KINDS:
-                opened[seq] = (kind, lane, lane_seq or 0)
-            elif kind in ANSWERS:
-                place = opened.pop(parent, None)  # type: ignore[arg-type]  # None is never a key
-                if place is None or place[0] != ANSWERS[kind]:
-                    distance = self._answers_elsewhere(link, row)
-                elif place[1] == lane and lane_seq is not None:
-                    distance = max(0, lane_seq - place[2])
-            if lane_seq is not None:
-                last_seq, last_prefix = lanes.get(lane, _LANE_BEGINS)
-                marker = match if match is not None else ERASED_MARKER
-                expected = sha256(_PREFIX + last_prefix + marker + distance.to_bytes(8, "big")).digest()
-                if prefix != expected or lane_seq != last_seq + 1 or kind not in BEHAVIOURAL_KINDS:
-                    self._problem(seq, "mismatch", "bad_prefix", "the prefix digest of its lane does not follow")
-                # Go on from what can be trusted, so that one bad digest is one problem and not one for each event
-                # behind it.
-                lanes[lane] = (lane_seq, expected if content_holds or prefix is None else prefix)
-            elif prefix is not None or kind in BEHAVIOURAL_KINDS:
-                self._problem(seq, "mismatch", "bad_prefix", "a behavioural event has no place in its lane")
-            if opens_contents or kind in _STATE_KINDS:
-                self._content(row)
-            expected_seq, prev_text = seq + 1, "sha256:" + digest.hex()
-            if kind in TERMINAL_KINDS:
-                self._ended = kind
-            if result.problem_count != before:
-                problems = result.problem_count
-                result.bad += 1
-            result.events += 1
-        self._expected_seq, self._prev_text = expected_seq, prev_text
-        result.last_hash = parse_hash(prev_text)
+        remaining = iter(rows)
+        while (row := self._usual(remaining)) is not None:
+            self._event(row)
+        self.result.last_hash = bytes.fromhex(self._prev)
         self._finish()
 
-    def _problem(self, seq: int, sort: str, code: str, message: str) -> None:
-        self.result.problem_count += 1
-        if len(self.result.problems) < MAX_PROBLEMS:
-            self.result.problems.append(Problem(seq, sort, code, message))
+    def _usual(self, rows: Iterator[EventRow]) -> EventRow | None:
+        """The hot loop. Takes rows until one is unusual or bad, which it gives back; None when there are no more.
 
-    def _relations(self, link: Link, row: EventRow, digest: bytes, expected_seq: int, prev: str) -> None:
-        """Everything a link has to agree with, said in words."""
+        It does not look at a link member by member, but writes the one text that this link may have (see
+        `write_link`) and compares the bytes.
+        """
+        traits = self._traits if not self._ended else {}
+        run, lanes, opened, usual_lanes = self._run, self._lanes, self._opened, self._usual_lanes
+        seq, prev = self._expected_seq, self._prev
+        try:
+            for row in rows:
+                row_seq, event_id, kind, lane, lane_seq, written, stored_hash, salt, match, prefix, blob = row
+                if (
+                    row_seq != seq
+                    or kind not in traits
+                    or lane not in usual_lanes
+                    or not blob
+                    or salt is None
+                    or match is None
+                    or len(salt) != SALT_BYTES
+                    or len(match) != HASH_BYTES
+                    or not event_id.endswith("_%x" % seq)  # noqa: UP031  # twice as fast as an f-string
+                    or not event_id.isidentifier()
+                    or len(event_id) > MAX_ID_CHARACTERS
+                ):
+                    return row
+                # The link, and the content it commits to
+                try:
+                    own = _own_members(written)
+                    key, parent, time = own.key, own.parent, own.time
+                    stored = blob[1:] if blob[0] == 0 else unpack(blob)
+                    content = sha256(_COMMIT + salt + match + stored).hexdigest()
+                    written_key = "null" if key is None else written_text(key)
+                    cause = "null" if parent is None else parent
+                    text = (
+                        f'{{"content":"sha256:{content}","id":"{event_id}","key":{written_key},"kind":"{kind}",'
+                        f'"lane":"{lane}","parent":{cause},"prev":"sha256:{prev}","run":"{run}","seq":{seq},"time":{time}}}'
+                    )
+                    if written != text.encode("ascii"):
+                        return row
+                except _NOT_WRITTEN_SO:
+                    return row
+                digest = sha256(_LINK + written).digest()
+                if (
+                    digest != stored_hash
+                    or not 0 <= time <= MAX_TIME
+                    or (key is not None and len(key) > MAX_KEY_CHARACTERS)
+                    or (parent is not None and not 0 < parent < seq)
+                ):
+                    return row
+                # What it answers, and its place in its lane
+                opens, answers, behavioural, looked_into = traits[kind]
+                distance = _NO_DISTANCE
+                if answers:
+                    place = opened.get(parent)  # type: ignore[arg-type]  # None is never a key
+                    if place is None or place[0] != answers or lane_seq is None:
+                        return row
+                    if place[1] == lane and place[2] < lane_seq:
+                        distance = (lane_seq - place[2]).to_bytes(8, "big")
+                if behavioural:
+                    last_seq, last_prefix = lanes.get(lane, _LANE_BEGINS)
+                    if lane_seq != last_seq + 1 or prefix != sha256(_PREFIX + last_prefix + match + distance).digest():
+                        return row
+                    lanes[lane] = (lane_seq, prefix)
+                elif prefix is not None or lane_seq is not None:
+                    return row
+                # Nothing is wrong with it
+                if opens:
+                    opened[seq] = (kind, lane, lane_seq or 0)
+                elif answers:
+                    del opened[parent]  # type: ignore[arg-type]
+                if looked_into or (_DOLLAR in stored and b'{"$' in stored):
+                    self._inside(row, stored)
+                prev = digest.hex()
+                seq += 1
+        finally:
+            self.result.events += seq - self._expected_seq
+            self._expected_seq, self._prev = seq, prev
+        return None
+
+    def _inside(self, row: EventRow, stored: bytes) -> None:
+        before = self.result.problem_count
+        if b'{"$' in stored:
+            self._contents.parts(row.seq, stored)
+        if self._contents.opens(row.kind):
+            self._contents.opened(row)
+        if self.result.problem_count != before:
+            self.result.bad += 1
+
+    def _event(self, row: EventRow) -> None:
+        """Any event, and everything that is wrong with it."""
+        result, before = self.result, self.result.problem_count
+        digest = link_hash(row.link)
+        link = self._link(row, digest)
+        if link is not None:
+            self._content(row, link)
+            self._place(row, link, content_holds=result.problem_count == before)
+            if self._contents.opens(row.kind):
+                self._contents.opened(row)
+            if row.kind in TERMINAL_KINDS:
+                self._ended = row.kind
+        self._expected_seq, self._prev = row.seq + 1, digest.hex()
+        result.events += 1
+        if result.problem_count != before:
+            result.bad += 1
+        else:
+            self._usual_lanes.add(row.lane)
+
+    def _problem(self, seq: int, sort: str, code: str, message: str) -> None:
+        self.result.problem(seq, sort, code, message)
+
+    def _link(self, row: EventRow, digest: bytes) -> Link | None:
+        """The link, everything that it has to agree with checked; None if it cannot be read."""
+        try:
+            link = parse_link(row.link)
+        except ReenactError:
+            self._problem(row.seq, "failure", "bad_link", "the link is not well formed")
+            return None
         if digest != row.hash:
             self._problem(row.seq, "failure", "bad_link", "the link does not match its hash")
-        if row.seq != expected_seq:
-            missing = f"event {expected_seq} is missing" if row.seq > expected_seq else "it is out of order"
-            self._problem(expected_seq, "mismatch", "bad_sequence", missing)
-        problem = link_problem(link, run=self._run, seq=row.seq, prev=prev)
+        if row.seq != self._expected_seq:
+            missing = f"event {self._expected_seq} is missing"
+            message = missing if row.seq > self._expected_seq else "it is out of order"
+            self._problem(self._expected_seq, "mismatch", "bad_sequence", message)
+        problem = link_problem(link, run=self._run, seq=row.seq, prev=f"sha256:{self._prev}")
         if problem is not None:
             self._problem(row.seq, "mismatch", "bad_chain", f"the link {problem}")
         if (link.id, link.kind, link.lane) != (row.id, row.kind, row.lane):
@@ -253,6 +259,25 @@ class RangeVerifier:
             self._problem(row.seq, "mismatch", "bad_kind", f"{row.kind} has no place in this journal")
         if self._ended:
             self._problem(row.seq, "mismatch", "after_end", f"it follows {self._ended}, which ends a run")
+        return link
+
+    def _content(self, row: EventRow, link: Link) -> None:
+        """That the content is the one the link commits to, and that what it refers to is there."""
+        seq, salt, match, blob = row.seq, row.salt, row.match, row.content
+        if blob is None or salt is None or match is None:
+            self._erased(row)
+            return
+        try:
+            if len(salt) != SALT_BYTES or len(match) != HASH_BYTES:
+                raise Damaged("salt or match digest has a wrong length", code="bad_content")
+            stored = unpack(blob)
+            if render(commitment(salt, match, stored)) != link.content:
+                raise Damaged("the content does not match the link", code="bad_content")
+        except Damaged as damage:
+            self._problem(seq, "failure", damage.code, damage.message)
+            return
+        if b'{"$' in stored:
+            self._contents.parts(seq, stored)
 
     def _erased(self, row: EventRow) -> None:
         if row.content is not None or row.salt is not None or row.match is not None:
@@ -262,62 +287,34 @@ class RangeVerifier:
         else:
             self.result.erased.append(row.seq)
 
-    def _packed(self, seq: int, blob: bytes, salt: bytes, match: bytes, link: Link) -> None:
-        try:
-            stored = unpack(blob)
-        except Damaged as damage:
-            self._problem(seq, "failure", damage.code, damage.message)
-            return
-        if sha256(_COMMIT + salt + match + stored).hexdigest() != link.content[7:]:
-            self._problem(seq, "failure", "bad_content", "the content does not match the link")
-        elif b'{"$' in stored:
-            self._parts(seq, stored)
+    def _place(self, row: EventRow, link: Link, *, content_holds: bool) -> None:
+        """What it opens or answers, and that the prefix digest of its lane follows."""
+        distance = self._distance(row, link)
+        lane, lane_seq, prefix = row.lane, row.lane_seq, row.prefix
+        if lane_seq is not None:
+            last_seq, last_prefix = self._lanes.get(lane, _LANE_BEGINS)
+            expected = next_prefix(last_prefix, row.match if row.match is not None else ERASED_MARKER, distance)
+            if prefix != expected or lane_seq != last_seq + 1 or row.kind not in BEHAVIOURAL_KINDS:
+                self._problem(row.seq, "mismatch", "bad_prefix", "the prefix digest of its lane does not follow")
+            # Go on from what can be trusted, so that one bad digest is one problem and not one for each event
+            # behind it.
+            self._lanes[lane] = (lane_seq, expected if content_holds or prefix is None else prefix)
+        elif prefix is not None or row.kind in BEHAVIOURAL_KINDS:
+            self._problem(row.seq, "mismatch", "bad_prefix", "a behavioural event has no place in its lane")
 
-    def _parts(self, seq: int, stored: bytes) -> None:
-        """Nodes and artifacts that a content refers to, each looked at once."""
+    def _distance(self, row: EventRow, link: Link) -> int:
+        """How far behind it in its lane that stands which it answers."""
+        if row.kind in OPENING_KINDS:
+            self._opened[row.seq] = (row.kind, row.lane, row.lane_seq or 0)
+        elif row.kind in ANSWERS:
+            place = self._opened.pop(link.parent, None)  # type: ignore[arg-type]  # None is never a key
+            if place is None or place[0] != ANSWERS[row.kind]:
+                return self._answers_elsewhere(row, link)
+            if place[1] == row.lane and row.lane_seq is not None:
+                return max(0, row.lane_seq - place[2])
+        return 0
 
-        def fetch(addresses: Sequence[bytes]) -> dict[bytes, bytes]:
-            wanted = [address for address in addresses if address not in self._seen_nodes]
-            found = dict(self._fetch_nodes(wanted)) if wanted else {}
-            # A part that was looked at before is not opened again: what it refers to was looked at then.
-            found.update({address: b"null" for address in addresses if address in self._seen_nodes})
-            return found
-
-        def missing(address: bytes) -> None:
-            self._problem(seq, "failure", "missing_node", f"a shared value is missing: node {render(address)}")
-
-        try:
-            nodes = reachable([stored], fetch, missing)
-        except Damaged as damage:
-            self._problem(seq, "failure", damage.code, damage.message)
-            return
-        for address, text in [(b"", stored), *nodes.items()]:
-            if address and address not in self._seen_nodes:
-                self.result.nodes += 1
-                if len(self._seen_nodes) >= _NODES_REMEMBERED:
-                    self._seen_nodes.clear()
-                self._seen_nodes.add(address)
-            self._artifacts(seq, text)
-
-    def _artifacts(self, seq: int, text: bytes) -> None:
-        for address in artifacts_in(text):
-            if address in self._seen_artifacts:
-                continue
-            self._seen_artifacts.add(address)
-            self.result.artifacts += 1
-            data = self._fetch_artifact(address)
-            if data is None:
-                self._problem(seq, "failure", "missing_artifact", f"an artifact is missing: {render(address)}")
-            elif artifact_address(data) != address:
-                self._problem(seq, "failure", "bad_artifact", f"an artifact is damaged: {render(address)}")
-
-    def _artifact(self, address: bytes) -> bytes:
-        data = self._fetch_artifact(address)
-        if data is None:
-            raise Damaged(f"an artifact is missing: {render(address)}", code="missing_artifact")
-        return data
-
-    def _answers_elsewhere(self, link: Link, row: EventRow) -> int:
+    def _answers_elsewhere(self, row: EventRow, link: Link) -> int:
         """An answer whose request is not open in this stretch; returns the distance for the prefix digest."""
         answered = ANSWERS[row.kind]
         if link.parent is None:
@@ -334,78 +331,5 @@ class RangeVerifier:
             return 0
         return max(0, row.lane_seq - place[1])
 
-    def _content(self, row: EventRow) -> None:
-        """What needs the content opened: state links, and, when asked for, the match digest and every tag."""
-        if row.content is None or row.salt is None or row.match is None:
-            if row.kind == "StateUpdated":
-                self._lose_state()
-            return
-        before = self.result.problem_count
-        try:
-            tree = expand(unpack(row.content), self._fetch_nodes)
-            event_from_content(row.kind, tree)
-            if self._rules is not None:
-                self._deep(row, tree)
-            self._states(row, tree)
-        except ReenactError as problem:
-            if row.kind == "StateUpdated":
-                self._lose_state()
-            if self.result.problem_count == before and not self._reported(row.seq):
-                self._problem(row.seq, "failure", "bad_content", problem.message)
 
-    def _reported(self, seq: int) -> bool:
-        return bool(self.result.problems) and self.result.problems[-1].seq == seq
-
-    def _lose_state(self) -> None:
-        self.result.last_after, self.result.state_seen, self.result.last_state = None, True, None
-
-    def _deep(self, row: EventRow, tree: Any) -> None:
-        assert self._rules is not None
-        if row.kind not in KINDS:
-            self.result.uncomputed += 1
-        elif self._rules.match(row.kind, tree) != row.match:
-            self._problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
-        decode(tree, loaded_classes=not self._foreign, artifact=self._artifact)
-
-    def _states(self, row: EventRow, tree: Any) -> None:
-        result = self.result
-        if self._reducer is not None:
-            event = event_from_content(row.kind, decode(tree, loaded_classes=True, artifact=self._artifact))
-            self._state = self._reducer.apply(self._state, event)
-        if row.kind == "SnapshotTaken":
-            self._voucher(row, tree)
-        if row.kind != "StateUpdated":
-            return
-        before, after = tree.get("before"), tree.get("after")
-        if not result.state_seen:
-            result.first_before = (row.seq, before)
-        elif before != result.last_after and result.last_after is not None:
-            self._problem(row.seq, "mismatch", "bad_state", "the state before is not the one left by the update before")
-        state = encode(self._state).tree if self._reducer is not None else tree.get("payload")
-        result.last_after, result.state_seen, result.last_state = after, True, None
-        if self._reducer is not None or self._builtin_state:
-            result.last_state = canonical_bytes(state)
-            if after is not None and not self._is_state(row, result.last_state, after):
-                self._problem(row.seq, "mismatch", "bad_state", "the state after is not the one recorded")
-
-    def _voucher(self, row: EventRow, tree: Any) -> None:
-        """A snapshot must be of a state that the log itself has."""
-        if tree.get("position") != row.seq - 1:
-            self._problem(row.seq, "mismatch", "bad_snapshot", "it vouches for another position than the one before it")
-        if self._reducer is not None:
-            state = canonical_bytes(encode(self._state).tree)
-        elif self._builtin_state and self.result.last_state is not None:
-            state = self.result.last_state
-        elif self._builtin_state and not self.result.state_seen:
-            assert row.salt is not None
-            self.result.early_vouchers.append((row.seq, row.salt, tree.get("state")))
-            return
-        else:
-            return
-        if not self._is_state(row, state, tree.get("state")):
-            self._problem(row.seq, "mismatch", "bad_snapshot", "it vouches for a state that the log does not have")
-
-    @staticmethod
-    def _is_state(row: EventRow, state: bytes, link: Any) -> bool:
-        assert row.salt is not None
-        return bool(render(state_link_of(row.salt, state)) == link)
+__all__ = ["MAX_PROBLEMS", "Answer", "Problem", "RangeResult", "RangeVerifier"]

@@ -15,7 +15,7 @@ from reenact.store.contract import EventRow, HeaderRow, InboxRow, NodeRow, RunRo
 from reenact.store.sqlite import row_types
 from reenact.store.sqlite.writer import EVENT_COLUMNS, seq_of
 
-PAGE_ROWS = 512
+PAGE_ROWS = 256
 PAGE_BYTES = 4 << 20
 SMALL_BYTES = 4096
 LARGEST = (1 << 63) - 1
@@ -80,22 +80,23 @@ def event_by_id(cursor: apsw.Cursor, namespace: str, run: str, event_id: str) ->
 def page(
     cursor: apsw.Cursor, namespace: str, run: str, start: int, stop: int, contents: bool
 ) -> tuple[list[EventRow], bool]:
-    """Some events from `start`, and whether there may be more: bounded by rows and by bytes."""
-    rows: list[EventRow] = []
-    size = 0
-    make, keep = EventRow._make, rows.append
+    """Some events from `start`, and whether there may be more: bounded by rows, by bytes and by damage."""
+    rows: list[Any] = []
+    size, keep = 0, rows.append
     try:
         for row in cursor.execute(SCAN if contents else SCAN_BARE, (namespace, run, start, stop)):
-            keep(make(row))
+            keep(row)
             content = row[10]
             if content is not None and len(content) > SMALL_BYTES:
                 # Small ones are bounded by their number.
                 size += len(content)
                 if size >= PAGE_BYTES:
                     break
-    finally:
-        row_types.check_events(rows, run)  # also when a content has no length
-    return rows, size >= PAGE_BYTES or len(rows) == PAGE_ROWS
+    except TypeError:
+        if len(row_types.events(rows, run)) == len(rows):
+            raise  # not a content without a length, which is one of a wrong type
+    events = row_types.events(rows, run)
+    return events, size >= PAGE_BYTES or len(rows) == PAGE_ROWS or len(events) < len(rows)
 
 
 def lanes(cursor: apsw.Cursor, namespace: str, run: str, below: int) -> list[EventRow]:

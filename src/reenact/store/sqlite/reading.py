@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 import apsw
@@ -52,13 +53,16 @@ class Reading:
     def scan(
         self, namespace: str, run: str, start: int = 1, stop: int | None = None, *, contents: bool = True
     ) -> Iterator[EventRow]:
-        start, more = whole(start), True
         end = queries.LARGEST if stop is None else whole(stop)
+        return chain.from_iterable(self._pages(namespace, run, whole(start), end, contents))
+
+    def _pages(self, namespace: str, run: str, start: int, end: int, contents: bool) -> Iterator[list[EventRow]]:
+        more = True
         while more:
             rows, more = self._read(
                 partial(queries.page, namespace=namespace, run=run, start=start, stop=end, contents=contents)
             )
-            yield from rows
+            yield rows
             start = rows[-1].seq + 1 if rows else end
 
     def lane_event(self, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:

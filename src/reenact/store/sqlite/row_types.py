@@ -7,8 +7,10 @@ TypeError far away from its cause.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from functools import partial
+from itertools import product, takewhile
 from types import NoneType
+from typing import Any
 
 from reenact.errors import Damaged
 from reenact.store.contract import EventRow
@@ -18,7 +20,9 @@ _BYTES_OR_NONE, _WHOLE_OR_NONE, _TEXT_OR_NONE = (bytes, NoneType), (int, NoneTyp
 
 _EVENT_COLUMNS = (_WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE_OR_NONE, _BYTES, _BYTES, *(_BYTES_OR_NONE,) * 4)
 
-_EVENT_TYPES = tuple(map(frozenset, _EVENT_COLUMNS))
+_BYTES_ONLY, _BYTES_OR_NONE_ONLY, _WHOLE_OR_NONE_ONLY = map(frozenset, (_BYTES, _BYTES_OR_NONE, _WHOLE_OR_NONE))
+_EVENT_ROW = partial(tuple.__new__, EventRow)
+"""`EventRow._make` without its check of the number of columns."""
 
 Types = frozenset[tuple[type, ...]]
 
@@ -49,12 +53,40 @@ def event(row: Sequence[object], run: object) -> EventRow:
     return EventRow._make(row)
 
 
-def check_events(rows: Sequence[EventRow], run: str) -> None:
-    """Many at once, column by column: that is the faster way."""
-    for column, allowed in zip(zip(*rows, strict=True), _EVENT_TYPES, strict=False):
-        if not allowed.issuperset(map(type, column)):
-            for row in rows:
-                event(row, run)
+def events(rows: Sequence[tuple[Any, ...]], run: str) -> list[EventRow]:
+    """The rows before the first that has a column of the wrong type; Damaged when that is the first of them."""
+    if rows and not _have_types_of_events(rows):
+        good = list(takewhile(lambda row: tuple(map(type, row)) in EVENT, rows))
+        if not good:
+            raise _damaged(rows[0], f"event {{}} of run {run!r}")
+        rows = good
+    return list(map(_EVENT_ROW, rows))
+
+
+def _have_types_of_events(rows: Sequence[tuple[Any, ...]]) -> bool:
+    """Many rows at once and column by column, which is the fastest. Joining and adding up are quicker ways of asking
+    for the type; columns that can be long are not joined.
+    """
+    seqs, ids, kinds, lanes, lane_seqs, links, hashes, salts, matches, prefixes, contents = zip(*rows, strict=True)
+    try:
+        "".join(ids), "".join(kinds), "".join(lanes), b"".join(hashes)
+        return (
+            type(sum(seqs)) is int
+            and _BYTES_ONLY.issuperset(map(type, links))
+            and all(map(_are_bytes_or_none, (salts, matches, prefixes)))
+            and _BYTES_OR_NONE_ONLY.issuperset(map(type, contents))
+            and _WHOLE_OR_NONE_ONLY.issuperset(map(type, lane_seqs))
+        )
+    except TypeError:
+        return False
+
+
+def _are_bytes_or_none(column: Sequence[Any]) -> bool:
+    try:
+        b"".join(column)
+    except TypeError:
+        return _BYTES_OR_NONE_ONLY.issuperset(map(type, column))
+    return True
 
 
 def _damaged(row: Sequence[object], what: str) -> Damaged:

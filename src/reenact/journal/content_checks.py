@@ -1,0 +1,175 @@
+"""The checks of what a content holds: the nodes and artifacts it refers to, its state links, its match digest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reenact.core.canonical import canonical_bytes
+from reenact.core.codec import decode, encode
+from reenact.core.events import KINDS, event_from_content
+from reenact.core.hashing import artifact_address, render, state_link_of
+from reenact.core.matching import MatchRules
+from reenact.core.packing import unpack
+from reenact.core.sharing import Fetch, artifacts_in, expand, reachable
+from reenact.core.state import Reducer
+from reenact.errors import Damaged, ReenactError
+from reenact.journal.findings import RangeResult
+from reenact.store.contract import EventRow
+
+_STATE_KINDS = frozenset({"StateUpdated", "SnapshotTaken"})
+_NODES_REMEMBERED = 500_000
+
+
+class ContentChecks:
+    """Takes the events of a stretch in order, since states are chained; writes what it finds into `result`."""
+
+    def __init__(
+        self,
+        result: RangeResult,
+        *,
+        fetch_nodes: Fetch,
+        fetch_artifact: Callable[[bytes], bytes | None],
+        rules: MatchRules | None,
+        reducer: Reducer | None,
+        builtin_state: bool,
+        foreign: bool,
+    ) -> None:
+        self._result = result
+        self._fetch_nodes = fetch_nodes
+        self._fetch_artifact = fetch_artifact
+        self._rules = rules
+        self._reducer = reducer
+        self._state = reducer.initial() if reducer else None
+        self._builtin_state = builtin_state
+        self._foreign = foreign
+        self._seen_nodes: set[bytes] = set()
+        self._seen_artifacts: set[bytes] = set()
+        self.opened_kinds = _STATE_KINDS if rules is None and reducer is None else None
+        """The kinds whose contents are to be opened; None when all are."""
+
+    def opens(self, kind: str) -> bool:
+        return self.opened_kinds is None or kind in self.opened_kinds
+
+    def parts(self, seq: int, stored: bytes) -> None:
+        """Nodes and artifacts that a content refers to, each looked at once."""
+
+        def fetch(addresses: Sequence[bytes]) -> dict[bytes, bytes]:
+            wanted = [address for address in addresses if address not in self._seen_nodes]
+            found = dict(self._fetch_nodes(wanted)) if wanted else {}
+            # A part that was looked at before is not opened again: what it refers to was looked at then.
+            found.update({address: b"null" for address in addresses if address in self._seen_nodes})
+            return found
+
+        def missing(address: bytes) -> None:
+            self._result.problem(seq, "failure", "missing_node", f"a shared value is missing: node {render(address)}")
+
+        try:
+            nodes = reachable([stored], fetch, missing)
+        except Damaged as damage:
+            self._result.problem(seq, "failure", damage.code, damage.message)
+            return
+        for address, text in [(b"", stored), *nodes.items()]:
+            if address and address not in self._seen_nodes:
+                self._result.nodes += 1
+                if len(self._seen_nodes) >= _NODES_REMEMBERED:
+                    self._seen_nodes.clear()
+                self._seen_nodes.add(address)
+            self._artifacts(seq, text)
+
+    def _artifacts(self, seq: int, text: bytes) -> None:
+        for address in artifacts_in(text):
+            if address in self._seen_artifacts:
+                continue
+            self._seen_artifacts.add(address)
+            self._result.artifacts += 1
+            data = self._fetch_artifact(address)
+            if data is None:
+                self._result.problem(seq, "failure", "missing_artifact", f"an artifact is missing: {render(address)}")
+            elif artifact_address(data) != address:
+                self._result.problem(seq, "failure", "bad_artifact", f"an artifact is damaged: {render(address)}")
+
+    def _artifact(self, address: bytes) -> bytes:
+        data = self._fetch_artifact(address)
+        if data is None:
+            raise Damaged(f"an artifact is missing: {render(address)}", code="missing_artifact")
+        return data
+
+    def opened(self, row: EventRow) -> None:
+        """What needs the content opened: state links, and, when asked for, the match digest and every tag."""
+        if row.content is None or row.salt is None or row.match is None:
+            if row.kind == "StateUpdated":
+                self._lose_state()
+            return
+        before = self._result.problem_count
+        try:
+            tree = expand(unpack(row.content), self._fetch_nodes)
+            event_from_content(row.kind, tree)
+            if self._rules is not None:
+                self._deep(row, tree)
+            self._states(row, tree)
+        except ReenactError as problem:
+            if row.kind == "StateUpdated":
+                self._lose_state()
+            if self._result.problem_count == before and not self._reported(row.seq):
+                self._result.problem(row.seq, "failure", "bad_content", problem.message)
+
+    def _reported(self, seq: int) -> bool:
+        return bool(self._result.problems) and self._result.problems[-1].seq == seq
+
+    def _lose_state(self) -> None:
+        self._result.last_after, self._result.state_seen, self._result.last_state = None, True, None
+
+    def _deep(self, row: EventRow, tree: Any) -> None:
+        assert self._rules is not None
+        if row.kind not in KINDS:
+            self._result.uncomputed += 1
+        elif self._rules.match(row.kind, tree) != row.match:
+            self._result.problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
+        decode(tree, loaded_classes=not self._foreign, artifact=self._artifact)
+
+    def _states(self, row: EventRow, tree: Any) -> None:
+        result = self._result
+        if self._reducer is not None:
+            event = event_from_content(row.kind, decode(tree, loaded_classes=True, artifact=self._artifact))
+            self._state = self._reducer.apply(self._state, event)
+        if row.kind == "SnapshotTaken":
+            self._voucher(row, tree)
+        if row.kind != "StateUpdated":
+            return
+        before, after = tree.get("before"), tree.get("after")
+        if not result.state_seen:
+            result.first_before = (row.seq, before)
+        elif before != result.last_after and result.last_after is not None:
+            message = "the state before is not the one left by the update before"
+            result.problem(row.seq, "mismatch", "bad_state", message)
+        state = encode(self._state).tree if self._reducer is not None else tree.get("payload")
+        result.last_after, result.state_seen, result.last_state = after, True, None
+        if self._reducer is not None or self._builtin_state:
+            result.last_state = canonical_bytes(state)
+            if after is not None and not self._is_state(row, result.last_state, after):
+                result.problem(row.seq, "mismatch", "bad_state", "the state after is not the one recorded")
+
+    def _voucher(self, row: EventRow, tree: Any) -> None:
+        """A snapshot must be of a state that the log itself has."""
+        result = self._result
+        if tree.get("position") != row.seq - 1:
+            message = "it vouches for another position than the one before it"
+            result.problem(row.seq, "mismatch", "bad_snapshot", message)
+        if self._reducer is not None:
+            state = canonical_bytes(encode(self._state).tree)
+        elif self._builtin_state and result.last_state is not None:
+            state = result.last_state
+        elif self._builtin_state and not result.state_seen:
+            assert row.salt is not None
+            result.early_vouchers.append((row.seq, row.salt, tree.get("state")))
+            return
+        else:
+            return
+        if not self._is_state(row, state, tree.get("state")):
+            result.problem(row.seq, "mismatch", "bad_snapshot", "it vouches for a state that the log does not have")
+
+    @staticmethod
+    def _is_state(row: EventRow, state: bytes, link: Any) -> bool:
+        assert row.salt is not None
+        return bool(render(state_link_of(row.salt, state)) == link)
