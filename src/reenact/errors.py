@@ -5,6 +5,7 @@
     ├── InvalidInput            the caller asked for something that cannot be: a bad id, position, option
     │   └── BadPosition
     ├── NotFound                no such run, file, event
+    │   └── UnknownOrRevoked    a wait key that opens nothing; why is never said
     ├── Refused                 the append was not accepted; nothing was written, the handle stays usable
     │   ├── WrongRun            the event belongs to another run
     │   ├── WrongSequence       the event claims a seq that is not the next one
@@ -21,7 +22,8 @@
     └── StoreError              the store could not do it
         ├── StoreUnavailable    cannot be opened, reached, locked, or is full
         ├── OutcomeUnknown      an append may or may not have been committed: the handle is poisoned
-        └── Poisoned            the handle was used after that without being reopened
+        ├── Poisoned            the handle was used after that without being reopened
+        └── KeysUnavailable     the file of secrets cannot be used, or lacks the one that is asked for
 
 Each has a stable ``code``, a message that says what happened and where, and a ``hint`` that says what to do. Messages
 never hold recorded values.
@@ -152,3 +154,15 @@ class OutcomeUnknown(StoreError):
 class Poisoned(StoreError):
     code = "poisoned"
     default_hint = "Call reopen() on the journal, then append again."
+
+
+class UnknownOrRevoked(NotFound):
+    code = "await_event_unknown_or_revoked"
+    default_hint = "Ask whoever gave you the key for a new one."
+
+    def __init__(self, message: str = "", *, hint: str = "", code: str | None = None) -> None:
+        super().__init__(message or "this wait key is not known or was revoked", hint=hint, code=code)
+
+
+class KeysUnavailable(StoreError):
+    code = "keys_unavailable"
