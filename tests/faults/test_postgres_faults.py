@@ -45,9 +45,13 @@ class Scene:
         self.direct = direct
         self.url = url
 
-    def append(self, name: str) -> None:
-        head = head_of(self.direct.last_event("n", "r"))
-        self.store.append("n", "r", [event(head, name)], expected=head, epoch=0)
+    def append(self, *names: str) -> None:
+        head = expected = head_of(self.direct.last_event("n", "r"))
+        rows = []
+        for name in names:
+            rows.append(event(head, name))
+            head = head_of(rows[-1])
+        self.store.append("n", "r", rows, expected=expected, epoch=0)
 
     def ids(self) -> list[str]:
         rows = list(self.direct.scan("n", "r"))
@@ -80,6 +84,23 @@ def test_a_cut_append_is_looked_up_and_happens_once(scene: Scene, fault: Fault, 
     assert scene.ids() == ["a1", "a2", "b"]
     scene.append("c")
     assert scene.ids() == ["a1", "a2", "b", "c"]
+
+
+@pytest.mark.parametrize("fault", ["cut_request", "cut_answer"])
+def test_the_same_for_ids_that_the_journal_made(scene: Scene, fault: Fault) -> None:
+    scene.proxy.arm(fault)
+    scene.append("_m_3")
+    assert scene.proxy.hits == 1
+    assert scene.ids() == ["a1", "a2", "_m_3"]
+
+
+@pytest.mark.parametrize("fault", ["cut_request", "cut_answer"])
+def test_the_same_for_a_batch(scene: Scene, fault: Fault) -> None:
+    scene.append("b1", "_m_4")  # warm
+    scene.proxy.arm(fault)
+    scene.append("b2", "_m_6")
+    assert scene.proxy.hits == 1
+    assert scene.ids() == ["a1", "a2", "b1", "_m_4", "b2", "_m_6"]
 
 
 @pytest.mark.parametrize("fault", ["cut_request", "cut_answer"])

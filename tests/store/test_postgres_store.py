@@ -45,6 +45,7 @@ from reenact.errors import (
 from reenact.store.contract import DuplicateIds, Head, NodeRow, PendingAppend, Store
 from reenact.store.postgres import PostgresStore, Timeouts
 from reenact.store.postgres.connection import masked
+from reenact.store.postgres.lookups import OF_RUN
 from reenact.testing.store_contract import StoreContract
 
 
@@ -107,9 +108,41 @@ def test_duplicates_come_before_epoch_and_epoch_before_head(store: PostgresStore
         store.create_run("n", header("r")._replace(header=b"another"))
 
 
+def test_an_id_made_by_the_journal_is_found_by_its_seq(store: PostgresStore) -> None:
+    one = event(GENESIS, "_m_1")
+    two = event(head_of(one), "_m_2")
+    store.append("n", "r", [one], expected=GENESIS, epoch=0)
+    store.append("n", "r", [two], expected=head_of(one), epoch=0)
+    asked = ["_m_2", "_other_2", "_m_9", "_odd", "_m_-1", "_m_" + "f" * 40, "m_1", "_m_1"]
+    assert store.events_by_id("n", "r", asked) == [two, one]
+    for batch, expected, epoch in (
+        ([two], Head(7, b"?" * 32), 9),
+        ([two], head_of(one), 0),
+        ([one], head_of(two), 0),
+        ([event(head_of(two), "given"), one], head_of(two), 0),
+    ):
+        with pytest.raises(DuplicateIds) as duplicate:
+            store.append("n", "r", batch, expected=expected, epoch=epoch)
+        assert duplicate.value.rows == [batch[-1]]
+        (refusal,) = store.append_many([PendingAppend("n", "r", batch, expected, epoch)])
+        assert isinstance(refusal, DuplicateIds)
+    with pytest.raises(MovedHead):
+        store.append("n", "r", [event(head_of(one), "_other_2")], expected=head_of(one), epoch=0)
+    assert list(store.scan("n", "r")) == [one, two]
+
+
+def test_an_append_works_after_its_statement_was_dropped(store: PostgresStore) -> None:
+    append(store, "r", "e1")
+    head = head_of(store.last_event("n", "r"))
+    with store._pool.connection() as connection:
+        connection.execute("begin")  # rolled back when it is given back, and psycopg drops all statements then
+    store.append("n", "r", [event(head, "e2")], expected=head, epoch=0)
+    assert_chained(list(store.scan("n", "r")))
+
+
 def test_a_lane_number_used_twice_is_refused_whole(store: PostgresStore) -> None:
-    one = event(GENESIS, "e1")
-    two = event(Head(1, one.hash), "e2")._replace(lane_seq=1)
+    one = event(GENESIS, "e1")._replace(lane="1")
+    two = event(Head(1, one.hash), "e2")._replace(lane="1", lane_seq=1)
     with pytest.raises(WrongSequence):
         store.append("n", "r", [one, two], expected=GENESIS, epoch=0, nodes=[NodeRow(b"a" * 32, b"x")])
     assert store.last_event("n", "r") is None
@@ -135,6 +168,21 @@ def test_a_group_keeps_refusals_apart(store: PostgresStore) -> None:
     assert kinds == ["NoneType", "DuplicateIds", "NotFound", "WrongSequence", "NoneType", "MovedHead"]
     assert [row.id for row in store.scan("n", "a")] == ["e1"]
     assert store.last_event("n", "c") is None
+
+
+def test_plans_made_for_small_tables_fit_large_ones(store: PostgresStore, database_url: str) -> None:  # noqa: F811
+    """They are kept as long as a connection lives: what is right for five rows has to be right for a million."""
+    for number in range(5):
+        append(store, "r", f"e{number}")
+    with direct(database_url) as other:
+        other.execute("vacuum analyze reenact.events")
+        other.execute("vacuum analyze reenact.runs")
+    with store._pool.connection() as connection:
+        query = f"explain select e.seq {OF_RUN} order by e.seq desc limit 1"
+        plan = "\n".join(row[0] for row in connection.execute(query, ("n", "r"), prepare=False))
+    assert "Backward using events_pkey" in plan
+    assert "runs_namespace_run_key" in plan
+    assert "Sort" not in plan
 
 
 # Triggers, by somebody with SQL

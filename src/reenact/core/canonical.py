@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from operator import length_hint
 from typing import Any, NoReturn, TypeAlias
 
 import orjson
@@ -98,8 +97,7 @@ def _odd_floats(tree: Any) -> list[Any] | None:
     odd: list[Any] = []
     todo: list[Any] = [(tree,)]
     push = todo.append
-    walk = iter(todo)
-    for part in (islice(walk, _FEW), walk):
+    for part in (islice(todo, _FEW), islice(todo, _FEW, None)):
         for container in part:
             for value in container.values() if type(container) is dict else container:
                 kind = type(value)
@@ -117,7 +115,7 @@ def _odd_floats(tree: Any) -> list[Any] | None:
                 else:
                     return None
         # A value that contains itself never ends: before going on with so many, see that this one does.
-        if not length_hint(walk):
+        if len(todo) <= _FEW:
             return odd
         if not _ends(tree):
             return None

@@ -14,6 +14,7 @@ import msgspec
 
 from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
 from reenact.core.codec import decode, encode
+from reenact.core.codec.encode import plain_text
 from reenact.core.events import ANSWERS, KINDS, OPENING_KINDS, OPERATIONS_KINDS, Event, StateUpdated, event_from_content
 from reenact.core.hashing import SALT_BYTES, ZERO, commitment, next_prefix, render, state_link_of
 from reenact.core.links import (
@@ -168,13 +169,15 @@ class Chain:
             salt = self._salts.pop() if self._salts else self._next_salt(sources)
         end = self.lanes.get(lane) if event.behavioural else None
         parent, distance, lane_seq = self._place(draft, kind, seq, end)
-        encoded = encode(event.content())
-        if encoded.artifacts:
+        tree = event.content()
+        stored, even = plain_text(tree) or (None, False)
+        if stored is None:
+            encoded = encode(tree)
+            tree, even = encoded.tree, encoded.even
             linked.artifacts.update(encoded.artifacts)
-        tree, stored = encoded.tree, encoded.stored
         if self._folds or kind == "StateUpdated":
-            tree, stored = self._fold(kind, tree, salt, encoded.artifacts), None
-        match = self.rules.match(kind, tree, even=encoded.even)
+            tree, stored = self._fold(kind, tree, salt, linked.artifacts), None
+        match = self.rules.match(kind, tree, even=even)
         if stored is None or len(stored) >= NODE_FROM_BYTES:
             self._shared = True
             stored = self.sharer.share(tree, stored)

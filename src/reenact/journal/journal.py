@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reenact.core.canonical import stored_bytes
 from reenact.core.codec import encode
@@ -48,6 +48,9 @@ from reenact.journal.reader import JournalReader, SequencedEvent
 from reenact.journal.sources import Sources, SystemSources
 from reenact.store.contract import DuplicateIds, EventRow, Head, NodeRow, Store
 
+if TYPE_CHECKING:
+    from reenact.journal.overlapping import CommitQueue
+
 _STATE_MEMBERS = ("before", "after")
 
 
@@ -75,6 +78,8 @@ class Journal(JournalReader):
         self._poisoned = False
         self.in_flight = False
         """An append of a task is under way."""
+        self.commit_queue: CommitQueue | None = None
+        """Where appends of tasks went last."""
         self._unsynced: list[tuple[list[EventRow], list[NodeRow]]] = []
         if (reducer.id if reducer else StateUpdatedOnlyReducer.id) != self.header.reducer:
             raise InvalidInput(

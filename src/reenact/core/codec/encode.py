@@ -52,15 +52,21 @@ class Encoded:
         self.even = even
 
 
-def encode(value: Any, *, registry: Registry | None = None) -> Encoded:
-    """`InvalidValue` only for a value that contains itself or is nested deeper than 1,000."""
+def plain_text(value: Any) -> tuple[bytes, bool] | None:
+    """What `strictly_plain` says of a value that is its own tree; None when it has to be encoded."""
     plain = strictly_plain(value)
     # Written text has `{"$` only where an object's first key begins so: inside strings the quote is escaped.
     # (Looking for the one rare character first is several times quicker in a long text.)
+    if plain is not None and b"$" in plain[0] and b'{"$' in plain[0]:
+        return None
+    return plain
+
+
+def encode(value: Any, *, registry: Registry | None = None) -> Encoded:
+    """`InvalidValue` only for a value that contains itself or is nested deeper than 1,000."""
+    plain = plain_text(value)
     if plain is not None:
-        stored, even = plain
-        if b"$" not in stored or b'{"$' not in stored:
-            return Encoded(value, {}, True, stored, even)
+        return Encoded(value, {}, True, plain[0], plain[1])
     encoder = _Encoder(registry or default_registry)
     tree = encoder.run(value)
     if encoder.deepest > MAX_DEPTH - 4:

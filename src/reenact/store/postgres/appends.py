@@ -2,8 +2,9 @@
 
 Life of an append:
 
-1. One call of `reenact.append(...)` in autocommit: lock the run, check, insert, commit. One round trip, and
-   its answer means durable.
+1. One call in autocommit: lock the run, check, insert, commit. One round trip, and its answer means durable.
+   For one event that is `reenact.append_one(...)`, which writes it or says that something is not as expected;
+   then, and for a batch, it is `reenact.append(...)`.
 2. The answer is a refusal: raised, nothing was written.
 3. A deadlock or a serialization failure: rolled back for certain; the same ids go again, a few times.
 4. No answer (cut, silent, server gone): nothing is known. The server process that had the call may still be
@@ -22,7 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from psycopg import DataError, errors
+from psycopg import errors
 from psycopg.types.numeric import Int8
 
 from reenact.errors import (
@@ -34,24 +35,30 @@ from reenact.errors import (
     StoreUnavailable,
     WrongSequence,
 )
-from reenact.store.contract import DuplicateIds, EventRow, PendingAppend
-from reenact.store.postgres.arrays import bigint, bigints, blobs, texts
+from reenact.store.contract import DuplicateIds, EventRow, NodeRow, PendingAppend
+from reenact.store.postgres.arrays import ByteaArray, bigint, bigints, blobs, clamped, packed, texts
 from reenact.store.postgres.connection import Backend, Connection, Lost, Pool
+from reenact.store.postgres.lookups import by_id
+from reenact.store.postgres.prepared import Prepared
 
-EVENT_COLUMNS = "e.seq, e.id, e.kind, e.lane, e.lane_seq, e.link, e.hash, e.salt, e.match, e.prefix, e.content"
-LIGHT_COLUMNS = EVENT_COLUMNS.replace("e.content", "null::bytea")
-
+_BOOL, _BYTEA, _INT8, _TEXT, _BYTEAS = 16, 17, 20, 25, 1001
+APPEND_ONE = Prepared(
+    "append_one",
+    f"select reenact.append_one({', '.join(f'${number}' for number in range(1, 20))})",
+    (
+        *(_TEXT, _TEXT, _INT8, _BYTEA, _INT8, _BOOL),
+        *(_INT8, _TEXT, _TEXT, _TEXT, _INT8, *[_BYTEA] * 6),
+        *(_BYTEAS, _BYTEAS),
+    ),
+)
 APPEND = f"select * from reenact.append({', '.join(['%b'] * 19)})"
 CHECK = f"select * from reenact.check_append({', '.join(['%b'] * 7)})"
 PUT_NODES = "select reenact.put_nodes(%b, %b, %b)"
 PUT_EVENTS = f"select reenact.put_events({', '.join(['%b'] * 12)})"
-BY_ID = (
-    f"select {EVENT_COLUMNS} from reenact.events e join reenact.runs r using (run_no)"
-    " where r.namespace = %s and r.run = %s and e.id = any (%b)"
-)
 
 ATTEMPTS = 5
 MAX_BATCH_BYTES = 900_000_000  # Postgres refuses a message of 1 GiB by hanging up
+_TRUE, _FALSE = b"\1", b"\0"
 _OK, _NO_RUN, _DUPLICATE, _EPOCH, _HEAD, _GAP = range(6)
 
 
@@ -63,6 +70,45 @@ def event_arrays(events: Sequence[EventRow]) -> tuple[Any, ...]:
         *(bigints(seq), texts(ids), texts(kind), texts(lane), bigints(lane_seq), blobs(link)),
         *(blobs(digest), blobs(salt), blobs(match), blobs(prefix), blobs(content)),
     )
+
+
+def node_arrays(nodes: Sequence[NodeRow]) -> tuple[ByteaArray, ByteaArray]:
+    nodes = sorted(nodes)
+    return blobs([node.address for node in nodes]), blobs([node.blob for node in nodes])
+
+
+def batch(pending: PendingAppend, sync: bool) -> tuple[Any, ...]:
+    """The parameters of APPEND."""
+    expected = (bigint(pending.expected.seq), pending.expected.hash, bigint(pending.epoch))
+    return (
+        *(pending.namespace, pending.run, *expected, sync),
+        *event_arrays(pending.events),
+        *node_arrays(pending.nodes),
+    )
+
+
+def one_event(pending: PendingAppend, sync: bool) -> list[bytes | None]:
+    """The parameters of APPEND_ONE."""
+    namespace, run, ((seq, event_id, kind, lane, lane_seq, *contents),), expected, epoch, nodes = pending
+    addresses = values = None
+    if nodes:
+        addresses, values = (array.encoded() for array in node_arrays(nodes))
+    return [
+        namespace.encode(),
+        run.encode(),
+        packed(clamped(expected.seq)),
+        expected.hash,
+        packed(clamped(epoch)),
+        _TRUE if sync else _FALSE,
+        packed(seq),
+        event_id.encode(),
+        kind.encode(),
+        lane.encode(),
+        None if lane_seq is None else packed(lane_seq),
+        *contents,
+        addresses,
+        values,
+    ]
 
 
 def checked(pending: PendingAppend) -> PendingAppend:
@@ -95,33 +141,18 @@ class Appender:
 
     def append(self, pending: PendingAppend, *, sync: bool = True) -> None:
         checked(pending)
-        nodes = sorted(pending.nodes)
+        self.decide([pending], partial(self._append, pending, sync))
+
+    def _append(self, pending: PendingAppend, sync: bool) -> None:
         try:
-            parameters = (
-                *(
-                    pending.namespace,
-                    pending.run,
-                    bigint(pending.expected.seq),
-                    pending.expected.hash,
-                    bigint(pending.epoch),
-                    sync,
-                ),
-                *event_arrays(pending.events),
-                *(blobs([node.address for node in nodes]), blobs([node.blob for node in nodes])),
-            )
-        except (UnicodeError, DataError) as error:
-            raise self.pool.translated(error) from None
-
-        def attempt() -> None:
-            try:
-                with self.pool.connection(writing=True) as connection:
-                    answer = connection.execute(APPEND, parameters, binary=True).fetchone()
-            except errors.UniqueViolation as error:
-                raise twice(pending, error) from None
-            assert answer is not None
-            self.raise_refusal(pending, *answer)
-
-        self.decide([pending], attempt)
+            with self.pool.connection(writing=True) as connection:
+                if len(pending.events) == 1 and APPEND_ONE.call(connection, one_event(pending, sync)) == _TRUE:
+                    return
+                answer = connection.execute(APPEND, batch(pending, sync), binary=True).fetchone()
+        except errors.UniqueViolation as error:
+            raise twice(pending, error) from None
+        assert answer is not None
+        self.raise_refusal(pending, *answer)
 
     def decide(self, appends: Sequence[PendingAppend], attempt: Callable[[], None]) -> None:
         """Carries `attempt` out until it is known to have happened, once. It writes all the given appends in
@@ -182,13 +213,7 @@ class Appender:
                 "select from reenact.runs r where r.namespace = %s and r.run = %s for no key update",
                 (pending.namespace, pending.run),
             )
-            return self.by_id(connection, pending.namespace, pending.run, [event.id for event in pending.events])
-
-    @staticmethod
-    def by_id(connection: Connection, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
-        rows = connection.execute(BY_ID, (namespace, run, texts(ids)), binary=True).fetchall()
-        found = {row[1]: EventRow(*row) for row in rows}
-        return [found[event_id] for event_id in ids if event_id in found]
+            return by_id(connection, pending.namespace, pending.run, [event.id for event in pending.events])
 
     def raise_refusal(
         self,
@@ -205,7 +230,7 @@ class Appender:
             raise NotFound(f"no run {run} in namespace {pending.namespace}")
         if status == _DUPLICATE:
             with self.pool.connection() as connection:
-                rows = self.by_id(connection, pending.namespace, run, [event.id for event in pending.events])
+                rows = by_id(connection, pending.namespace, run, [event.id for event in pending.events])
             raise DuplicateIds(rows)
         if status == _EPOCH:
             raise StaleEpoch(f"run {run} is at epoch {epoch}, this writer has epoch {pending.epoch}")

@@ -1,4 +1,4 @@
-"""Arrays as parameters, in Postgres' binary form.
+"""Arrays and numbers as parameters, in Postgres' binary form.
 
 psycopg writes lists too, but chooses their type by the values (small integers and large ones, nothing at all
 for an empty list), and each choice is another prepared statement. Here the type is said, and bytes go over
@@ -19,6 +19,7 @@ from psycopg.types.numeric import Int8
 _HEADER = struct.Struct(">iiIii")
 _LENGTH = struct.Struct(">i")
 _BIGINT = struct.Struct(">q")
+_LEAST, _LARGEST = -(1 << 63), (1 << 63) - 1
 _NULL = b"\xff\xff\xff\xff"
 
 
@@ -69,15 +70,23 @@ def texts(values: Iterable[str | None]) -> TextArray:
 
 
 def bigints(values: Iterable[int | None]) -> BigintArray:
+    return BigintArray([None if value is None else packed(value) for value in values])
+
+
+def packed(value: int) -> bytes:
     try:
-        return BigintArray([None if value is None else _BIGINT.pack(value) for value in values])
+        return _BIGINT.pack(value)
     except struct.error:
         raise psycopg.DataError("an integer beyond 64 bits") from None
 
 
-def bigint(value: int) -> Int8:
+def clamped(value: int) -> int:
     """A number to compare with. Beyond 64 bits no row has it, and the nearest end says the same."""
-    return Int8(max(-(1 << 63), min((1 << 63) - 1, value)))
+    return value if _LEAST <= value <= _LARGEST else _LEAST if value < 0 else _LARGEST
+
+
+def bigint(value: int) -> Int8:
+    return Int8(clamped(value))
 
 
 def _dumper(array_oid: int) -> type[Dumper]:

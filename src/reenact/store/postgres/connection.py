@@ -75,22 +75,35 @@ class Connection(psycopg.Connection[Row]):
     backend = Backend(0, None)
     standby = False
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.prepared: set[bytes] = set()
+        """Names of the statements that `prepared.py` made known to this server process."""
+        self._poll = select.poll()
+        self._poll.register(self.pgconn.socket, select.POLLIN)
+
     def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
         return super().wait(gen, interval, self.patience if timeout is None else timeout)
 
+    def at_rest(self) -> bool:
+        return self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+    def rolled_back(self) -> bool:
+        with contextlib.suppress(psycopg.Error):
+            self.execute("rollback")
+        return self.at_rest()
+
     def usable(self) -> bool:
         """False when the server hung up while the connection lay idle: asked without a round trip."""
-        if self.closed or self.broken:
+        if self.closed:
             return False
-        poll = select.poll()
-        poll.register(self.pgconn.socket, select.POLLIN)
-        if not poll.poll(0):
+        if not self._poll.poll(0):
             return True
         try:
             self.pgconn.consume_input()
         except psycopg.Error:
             return False
-        return not poll.poll(0)  # a notice has been read by now; an end of file is still there
+        return not self._poll.poll(0)  # a notice has been read by now; an end of file is still there
 
 
 def masked(url: str) -> str:
@@ -111,12 +124,15 @@ def passwords(url: str) -> set[str]:
     return {password for password in found if password}
 
 
+# Plans are kept, and one that was made while a table was small has to be right when it has grown: every query of ours
+# has its index, so nothing else is considered.
 SETUP = """
 select set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false),
     set_config('idle_in_transaction_session_timeout', %s, false),
     set_config('search_path', 'pg_catalog, pg_temp', false),
     set_config('default_transaction_isolation', 'read committed', false),
     set_config('client_min_messages', 'error', false), set_config('jit', 'off', false),
+    set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
     set_config('synchronous_commit',
         case when %s then 'off' else current_setting('synchronous_commit') end, false)
 """
@@ -143,7 +159,8 @@ class Pool:
         _pools.add(self)
 
     def _reset(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
         self._idle: list[Connection] = []
         self._made = 0
 
@@ -307,7 +324,7 @@ class Pool:
 
     def _take(self, seconds: float) -> Connection:
         deadline = time.monotonic() + seconds
-        with self._condition:
+        with self._lock:
             while True:
                 if self._closed:
                     raise self.unavailable("the store was closed")
@@ -326,28 +343,24 @@ class Pool:
         try:
             return self.connect()
         except BaseException:
-            with self._condition:
+            with self._lock:
                 self._made -= 1
                 self._condition.notify()
             raise
 
     def _give_back(self, connection: Connection, keep: bool) -> None:
-        if keep and not self._closed and not connection.closed:
-            if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                with contextlib.suppress(psycopg.Error):
-                    connection.execute("rollback")
-            if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-                with self._condition:
-                    self._idle.append(connection)
-                    self._condition.notify()
-                return
+        if keep and not self._closed and (connection.at_rest() or connection.rolled_back()):
+            with self._lock:
+                self._idle.append(connection)
+                self._condition.notify()
+            return
         discard(connection)
-        with self._condition:
+        with self._lock:
             self._made -= 1
             self._condition.notify()
 
     def close(self) -> None:
-        with self._condition:
+        with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
             self._condition.notify_all()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from reenact.store.postgres.appends import LIGHT_COLUMNS
+from reenact.store.postgres.lookups import LIGHT_COLUMNS, OF_RUN
 
 PAGE_ROWS = 256
 PAGE_BYTES = 8_000_000
-OF_RUN = "from reenact.events e join reenact.runs r using (run_no) where r.namespace = %s and r.run = %s"
 HEADER_COLUMNS = "r.run, r.kind, r.created, r.header, r.hash, r.salt, r.match, r.content, r.imported"
 RUN_LINES = (
     f"select {HEADER_COLUMNS}, r.epoch, {LIGHT_COLUMNS} from reenact.runs r"

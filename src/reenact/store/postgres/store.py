@@ -28,12 +28,13 @@ from reenact.store.contract import (
     RunRow,
     SnapshotRow,
 )
-from reenact.store.postgres import migrations
-from reenact.store.postgres.appends import EVENT_COLUMNS, LIGHT_COLUMNS, Appender
+from reenact.store.postgres import lookups, migrations
+from reenact.store.postgres.appends import Appender
 from reenact.store.postgres.arrays import bigint, blobs
 from reenact.store.postgres.connection import Lost, Pool, Timeouts
 from reenact.store.postgres.erasure import Eraser
 from reenact.store.postgres.imports import Importer
+from reenact.store.postgres.lookups import EVENT_COLUMNS, LIGHT_COLUMNS, OF_RUN
 from reenact.store.postgres.queries import (
     ALL_ARTIFACTS,
     ALL_NODES,
@@ -41,7 +42,6 @@ from reenact.store.postgres.queries import (
     DELETE_SNAPSHOT,
     FIND_RUNS,
     INBOX,
-    OF_RUN,
     PAGE_ROWS,
     PUT_SNAPSHOT,
     RELEASE,
@@ -223,17 +223,16 @@ class PostgresStore:
         return self._event(f"{OF_RUN} and e.seq = %s", (namespace, run, bigint(seq)))
 
     def lane_event(self, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
-        where = f"{OF_RUN} and e.lane = %s and e.lane_seq = %s"
-        return self._event(where, (namespace, run, lane, bigint(lane_seq)), LIGHT_COLUMNS)
+        return lookups.lane_event(self._rows, namespace, run, lane, lane_seq)
 
-    def _event(self, where: str, parameters: Sequence[Any], columns: str = EVENT_COLUMNS) -> EventRow | None:
-        rows = self._rows(f"select {columns} {where}", parameters)
+    def _event(self, where: str, parameters: Sequence[Any]) -> EventRow | None:
+        rows = self._rows(f"select {EVENT_COLUMNS} {where}", parameters)
         return EventRow(*rows[0]) if rows else None
 
     def events_by_id(self, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
         def action() -> list[EventRow]:
             with self._pool.connection() as connection:
-                return self._appender.by_id(connection, namespace, run, ids)
+                return lookups.by_id(connection, namespace, run, ids)
 
         return self._idempotent(action)
 
@@ -253,15 +252,7 @@ class PostgresStore:
             position = rows[-1][0] + 1
 
     def lanes(self, namespace: str, run: str, below: int | None = None) -> list[EventRow]:
-        limit = "" if below is None else " and e.seq < %s"
-        # Behavioural events of a lane are numbered in the order of seq, so the last number is the last event.
-        query = (
-            f"select distinct on (e.lane) {LIGHT_COLUMNS} {OF_RUN} and e.lane_seq is not null{limit} order"
-            " by e.lane, e.lane_seq desc"
-        )
-        return [
-            EventRow(*row) for row in self._rows(query, (namespace, run, *(() if below is None else (bigint(below),))))
-        ]
+        return lookups.lanes(self._rows, namespace, run, below)
 
     # Shared values
 

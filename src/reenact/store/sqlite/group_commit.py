@@ -137,9 +137,9 @@ class GroupCommit:
                 raise OutcomeUnknown("the thread that committed this append was interrupted") from None
         self._carry_out([own])
         # Those who came meanwhile are served by the one who is awake, a few times; then one of them leads.
-        for _ in range(ROUNDS_FOR_OTHERS):
-            if not queue:
-                break
+        rounds = 0
+        while queue and rounds < ROUNDS_FOR_OTHERS:
+            rounds += 1
             self._carry_out([])
 
     def _carry_out(self, group: list[Request]) -> None:

@@ -124,7 +124,8 @@ class Writer:
         return self._cursor if self._connection is not None else self.open()
 
     def _ready(self, wanted: int) -> apsw.Cursor:
-        cursor = self._idle_cursor()
+        connection = self._connection
+        cursor = self._idle_cursor() if connection is None or connection.in_transaction else self._cursor
         if wanted != self._synchronous:
             self._synchronous = -1
             cursor.execute("PRAGMA synchronous=2" if wanted == FULL else "PRAGMA synchronous=1")

@@ -1,6 +1,8 @@
 -- The tables. Names of people, runs and keys compare by bytes (collate "C"), so that order and prefixes do not depend on the server's locale.
 -- Blobs are compressed already where it pays (format.md, 10): `external` keeps Postgres from trying again.
 -- No foreign key from events to runs: an append holds the run's row lock, and the check would cost a second lock on every event.
+-- An index costs every append, so events have one that all need and two for the few: an id that begins with `_` ends with its seq and is found
+-- by that, and in lane 0 seq and lane_seq grow together.
 
 create table reenact.runs (
     run_no bigint generated always as identity primary key,
@@ -20,7 +22,8 @@ create table reenact.runs (
     unique (namespace, run)
 );
 alter table reenact.runs alter column content set storage external;
-create index runs_by_time on reenact.runs (namespace, created desc, run desc);
+-- Of the listed ones only, so that nobody takes it for an index of names: while runs are few, it looks as good as that.
+create index runs_by_time on reenact.runs (namespace, created desc, run desc) where kind <> 'operations';
 
 create table reenact.events (
     run_no bigint not null,
@@ -35,11 +38,11 @@ create table reenact.events (
     match bytea,
     prefix bytea,
     content bytea,
-    primary key (run_no, seq),
-    unique (run_no, id)
+    primary key (run_no, seq)
 );
 alter table reenact.events alter column content set storage external;
-create unique index events_by_lane on reenact.events (run_no, lane, lane_seq) where lane_seq is not null;
+create unique index events_by_id on reenact.events (run_no, id) where not starts_with(id, '_');
+create unique index events_by_lane on reenact.events (run_no, lane, lane_seq) where lane <> '0' and lane_seq is not null;
 
 create table reenact.nodes (
     namespace text collate "C" not null,

@@ -1,6 +1,9 @@
 -- The verbs that check and write in one round trip. Expected refusals are answers, not exceptions: an exception would cost a log line and
 -- an aborted transaction each. Every statement of these functions sees what was committed before it began (read committed), so what is read
 -- after the run's row lock is the truth until the transaction ends.
+--
+-- A condition that is known before its query runs stands in an `if` around it, and ids are looked up one by one: with both in one expression, or
+-- with an array, the plan depends on the values, and Postgres then makes a new one in every call, which takes longer than the query.
 
 -- Locks the run and says whether an append may happen, in the contract's order:
 -- 0 yes · 1 no such run · 2 ids exist · 3 another epoch · 4 another head · 5 numbers that do not ascend.
@@ -17,19 +20,29 @@ begin
         status := 1;
         return;
     end if;
-    if exists (select from reenact.events e where e.run_no = check_append.run_no and e.id = any (p_ids)) then
-        status := 2;
-        return;
-    end if;
-    if epoch <> p_epoch then
-        status := 3;
-        return;
-    end if;
     select e.seq, e.hash into head_seq, head_hash
         from reenact.events e where e.run_no = check_append.run_no order by e.seq desc limit 1;
     if head_seq is null then
         head_seq := 0;
         head_hash := header_hash;
+    end if;
+    for i in 1 .. cardinality(p_ids) loop
+        if starts_with(p_ids[i], '_') then
+            if p_seqs[i] <= head_seq then
+                perform from reenact.events e where e.run_no = check_append.run_no and e.seq = p_seqs[i] and e.id = p_ids[i];
+                status := case when found then 2 end;
+            end if;
+        else
+            perform from reenact.events e where e.run_no = check_append.run_no and e.id = p_ids[i] and not starts_with(e.id, '_');
+            status := case when found then 2 end;
+        end if;
+        if status = 2 then
+            return;
+        end if;
+    end loop;
+    if epoch <> p_epoch then
+        status := 3;
+        return;
     end if;
     if head_seq <> p_expected_seq or head_hash <> p_expected_hash then
         status := 4;
@@ -84,16 +97,56 @@ begin
         insert into reenact.nodes (namespace, address, blob)
             select p_namespace, address, blob from unnest(p_addresses, p_blobs) as u (address, blob) on conflict do nothing;
     end if;
-    -- As put_events() does, without a second call: this is the path that every event takes.
-    for i in 1 .. cardinality(p_seqs) loop
-        insert into reenact.events (run_no, seq, id, kind, lane, lane_seq, link, hash, salt, match, prefix, content)
-            values (checked.run_no, p_seqs[i], p_ids[i], p_kinds[i], p_lanes[i], p_lane_seqs[i], p_links[i], p_hashes[i],
-                p_salts[i], p_matches[i], p_prefixes[i], p_contents[i]);
-    end loop;
+    perform reenact.put_events(checked.run_no, p_seqs, p_ids, p_kinds, p_lanes, p_lane_seqs, p_links, p_hashes, p_salts, p_matches,
+        p_prefixes, p_contents);
     if not p_sync then
         -- Read at commit, after this function: the transaction does not wait for the disk.
         perform set_config('synchronous_commit', 'off', true);
     end if;
+end $$;
+
+-- The append that nearly all are: one event, on the expected head, under the epoch of its writer, with an id that is new. False: it is not
+-- that, nothing was written, and append() says why. No arrays and no row as the answer: handling them costs as much as the insert.
+create function reenact.append_one(
+    p_namespace text, p_run text, p_expected_seq bigint, p_expected_hash bytea, p_epoch bigint, p_sync boolean,
+    p_seq bigint, p_id text, p_kind text, p_lane text, p_lane_seq bigint, p_link bytea, p_hash bytea,
+    p_salt bytea, p_match bytea, p_prefix bytea, p_content bytea, p_addresses bytea[], p_blobs bytea[]
+) returns boolean language plpgsql as $$
+declare
+    v_run_no bigint;
+    v_epoch bigint;
+    head_seq bigint;
+    head_hash bytea;
+    header_hash bytea;
+begin
+    select r.run_no, r.epoch, r.hash into v_run_no, v_epoch, header_hash
+        from reenact.runs r where r.namespace = p_namespace and r.run = p_run for no key update;
+    -- A second statement, which sees what was committed while the first one waited for the lock.
+    select e.seq, e.hash into head_seq, head_hash
+        from reenact.events e where e.run_no = v_run_no order by e.seq desc limit 1;
+    if not found then
+        head_seq := 0;
+        head_hash := header_hash;
+    end if;
+    if (v_epoch = p_epoch and head_seq = p_expected_seq and head_hash = p_expected_hash and p_seq > head_seq) is not true then
+        return false;
+    end if;
+    if not starts_with(p_id, '_') then
+        perform from reenact.events e where e.run_no = v_run_no and e.id = p_id and not starts_with(e.id, '_');
+        if found then
+            return false;
+        end if;
+    end if;
+    if p_addresses is not null then
+        insert into reenact.nodes (namespace, address, blob)
+            select p_namespace, address, blob from unnest(p_addresses, p_blobs) as u (address, blob) on conflict do nothing;
+    end if;
+    insert into reenact.events (run_no, seq, id, kind, lane, lane_seq, link, hash, salt, match, prefix, content)
+        values (v_run_no, p_seq, p_id, p_kind, p_lane, p_lane_seq, p_link, p_hash, p_salt, p_match, p_prefix, p_content);
+    if not p_sync then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+    return true;
 end $$;
 
 -- True: the run is there with this very header.
