@@ -335,7 +335,7 @@ class Journal(JournalReader):
             if row.kind in ANSWERS or row.kind in OPENING_KINDS or row.kind == "StateUpdated" or self._reducer:
                 link = self.link(row)
                 tree = self.content_tree(row, link)
-                event = None if tree is None else event_from_content(row.kind, self.decoded(tree))
+                event = None if tree is None else event_from_content(row.kind, self._decode(tree))
                 self._chain.observe(row, link.parent, event)
         self._history_known = True
 
