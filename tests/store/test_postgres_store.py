@@ -185,6 +185,25 @@ def test_plans_made_for_small_tables_fit_large_ones(store: PostgresStore, databa
     assert "Sort" not in plan
 
 
+@pytest.mark.parametrize("prefix", ["_m_", "given-"])
+def test_nothing_is_planned_for_an_append(store: PostgresStore, prefix: str) -> None:
+    """Postgres makes a plan for a few calls and then keeps one, unless values tell it that another would be cheaper."""
+    planned: list[str | None] = []
+    with store._pool.connection() as connection:
+        connection.add_notice_handler(lambda notice: planned.append(notice.context))
+    for number in range(1, 13):
+        append(store, "r", f"{prefix}{number:x}")
+    head = head_of(store.last_event("n", "r"))
+    with store._pool.connection() as connection:
+        connection.execute("set client_min_messages = log", prepare=False)
+        connection.execute("set log_planner_stats = on", prepare=False)
+    planned.clear()
+    store.append("n", "r", [event(head, f"{prefix}d")], expected=head, epoch=0)
+    assert planned == []
+    assert store.run_row("n", "r") is not None  # the first time: this is planned, and shows that we would hear of it
+    assert planned != []
+
+
 # Triggers, by somebody with SQL
 
 
