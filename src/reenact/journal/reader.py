@@ -93,7 +93,7 @@ class JournalReader:
         stored = unpack(row.content)
         if render(commitment(row.salt, row.match, stored)) != self.header.content:
             raise Damaged(f"the facts of run {self.run} do not match its header", code="bad_content")
-        members = self._decode(expand(stored, self.nodes.fetch))
+        members = self.decoded(expand(stored, self.nodes.fetch))
         if not isinstance(members, dict):
             raise Damaged(f"the facts of run {self.run} are not an object", code="bad_content")
         return members
@@ -182,7 +182,7 @@ class JournalReader:
         if tree is None:
             event: Event = ErasedEvent(link.kind)
         else:
-            event = event_from_content(link.kind, self._decode(tree))
+            event = event_from_content(link.kind, self.decoded(tree))
         return SequencedEvent(
             seq=link.seq,
             event=event,
@@ -207,8 +207,9 @@ class JournalReader:
         except Damaged as damage:
             raise Damaged(f"event {row.seq} of run {self.run}: {damage.message}", code=damage.code) from None
 
-    def _decode(self, tree: Any) -> Any:
-        return decode(tree, loaded_classes=not self.imported, artifact=self.nodes.artifact)
+    def decoded(self, tree: Any, annotation: Any = None) -> Any:
+        """The value of an encoded tree of this run; classes that are loaded come back, unless it was imported."""
+        return decode(tree, loaded_classes=not self.imported, annotation=annotation, artifact=self.nodes.artifact)
 
 
 __all__ = [

@@ -1,0 +1,217 @@
+"""Agents: functions whose runs are durable. Call one, or start, resume and replay it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import inspect
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reenact.core.events import ActionRequested
+from reenact.core.hashing import render
+from reenact.core.links import ParentRun
+from reenact.effect.boundary import perform, perform_blocking
+from reenact.effect.lanes import Lane
+from reenact.effect.live_run import LiveRun
+from reenact.effect.past import Past
+from reenact.effect.places import PLACE, Inside
+from reenact.effect.policy import Policy
+from reenact.effect.running import carry, carry_async
+from reenact.effect.tickets import EffectSpec
+from reenact.errors import InvalidInput, NotFound
+from reenact.journal.journal import LEASE_SECONDS, Journal
+from reenact.journal.reader import JournalReader
+from reenact.store.contract import Store
+from reenact.store.opening import open_store
+
+_agents: dict[str, Agent] = {}
+_stores: dict[str, Store] = {}
+_opening = threading.Lock()
+
+
+def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Makes a function an agent: each call of it is a durable run. `@agent` or `@agent(name=..., budget=...)`."""
+    if function is None:
+        return functools.partial(agent, **options)
+    return Agent(function, **options)
+
+
+class Agent:
+    """A function whose runs are recorded, survive a crash, and can be replayed."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        policy: Policy | None = None,
+        store: Store | str | None = None,
+        namespace: str = "default",
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = name or function.__qualname__.replace(".<locals>", "")
+        self.policy = policy
+        self.namespace = namespace
+        self.lease_seconds = lease_seconds
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._store = store
+        _agents[self.name] = self
+
+    # Running
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """One run, from beginning to end. Inside another agent's run it is a linked run of its own."""
+        place = PLACE.get()
+        if type(place) is Lane:
+            return self._as_child(args, kwargs)
+        return self.run(*args, **kwargs)
+
+    def run(self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any) -> Any:
+        """As calling it, with a say in the run's id and store."""
+        live = LiveRun(self._begin(args, kwargs, run_id, store, None), guard=self._guard())
+        return self._carry(live, args, kwargs)
+
+    def resume(self, run_id: str, *, store: Store | str | None = None) -> Any:
+        """Goes on with a run that was interrupted; what is on record is not done again. An ended run's result is
+        given again."""
+        opened = store_of(store if store is not None else self._store)
+        ended = JournalReader(opened, run_id, self.namespace)
+        past = Past.read(ended)
+        if past.end is not None:
+            return self._ended(ended, past)
+        journal = Journal.open(opened, run_id, self.namespace, lease_seconds=self.lease_seconds)
+        live = LiveRun(journal, past=Past.read(journal), guard=self._guard())
+        return self._carry(live, *self._input(journal))
+
+    def replay(self, run_id: str, *, store: Store | str | None = None) -> Any:
+        """Runs the code again on the record alone: nothing outside is touched, and the same must come out."""
+        reader = JournalReader(store_of(store if store is not None else self._store), run_id, self.namespace)
+        live = LiveRun(reader, past=Past.read(reader))
+        return self._carry(live, *self._input(reader))
+
+    def _ended(self, reader: JournalReader, past: Past) -> Any:
+        assert past.end is not None
+        members = past.members(past.end.row)
+        if past.end.kind == "Completed":
+            return self._given(members.get("output"))
+        if past.end.kind == "Failed" and isinstance(members.get("error"), BaseException):
+            raise members["error"]
+        raise InvalidInput(f"run {reader.run} ended with {past.end.kind}; there is no result", code="no_result")
+
+    def _given(self, value: Any) -> Any:
+        if not self.is_async:
+            return value
+
+        async def given() -> Any:
+            return value
+
+        return given()
+
+    def _carry(self, live: LiveRun, args: Any, kwargs: Any) -> Any:
+        call = functools.partial(self.function, *args, **kwargs)
+        if self.is_async:
+            return self._carry_async(live, call)
+        try:
+            return carry(live, call)
+        finally:
+            _let_go(live)
+
+    async def _carry_async(self, live: LiveRun, call: Callable[[], Any]) -> Any:
+        try:
+            return await carry_async(live, call)
+        finally:
+            _let_go(live)
+
+    def _guard(self) -> Any:
+        return self.policy.guard() if self.policy is not None else None
+
+    def _begin(
+        self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None, parent: ParentRun | None
+    ) -> Journal:
+        return Journal.create(
+            store_of(store if store is not None else self._store),
+            run_id,
+            self.namespace,
+            facts={"agent": self.name, "input": {"args": list(args), "kwargs": dict(kwargs)}, "code": self.code()},
+            parent=parent,
+            lease_seconds=self.lease_seconds,
+        )
+
+    def code(self) -> dict[str, str]:
+        """What the code was when the run began, so that a change can be named."""
+        try:
+            source = inspect.getsource(self.function)
+        except (OSError, TypeError):
+            source = ""
+        return {"function": self.name, "digest": f"sha256:{hashlib.sha256(source.encode()).hexdigest()}"}
+
+    def _input(self, reader: JournalReader) -> tuple[list[Any], Mapping[str, Any]]:
+        facts = reader.facts()
+        if facts is None or facts.get("agent") != self.name or "input" not in facts:
+            raise InvalidInput(
+                f"run {reader.run} is not one of the agent {self.name}",
+                hint="`reenact show` tells which agent recorded it.",
+                code="other_agent",
+            )
+        return facts["input"]["args"], facts["input"]["kwargs"]
+
+    # As a part of another run
+
+    def _as_child(self, args: Any, kwargs: Any) -> Any:
+        spec = EffectSpec(self.name, "process", once=False)
+
+        def make(key: str) -> ActionRequested:
+            return ActionRequested(key, {"args": list(args), "kwargs": dict(kwargs)}, self.name, "process")
+
+        if self.is_async:
+            return perform(spec, make, lambda: self._child(args, kwargs))
+        return perform_blocking(spec, make, lambda: self._child(args, kwargs))
+
+    def _child(self, args: Any, kwargs: Any) -> Any:
+        """Begins the child's run, or goes on with it: its id follows from the parent's request."""
+        place = PLACE.get()
+        assert isinstance(place, Inside)
+        assert place.run.journal is not None
+        parent = place.run.journal
+        child = hashlib.sha256(f"child\0{place.idempotency_key}".encode()).hexdigest()[:20]
+        if parent.store.run_row(self.namespace, child) is not None:
+            return self.resume(child, store=parent.store)
+        head = parent.known_head
+        link = ParentRun(head=render(head.hash), relation="child", run=parent.run, seq=head.seq)
+        live = LiveRun(self._begin(args, kwargs, child, parent.store, link), guard=self._guard())
+        return self._carry(live, args, kwargs)
+
+
+def _let_go(live: LiveRun) -> None:
+    if live.journal is not None:
+        live.journal.release()
+
+
+def store_of(store: Store | str | None) -> Store:
+    """An open store; one that is named by URL is opened once in a process."""
+    if store is not None and not isinstance(store, str):
+        return store
+    with _opening:
+        key = store or ""
+        if key not in _stores:
+            _stores[key] = open_store(store)
+        return _stores[key]
+
+
+def find_agent(name: str) -> Agent:
+    found = _agents.get(name)
+    if found is None:
+        raise NotFound(
+            f"no agent called {name!r} has been loaded",
+            hint="Import the module that defines it first.",
+            code="unknown_agent",
+        )
+    return found
+
+
+__all__ = ["Agent", "agent", "asyncio", "find_agent", "store_of"]

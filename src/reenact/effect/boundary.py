@@ -1,0 +1,239 @@
+"""The one boundary: every effect of an agent passes here, from a task or from a thread.
+
+Both drivers do the same: ask the run, carry out what the run says is to be carried out, wait for the turn, open the
+answer. What is decided is decided by the run (`live_run`); here is only the waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
+from time import monotonic
+from typing import Any
+
+from reenact.core.events import ActionFailed, ActionSucceeded
+from reenact.effect.attempts import Attempts
+from reenact.effect.lanes import Lane
+from reenact.effect.live_run import LiveRun, MakeEvent
+from reenact.effect.outcomes import open_answer
+from reenact.effect.places import HERE, PLACE, Inside
+from reenact.effect.signals import Signal
+from reenact.effect.stopping import Divergence, OutsideRun, RunStopped
+from reenact.effect.tasks import PATIENCE_SECONDS, LoopHooks, TaskQueue
+from reenact.effect.tickets import EffectSpec, Ticket
+from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS
+
+_NOBODY = Context()
+_told: set[str] = set()
+strict_outside = False
+"""True: an effect outside of any run is refused instead of simply being done."""
+
+
+def outside(name: str) -> bool:
+    """An effect is called outside of a run, or inside another effect: it is simply done. True if so."""
+    place = PLACE.get()
+    if type(place) is Lane:
+        return False
+    if place is None:
+        if strict_outside:
+            raise OutsideRun(f"{name} was called outside of any run, where nothing is recorded")
+        if name not in _told:
+            _told.add(name)
+            warnings.warn(f"{name} was called outside of a run: it is done and not recorded", stacklevel=4)
+    return True
+
+
+class TaskWaiter:
+    """A task that asked for an effect. The effect is a task of its own, which belongs to nobody's lane."""
+
+    looped = True
+
+    def __init__(self, run: LiveRun, call: Callable[[], Awaitable[Any]]) -> None:
+        self._run = run
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._context = copy_context()
+        self._task: asyncio.Task[Any] | None = None
+        self.future: asyncio.Future[None] = self._loop.create_future()
+
+    def begin(self, ticket: Ticket) -> None:
+        if threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self.begin, ticket, context=_NOBODY)
+            return
+        if self.future.done():
+            return
+        attempts = Attempts(self._run, ticket)
+        self._context.run(PLACE.set, attempts.place)
+        self._task = asyncio.Task(attempts.carry_out(self._call), loop=self._loop, context=self._context)
+        self._task.add_done_callback(lambda task: self._done(ticket, task), context=_NOBODY)
+
+    def _done(self, ticket: Ticket, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            if not self.future.done():  # nobody of the agent has cancelled it: that is what came of it
+                error: BaseException = asyncio.CancelledError()
+                self._run.answered(ticket, ActionFailed(ticket.key, error), error)
+            return
+        problem = task.exception()
+        if isinstance(problem, RunStopped):
+            return
+        if problem is None:
+            self._run.answered(ticket, ActionSucceeded(ticket.key, task.result()))
+        else:
+            self._run.answered(ticket, ActionFailed(ticket.key, problem), problem)
+
+    def wake(self) -> None:
+        if threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self.wake, context=_NOBODY)
+        elif not self.future.done():
+            self.future.set_result(None)
+
+    def give_up(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def perform(
+    spec: EffectSpec, make: MakeEvent, call: Callable[[], Awaitable[Any]], *, key: str | None = None
+) -> Any:
+    """An effect of a task. Outside of a run it is simply done (`outside` has said so)."""
+    lane = PLACE.get()
+    if type(lane) is not Lane:
+        return await call()
+    run = lane.run
+    waiter = TaskWaiter(run, call)
+    ticket = run.request(lane, spec, make, key=key, waiter=waiter)
+    if not isinstance(run.turns.loop, TaskQueue) or run.turns.loop.hooks.loop is not waiter._loop:
+        _enter_late(run)
+    try:
+        await waiter.future
+    except asyncio.CancelledError as cancelled:
+        waiter.give_up()
+        run.abandoned(ticket, cancelled)
+        raise
+    return _handed(run, ticket)
+
+
+def _enter_late(run: LiveRun) -> None:
+    """A loop that nobody told us of (the agent made it in an unusual way) is put in order from here on."""
+    hooks = LoopHooks.of(asyncio.get_running_loop())
+    if run.turns.loop is None:
+        hooks.enter(run)
+    hooks.call_soon(run.flush, context=_NOBODY)
+    hooks.call_soon(run.turns.advance, context=_NOBODY)
+
+
+def _handed(run: LiveRun, ticket: Ticket) -> Any:
+    if run.stopped is not None and not _has_answer(ticket):
+        raise RunStopped(run.stopped)
+    run.taken(ticket)
+    return open_answer(run, ticket)
+
+
+def _has_answer(ticket: Ticket) -> bool:
+    if ticket.answer is not None:
+        return ticket.answer_seq > 0
+    return ticket.recorded is not None and ticket.recorded.answer is not None and ticket.recorded.answer.handed
+
+
+class ThreadWaiter:
+    """A thread that asked for an effect, and carries it out itself."""
+
+    looped = False
+
+    def __init__(self, run: LiveRun) -> None:
+        self._run = run
+        self.token = HERE.token
+        self.event = Signal()
+        self.told_to_begin = False
+
+    def begin(self, ticket: Ticket) -> None:
+        self.told_to_begin = True
+        self.event.set()
+
+    def wake(self) -> None:
+        if self.token is not None:
+            self._run.turns.runs(self.token)
+        self.event.set()
+
+
+def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any], *, key: str | None = None) -> Any:
+    """An effect of a thread, or a blocking call inside a loop."""
+    lane = PLACE.get()
+    if type(lane) is not Lane:
+        return call()
+    run = lane.run
+    waiter = ThreadWaiter(run)
+    if waiter.token is None:
+        return _at_once(run, lane, spec, make, call, key, waiter)
+    with run.lock:
+        ticket = run.request(lane, spec, make, key=key, waiter=waiter)
+        run.turns.rests(waiter.token)
+        run.flush()
+        run.turns.advance()
+    _wait_for_turn(run, ticket, waiter)
+    if waiter.told_to_begin:
+        with run.lock:
+            waiter.event.clear()
+            waiter.told_to_begin = False
+        run.answered(ticket, *_carry_out(run, ticket, call))
+        _wait_for_turn(run, ticket, waiter)
+    return _handed(run, ticket)
+
+
+def _at_once(
+    run: LiveRun, lane: Lane, spec: EffectSpec, make: MakeEvent, call: Callable[[], Any], key: str | None, waiter: Any
+) -> Any:
+    """Nothing else of the run can go on before this returns, so it is nobody else's turn."""
+    with run.lock:
+        ticket = run.request(lane, spec, make, key=key, waiter=waiter)
+        recorded = ticket.recorded
+        if recorded is not None and recorded.answer is not None:
+            recorded.answer.handed = True
+            run.turns.forget(ticket.item)
+            run.reached(recorded.answer.time)
+        else:
+            run.flush()
+            if run.stopped is None and not waiter.told_to_begin:
+                run.stands_still_at(ticket)
+    if waiter.told_to_begin:
+        run.answer_at_once(ticket, *_carry_out(run, ticket, call))
+    return _handed(run, ticket)
+
+
+def _carry_out(run: LiveRun, ticket: Ticket, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    attempts = Attempts(run, ticket)
+    context = copy_context()
+    context.run(PLACE.set, attempts.place)
+    try:
+        value = context.run(attempts.carry_out_blocking, call)
+    except Exception as error:
+        return ActionFailed(ticket.key, error), error
+    return ActionSucceeded(ticket.key, value), None
+
+
+def _wait_for_turn(run: LiveRun, ticket: Ticket, waiter: ThreadWaiter) -> None:
+    since = monotonic()
+    while not waiter.event.wait(LOOK_SECONDS):
+        run.turns.overdue()
+        waited = monotonic() - since
+        if waited > RELAX_SECONDS and not run.is_live:
+            _relax(run, ticket)
+        if waited > RELAX_SECONDS + PATIENCE_SECONDS and not run.is_live:
+            run.stands_still()
+    if waiter.token in run.turns.threads:
+        run.turns.runs(waiter.token, awake=True)
+
+
+def _relax(run: LiveRun, ticket: Ticket) -> None:
+    """Threads take their turn in the recorded order; where a lock of theirs makes that impossible it is given up."""
+    with run.lock:
+        recorded = ticket.recorded
+        if recorded is not None and recorded.answer is not None and not recorded.answer.handed:
+            run.turns.hand_out_of_order(ticket.item, recorded)
+
+
+__all__ = ["Divergence", "Inside", "outside", "perform", "perform_blocking"]

@@ -1,0 +1,144 @@
+"""Saying exactly where the program and its record part: what was expected, what came, and the first field that differs.
+
+`expected` is what was recorded, `actual` what came now.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from reenact.core.codec import encode
+from reenact.core.matching import VOLATILE_MEMBERS
+from reenact.effect.past import RecordedMark, RecordedRequest, RecordedTurn
+from reenact.effect.stopping import Divergence
+
+if TYPE_CHECKING:
+    from reenact.core.events import Event
+    from reenact.effect.lanes import Lane
+    from reenact.effect.live_run import LiveRun
+    from reenact.effect.tickets import EffectSpec
+
+_OWN_FOLDER = __file__.rpartition("effect")[0]
+
+
+def conflicting_request(run: LiveRun, recorded: RecordedRequest, event: Event) -> Divergence:
+    """The same key with another input."""
+    assert run.past is not None
+    expected, actual = run.past.members(recorded.row), encode(event.content()).tree
+    path = first_difference(_compared(encode(expected).tree), _compared(actual))
+    return Divergence(
+        f"run {run.name} asked for something else at seq {recorded.seq} ({recorded.key}): {path or 'its kind'} differs",
+        code="conflicting_request",
+        seq=recorded.seq,
+        key=recorded.key,
+        lane=recorded.lane,
+        expected=expected,
+        actual=event.content(),
+        path=path,
+        line=source_line(),
+    )
+
+
+def unrecorded_request(run: LiveRun, lane: Lane, spec: EffectSpec, event: Event) -> Divergence:
+    """A replay came to a call that the record does not have."""
+    nearest = nearest_recorded(run, spec.name)
+    near = f"; the nearest recorded call is seq {nearest.seq} ({nearest.key})" if nearest is not None else ""
+    path = None
+    if nearest is not None and run.past is not None:
+        members = run.past.members(nearest.row)
+        path = first_difference(_compared(encode(members).tree), _compared(encode(event.content()).tree))
+    return Divergence(
+        f"run {run.name} never recorded this call of {spec.name}{near}",
+        code="unrecorded_request",
+        lane=lane.identity,
+        actual=event.content(),
+        nearest=nearest.seq if nearest is not None else None,
+        path=path,
+        line=source_line(),
+    )
+
+
+def resting_too_early(run: LiveRun) -> Divergence:
+    """The program waits, and the record has requests that it did not make."""
+    past = run.past
+    assert past is not None
+    missing = [request for request in past.by_key.values() if not request.made]
+    if missing:
+        first = min(missing, key=lambda request: request.seq)
+        held = f"; it asked for {run.held_name()} instead" if run.held_name() else ""
+        message = f"run {run.name} came to rest without the call recorded at seq {first.seq} ({first.key}){held}"
+        return Divergence(
+            message,
+            code="missing_request",
+            seq=first.seq,
+            key=first.key,
+            lane=first.lane,
+            expected=past.members(first.row),
+            unmatched=[request.seq for request in missing][:100],
+        )
+    entry = run.turns.next_recorded()
+    return Divergence(
+        f"run {run.name} came to rest before {_entry_in_words(entry)}, and nobody waits for it",
+        code="nobody_waits",
+        seq=entry.seq if isinstance(entry, (RecordedRequest, RecordedMark)) else None,
+    )
+
+
+def _entry_in_words(entry: RecordedRequest | RecordedTurn | RecordedMark | None) -> str:
+    if isinstance(entry, RecordedRequest):
+        return f"the answer to seq {entry.seq} ({entry.key}) was handed over"
+    if isinstance(entry, RecordedTurn):
+        return f"{entry.kind} {entry.ordinal} of lane {entry.lane} was handed over"
+    return "what was recorded next"
+
+
+def nearest_recorded(run: LiveRun, name: str) -> RecordedRequest | None:
+    """The recorded request, not yet made again, that is most like this one: same name first, then the earliest."""
+    if run.past is None:
+        return None
+    unmade = [request for request in run.past.by_key.values() if not request.made]
+    named = [request for request in unmade if f"/{name}/" in request.key]
+    return min(named or unmade, key=lambda request: request.seq, default=None)
+
+
+def _compared(tree: Any) -> Any:
+    return {name: value for name, value in tree.items() if name not in VOLATILE_MEMBERS}
+
+
+def first_difference(expected: Any, actual: Any, path: str = "") -> str | None:
+    """The JSON pointer of the first place where two trees differ; None when they are equal."""
+    todo = [(expected, actual, path)]
+    while todo:
+        left, right, here = todo.pop()
+        if isinstance(left, dict) and isinstance(right, dict):
+            for name in left:
+                if name not in right:
+                    return f"{here}/{_escaped(name)}"
+            for name in right:
+                if name not in left:
+                    return f"{here}/{_escaped(name)}"
+            todo += [(left[name], right[name], f"{here}/{_escaped(name)}") for name in reversed(left)]
+        elif isinstance(left, list) and isinstance(right, list):
+            shared = min(len(left), len(right))
+            if len(left) != len(right):
+                todo.append((None, 0, f"{here}/{shared}"))
+            todo += [(left[index], right[index], f"{here}/{index}") for index in reversed(range(shared))]
+        elif type(left) is not type(right) or left != right:
+            return here or "/"
+    return None
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def source_line() -> str:
+    """The line of the agent's own code that made the call."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_OWN_FOLDER) and "asyncio" not in file and not file.startswith("<"):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

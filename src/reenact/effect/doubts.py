@@ -1,0 +1,28 @@
+"""An effect in doubt: requested, and no answer on record. It may have happened.
+
+Decided without looking at anything but what is known of the effect and of its record.
+"""
+
+from __future__ import annotations
+
+from reenact.effect.past import RecordedRequest
+from reenact.effect.stopping import InDoubt
+from reenact.effect.tickets import EffectSpec
+
+DONE, RETRY, FAIL = "done", "retry", "fail"
+
+
+def may_be_done_again(spec: EffectSpec, recorded: RecordedRequest) -> bool:
+    """Whatever can be repeated without harm is; an unknown side effect only on an operator's word."""
+    if not spec.once:
+        return True
+    return recorded.settled is not None  # a settlement other than `retry` comes with an answer
+
+
+def effect_in_doubt(run: str, spec: EffectSpec, recorded: RecordedRequest) -> InDoubt:
+    return InDoubt(
+        f"run {run}: {spec.name} at seq {recorded.seq} was begun and may have happened; it is not repeated unasked",
+        hint=f"Find out, then: reenact settle {run} --effect {recorded.seq} --done VALUE | --retry | --fail MESSAGE",
+        key=recorded.key,
+        seq=recorded.seq,
+    )

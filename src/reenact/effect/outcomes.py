@@ -1,0 +1,95 @@
+"""What the agent is handed: the same value, or the same error, now and whenever the run comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reenact.core.codec import decode, encode
+from reenact.core.events import ActionFailed, ActionSucceeded, Event, Resumed, WaitResolved
+from reenact.effect.stopping import BudgetExceeded, Denied, NotReplayable
+from reenact.errors import ReenactError
+
+if TYPE_CHECKING:
+    from reenact.effect.live_run import LiveRun
+    from reenact.effect.past import RecordedAnswer
+    from reenact.effect.tickets import Ticket
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+def open_answer(run: LiveRun, ticket: Ticket) -> Any:
+    """The value, or raises the error."""
+    if ticket.answer is not None:
+        return _fresh(ticket, ticket.answer)
+    assert ticket.recorded is not None
+    assert ticket.recorded.answer is not None
+    return _recorded(run, ticket, ticket.recorded.answer)
+
+
+def _fresh(ticket: Ticket, answer: Event) -> Any:
+    if isinstance(answer, ActionFailed):
+        raise _same_error(ticket.error, answer.error)
+    value: Any = None
+    if isinstance(answer, ActionSucceeded):
+        value = answer.output
+    elif isinstance(answer, WaitResolved):
+        value = answer.resolution
+    elif isinstance(answer, Resumed):
+        value = answer.value
+    if type(value) in _PLAIN:
+        return value
+    encoded = encode(value)
+    if not encoded.replayable:
+        return value  # what has no value cannot be handed over twice; the record says so
+    return decode(
+        encoded.tree, loaded_classes=True, annotation=ticket.spec.annotation, artifact=encoded.artifacts.__getitem__
+    )
+
+
+def _same_error(error: BaseException | None, recorded: Any) -> BaseException:
+    """The error itself if the record will give its like, otherwise what the record will give."""
+    again = decode(encode(recorded).tree, loaded_classes=True)
+    if error is not None and type(again) is type(error):
+        return error
+    return again if isinstance(again, BaseException) else ReenactError(f"the effect failed: {again!r}")
+
+
+def _recorded(run: LiveRun, ticket: Ticket, answer: RecordedAnswer) -> Any:
+    reader, row = run.reader, answer.row
+    assert row is not None
+    tree = reader.content_tree(row, reader.link(row))
+    if tree is None:
+        raise NotReplayable(f"the answer at seq {row.seq} of run {run.name} was erased")
+    if row.kind == "ActionDenied":
+        raise _denial(tree.get("reason"))
+    member = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
+    inner = tree.get(member[row.kind])
+    if row.kind != "ActionFailed" and _is_opaque(inner):
+        raise NotReplayable(
+            f"the result of {ticket.spec.name} at seq {row.seq} of run {run.name} has no value that could be recorded"
+        )
+    value = reader.decoded(inner, ticket.spec.annotation)
+    if row.kind == "ActionFailed":
+        raise value if isinstance(value, BaseException) else ReenactError(f"the effect failed: {value!r}")
+    return value
+
+
+def _denial(reason: Any) -> Denied:
+    code = reason.get("code", "denied") if isinstance(reason, dict) else "denied"
+    message = str(reason.get("message", "")) if isinstance(reason, dict) else str(reason)
+    cls = BudgetExceeded if code == BudgetExceeded.code else Denied
+    return cls(message, code=code)
+
+
+def _is_opaque(tree: Any) -> bool:
+    """Somewhere in it stands something of which only the type was recorded."""
+    todo = [tree]
+    while todo:
+        value = todo.pop()
+        if type(value) is dict:
+            if len(value) == 1 and "$opaque" in value:
+                return True
+            todo.extend(value.values())
+        elif type(value) is list:
+            todo.extend(value)
+    return False

@@ -1,0 +1,233 @@
+"""What a run has recorded so far, indexed for coming back to it: who asked what, what was answered, in which order.
+
+Rules of the order in which things are handed to the agent again (`Past.hand_overs`):
+
+1. Answers come in the order of the journal.
+2. What has no event of its own (a timer that fired, a job that ended) comes where its record says: `TurnTaken` names
+   the answer after which it was handed over, and how far the journal had come by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
+from reenact.core.links import Link
+from reenact.errors import Damaged
+from reenact.journal.reader import JournalReader
+from reenact.store.contract import EventRow
+
+TIMER, JOB, START, LOCK = "timer", "job", "start", "lock"
+
+
+class RecordedAnswer:
+    __slots__ = ("handed", "kind", "row", "seq", "time")
+
+    def __init__(self, row: EventRow, time: int) -> None:
+        self.row: EventRow | None = row
+        self.seq = row.seq
+        self.kind = row.kind
+        self.time = time
+        self.handed = False
+
+
+class RecordedRequest:
+    """A request (or wait, or interrupt) of the past. `made`: the agent has made it again."""
+
+    __slots__ = (
+        "answer",
+        "attempts",
+        "chunks",
+        "key",
+        "kind",
+        "lane",
+        "made",
+        "match",
+        "row",
+        "seq",
+        "settled",
+        "time",
+    )
+
+    def __init__(self, row: EventRow, link: Link) -> None:
+        self.row = row
+        self.seq = row.seq
+        self.kind = row.kind
+        self.key = link.key or str(row.seq)
+        self.lane = row.lane
+        self.match = row.match
+        self.time = link.time
+        self.made = False
+        self.answer: RecordedAnswer | None = None
+        self.attempts = 0
+        self.chunks: list[EventRow] = []
+        self.settled: EventRow | None = None
+
+
+class RecordedTurn(NamedTuple):
+    """Something without an event of its own that was handed over."""
+
+    kind: str
+    lane: str
+    ordinal: int
+    after: int
+    """Seq of the answer handed over before it."""
+    at: int
+    """How far the journal had come."""
+    busy: int = 0
+    """How many steps of its own the agent had taken when this came without waiting for a rest; 0: it rested."""
+
+
+class RecordedMark(NamedTuple):
+    """A behavioural event that nobody answers: a state update, a signal."""
+
+    seq: int
+    kind: str
+    row: EventRow
+
+
+class RecordedLane:
+    __slots__ = ("bound", "first", "marks", "path", "requests")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.requests: list[RecordedRequest] = []
+        self.marks: list[RecordedMark] = []
+        self.first: RecordedRequest | None = None
+        """The first request in this lane or below it."""
+        self.bound: Any = None
+
+
+class Past:
+    """The index. Contents are opened when they are needed, not before."""
+
+    def __init__(self, reader: JournalReader) -> None:
+        self.reader = reader
+        self.lanes: dict[str, RecordedLane] = {"0": RecordedLane("0")}
+        self.by_key: dict[str, RecordedRequest] = {}
+        self.hand_overs: list[RecordedRequest | RecordedTurn | RecordedMark] = []
+        self.draws: dict[tuple[str, str], list[Any]] = {}
+        self.busy: dict[int, int] = {}
+        """Answers that were handed over without waiting for a rest: seq → steps taken."""
+        self.unmade = 0
+        self.end: RecordedMark | None = None
+        self.last_seq = 0
+        self.last_time = reader.header_row.created
+        self._by_seq: dict[int, RecordedRequest] = {}
+        self._by_action: dict[str, RecordedRequest] = {}
+        self._turns: dict[int, list[RecordedTurn]] = {}
+        self._answers: list[RecordedRequest | RecordedMark] = []
+        self._children: dict[str, list[RecordedLane]] = {}
+
+    @classmethod
+    def read(cls, reader: JournalReader, rows: Iterable[EventRow] | None = None) -> Past:
+        past = cls(reader)
+        for row in rows if rows is not None else reader.store.scan(reader.namespace, reader.run, 1):
+            past._take(row, reader.link(row))
+        past._order()
+        return past
+
+    def _take(self, row: EventRow, link: Link) -> None:
+        kind = row.kind
+        self.last_seq, self.last_time = row.seq, link.time
+        if kind in OPENING_KINDS or (kind == "ActionDenied" and link.parent is None):
+            self._take_request(row, link)
+        elif kind in ANSWERS:
+            self._take_answer(row, link)
+        elif kind in ("StateUpdated", "SignalReceived"):
+            mark = RecordedMark(row.seq, kind, row)
+            if kind == "SignalReceived":
+                self._answers.append(mark)
+            else:
+                self.lane(row.lane).marks.append(mark)
+        elif kind in TERMINAL_KINDS:
+            self.end = RecordedMark(row.seq, kind, row)
+        else:
+            self._take_bookkeeping(row)
+
+    def _take_request(self, row: EventRow, link: Link) -> None:
+        request = RecordedRequest(row, link)
+        if row.kind == "ActionDenied":
+            request.answer = RecordedAnswer(row, link.time)
+            request.answer.handed = True
+        if request.key in self.by_key:
+            raise Damaged(f"event {row.seq} repeats the replay key of event {self.by_key[request.key].seq}")
+        self.by_key[request.key] = self._by_seq[row.seq] = self._by_action[request.key] = request
+        lane = self.lane(row.lane)
+        lane.requests.append(request)
+        while lane.first is None:
+            lane.first = request
+            lane = self.lane(lane.path.rpartition(".")[0] or "0")
+        self.unmade += 1
+
+    def _take_answer(self, row: EventRow, link: Link) -> None:
+        request = self._by_seq.get(link.parent or 0)
+        if request is None or request.answer is not None:
+            raise Damaged(f"event {row.seq} answers no open request")
+        request.answer = RecordedAnswer(row, link.time)
+        if link.key != CANCELLED:
+            self._answers.append(request)
+
+    def _take_bookkeeping(self, row: EventRow) -> None:
+        members = self.members(row)
+        if row.kind == "TurnTaken":
+            for turn in members["turns"]:
+                if turn[0] == "busy":
+                    self.busy[turn[1]] = turn[2]
+                else:
+                    recorded = RecordedTurn(*turn)
+                    self._turns.setdefault(recorded.after, []).append(recorded)
+        elif row.kind == "ValuesDrawn":
+            for lane, kind, value in members["draws"]:
+                self.draws.setdefault((lane, kind), []).append(value)
+        elif row.kind in ("AttemptRecorded", "ChunkReceived", "EffectSettled"):
+            request = self._by_action.get(members["action_id"])
+            if request is None:
+                raise Damaged(f"event {row.seq} belongs to no request")
+            if row.kind == "AttemptRecorded":
+                request.attempts = max(request.attempts, members["attempt"])
+            elif row.kind == "ChunkReceived":
+                request.chunks.append(row)
+            else:
+                request.settled = row
+
+    def _order(self) -> None:
+        self.hand_overs.extend(self._turns.get(0, ()))
+        for answer in self._answers:
+            self.hand_overs.append(answer)
+            seq = answer.seq if isinstance(answer, RecordedMark) else answer.answer.seq  # type: ignore[union-attr]
+            self.hand_overs.extend(self._turns.get(seq, ()))
+
+    def lane(self, path: str) -> RecordedLane:
+        lane = self.lanes.get(path)
+        if lane is None:
+            lane = self.lanes[path] = RecordedLane(path)
+            above = path.rpartition(".")[0]
+            if above:
+                self.lane(above)
+                self._children.setdefault(above, []).append(lane)
+        return lane
+
+    def children(self, path: str) -> list[RecordedLane]:
+        """In the order of their first requests, which is that of their numbers."""
+        return self._children.get(path, [])
+
+    def members(self, row: EventRow) -> Any:
+        """The decoded content of a row. An erased one cannot be handed over again."""
+        tree = self.reader.content_tree(row, self.reader.link(row))
+        if tree is None:
+            raise Damaged(
+                f"the content of event {row.seq} of run {self.reader.run} was erased; it cannot be handed over again",
+                hint="Fork the run before that event, or go on with a new one.",
+                code="erased_content",
+            )
+        return self.reader.decoded(tree)
+
+    @property
+    def open_requests(self) -> list[RecordedRequest]:
+        return [request for request in self._by_seq.values() if request.answer is None]
+
+
+CANCELLED = "cancelled"
+"""The key of an answer that nobody was handed: the agent itself had cancelled its request."""

@@ -1,0 +1,40 @@
+"""Where the running code stands: in a lane of a run, inside an effect, or in no run at all.
+
+One context variable tells. Tasks, jobs and timers inherit it the way they inherit any context, so whatever an agent
+starts belongs to its run, and whatever an effect starts belongs to the effect.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from reenact.effect.lanes import Lane
+    from reenact.effect.live_run import LiveRun
+    from reenact.effect.tickets import Ticket
+
+
+class Inside(NamedTuple):
+    """Code of an effect that is being carried out: no lane, no ordinal, no event."""
+
+    run: LiveRun
+    ticket: Ticket
+    attempt: int
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt, whichever process makes it."""
+        return f"{self.run.name}/{self.ticket.key}"
+
+
+PLACE: ContextVar[Lane | Inside | None] = ContextVar("reenact_place", default=None)
+
+
+class _Here(threading.local):
+    token: object = None
+    """What turns know the current thread by; None for a loop's own thread and for threads of no run."""
+
+
+HERE = _Here()

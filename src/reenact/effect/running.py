@@ -1,0 +1,164 @@
+"""From the first line of an agent to its end: carrying a run, wherever it stands in its record.
+
+A run that is carried ends (`Completed`, `Failed`, `Cancelled`) or stops (divergence, doubt, suspension, take-over).
+Only the first is written down; a stopped run goes on from where it is, when somebody carries it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
+from typing import Any
+
+from reenact.core.codec import encode
+from reenact.core.events import Cancelled, Completed, Event, Failed
+from reenact.effect import threads
+from reenact.effect.divergences import resting_too_early
+from reenact.effect.live_run import LiveRun
+from reenact.effect.past import RecordedMark
+from reenact.effect.places import HERE, PLACE
+from reenact.effect.stopping import Divergence, RunStopped, Suspended
+from reenact.effect.tasks import LoopHooks, TaskQueue
+from reenact.errors import ReenactError
+
+_NOBODY = Context()
+CLEAN_UP_SECONDS = 10.0
+"""How long the tasks of a stopped run may take to clean up."""
+
+
+def carry(run: LiveRun, call: Callable[[], Any]) -> Any:
+    """Runs a synchronous agent in this thread."""
+    threads.install()
+    context = copy_context()
+    context.run(PLACE.set, run.root)
+    token = HERE.token
+    HERE.token = None
+    try:
+        value = context.run(call)
+    except RunStopped as stopped:
+        raise stopped.reason from None
+    except (KeyboardInterrupt, SystemExit) as interruption:
+        run.stop(Suspended(f"run {run.name} was interrupted ({type(interruption).__name__})"))
+        raise
+    except Exception as error:
+        return _failed(run, error)
+    finally:
+        HERE.token = token
+        run.turns.rests(run.main_token)
+    return _completed(run, value)
+
+
+async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]]) -> Any:
+    """Runs an asynchronous agent in the running loop, beside whatever else lives there."""
+    threads.install()
+    loop = asyncio.get_running_loop()
+    hooks = LoopHooks.of(loop)
+    queue = hooks.enter(run)
+    context = copy_context()
+    context.run(PLACE.set, run.root)
+    main = asyncio.Task(_awaited(call), loop=loop, context=context)
+    queue.tasks.add(main)
+    run.on_stop.append(queue.cancel_all_soon)
+    try:
+        await _finished(run, main)
+    finally:
+        hooks.leave(queue)
+    error = None if main.cancelled() else main.exception()
+    if run.stopped is not None:
+        raise run.stopped
+    if main.cancelled():
+        return _cancelled(run)
+    if error is None:
+        return _completed(run, main.result())
+    if isinstance(error, Exception):
+        return _failed(run, error)
+    run.stop(Suspended(f"run {run.name} was interrupted ({type(error).__name__})"))
+    raise error
+
+
+async def _awaited(call: Callable[[], Awaitable[Any]]) -> Any:
+    return await call()
+
+
+async def _finished(run: LiveRun, main: asyncio.Task[Any]) -> None:
+    """Waits for the agent's main task. If the waiting itself is cancelled, the run is suspended, not ended."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def finished(_: object) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    main.add_done_callback(finished, context=_NOBODY)
+    try:
+        await done
+    except asyncio.CancelledError:
+        run.stop(Suspended(f"run {run.name} was suspended: whoever waited for it has gone"))
+        await asyncio.wait([main], timeout=CLEAN_UP_SECONDS)
+        raise
+    if run.stopped is not None and isinstance(run.turns.loop, TaskQueue):
+        others = [task for task in run.turns.loop.tasks if not task.done()]
+        if others:
+            await asyncio.wait(others, timeout=CLEAN_UP_SECONDS)
+
+
+# The end
+
+
+def _completed(run: LiveRun, value: Any) -> Any:
+    if run.stopped is not None:
+        raise run.stopped
+    _end(run, Completed(value))
+    return value
+
+
+def _failed(run: LiveRun, error: Exception) -> Any:
+    if run.stopped is not None:
+        raise run.stopped
+    _end(run, Failed(error))
+    raise error
+
+
+def _cancelled(run: LiveRun) -> Any:
+    _end(run, Cancelled())
+    raise asyncio.CancelledError
+
+
+def _end(run: LiveRun, event: Event) -> None:
+    """Writes the end down, or compares it with the recorded one."""
+    past = run.past
+    if past is not None and not run.is_live:
+        if past.unmade or past.end is None:
+            raise _stopped(run, resting_too_early(run))
+        _compare_ends(run, past.end, event)
+        run.ended = True
+        return
+    if run.journal is None:
+        raise _stopped(run, Divergence(f"run {run.name} ended where the record goes on", code="ended_early"))
+    run.end(event)
+
+
+def _stopped(run: LiveRun, reason: ReenactError) -> ReenactError:
+    run.stop(reason)
+    return reason
+
+
+def _compare_ends(run: LiveRun, end: RecordedMark, event: Event) -> None:
+    assert run.past is not None
+    rules = run.reader.rules()
+    same = end.kind == event.kind
+    if same and isinstance(event, (Completed, Failed)):
+        tree = encode(event.content()).tree
+        same = end.row.match is None or rules.match(event.kind, tree) == end.row.match
+    if not same:
+        expected = run.past.members(end.row)
+        raise _stopped(
+            run,
+            Divergence(
+                f"run {run.name} ended differently: recorded {end.kind} at seq {end.seq}, now {event.kind}",
+                code="other_end",
+                seq=end.seq,
+                expected=expected,
+                actual=event.content(),
+            ),
+        )

@@ -1,0 +1,91 @@
+"""Why a run stops without having ended. None of these ends the run: each says how it goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reenact.errors import ReenactError
+
+
+class RunStopped(BaseException):
+    """Travels through the agent's code to its top. Not an `Exception`: the agent's own handlers are not for it."""
+
+    def __init__(self, reason: ReenactError) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
+
+
+class Divergence(ReenactError):
+    """The program does not do what the record says. `expected` is what was recorded, `actual` what came now."""
+
+    code = "divergence"
+    exit_status = 1
+    default_hint = "Put the recorded code back, fork the run before this point, or accept the new code from here."
+
+    def __init__(self, message: str, *, hint: str = "", code: str | None = None, **where: Any) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.where = where
+        """seq, key, lane, expected, actual, path (the first differing field), nearest, line: whatever is known."""
+
+
+class InDoubt(ReenactError):
+    """An effect may have happened and must not be repeated unasked."""
+
+    code = "in_doubt"
+    exit_status = 6
+
+    def __init__(self, message: str, *, hint: str = "", code: str | None = None, key: str = "", seq: int = 0) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.key = key
+        self.seq = seq
+
+
+class Suspended(ReenactError):
+    """The process lets go of the run, which goes on from here when it is resumed."""
+
+    code = "suspended"
+    exit_status = 6
+    default_hint = "`reenact resume` goes on where it stands."
+
+
+class Superseded(ReenactError):
+    """Another process has taken the run over; this one may not write to it any more."""
+
+    code = "superseded"
+    exit_status = 6
+    default_hint = "Nothing is to be done: the run goes on elsewhere."
+
+
+class RecordEnded(ReenactError):
+    """A replay has come to the end of what was recorded of an unfinished run."""
+
+    code = "record_ended"
+    exit_status = 0
+    default_hint = "`reenact resume` goes on from there."
+
+
+class NotReplayable(ReenactError):
+    """What was recorded has no value that could be handed over again."""
+
+    code = "not_replayable"
+    exit_status = 7
+    default_hint = "Let the effect return data, or mark it so that it is done again."
+
+
+class Denied(ReenactError):
+    """Policy said no before anything happened; the denial is on record."""
+
+    code = "denied"
+    exit_status = 1
+
+
+class BudgetExceeded(Denied):
+    code = "budget_exceeded"
+
+
+class OutsideRun(ReenactError):
+    """An effect was called outside of any run, where that is not allowed."""
+
+    code = "outside_run"
+    exit_status = 2
+    default_hint = "Call it from an agent, or inside `with reenact.record(...)`."

@@ -1,0 +1,400 @@
+"""The tasks of an agent: each run has a queue, a clock and an order of its own inside the loop that it runs in.
+
+While a run is alive its loop is asked a few things differently: callbacks, timers, tasks and executor jobs that belong
+to a run (their context says so) go to the queue of that run; everything else goes where it always went. The loop is
+not replaced and not subclassed, so runs live beside the rest of the program and beside each other.
+
+Life of a callback: `call_soon` in the run's context → the run's queue → `_pump`, once around the loop → when the
+queue is empty the run rests, what it asked for is committed and begun, and the next thing is handed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from asyncio.events import Handle, TimerHandle
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
+
+from reenact.effect.lanes import Lane
+from reenact.effect.past import JOB, START, TIMER
+from reenact.effect.places import HERE, PLACE
+from reenact.effect.turns import Item
+from reenact.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from reenact.effect.live_run import LiveRun
+
+PATIENCE_SECONDS = 1.0
+"""How long a run that comes back may stand still before that is called a divergence."""
+_NOBODY = Context()
+_HOOKED = ("call_soon", "call_soon_threadsafe", "call_later", "call_at", "create_task", "run_in_executor", "time")
+
+
+class TaskQueue:
+    """One run in one loop."""
+
+    def __init__(self, run: LiveRun, hooks: LoopHooks) -> None:
+        self.run = run
+        self.hooks = hooks
+        self.ready: deque[Handle] = deque()
+        self.steps = 0
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self.timers: set[RunTimer] = set()
+        self._pumping = False
+        self._scheduled = False
+        self._thread = threading.get_ident()
+        self._watching: TimerHandle | None = None
+        self.offset = 0.0
+        """What the run's clock shows beyond the loop's, once it has come back from a record."""
+        self.began = hooks.time()
+
+    # What turns ask of a loop
+
+    @property
+    def busy(self) -> bool:
+        return self._pumping or bool(self.ready)
+
+    @property
+    def is_here(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def wake(self) -> None:
+        self.hooks.call_soon_threadsafe(self.run.turns.advance, context=_NOBODY)
+
+    def look_again(self, seconds: float) -> None:
+        self.hooks.call_soon_threadsafe(self._look_later, seconds, context=_NOBODY)
+
+    def _look_later(self, seconds: float) -> None:
+        self.hooks.call_later(seconds, self.run.turns.overdue, context=_NOBODY)
+
+    # Callbacks
+
+    def add(self, handle: Handle) -> None:
+        self.ready.append(handle)
+        if not self._scheduled:
+            self._scheduled = True
+            if self.is_here:
+                self.hooks.call_soon(self._pump, context=_NOBODY)
+            else:
+                self.hooks.call_soon_threadsafe(self._pump, context=_NOBODY)
+
+    def _pump(self) -> None:
+        """Runs what is ready now; what that makes ready comes with the next turn of the loop."""
+        ready, turns = self.ready, self.run.turns
+        self._pumping = True
+        try:
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    self.steps += 1
+                    handle._run()
+                    if ready and (turns.pending or turns.replaying):
+                        turns.starving()
+            self.run.flush()
+        finally:
+            self._pumping = self._scheduled = False
+            if ready:
+                self._scheduled = True
+                self.hooks.call_soon(self._pump, context=_NOBODY)
+        if not ready:
+            turns.advance()
+
+    # Time
+
+    def time(self) -> float:
+        if self.run.turns.replaying:
+            return self.began + (self.run.now_us - self.run.reader.header_row.created) / 1e6
+        return self.hooks.time() + self.offset
+
+    def went_live(self) -> None:
+        """The run's clock goes on from where the record ends, without a jump."""
+        elapsed = (self.run.now_us - self.run.reader.header_row.created) / 1e6
+        self.offset = self.began + elapsed - self.hooks.time()
+        for timer in list(self.timers):
+            timer.schedule()
+
+    # Standing still
+
+    def watch(self) -> None:
+        """The run rests and its record cannot go on: unless something comes soon, it never will."""
+        if self._watching is None and self.is_here:
+            self._watching = self.hooks.call_later(PATIENCE_SECONDS, self._stood_still, context=_NOBODY)
+
+    def _stood_still(self) -> None:
+        self._watching = None
+        self.run.stands_still()
+
+    def cancel_all_soon(self) -> None:
+        """The run has stopped: its tasks are told, wherever that was decided."""
+        self.hooks.call_soon_threadsafe(self._cancel_all, context=_NOBODY)
+
+    def _cancel_all(self) -> None:
+        for task in list(self.tasks):
+            task.cancel()
+
+    def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        for timer in list(self.timers):
+            timer.cancel()
+
+
+class RunTimer(TimerHandle):
+    """A timer of the agent. It fires in its turn: when it is due while recording, by the record when coming back."""
+
+    def __init__(
+        self, queue: TaskQueue, lane: Lane, when: float, call: Callable[..., Any], args: Any, context: Context
+    ):
+        super().__init__(when, call, args, queue.hooks.loop, context)
+        self.queue = queue
+        ordinal = lane.next_ordinal(TIMER)
+        self.item = Item(TIMER, lane, ordinal, self._fire, looped=True)
+        self._real: TimerHandle | None = None
+        queue.timers.add(self)
+        if queue.run.turns.replaying:
+            queue.run.turns.expect(self.item)
+        else:
+            self.schedule()
+
+    def schedule(self) -> None:
+        due = self.when() - self.queue.offset
+        self._real = self.queue.hooks.call_at(due, self._due, context=_NOBODY)
+
+    def _due(self) -> None:
+        self._real = None
+        if not self.cancelled():
+            self.queue.run.turns.arrive(self.item)
+
+    def _fire(self) -> None:
+        self.queue.timers.discard(self)
+        if not self.cancelled():
+            self.queue.add(self)
+
+    def cancel(self) -> None:
+        super().cancel()
+        self.queue.timers.discard(self)
+        self.queue.run.turns.forget(self.item)
+        if self._real is not None:
+            self._real.cancel()
+            self._real = None
+
+
+_hooks: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopHooks] = WeakKeyDictionary()
+
+
+class LoopHooks:
+    """What a loop is asked differently while runs live in it, and the loop's own answers."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.runs = 0
+        self.call_soon = loop.call_soon
+        self.call_soon_threadsafe = loop.call_soon_threadsafe
+        self.call_later = loop.call_later
+        self.call_at = loop.call_at
+        self.create_task = loop.create_task
+        self.run_in_executor = loop.run_in_executor
+        self.time = loop.time
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> LoopHooks:
+        if not isinstance(loop, asyncio.BaseEventLoop):
+            raise InvalidInput(
+                f"a run cannot live in a {type(loop).__module__} loop: its callbacks cannot be put in order",
+                hint="Run the agent with asyncio.run, or start it with `.start()`, which brings a loop of its own.",
+                code="unsupported_loop",
+            )
+        hooks = _hooks.get(loop)
+        if hooks is None:
+            hooks = _hooks[loop] = cls(loop)
+        return hooks
+
+    def enter(self, run: LiveRun) -> TaskQueue:
+        if self.runs == 0:
+            for name in _HOOKED:
+                setattr(self.loop, name, getattr(self, f"_{name}"))
+        self.runs += 1
+        queue = TaskQueue(run, self)
+        run.turns.loop = queue
+        run.came_to_rest = queue.watch
+        run.on_live.append(queue.went_live)
+        return queue
+
+    def leave(self, queue: TaskQueue) -> None:
+        queue.close()
+        self.runs -= 1
+        if self.runs == 0:
+            for name in _HOOKED:
+                delattr(self.loop, name)
+
+    def _queue(self, context: Context | None) -> tuple[TaskQueue | None, Lane | None]:
+        place = PLACE.get() if context is None else context.get(PLACE)
+        if type(place) is Lane and not place.run.is_stopped:
+            queue = place.run.turns.loop
+            if isinstance(queue, TaskQueue) and queue.hooks is self:
+                return queue, place
+        return None, None
+
+    def _call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Handle:
+        queue, _ = self._queue(context)
+        if queue is None:
+            return self.call_soon(callback, *args, context=context)
+        handle = Handle(callback, args, self.loop, context)
+        queue.add(handle)
+        return handle
+
+    def _call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Handle:
+        queue, _ = self._queue(context)
+        if queue is None:
+            return self.call_soon_threadsafe(callback, *args, context=context)
+        handle = Handle(callback, args, self.loop, context)
+        queue.add(handle)
+        return handle
+
+    def _call_later(
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> TimerHandle:
+        queue, lane = self._queue(context)
+        if queue is None or lane is None:
+            return self.call_later(delay, callback, *args, context=context)
+        return RunTimer(queue, lane, queue.time() + delay, callback, args, context or copy_context())
+
+    def _call_at(
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> TimerHandle:
+        queue, lane = self._queue(context)
+        if queue is None or lane is None:
+            return self.call_at(when, callback, *args, context=context)
+        return RunTimer(queue, lane, when, callback, args, context or copy_context())
+
+    def _time(self) -> float:
+        queue, _ = self._queue(None)
+        return self.time() if queue is None else queue.time()
+
+    def _create_task(
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None, **more: Any
+    ) -> asyncio.Task[Any]:
+        queue, lane = self._queue(context)
+        if queue is None or lane is None:
+            if context is not None:
+                more["context"] = context
+            return self.create_task(coro, name=name, **more)
+        context = context if context is not None else copy_context()
+        if not _is_for_wait_for():
+            child = Lane(lane.run, lane, name, _origin(coro))
+            lane.run.book.born(child)
+            context.run(PLACE.set, child)
+        task = self.create_task(coro, name=name, context=context, **more)
+        queue.tasks.add(task)
+        return task
+
+    def _run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        queue, lane = self._queue(None)
+        if queue is None or lane is None:
+            return self.run_in_executor(executor, func, *args)
+        return _Job(queue, lane, executor, func, args).future
+
+
+class _Job:
+    """A job of the agent in an executor: it begins in its turn, and its end is handed over in its turn."""
+
+    def __init__(self, queue: TaskQueue, lane: Lane, executor: Any, func: Callable[..., Any], args: Any) -> None:
+        self.queue = queue
+        self.future: asyncio.Future[Any] = queue.hooks.loop.create_future()
+        self._executor = executor
+        self._lane = Lane(lane.run, lane, None, [getattr(func, "__qualname__", ""), list(map(_kept, args))])
+        lane.run.book.born(self._lane)
+        self._call = self._in_its_lane(func, args)
+        self._result: Any = None
+        self._error: BaseException | None = None
+        ordinal = lane.next_ordinal(JOB)
+        self._end = Item(JOB, lane, ordinal, self._hand_over, looped=True)
+        start = Item(START, lane, ordinal, self._begin, looped=True)
+        if queue.run.turns.replaying:
+            queue.run.turns.expect(start)
+        else:
+            queue.run.turns.arrive(start)
+
+    def _in_its_lane(self, func: Callable[..., Any], args: Any) -> Callable[[], Any]:
+        # asyncio.to_thread has copied the caller's context already; it is the job's from here on.
+        inner = getattr(func, "func", None) if isinstance(func, partial) else None
+        context = getattr(inner, "__self__", None)
+        if isinstance(context, Context):
+            context.run(PLACE.set, self._lane)
+            return partial(func, *args)
+        context = copy_context()
+        context.run(PLACE.set, self._lane)
+        return partial(context.run, func, *args)
+
+    def _begin(self) -> None:
+        self.queue.run.turns.runs(self)
+        place = PLACE.set(None)  # the pool's own threads belong to nobody's lane
+        try:
+            self.queue.hooks.run_in_executor(self._executor, self._work)
+        except RuntimeError as refused:  # the executor is shut down
+            self.queue.run.turns.rests(self)
+            self._error = refused
+            self._hand_over()
+        finally:
+            PLACE.reset(place)
+
+    def _work(self) -> None:
+        HERE.token = self
+        self.queue.run.turns.runs(self, awake=True)
+        try:
+            self._result = self._call()
+        except BaseException as error:
+            self._error = error
+        HERE.token = None
+        turns = self.queue.run.turns
+        with self.queue.run.lock:
+            turns.rests(self)
+            turns.arrive(self._end)
+
+    def _hand_over(self) -> None:
+        if self.future.done():
+            return
+        if self._error is not None:
+            self.future.set_exception(self._error)
+        else:
+            self.future.set_result(self._result)
+
+
+def _origin(coro: Any) -> Any:
+    """What a task was begun with: its function and the arguments."""
+    frame = getattr(coro, "cr_frame", None)
+    if frame is None:
+        return None
+    return [getattr(coro, "__qualname__", ""), {name: _kept(value) for name, value in frame.f_locals.items()}]
+
+
+def _kept(value: Any) -> Any:
+    """Of what can change, only the type."""
+    return value if type(value) in _UNCHANGING else type(value).__qualname__
+
+
+_UNCHANGING = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+_WAIT_FOR = asyncio.wait_for.__code__
+
+
+def _is_for_wait_for() -> bool:
+    """The task that `wait_for` makes on Python 3.11 is its caller's own lane; later versions make none."""
+    if sys.version_info >= (3, 12):
+        return False
+    frame = sys._getframe(2)
+    for _ in range(4):
+        if frame.f_code is _WAIT_FOR:
+            return True
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False

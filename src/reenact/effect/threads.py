@@ -1,0 +1,172 @@
+"""Threads of an agent are lanes of its run, and take turns.
+
+Python's own threads start without the context of whoever starts them, and nothing tells when one is waiting. So, once a
+run exists, a thread that an agent starts inherits its place, and joining a thread or waiting for a condition (which is
+what events, queues, semaphores, barriers and futures wait for) counts as resting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+from reenact.effect.lanes import Lane
+from reenact.effect.locks import new_lock, new_rlock
+from reenact.effect.past import START
+from reenact.effect.places import HERE, PLACE
+from reenact.effect.signals import Signal
+from reenact.effect.turns import LOOK_SECONDS, Item
+
+_installed = threading.Lock()
+_originals: dict[str, Any] = {}
+
+
+def install() -> None:
+    """Once in a process; without a run nothing is different afterwards."""
+    with _installed:
+        if _originals:
+            return
+        _originals.update(
+            start=threading.Thread.start,
+            join=threading.Thread.join,
+            wait=threading.Condition.wait,
+            submit=ThreadPoolExecutor.submit,
+            forever=asyncio.BaseEventLoop.run_forever,
+            lock=threading.Lock,
+            rlock=threading.RLock,
+        )
+        setattr(threading.Thread, "start", _start)  # noqa: B010
+        setattr(threading.Thread, "join", _join)  # noqa: B010
+        setattr(threading.Condition, "wait", _wait)  # noqa: B010
+        setattr(ThreadPoolExecutor, "submit", _submit)  # noqa: B010
+        setattr(asyncio.BaseEventLoop, "run_forever", _run_forever)  # noqa: B010
+        setattr(threading, "Lock", partial(new_lock, threading.Lock))  # noqa: B010
+        setattr(threading, "RLock", partial(new_rlock, threading.RLock))  # noqa: B010
+
+
+class _Branch:
+    """A thread, or a job in a pool, that an agent started: it begins in its turn."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.run = lane.run
+        self.lane = Lane(lane.run, lane)
+        lane.run.book.born(self.lane)
+        lane.run.has_threads = True
+        if HERE.token is None and self.run.turns.loop is None:
+            HERE.token = self.run.main_token
+            self.run.turns.runs(self.run.main_token, awake=True)
+        self._turn = Signal()
+        self._item = Item(START, lane, lane.next_ordinal(START), self._begin, looped=False)
+        self.context = copy_context()
+        self.context.run(PLACE.set, self.lane)
+        if self.run.turns.replaying:
+            self.run.turns.expect(self._item)
+        else:
+            self.run.turns.pending.append(self._item)
+
+    def _begin(self) -> None:
+        self.run.turns.runs(self)
+        self._turn.set()
+
+    def work(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        HERE.token = self
+        self.run.turns.advance()
+        waited = 0
+        while not self._turn.wait(LOOK_SECONDS) and not self.run.is_stopped:
+            self.run.turns.overdue()
+            waited += 1
+            if waited > 200 and not self.run.is_live:  # the record does not have it: it begins all the same
+                with self.run.lock:
+                    self._begin()
+        self.run.turns.runs(self, awake=True)
+        try:
+            return self.context.run(call, *args, **options)
+        finally:
+            HERE.token = None
+            with self.run.lock:
+                self.run.turns.rests(self)
+                self.run.turns.advance()
+
+
+def _start(thread: threading.Thread) -> None:
+    lane = PLACE.get()
+    if type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
+        branch, run = _Branch(lane), thread.run
+        thread.run = lambda: branch.work(run)  # type: ignore[method-assign]
+        with _nowhere():  # waiting until it is there is not resting
+            _originals["start"](thread)
+    else:
+        _originals["start"](thread)
+
+
+def _submit(pool: ThreadPoolExecutor, call: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+    lane = PLACE.get()
+    if type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
+        branch = _Branch(lane)
+        with _nowhere():  # the pool's own threads belong to nobody's lane
+            submitted: Future[Any] = _originals["submit"](pool, branch.work, call, *args, **options)
+        return submitted
+    result: Future[Any] = _originals["submit"](pool, call, *args, **options)
+    return result
+
+
+@contextmanager
+def _nowhere() -> Iterator[None]:
+    token = PLACE.set(None)
+    try:
+        yield
+    finally:
+        PLACE.reset(token)
+
+
+class _Resting:
+    """The thread waits for something that is not an effect: others may have their turn."""
+
+    def __enter__(self) -> None:
+        lane = PLACE.get()
+        self._run = lane.run if type(lane) is Lane and HERE.token is not None else None
+        if self._run is not None:
+            with self._run.lock:
+                self._run.turns.rests(HERE.token)
+                self._run.turns.advance()
+
+    def __exit__(self, *_: object) -> None:
+        if self._run is not None:
+            self._run.turns.runs(HERE.token, awake=True)
+
+
+def _join(thread: threading.Thread, timeout: float | None = None) -> None:
+    with _Resting():
+        _originals["join"](thread, timeout)
+
+
+def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
+    if type(PLACE.get()) is not Lane or HERE.token is None:
+        answer: bool = _originals["wait"](condition, timeout)
+        return answer
+    with _Resting():
+        rested: bool = _originals["wait"](condition, timeout)
+        return rested
+
+
+def _run_forever(loop: asyncio.BaseEventLoop) -> None:
+    """A loop that an agent runs belongs to its run as long as it runs."""
+    from reenact.effect.tasks import LoopHooks
+
+    lane = PLACE.get()
+    if type(lane) is not Lane or lane.run.is_stopped or lane.run.turns.loop is not None:
+        _originals["forever"](loop)
+        return
+    hooks = LoopHooks.of(loop)
+    queue = hooks.enter(lane.run)
+    try:
+        _originals["forever"](loop)
+    finally:
+        hooks.leave(queue)
+        lane.run.turns.loop = None

@@ -1,0 +1,73 @@
+"""One effect on its way: requested, carried out, answered, handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from reenact.effect.turns import ANSWER, Item
+
+if TYPE_CHECKING:
+    from reenact.core.events import Event
+    from reenact.effect.lanes import Lane
+    from reenact.effect.past import RecordedRequest
+
+
+class EffectSpec(NamedTuple):
+    """What is known of an effect before it is called."""
+
+    name: str
+    kind: str
+    once: bool
+    """It may have happened and cannot be seen: never done again unasked."""
+    annotation: Any = None
+    """What its result is declared to be."""
+    retry: Any = None
+    timeout_seconds: float | None = None
+    probe: Callable[..., Any] | None = None
+    """Finds out whether an effect in doubt has happened."""
+
+
+class Waiter(Protocol):
+    """Whoever asked, and waits for the answer: a task, or a thread."""
+
+    looped: bool
+
+    def begin(self, ticket: Ticket) -> None:
+        """Carries the effect out, now that the request is safe. Never called twice, never from within the effect."""
+        ...
+
+    def wake(self) -> None:
+        """The answer is there, or the run has stopped."""
+        ...
+
+
+class Ticket:
+    __slots__ = (
+        "answer",
+        "answer_seq",
+        "error",
+        "event",
+        "item",
+        "key",
+        "lane",
+        "recorded",
+        "request_seq",
+        "spec",
+        "waiter",
+    )
+
+    def __init__(self, lane: Lane, spec: EffectSpec, key: str, event: Event, waiter: Waiter) -> None:
+        self.lane = lane
+        self.spec = spec
+        self.key = key
+        self.event = event
+        self.waiter = waiter
+        self.item = Item(ANSWER, lane, 0, waiter.wake, looped=waiter.looped, ticket=self)
+        self.recorded: RecordedRequest | None = None
+        self.request_seq = 0
+        self.answer: Event | None = None
+        """What came of it, while recording; when the run comes back the record has it."""
+        self.answer_seq = 0
+        self.error: BaseException | None = None
+        """The error itself, as it was raised here."""

@@ -1,0 +1,104 @@
+"""Tools and steps: the functions through which an agent touches the world."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from reenact.core.events import ActionRequested
+from reenact.effect.boundary import outside, perform, perform_blocking
+from reenact.effect.places import PLACE, Inside
+from reenact.effect.tickets import EffectSpec
+from reenact.errors import InvalidInput
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """A function with side effects. Unless `idempotent=True`, it is never repeated unasked after a crash."""
+    if function is None:
+        return functools.partial(tool, **options)
+    return Effect(function, kind=options.pop("kind", "tool_call"), **options)
+
+
+def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """A piece of work whose result is recorded. It may be done again after a crash, before its result is on record."""
+    if function is None:
+        return functools.partial(step, **options)
+    options.setdefault("idempotent", True)
+    return Effect(function, kind=options.pop("kind", "durable_step"), **options)
+
+
+def run_step(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """An inline step: `await run_step("total", add, a, b)`, or without `await` for a plain function."""
+    return Effect(function, kind="durable_step", name=name, idempotent=True)(*args, **kwargs)
+
+
+def idempotency_key() -> str:
+    """Inside an effect: a key that is the same for every attempt at it, whichever process makes it."""
+    place = PLACE.get()
+    if not isinstance(place, Inside):
+        raise InvalidInput("there is an idempotency key only inside of an effect", code="outside_effect")
+    return place.idempotency_key
+
+
+class Effect:
+    """A function that is recorded when an agent calls it."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        kind: str,
+        name: str | None = None,
+        idempotent: bool = False,
+        retry: Any = None,
+        timeout: float | None = None,
+        probe: Callable[..., Any] | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        annotation = getattr(function, "__annotations__", {}).get("return")
+        if isinstance(annotation, str):
+            annotation = _annotation(function)
+        self.spec = EffectSpec(
+            name or function.__qualname__.rpartition(".<locals>.")[2],
+            kind,
+            not idempotent,
+            annotation,
+            retry,
+            timeout,
+            probe,
+        )
+        self._is_async = inspect.iscoroutinefunction(function)
+        self._bind = inspect.signature(function).bind
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if outside(self.spec.name):
+            return self.function(*args, **kwargs)
+        return self._perform(None, args, kwargs)
+
+    def keyed(self, key: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls it under a replay key of the caller's own, which is used as it stands, whoever calls."""
+        if outside(self.spec.name):
+            return self.function(*args, **kwargs)
+        return self._perform(key, args, kwargs)
+
+    def _perform(self, key: str | None, args: Any, kwargs: Any) -> Any:
+        payload = dict(self._bind(*args, **kwargs).arguments)
+        spec = self.spec
+
+        def make(made_key: str) -> ActionRequested:
+            return ActionRequested(made_key, payload, spec.name, spec.kind, {"once": True} if spec.once else None)
+
+        call = functools.partial(self.function, *args, **kwargs)
+        if self._is_async:
+            return perform(spec, make, call, key=key)
+        return perform_blocking(spec, make, call, key=key)
+
+
+def _annotation(function: Callable[..., Any]) -> Any:
+    try:
+        return inspect.get_annotations(function, eval_str=True).get("return")
+    except Exception:  # a name that is not there: the value comes back without its help
+        return None
