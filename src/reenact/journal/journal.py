@@ -285,6 +285,11 @@ class Journal(JournalReader):
             raise ClosedRun(f"run {self.run} ended with {last.kind} at seq {last.seq}; nothing follows it")
 
     @property
+    def known_head(self) -> Head:
+        """Where this handle believes the run to stand, without asking the store."""
+        return self._chain.head
+
+    @property
     def position(self) -> int:
         """The seq of the last event that this handle knows of."""
         return self._chain.head.seq
@@ -335,7 +340,7 @@ class Journal(JournalReader):
             if row.kind in ANSWERS or row.kind in OPENING_KINDS or row.kind == "StateUpdated" or self._reducer:
                 link = self.link(row)
                 tree = self.content_tree(row, link)
-                event = None if tree is None else event_from_content(row.kind, self._decode(tree))
+                event = None if tree is None else event_from_content(row.kind, self.decoded(tree))
                 self._chain.observe(row, link.parent, event)
         self._history_known = True
 
