@@ -99,6 +99,14 @@ class InboxRow(NamedTuple):
     time: int
 
 
+class InboxArrival(NamedTuple):
+    """Where something new stands; what it says is read from there."""
+
+    namespace: str
+    run: str
+    key: str
+
+
 class Claim(NamedTuple):
     epoch: int
     holder: str
@@ -246,6 +254,18 @@ class Store(Protocol):
         ...
 
     def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]: ...
+
+    def inbox_find(self, namespace: str, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], InboxRow]:
+        """The rows under these (run, key), in one statement, seen at one moment; what is not there is left out."""
+        ...
+
+    def inbox_since(self, cursor: str | None) -> tuple[str, list[InboxArrival]]:
+        """What came into the inboxes of all namespaces since `cursor`, and the cursor to go on with.
+
+        None is the present end: nothing came yet. Nothing is left out, also when transactions commit in another order
+        than they began; a row that was removed meanwhile may be. A cursor is opaque and good for this store alone.
+        """
+        ...
 
     # Snapshots (derived, replaceable)
     def put_snapshot(self, namespace: str, run: str, snapshot: SnapshotRow) -> None: ...

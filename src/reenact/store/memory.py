@@ -22,6 +22,7 @@ from reenact.store.contract import (
     EventRow,
     Head,
     HeaderRow,
+    InboxArrival,
     InboxRow,
     NodeRow,
     PendingAppend,
@@ -70,6 +71,7 @@ class MemoryStore:
         self.url = f"memory://{name}"
         self.durability = durability
         self._spaces: dict[str, _Space] = {}
+        self._arrivals: list[InboxArrival | None] = []
         self._lock = threading.RLock()
         _alive.add(self)
 
@@ -327,12 +329,31 @@ class MemoryStore:
         with self._lock:
             found = self._get(namespace, run)
             row = InboxRow(len(found.inbox) + 1, key, bytes(payload), time)
+            if key not in found.inbox:
+                self._arrivals.append(InboxArrival(namespace, run, key))
             return found.inbox.setdefault(key, row)
 
     def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]:
         with self._lock:
             found = self._find(namespace, run)
             return [row for row in found.inbox.values() if row.number > after] if found else []
+
+    def inbox_find(self, namespace: str, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], InboxRow]:
+        with self._lock:
+            runs = self._space(namespace).runs
+            return {(run, key): runs[run].inbox[key] for run, key in pairs if run in runs and key in runs[run].inbox}
+
+    def inbox_since(self, cursor: str | None) -> tuple[str, list[InboxArrival]]:
+        with self._lock:
+            end = len(self._arrivals)
+            new = [] if cursor is None else self._arrivals[int(cursor) : end]
+            return str(end), [arrival for arrival in new if arrival is not None]
+
+    def _forget_arrivals(self, namespace: str, run: str) -> None:
+        """The places stay, so that cursors do."""
+        for at, arrival in enumerate(self._arrivals):
+            if arrival is not None and (arrival.namespace, arrival.run) == (namespace, run):
+                self._arrivals[at] = None
 
     # Snapshots
 
@@ -367,6 +388,7 @@ class MemoryStore:
             self._check(record.namespace, record.run, record.events, record.expected, record.epoch)
             self._remove_values(namespace, nodes, artifacts)
             del self._spaces[namespace].runs[run]
+            self._forget_arrivals(namespace, run)
             self._add(record.namespace, record.run, record.events, record.nodes)
 
     def erase_contents(
@@ -401,6 +423,7 @@ class MemoryStore:
                 found.events[at] = found.events[at]._replace(prefix=prefix)
             for run in inboxes:
                 self._get(namespace, run).inbox.clear()
+                self._forget_arrivals(namespace, run)
             self._remove_values(namespace, nodes, artifacts)
             self._add(record.namespace, record.run, record.events, record.nodes)
 

@@ -44,6 +44,21 @@ INBOX = (
     " (run_no)"
     " where r.namespace = %s and r.run = %s and i.number > %s order by i.number"
 )
+INBOX_FIND = (
+    "select r.run, i.number, i.key, i.payload, i.time from unnest(%b, %b) as wanted (run, key)"
+    " join reenact.runs r on r.namespace = %s and r.run = wanted.run"
+    " join reenact.inbox i on i.run_no = r.run_no and i.key = wanted.key"
+)
+INBOX_END = "select pg_current_snapshot()::text"
+# Exactly what this statement sees and the one that gave the cursor did not. The upper bound leaves out rows that a
+# restored copy brought from a server whose transactions were numbered further.
+INBOX_SINCE = (
+    "select pg_current_snapshot()::text, n.namespace, n.run, n.key from (select) as always left join"
+    " (select r.namespace, r.run, i.key from reenact.inbox i join reenact.runs r using (run_no)"
+    " where i.transaction >= pg_snapshot_xmin(%s::pg_snapshot)"
+    " and i.transaction < pg_snapshot_xmax(pg_current_snapshot())"
+    " and not pg_visible_in_snapshot(i.transaction, %s::pg_snapshot)) n on true"
+)
 PUT_SNAPSHOT = (
     "insert into reenact.snapshots (run_no, seq, head, reducer, state_version, seal, blob)"
     " select r.run_no, %s, %b, %s, %s, %b, %b from reenact.runs r where r.namespace = %s and r.run"

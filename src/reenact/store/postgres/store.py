@@ -22,6 +22,7 @@ from reenact.store.contract import (
     EventRow,
     Head,
     HeaderRow,
+    InboxArrival,
     InboxRow,
     NodeRow,
     PendingAppend,
@@ -30,7 +31,7 @@ from reenact.store.contract import (
 )
 from reenact.store.postgres import lookups, migrations
 from reenact.store.postgres.appends import Appender
-from reenact.store.postgres.arrays import bigint, blobs
+from reenact.store.postgres.arrays import bigint, blobs, texts
 from reenact.store.postgres.connection import Lost, Pool, Timeouts
 from reenact.store.postgres.erasure import Eraser
 from reenact.store.postgres.imports import Importer
@@ -42,6 +43,9 @@ from reenact.store.postgres.queries import (
     DELETE_SNAPSHOT,
     FIND_RUNS,
     INBOX,
+    INBOX_END,
+    INBOX_FIND,
+    INBOX_SINCE,
     PAGE_ROWS,
     PUT_SNAPSHOT,
     RELEASE,
@@ -340,6 +344,16 @@ class PostgresStore:
 
     def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]:
         return [InboxRow(*row) for row in self._rows(INBOX, (namespace, run, bigint(after)))]
+
+    def inbox_find(self, namespace: str, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], InboxRow]:
+        wanted = texts([run for run, _ in pairs]), texts([key for _, key in pairs])
+        return {(row[0], row[2]): InboxRow(*row[1:]) for row in self._rows(INBOX_FIND, (*wanted, namespace))}
+
+    def inbox_since(self, cursor: str | None) -> tuple[str, list[InboxArrival]]:
+        if cursor is None:
+            return self._rows(INBOX_END, ())[0][0], []
+        rows = self._rows(INBOX_SINCE, (cursor, cursor))
+        return rows[0][0], [InboxArrival(*row[1:]) for row in rows if row[1] is not None]
 
     # Snapshots
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 import apsw
 
 from reenact.errors import InvalidInput
-from reenact.store.contract import EventRow, InboxRow, NodeRow, RunRow, SnapshotRow
-from reenact.store.sqlite import queries
+from reenact.store.contract import EventRow, InboxArrival, InboxRow, NodeRow, RunRow, SnapshotRow
+from reenact.store.sqlite import inbox, queries
 
 T = TypeVar("T")
 
@@ -86,6 +86,12 @@ class Reading:
 
     def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]:
         return self._read(lambda cursor: queries.inbox(cursor, namespace, run, whole(after)))
+
+    def inbox_find(self, namespace: str, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], InboxRow]:
+        return self._read(lambda cursor: inbox.find(cursor, namespace, pairs))
+
+    def inbox_since(self, cursor: str | None) -> tuple[str, list[InboxArrival]]:
+        return self._read(lambda reader: inbox.since(reader, cursor))
 
     def snapshots(self, namespace: str, run: str) -> list[SnapshotRow]:
         return self._read(lambda cursor: queries.snapshots(cursor, namespace, run))

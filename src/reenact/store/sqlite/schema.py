@@ -51,9 +51,11 @@ WHERE lane <> '0' AND lane_seq IS NOT NULL""",
     """CREATE TABLE nodes(
   node_no INTEGER PRIMARY KEY, namespace TEXT NOT NULL, address BLOB NOT NULL, blob BLOB NOT NULL,
   UNIQUE(namespace, address)) STRICT""",
+    # Numbers are never used twice here either: what was removed must not make a reader miss what comes.
     """CREATE TABLE inbox(
-  run_no INTEGER NOT NULL REFERENCES runs, number INTEGER NOT NULL, key TEXT NOT NULL, payload BLOB NOT NULL,
-  time INTEGER NOT NULL, PRIMARY KEY(run_no, number), UNIQUE(run_no, key)) STRICT, WITHOUT ROWID""",
+  inbox_no INTEGER PRIMARY KEY AUTOINCREMENT, run_no INTEGER NOT NULL REFERENCES runs, number INTEGER NOT NULL,
+  key TEXT NOT NULL, payload BLOB NOT NULL, time INTEGER NOT NULL,
+  UNIQUE(run_no, number), UNIQUE(run_no, key)) STRICT""",
     """CREATE TABLE snapshots(
   run_no INTEGER NOT NULL REFERENCES runs, seq INTEGER NOT NULL, head BLOB NOT NULL, reducer TEXT NOT NULL,
   state_version INTEGER NOT NULL, seal BLOB NOT NULL, blob BLOB NOT NULL,

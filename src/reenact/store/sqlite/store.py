@@ -275,8 +275,8 @@ class SqliteStore(Reading):
         def work(cursor: apsw.Cursor) -> InboxRow:
             number = self._writer.run_number(cursor, namespace, run)
             cursor.execute(
-                "INSERT OR IGNORE INTO inbox SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4"
-                " FROM inbox WHERE run_no = ?1",
+                "INSERT OR IGNORE INTO inbox(run_no, number, key, payload, time)"
+                " SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4 FROM inbox WHERE run_no = ?1",
                 (number, key, payload, time),
             )
             sql = "SELECT number, key, payload, time FROM inbox WHERE run_no = ? AND key = ?"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reenact.testing.store_contract.appending import Appending
 from reenact.testing.store_contract.leases_and_inbox import LeasesAndInbox
+from reenact.testing.store_contract.many_inboxes import ManyInboxes
 from reenact.testing.store_contract.namespaces import Namespaces
 from reenact.testing.store_contract.races import Races
 from reenact.testing.store_contract.reading import Reading
@@ -12,5 +13,5 @@ from reenact.testing.store_contract.runs import Runs
 from reenact.testing.store_contract.shared_values import SharedValues
 
 
-class StoreContract(Races, Removal, LeasesAndInbox, Namespaces, SharedValues, Reading, Appending, Runs):
+class StoreContract(Races, Removal, LeasesAndInbox, ManyInboxes, Namespaces, SharedValues, Reading, Appending, Runs):
     """To be subclassed: see the package."""

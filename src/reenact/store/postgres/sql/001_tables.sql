@@ -68,9 +68,12 @@ create table reenact.inbox (
     key text collate "C" not null,
     payload bytea not null,
     time bigint not null,
+    -- By whom it was written: readers ask for what their last snapshot did not show, in whatever order transactions end.
+    transaction xid8 not null default pg_current_xact_id(),
     primary key (run_no, number),
     unique (run_no, key)
 );
+create index inbox_by_transaction on reenact.inbox (transaction);
 
 create table reenact.snapshots (
     run_no bigint not null,
