@@ -1,0 +1,351 @@
+"""The key ring: the secrets of this user, in one file that nobody else can read.
+
+Rules:
+
+1. Secrets are in this file and nowhere else: not in a store, not in an export, not in a message or a `repr`.
+2. The file has mode 0600 and belongs to the user (or root); anything wider is refused, not repaired.
+3. It is made on first use. Whoever links a whole file to the name first has made it; everybody else reads that one.
+   Changes replace the file as a whole, under a lock beside it.
+4. `rotate` adds a secret that signs from now on. The earlier ones go on verifying until `retire` drops them, which is
+   refused before their overlap has ended unless asked for with force.
+5. A secret that is gone (retired, or the file lost) is never replaced silently: keys signed with it open nothing, and
+   asking for one of them again raises `wait_secret_missing`.
+
+    {"format": "reenact.keys/1", "keys": [{"id", "purpose", "algorithm", "secret", "created", "state", "until"}, …]}
+
+`purpose` leaves room for secrets of other kinds (signatures, seals); what this version does not know it keeps.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from base64 import b64decode, b64encode
+from binascii import Error as BinasciiError
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reenact.core.canonical import stored_bytes
+from reenact.core.events import OperationNoted
+from reenact.core.strict_json import read_strict
+from reenact.core.wait_keys import SECRET_BYTES, WaitKey
+from reenact.errors import InvalidInput, InvalidValue, KeysUnavailable, Refused
+from reenact.journal.operations import OperationsJournal
+from reenact.journal.sources import Sources, SystemSources
+from reenact.store.contract import Store
+
+FORMAT = "reenact.keys/1"
+FILE_VARIABLE = "REENACT_KEY_FILE"
+FILE_NAME = "keys.json"
+WAITS = "wait"
+HMAC = "hmac-sha256"
+MAX_FILE_BYTES = 1024 * 1024
+OVERLAP_SECONDS = 7 * 86_400
+_WIDER_THAN_OWNER = 0o077
+
+
+class KeyInfo(NamedTuple):
+    """What may be shown of a secret."""
+
+    id: str
+    purpose: str
+    state: str
+    """current: signs and verifies · replaced: verifies · retired: gone"""
+    created: int
+    until: int | None
+    """replaced: may be retired from then on. retired: since when."""
+
+
+class _Contents(NamedTuple):
+    """The file as it was read, replaced as a whole: threads share a ring."""
+
+    stamp: tuple[int, ...]
+    members: list[dict[str, Any]]
+    secrets: dict[str, bytes]
+    current: str
+
+
+class KeyRing:
+    """The secrets in one file, which is read when it is first needed and again when it has changed."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, sources: Sources | None = None) -> None:
+        self.path = Path(path) if path is not None else default_path()
+        self._sources = sources or SystemSources()
+        self._contents = _Contents((), [], {}, "")
+        self._nobodys = self._sources.entropy(SECRET_BYTES)
+        """Verifies what names a secret that we do not have: it takes as long and never succeeds."""
+
+    def __repr__(self) -> str:
+        return f"<KeyRing {self.path}>"
+
+    # Signing
+
+    def current_id(self) -> str:
+        return self._load().current
+
+    def has(self, key_id: str) -> bool:
+        return key_id in self._load().secrets
+
+    def ids(self) -> list[str]:
+        return list(self._load().secrets)
+
+    def sign(self, key: WaitKey) -> WaitKey:
+        secret = self._load().secrets.get(key.key_id)
+        if secret is None:
+            raise KeysUnavailable(
+                f"the secret {key.key_id} that signs this wait is not in {self.path}",
+                hint="Put the file of secrets back, or re-issue the wait under the present secret (`reissue`).",
+                code="wait_secret_missing",
+            )
+        return key.signed(secret)
+
+    def verifies(self, key: WaitKey) -> bool:
+        """One HMAC, whether the secret is known or not."""
+        secret = self._load().secrets.get(key.key_id)
+        matches = key.is_signed_by(self._nobodys if secret is None else secret)
+        return matches and secret is not None
+
+    # Managing
+
+    def entries(self) -> list[KeyInfo]:
+        return [_info(member) for member in self._load().members]
+
+    def rotate(
+        self, *, overlap_seconds: float = OVERLAP_SECONDS, store: Store | None = None, namespace: str = "default"
+    ) -> KeyInfo:
+        """Adds a secret that signs from now on; the one before verifies on, at least for the overlap."""
+        if not 0 <= overlap_seconds <= 1e9:
+            raise InvalidInput("an overlap is a number of seconds from 0", code="bad_overlap")
+        self._load()
+
+        def change(members: list[dict[str, Any]]) -> KeyInfo:
+            now = self._sources.now_us()
+            for member in members:
+                if _is_wait(member) and member["state"] == "current":
+                    member.update(state="replaced", until=now + int(overlap_seconds * 1_000_000))
+            members.append(_new_member(self._sources))
+            return _info(members[-1])
+
+        made = self._change(change)
+        self._note(store, namespace, "keys_rotated", made)
+        return made
+
+    def retire(
+        self, key_id: str, *, force: bool = False, store: Store | None = None, namespace: str = "default"
+    ) -> KeyInfo:
+        """Drops a replaced secret: what it signed opens nothing any more."""
+        self._load()
+
+        def change(members: list[dict[str, Any]]) -> KeyInfo:
+            member = next((one for one in members if one["id"] == key_id and _is_wait(one)), None)
+            if member is None:
+                raise InvalidInput(
+                    "there is no wait secret of that id", hint="`reenact keys list` shows them.", code="unknown_key"
+                )
+            now = self._sources.now_us()
+            if member["state"] == "current":
+                raise Refused(
+                    f"{key_id} signs new keys",
+                    hint="Rotate first; then it can be retired when its overlap has ended.",
+                    code="key_in_use",
+                )
+            if member["state"] == "replaced":
+                if now < (member.get("until") or 0) and not force:
+                    raise Refused(
+                        f"the overlap of {key_id} has not ended",
+                        hint="Wait keys signed with it would open nothing any more; --now retires it all the same.",
+                        code="key_in_overlap",
+                    )
+                member.update(state="retired", until=now)
+                member.pop("secret", None)
+            return _info(member)
+
+        retired = self._change(change)
+        self._note(store, namespace, "key_retired", retired)
+        return retired
+
+    def _note(self, store: Store | None, namespace: str, operation: str, info: KeyInfo) -> None:
+        if store is not None:
+            journal = OperationsJournal.open_for(store, namespace, sources=self._sources)
+            journal.note(OperationNoted(operation=operation, detail={"key_id": info.id, "purpose": info.purpose}))
+
+    # The file
+
+    def _load(self) -> _Contents:
+        try:
+            seen = os.stat(self.path)
+        except FileNotFoundError:
+            self._make()
+            seen = os.stat(self.path)
+        except OSError as error:
+            raise _unusable(self.path, error.strerror or "cannot be read") from None
+        contents = self._contents
+        return contents if contents.stamp == _stamp(seen) else self._read()
+
+    def _read(self) -> _Contents:
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise _unusable(self.path, error.strerror or "cannot be read") from None
+        try:
+            found = os.fstat(descriptor)
+            _check_private(self.path, found)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)
+        members = _parsed(self.path, data)
+        waits = [member for member in members if _is_wait(member)]
+        secrets = {member["id"]: _secret(self.path, member) for member in waits if member["state"] != "retired"}
+        current = [member["id"] for member in waits if member["state"] == "current"]
+        if len(current) != 1 or len({member["id"] for member in waits}) != len(waits):
+            raise _unusable(self.path, "does not name exactly one present secret for waits")
+        self._contents = contents = _Contents(_stamp(found), members, secrets, current[0])
+        return contents
+
+    def _make(self) -> None:
+        """The first whole file under the name is the ring; a link fails where a rename would replace."""
+        folder = self.path.parent
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._temporary([_new_member(self._sources)]) as made, suppress(FileExistsError):
+                os.link(made, self.path)
+            _sync_folder(folder)
+        except OSError as error:
+            raise _unusable(self.path, f"cannot be made: {error.strerror}") from None
+
+    def _change(self, change: Callable[[list[dict[str, Any]]], KeyInfo]) -> KeyInfo:
+        try:
+            with _locked(self.path.with_name(self.path.name + ".lock")):
+                members = [dict(member) for member in self._read().members]
+                result = change(members)
+                with self._temporary(members) as made:
+                    os.replace(made, self.path)
+                _sync_folder(self.path.parent)
+                self._read()
+                return result
+        except OSError as error:
+            raise _unusable(self.path, f"cannot be changed: {error.strerror}") from None
+
+    @contextmanager
+    def _temporary(self, members: list[dict[str, Any]]) -> Iterator[Path]:
+        """A whole, synced file beside the real one; gone afterwards unless it was renamed."""
+        path = self.path.with_name(f".{self.path.name}.{self._sources.entropy(8).hex()}")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(stored_bytes({"format": FORMAT, "keys": members}) + b"\n")
+                file.flush()
+                os.fsync(descriptor)
+            yield path
+        finally:
+            with suppress(FileNotFoundError):
+                path.unlink()
+
+
+def default_path() -> Path:
+    named = os.environ.get(FILE_VARIABLE)
+    if named:
+        return Path(named)
+    from platformdirs import user_config_path  # where each system keeps such files
+
+    return user_config_path("reenact", appauthor=False) / FILE_NAME
+
+
+def _new_member(sources: Sources) -> dict[str, Any]:
+    return {
+        "id": "k" + sources.entropy(8).hex(),
+        "purpose": WAITS,
+        "algorithm": HMAC,
+        "secret": b64encode(sources.entropy(SECRET_BYTES)).decode(),
+        "created": sources.now_us(),
+        "state": "current",
+    }
+
+
+def _is_wait(member: dict[str, Any]) -> bool:
+    return member.get("purpose") == WAITS
+
+
+def _info(member: dict[str, Any]) -> KeyInfo:
+    return KeyInfo(
+        member["id"], str(member.get("purpose")), str(member.get("state")), member["created"], member.get("until")
+    )
+
+
+def _parsed(path: Path, data: bytes) -> list[dict[str, Any]]:
+    try:
+        tree = read_strict(data, max_bytes=MAX_FILE_BYTES, max_depth=8)
+    except InvalidValue:
+        raise _unusable(path, "is not a file of secrets") from None
+    if not isinstance(tree, dict) or tree.get("format") != FORMAT or not isinstance(tree.get("keys"), list):
+        raise _unusable(path, "is not a file of secrets of this version")
+    members: list[dict[str, Any]] = tree["keys"]
+    for member in members:
+        sound = isinstance(member, dict) and isinstance(member.get("id"), str) and type(member.get("created")) is int
+        if not sound or not isinstance(member.get("until"), int | None):
+            raise _unusable(path, "holds an entry that is not a secret")
+        if _is_wait(member) and member.get("state") not in ("current", "replaced", "retired"):
+            raise _unusable(path, "holds an entry that is not a secret")
+    return members
+
+
+def _secret(path: Path, member: dict[str, Any]) -> bytes:
+    try:
+        secret = b64decode(str(member.get("secret")), validate=True)
+    except (BinasciiError, ValueError):
+        secret = b""
+    if len(secret) < SECRET_BYTES or member.get("algorithm") != HMAC:
+        raise _unusable(path, f"holds a secret that cannot be used ({member['id'][:64]!r})")
+    return secret
+
+
+def _check_private(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise _unusable(path, "is not a file")
+    if stat.S_IMODE(found.st_mode) & _WIDER_THAN_OWNER:
+        raise KeysUnavailable(
+            f"others can use the file of secrets {path} (mode {stat.S_IMODE(found.st_mode):04o})",
+            hint=f"If nobody has read it: chmod 600 {path}. Otherwise move it away; a new one is made.",
+            code="keys_exposed",
+        )
+    if found.st_uid not in (os.geteuid(), 0):
+        raise KeysUnavailable(
+            f"the file of secrets {path} belongs to somebody else",
+            hint=f"Set {FILE_VARIABLE} to a file of your own.",
+            code="keys_exposed",
+        )
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    # The mode too: a file that was opened up is refused from then on.
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _unusable(path: Path, why: str) -> KeysUnavailable:
+    return KeysUnavailable(
+        f"the file of secrets {path} {why}",
+        hint=f"Put the file back from a copy, name another by {FILE_VARIABLE}, or move it away: a new one is made, "
+        "and wait keys that went out before open nothing.",
+    )
