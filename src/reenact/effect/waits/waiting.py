@@ -1,0 +1,142 @@
+"""The act of waiting: what to do next as a generator, and two ways of doing it, in a thread and in a task.
+
+The generator does no I/O: it yields `Work` (something that asks the store, to be called where that may take time) and
+`Pause` (until woken, or for so many seconds), and returns how the wait ended. A driver that is cancelled or interrupted
+writes nothing: the process merely stops waiting, and another one may go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from reenact.effect.waits.wakeups import WakeUps
+
+CLOCK_CHECK_SECONDS = 60.0
+"""A deadline is a time of day: it is compared again so often, since clocks are set and machines sleep."""
+CANCEL_CHECK_SECONDS = 0.05
+
+T = TypeVar("T")
+
+
+class Work(NamedTuple):
+    call: Callable[[], Any]
+
+
+class Pause(NamedTuple):
+    seconds: float | None
+
+
+Flow: TypeAlias = Generator[Work | Pause, Any, T]
+
+
+def wait_flow(
+    look: Callable[[], T | None],
+    end_cancelled: Callable[[], T],
+    end_timed_out: Callable[[], T],
+    seconds_left: Callable[[], float | None],
+    is_cancelled: Callable[[], bool],
+) -> Flow[T]:
+    """What is there already counts before a cancellation, and that before a deadline."""
+    while True:
+        found: T | None = yield Work(look)
+        if found is not None:
+            return found
+        left = seconds_left()
+        if is_cancelled():
+            ended: T = yield Work(end_cancelled)
+            return ended
+        if left is not None and left <= 0:
+            timed_out: T = yield Work(end_timed_out)
+            return timed_out
+        yield Pause(None if left is None else min(left, CLOCK_CHECK_SECONDS))
+
+
+class ThreadWaiter:
+    def __init__(self) -> None:
+        self._woken = threading.Event()
+        self._failure: BaseException | None = None
+
+    def wake(self, failure: BaseException | None = None) -> None:
+        self._failure = failure or self._failure
+        self._woken.set()
+
+    def drive(self, flow: Flow[T], cancel: threading.Event | None) -> T:
+        answer: Any = None
+        while True:
+            try:
+                step = flow.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(step, Work):
+                answer = step.call()
+            else:
+                answer = None
+                self._pause(step.seconds, cancel)
+
+    def _pause(self, seconds: float | None, cancel: threading.Event | None) -> None:
+        # Events of threads cannot be waited for together, so a cancellation is looked for now and then.
+        end = None if seconds is None else time.monotonic() + seconds
+        while cancel is None or not cancel.is_set():
+            left = None if end is None else end - time.monotonic()
+            longest = (
+                left if cancel is None else min(CANCEL_CHECK_SECONDS, CANCEL_CHECK_SECONDS if left is None else left)
+            )
+            if self._woken.wait(longest) or (left is not None and left <= 0):
+                break
+        self._woken.clear()
+        if self._failure is not None:
+            raise self._failure
+
+
+class TaskWaiter:
+    """One event and at most one timer: a thousand of them are small."""
+
+    def __init__(self, wake_ups: WakeUps) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._wake_ups = wake_ups
+
+    def wake(self, failure: BaseException | None = None) -> None:
+        self._failure = failure or self._failure
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def drive(self, flow: Flow[T], cancel: asyncio.Event | None) -> T:
+        watching = None
+        if cancel is not None:
+            watching = self._loop.create_task(cancel.wait())
+            watching.add_done_callback(lambda _: self._woken.set())
+        answer: Any = None
+        try:
+            while True:
+                try:
+                    step = flow.send(answer)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                if isinstance(step, Work):
+                    answer = await asyncio.wrap_future(self._wake_ups.looking_threads().submit(step.call))
+                else:
+                    answer = None
+                    await self._pause(step.seconds)
+        finally:
+            if watching is not None:
+                watching.cancel()
+
+    async def _pause(self, seconds: float | None) -> None:
+        timer = None if seconds is None else self._loop.call_later(seconds, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._woken.clear()
+        if self._failure is not None:
+            raise self._failure
