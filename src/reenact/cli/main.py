@@ -20,8 +20,11 @@ COMMANDS = {
     "export": ("copying", "Write a run to one text file that anybody can verify."),
     "import": ("copying", "Bring an exported file into the store."),
     "recover": ("copying", "Copy the valid prefix of a damaged run to another store."),
+    "waits": ("waiting", "List what a run waits for."),
+    "resolve": ("waiting", "Resolve a wait by its key."),
     "gc": ("removing", "Remove ended runs by age or number."),
     "erase": ("removing", "Erase a value wherever it was recorded."),
+    "keys": ("waiting", "The secrets that sign wait keys: list, rotate, retire, where."),
     "doctor": ("doctor", "Look at this installation and its store."),
     "demo": ("demo", "Record a small run, verify it, alter a copy and see it found."),
 }
