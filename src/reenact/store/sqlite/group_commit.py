@@ -1,8 +1,9 @@
 """Appends that overlap share one commit; a lone one is done at once, in its own thread.
 
-The life of an append: its thread takes the store's write lock, and carries it out together with whatever is in the
-queue, in one transaction. Who finds the lock taken queues, and sleeps at a gate of its own until it is served, or
-until it is its turn to lead: so those who were served do not queue for a lock they no longer need.
+The life of an append: it queues, and its thread takes the store's write lock. Whoever has the lock carries out
+what is in the queue, its own append included, in one transaction. Who finds the lock taken sleeps at a gate of
+its own until it is served, or until it is its turn to lead: so those who were served do not queue for a lock they
+no longer need.
 
 An interrupt (Ctrl-C) can come between any two bytecodes of the main thread, and must not leave the lock held.
 So the lock is taken by `with` alone, in the frame that does the work: CPython lets nothing in between a C
@@ -44,7 +45,6 @@ class Request:
         "known",
         "namespace",
         "nodes",
-        "queued",
         "run",
         "sync",
     )
@@ -68,7 +68,6 @@ class Request:
         self.sync = sync
         self.error: Exception | None = None
         self.done = False
-        self.queued = False
         self.gate: _thread.LockType | None = None
         self.known: Any = None
         """The store's note about the run."""
@@ -92,11 +91,10 @@ class GroupCommit:
         if self._owner == me:
             self._refuse_nesting(me)
         try:
-            if self._queue or self.lock.locked():
-                request.queued = True
-                self._queue.append(request)
-                if self.lock.locked():
-                    self._sleep(request)
+            # Always, although most find nobody: who waits for the lock outside of the queue is served by no leader.
+            self._queue.append(request)
+            if self.lock.locked():
+                self._sleep(request)
             if not request.done:
                 with self.lock:
                     if not request.done:
@@ -130,11 +128,10 @@ class GroupCommit:
     def _lead(self, own: Request) -> None:
         """One transaction for `own` and those who wait, and a few more. The lock is held."""
         queue = self._queue
-        if own.queued:
-            try:
-                queue.remove(own)
-            except ValueError:
-                raise OutcomeUnknown("the thread that committed this append was interrupted") from None
+        try:
+            queue.remove(own)
+        except ValueError:
+            raise OutcomeUnknown("the thread that committed this append was interrupted") from None
         self._carry_out([own])
         # Those who came meanwhile are served by the one who is awake, a few times; then one of them leads.
         rounds = 0
