@@ -1,0 +1,1 @@
+"""Hosts: who carries out an envelope. `contract.py` says what one promises."""

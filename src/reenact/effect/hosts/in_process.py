@@ -1,0 +1,121 @@
+"""The host that records nothing: effects run here and now, and are forgotten with the process.
+
+Scopes, envelopes and waits follow the same rules as with a durable host, so a program can be written against this one
+and moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from reenact.core.envelopes import AwaitEvent, RuntimeEffectEnvelope, RuntimeEffectOutcome, Sleep
+from reenact.core.scopes import ExecutionScope, run_id
+from reenact.core.wait_keys import SECRET_BYTES, Resolution, ResolveOutcome, WaitIdentity, WaitKey
+from reenact.effect.hosts.contract import Durability, LocalExecutor, ScopedEffectController
+from reenact.effect.keys import KeyRing
+from reenact.effect.waits.desk import WaitDesk
+from reenact.errors import KeysUnavailable
+from reenact.journal.sources import Sources, SystemSources
+from reenact.store.memory import MemoryStore
+
+NAMESPACE = "default"
+
+
+class ProcessKeyRing(KeyRing):
+    """One secret that never leaves this process: no file is read or made."""
+
+    def __init__(self, sources: Sources | None = None) -> None:
+        super().__init__("/nonexistent", sources=sources)
+        self._secret = (sources or SystemSources()).entropy(SECRET_BYTES)
+
+    def __repr__(self) -> str:
+        return "<ProcessKeyRing>"
+
+    def current_id(self) -> str:
+        return "process"
+
+    def has(self, key_id: str) -> bool:
+        return key_id == self.current_id()
+
+    def ids(self) -> list[str]:
+        return [self.current_id()]
+
+    def sign(self, key: WaitKey) -> WaitKey:
+        if not self.has(key.key_id):
+            raise KeysUnavailable("the secret that signs this wait is not of this process", code="wait_secret_missing")
+        return key.signed(self._secret)
+
+    def verifies(self, key: WaitKey) -> bool:
+        return key.is_signed_by(self._secret) and self.has(key.key_id)
+
+
+class InProcessController:
+    supports_durable_effects = False
+
+    def __init__(
+        self, sleep: Callable[[float], Awaitable[None]], waiting: Callable[[AwaitEvent], Awaitable[Resolution]]
+    ) -> None:
+        self._sleep = sleep
+        self._waiting = waiting
+
+    async def execute_effect(
+        self, envelope: RuntimeEffectEnvelope, local_executor: LocalExecutor
+    ) -> RuntimeEffectOutcome:
+        command = envelope.validate().command
+        if isinstance(command, Sleep):
+            await self._sleep(command.seconds)
+            return RuntimeEffectOutcome.sleep()
+        if isinstance(command, AwaitEvent):
+            return RuntimeEffectOutcome.await_event(await self._waiting(command))
+        return await local_executor(envelope)
+
+
+class InProcessEffectHost:
+    supports_durable_effects = False
+    durability = Durability.NONE
+
+    def __init__(
+        self, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, sources: Sources | None = None
+    ) -> None:
+        self._sources = sources or SystemSources()
+        self._sleep = sleep
+        self._store = MemoryStore()
+        self.desk = WaitDesk(self._store, NAMESPACE, keyring=ProcessKeyRing(sources), sources=sources)
+
+    def scoped(self, scope: ExecutionScope) -> ScopedEffectController:
+        scope.validate()
+
+        async def wait(command: AwaitEvent) -> Resolution:
+            identity = WaitIdentity(command.wait, command.name, command.ordinal).checked()  # type: ignore[arg-type]
+            timeout = command.timeout_seconds
+            deadline = None if timeout is None else self._sources.now_us() / 1_000_000 + timeout
+            return await self.desk.wait(self._key(scope, identity), cancel=None, deadline=deadline)
+
+        return ScopedEffectController(InProcessController(self._sleep, wait), scope)
+
+    def scoped_static(self, scope: ExecutionScope) -> ScopedEffectController | None:
+        return self.scoped(scope)
+
+    def _key(self, scope: ExecutionScope, wait: WaitIdentity) -> WaitKey:
+        return self.desk.key(run_id(NAMESPACE, scope), wait, session=scope.session_id)
+
+    async def await_event_key(self, scope: ExecutionScope, wait: WaitIdentity) -> WaitKey:
+        return self._key(scope.validate(), wait)
+
+    async def resolve_await_event(self, key: WaitKey | str, resolution: Resolution) -> ResolveOutcome:
+        return self.desk.resolve(key, resolution)
+
+    async def await_await_event(
+        self, key: WaitKey | str, cancel: asyncio.Event | None = None, deadline: float | None = None
+    ) -> Resolution:
+        return await self.desk.wait(key, cancel=cancel, deadline=deadline)
+
+    async def revoke_await_events_for_session(self, session: str) -> None:
+        self.desk.revoke_session(session)
+
+    async def cancel_await_events_for_session(self, session: str) -> None:
+        self.desk.cancel_session(session)
+
+
+__all__ = ["InProcessController", "InProcessEffectHost", "ProcessKeyRing"]

@@ -1,0 +1,321 @@
+"""The controller of one scope over its journal: observes, asks `claims.decide`, does what it says, and observes again.
+
+Life of an effect: nothing is recorded under its key · the request is appended, synced if the effect may run at most
+once · the effect runs · what it came to is appended and synced · it waits for its turn · the caller sees it, decoded
+from what was recorded, so that what a replay would see differently shows at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, NoReturn
+
+from reenact.core.claims import Decision, Lease, Observed, Policy, Record, Settled, decide
+from reenact.core.codec import decode, encode
+from reenact.core.effect_outcomes import (
+    BUSY,
+    CONFLICT,
+    CORRUPT,
+    IN_DOUBT,
+    MISSING_RECORD,
+    UNRECORDABLE,
+    RuntimeEffectControllerError,
+    RuntimeEffectOutcome,
+)
+from reenact.core.envelopes import AwaitEvent, RuntimeEffectEnvelope, Sleep
+from reenact.core.events import (
+    ActionDenied,
+    ActionFailed,
+    ActionRequested,
+    ActionSucceeded,
+    AttemptRecorded,
+    EffectSettled,
+    Event,
+)
+from reenact.effect.hosts.contract import LocalExecutor, Settlement, ask_probe
+from reenact.effect.hosts.handover import Handover
+from reenact.effect.hosts.record_index import Entry
+from reenact.effect.hosts.scope_journal import ScopeJournal
+from reenact.errors import InvalidValue, MovedHead
+from reenact.journal.chain import Draft
+from reenact.journal.journal import Journal
+
+FIRST_LOOK_SECONDS = 0.01
+LAST_LOOK_SECONDS = 0.5
+
+Waiting = Callable[[AwaitEvent, "int | None"], Awaitable[Any]]
+"""Waits for an event of this scope until a time in microseconds; gives its resolution."""
+
+
+class ControllerSettings(NamedTuple):
+    policy: Policy
+    sleep: Callable[[float], Awaitable[None]]
+    may_repeat: Callable[[RuntimeEffectEnvelope], bool]
+    waiting: Waiting
+
+
+class _Flight:
+    """An effect that this controller is carrying out."""
+
+    __slots__ = ("landed", "match")
+
+    def __init__(self, match: bytes) -> None:
+        self.match = match
+        self.landed = asyncio.Event()
+
+
+class JournalController:
+    supports_durable_effects = True
+
+    def __init__(self, scope_journal: ScopeJournal, settings: ControllerSettings) -> None:
+        self.scope_journal = scope_journal
+        self._settings = settings
+        self._flights: dict[str, _Flight] = {}
+        self._handover = Handover()
+
+    async def execute_effect(
+        self, envelope: RuntimeEffectEnvelope, local_executor: LocalExecutor
+    ) -> RuntimeEffectOutcome:
+        envelope.validate()
+        match = self.scope_journal.match_of(envelope)
+        pause = FIRST_LOOK_SECONDS
+        while True:
+            # From observing to acting nothing is awaited: what was observed still holds.
+            observed, entry = self._observe(envelope, match)
+            decision = decide(observed, self._settings.policy)
+            if decision is Decision.SERVE:
+                assert entry is not None
+                return await self._serve(envelope, entry)
+            if decision is Decision.TAKE_OVER:
+                self.scope_journal.take_over()
+            elif decision is Decision.JOIN:
+                await self._flights[envelope.replay_key].landed.wait()
+            elif decision is Decision.WAIT:
+                self.scope_journal.ask_again()
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LAST_LOOK_SECONDS)
+            elif decision in (Decision.RUN, Decision.REPEAT, Decision.SETTLE, Decision.IN_DOUBT):
+                await self._fly(envelope, local_executor, match, entry)
+            else:
+                self._refuse(decision, envelope)
+
+    # Observing
+
+    def _observe(self, envelope: RuntimeEffectEnvelope, match: bytes) -> tuple[Observed, Entry | None]:
+        flight = self._flights.get(envelope.replay_key)
+        entry = self.scope_journal.entry(envelope.replay_key)
+        recorded = entry.match if entry is not None else flight.match if flight is not None else None
+        record = entry.record if entry is not None else Record.REQUESTED if flight is not None else Record.ABSENT
+        # An erased request cannot be told from another one; it is damage, not a conflict.
+        same = recorded == match or (entry is not None and entry.match is None)
+        may_repeat = self._settings.may_repeat(envelope)
+        return Observed(record, same, self.scope_journal.lease(), flight is not None, may_repeat), entry
+
+    def _operators_word(self, entry: Entry) -> Settlement | None:
+        return settlement_from_data(self.scope_journal.message(settlement_key(entry)))
+
+    # Acting
+
+    def _refuse(self, decision: Decision, envelope: RuntimeEffectEnvelope) -> NoReturn:
+        self.scope_journal.ask_again()
+        code, said, hint = _REFUSALS[decision]
+        run = self.scope_journal.run
+        raise RuntimeEffectControllerError(code, f"{envelope.kind.value} effect in run {run}: {said}", hint=hint)
+
+    async def _fly(
+        self, envelope: RuntimeEffectEnvelope, executor: LocalExecutor, match: bytes, entry: Entry | None
+    ) -> None:
+        """Brings the effect to a recorded outcome, or raises. Whoever asks for it meanwhile joins."""
+        journal, key = self.scope_journal.journal, envelope.replay_key
+        assert journal is not None
+        flight = self._flights[key] = _Flight(match)
+        self.scope_journal.work_begins()
+        try:
+            if entry is None:
+                entry = await self._request(journal, envelope, match)
+            elif await self._settle(journal, envelope, executor, entry):
+                return
+            await self._carry_out(journal, envelope, executor, entry)
+        except MovedHead:
+            # Before the effect ran; afterwards it is StaleEpoch. Look again.
+            self.scope_journal.lose()
+        finally:
+            self.scope_journal.work_ends()
+            del self._flights[key]
+            flight.landed.set()
+
+    async def _request(self, journal: Journal, envelope: RuntimeEffectEnvelope, match: bytes) -> Entry:
+        once = not self._settings.may_repeat(envelope)
+        meta: dict[str, Any] = {"once": True} if once else {}
+        due = self._due_us(envelope)
+        if due is not None:
+            meta["due_us"] = due
+        draft = Draft(envelope.to_request(meta), key=envelope.replay_key)
+        await self.scope_journal.append(journal, [draft], sync=once, match=match)
+        entry = self.scope_journal.index.get(envelope.replay_key)
+        assert entry is not None
+        return entry
+
+    def _due_us(self, envelope: RuntimeEffectEnvelope) -> int | None:
+        command = envelope.command
+        seconds = command.seconds if isinstance(command, Sleep) else None
+        if isinstance(command, AwaitEvent):
+            seconds = command.timeout_seconds
+        return None if seconds is None else self.scope_journal.settings.sources.now_us() + int(seconds * 1_000_000)
+
+    async def _settle(
+        self, journal: Journal, envelope: RuntimeEffectEnvelope, executor: LocalExecutor, entry: Entry
+    ) -> bool:
+        """Of an effect in doubt: True when a word on it was its outcome, False when it is to be done again."""
+        may_repeat = self._settings.may_repeat(envelope)
+        settlement = self._operators_word(entry)
+        if settlement is None and not may_repeat:
+            settlement = await ask_probe(executor.probe, envelope)
+        settled = Settled.NO if settlement is None else settlement.decision
+        observed = Observed(Record.REQUESTED, True, Lease.OURS, may_repeat=may_repeat, settled=settled)
+        decision = decide(observed, self._settings.policy)
+        if decision is Decision.IN_DOUBT:
+            self._refuse(decision, envelope)
+        action, parent = envelope.replay_key, entry.request_seq
+        drafts: list[Draft] = []
+        if settlement is not None:
+            value = settlement.value if settlement.error is None else list(settlement.error)
+            word = EffectSettled(action_id=action, decision=settled.value, value=value, by=settlement.by)
+            drafts.append(Draft(word, parent=parent))
+        if decision is Decision.SETTLE:
+            assert settlement is not None
+            await self.scope_journal.append_outcome(journal, entry, [*drafts, _outcome_of(settlement, action, parent)])
+            return True
+        abandoned = AttemptRecorded(action_id=action, attempt=entry.abandoned + 1, status="abandoned")
+        await self.scope_journal.append(journal, [*drafts, Draft(abandoned, parent=parent)], sync=not may_repeat)
+        return False
+
+    async def _carry_out(
+        self, journal: Journal, envelope: RuntimeEffectEnvelope, executor: LocalExecutor, entry: Entry
+    ) -> None:
+        event: Event
+        action, parent = envelope.replay_key, entry.request_seq
+        try:
+            outcome = await self._perform(envelope, executor, entry)
+        except Exception as error:
+            event = ActionFailed(action_id=action, error=error)
+        else:
+            event = ActionSucceeded(action_id=action, output=outcome.value)
+        try:
+            await self.scope_journal.append_outcome(journal, entry, [Draft(event, parent=parent)])
+        except InvalidValue as refused:
+            # It ran, so something has to be said of it: left in doubt, it would run again.
+            said = f"the effect ran, and its outcome cannot be recorded: {refused.message}"
+            event = ActionFailed(action_id=action, error=RuntimeEffectControllerError(UNRECORDABLE, said))
+            await self.scope_journal.append_outcome(journal, entry, [Draft(event, parent=parent)])
+
+    async def _perform(
+        self, envelope: RuntimeEffectEnvelope, executor: LocalExecutor, entry: Entry
+    ) -> RuntimeEffectOutcome:
+        """Sleeping and waiting are the host's own business: they go on where they were."""
+        command = envelope.command
+        if isinstance(command, Sleep):
+            due = self._recorded_due_us(entry)
+            left = (due - self.scope_journal.settings.sources.now_us()) / 1_000_000 if due is not None else 0.0
+            # A clock that was set back prolongs no sleep beyond its own length.
+            await self._settings.sleep(min(max(left, 0.0), command.seconds))
+            return RuntimeEffectOutcome.sleep()
+        if isinstance(command, AwaitEvent):
+            return RuntimeEffectOutcome.await_event(await self._settings.waiting(command, self._recorded_due_us(entry)))
+        return await executor(envelope)
+
+    def _recorded_due_us(self, entry: Entry) -> int | None:
+        event = self.scope_journal.recorded(entry.request_seq).event
+        meta = event.meta if isinstance(event, ActionRequested) else None
+        due = meta.get("due_us") if isinstance(meta, dict) else None
+        return due if type(due) is int else None
+
+    # Serving
+
+    async def _serve(self, envelope: RuntimeEffectEnvelope, entry: Entry) -> RuntimeEffectOutcome:
+        assert entry.outcome_seq is not None
+        recorded = self.scope_journal.recorded(entry.outcome_seq)
+        await self._handover.turn_of(recorded.seq)
+        event = recorded.event
+        if isinstance(event, ActionSucceeded):
+            return RuntimeEffectOutcome(envelope.kind, event.output)
+        if isinstance(event, ActionFailed):
+            raise _as_exception(event.error)
+        if isinstance(event, ActionDenied):
+            raise RuntimeEffectControllerError("effect_denied", "policy denied this effect")
+        self._refuse(Decision.CORRUPT, envelope)
+
+
+def _as_exception(error: Any) -> BaseException:
+    if isinstance(error, Exception):
+        return error
+    return RuntimeEffectControllerError("recorded_failure", "the recorded failure is not an exception of this program")
+
+
+def _outcome_of(settlement: Settlement, action: str, parent: int) -> Draft:
+    event: Event = ActionSucceeded(action_id=action, output=settlement.value)
+    if settlement.error is not None:
+        event = ActionFailed(action_id=action, error=RuntimeEffectControllerError(*settlement.error))
+    return Draft(event, parent=parent)
+
+
+# An operator's word, as it stands in the run's inbox
+
+
+def settlement_key(entry: Entry) -> str:
+    """Each settlement has a key of its own: after a retry that was cut off as well, another word is needed."""
+    return f"settle/{entry.request_seq}/{entry.settlements + 1}"
+
+
+def settlement_to_data(settlement: Settlement) -> dict[str, Any]:
+    error = list(settlement.error) if settlement.error is not None else None
+    return {
+        "decision": settlement.decision.value,
+        "value": encode(settlement.value).tree,
+        "error": error,
+        "by": settlement.by,
+    }
+
+
+def settlement_from_data(data: Any) -> Settlement | None:
+    if data is None:
+        return None
+    error = data["error"]
+    return Settlement(
+        Settled(data["decision"]),
+        decode(data["value"], loaded_classes=True),
+        (str(error[0]), str(error[1])) if error is not None else None,
+        data["by"],
+    )
+
+
+_REFUSALS: dict[Decision, tuple[str, str, str]] = {
+    Decision.CONFLICT: (
+        CONFLICT,
+        "its replay key was used with another input",
+        "Nothing ran. Give another key to another effect, or put the old input back.",
+    ),
+    Decision.MISSING: (
+        MISSING_RECORD,
+        "nothing is recorded under its replay key",
+        "Nothing ran: this host only serves what was recorded.",
+    ),
+    Decision.IN_DOUBT: (
+        IN_DOUBT,
+        "it was begun, its result is unknown, and it may not be repeated",
+        "Settle it: say that it was done, that it failed, or that it is to be tried again.",
+    ),
+    Decision.YIELD: (
+        BUSY,
+        "another worker holds the scope",
+        "Come back later, or use a host that waits.",
+    ),
+    Decision.CORRUPT: (
+        CORRUPT,
+        "what is recorded under its replay key cannot be read, or was erased",
+        "`reenact verify` locates the damage.",
+    ),
+}
+
+__all__ = ["ControllerSettings", "JournalController", "settlement_key", "settlement_to_data"]

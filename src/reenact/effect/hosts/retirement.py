@@ -1,0 +1,95 @@
+"""Journals of scopes are retired with what they belonged to: a session's or a process' runs are found by their prefix.
+
+A run that has not ended is never removed. Ask with `end_open` to end the ones that nobody works on: what was in doubt
+in them stays so, and nobody will ask again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from reenact.core.events import TERMINAL_KINDS, Cancelled
+from reenact.core.links import check_namespace
+from reenact.core.scopes import ExecutionScope, owner_prefix
+from reenact.errors import NotFound, Refused
+from reenact.journal.journal import Journal
+from reenact.journal.retention import retire_run
+from reenact.journal.sources import Sources
+from reenact.store.contract import Store
+
+PAGE = 500
+
+
+class RetirementCounts(NamedTuple):
+    retired: int
+    events: int
+    """In the runs that were removed."""
+    still_open: int
+    """Runs that have not ended and were left alone."""
+    busy: int
+    """Runs to be ended that somebody holds."""
+
+
+def retire_session(
+    store: Store,
+    session: str,
+    namespace: str = "default",
+    *,
+    reason: str = "session retired",
+    end_open: bool = False,
+    sources: Sources | None = None,
+) -> RetirementCounts:
+    """Removes the journals of all turns, queue drains and deletions of a session."""
+    return _retire(store, namespace, ExecutionScope.session_delete(session), reason, end_open, sources)
+
+
+def retire_process(
+    store: Store,
+    process: str,
+    namespace: str = "default",
+    *,
+    reason: str = "process retired",
+    end_open: bool = False,
+    sources: Sources | None = None,
+) -> RetirementCounts:
+    return _retire(store, namespace, ExecutionScope.process(process), reason, end_open, sources)
+
+
+def _retire(
+    store: Store, namespace: str, owner: ExecutionScope, reason: str, end_open: bool, sources: Sources | None
+) -> RetirementCounts:
+    check_namespace(namespace)
+    retired = events = still_open = busy = 0
+    for run in _runs_of(store, namespace, owner_prefix(namespace, owner.validate())):
+        row = store.run_row(namespace, run)
+        if row is None or row.header.imported:
+            continue
+        if row.last is None or row.last.kind not in TERMINAL_KINDS:
+            if not end_open:
+                still_open += 1
+                continue
+            if not _ended(store, namespace, run, reason, sources):
+                busy += 1
+                continue
+        try:
+            events += retire_run(store, run, namespace, reason=reason, sources=sources).events
+            retired += 1
+        except NotFound:  # somebody else has just done it
+            continue
+    return RetirementCounts(retired, events, still_open, busy)
+
+
+def _runs_of(store: Store, namespace: str, prefix: str) -> list[str]:
+    limit = PAGE
+    while len(found := store.find_runs(namespace, prefix, limit)) == limit:
+        limit *= 2
+    return found
+
+
+def _ended(store: Store, namespace: str, run: str, reason: str, sources: Sources | None) -> bool:
+    try:
+        with Journal.open(store, run, namespace, sources=sources) as journal:
+            journal.append(Cancelled(reason))
+    except Refused:
+        return False
+    return True
