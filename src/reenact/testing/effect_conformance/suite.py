@@ -1,0 +1,51 @@
+"""The suite as a pytest class, and as a function for those who do not use pytest."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+# Imported for what they register.
+from reenact.testing.effect_conformance import await_events, concurrency, durable_steps, leases, records, scopes
+from reenact.testing.effect_conformance.builders import Died
+from reenact.testing.effect_conformance.subject import CASES, TIMEOUT_SECONDS, Case, EffectHostSubject
+
+__all__ = ["EffectHostConformance", "await_events", "concurrency", "durable_steps", "leases", "records", "scopes"]
+
+
+class EffectHostConformance(EffectHostSubject):
+    """To be subclassed: see the package. One test for each case that the host claims."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "case" in metafunc.fixturenames:
+            claimed = [case for case in CASES.values() if case.needs <= self.claims]
+            metafunc.parametrize("case", claimed, ids=[case.name for case in claimed])
+
+    def test_case(self, case: Case) -> None:
+        run_case(self, case)
+
+
+def run_case(subject: EffectHostSubject, case: Case, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    """Raises what the case found. A case that does not end is broken too."""
+
+    async def run() -> None:
+        async with asyncio.timeout(timeout_seconds):
+            await case.run(subject)
+
+    try:
+        asyncio.run(run())
+    except Died:
+        raise AssertionError("the end of a process was recorded, and served as an outcome") from None
+
+
+def broken_rules(subject: EffectHostSubject, timeout_seconds: float = TIMEOUT_SECONDS) -> dict[str, BaseException]:
+    """Every case that the host claims and fails, with what was found."""
+    found: dict[str, BaseException] = {}
+    for case in CASES.values():
+        if case.needs <= subject.claims:
+            try:
+                run_case(subject, case, timeout_seconds)
+            except Exception as error:
+                found[case.name] = error
+    return found

@@ -1,0 +1,52 @@
+"""Every host of ours against the suite that we ship."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from host_subjects import JournalHostSubject, subject_over
+
+from reenact.effect.hosts.contract import Durability, EffectHost
+from reenact.effect.hosts.in_process import InProcessEffectHost
+from reenact.effect.hosts.recording import RecordingEffectHost
+from reenact.testing.effect_conformance import CASES, Claim, EffectHostConformance, run_case
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def subject(request: pytest.FixtureRequest) -> Iterator[JournalHostSubject]:
+    yield from subject_over(request.param, request)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_journal_host(subject: JournalHostSubject, name: str) -> None:
+    assert CASES[name].needs <= subject.claims, "the journal-backed host claims everything"
+    run_case(subject, CASES[name])
+
+
+class TestInProcessHost(EffectHostConformance):
+    claims = frozenset({Claim.SCOPES, Claim.AWAIT_EVENTS})
+
+    def make_host(self) -> EffectHost:
+        return InProcessEffectHost()
+
+
+class TestRecordingHost(EffectHostConformance):
+    claims = frozenset({Claim.SCOPES})
+
+    def make_host(self) -> EffectHost:
+        return RecordingEffectHost()
+
+
+def test_durability_is_advertised(subject: JournalHostSubject) -> None:
+    host = subject.make_host()
+    memory = subject.new_url().startswith("memory:")
+    assert host.durability is (Durability.PROCESS if memory else Durability.FULL)
+    assert host.supports_durable_effects
+    for other in (InProcessEffectHost(), RecordingEffectHost()):
+        assert other.durability is Durability.NONE
+        assert not other.supports_durable_effects
+
+
+def test_every_claim_is_tried() -> None:
+    assert {claim for case in CASES.values() for claim in case.needs} == set(Claim)
