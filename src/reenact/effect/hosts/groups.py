@@ -92,9 +92,10 @@ async def run_group(
     decided = await controller.execute_effect(envelope, LocalExecutor.durable_step(race.run))
     decision = decided.into_durable_step()
     order = [int(index) for index in decision["order"]]
-    outcomes: dict[int, Ended] = {}
-    for index in order:  # one after the other: in the order in which they were seen when it happened
-        outcomes[index] = await _end_of(controller, members[index])
+    outcomes = race.ended
+    for index in order:  # served, one after the other, in the order in which they were seen when it happened
+        if index not in outcomes:
+            outcomes[index] = await _end_of(controller, members[index])
     return GroupResult(decision["winner"], [outcomes[index] for index in range(len(members))], order)
 
 
@@ -112,6 +113,8 @@ class _Race:
         self._over = asyncio.Event()
         self._order: list[int] = []
         self._winner: int | None = None
+        self.ended: dict[int, Ended] = {}
+        """Empty when the race was served from the record."""
 
     async def run(self, _input: Any) -> dict[str, Any]:
         tasks = [asyncio.ensure_future(self._one(index)) for index in range(len(self._members))]
@@ -128,6 +131,7 @@ class _Race:
         envelope, executor = self._members[index]
         ended = await _end_of(self._controller, Member(envelope, self._cancellable(executor)))
         self._order.append(index)
+        self.ended[index] = ended
         wakes = self._wake is Wake.FIRST or (self._wake is Wake.FIRST_SUCCESS and ended.error is None)
         if wakes and self._winner is None and not ended.cancelled:
             self._winner = index

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 from reenact.core.claims import Busy, Policy, Record
 from reenact.core.effect_outcomes import IN_DOUBT, RuntimeEffectControllerError
@@ -82,7 +81,7 @@ class JournalEffectHost:
         self._sleep = sleep
         self._keyring = keyring
         self._desk: WaitDesk | None = None
-        self._controllers: WeakValueDictionary[ExecutionScope, JournalController] = WeakValueDictionary()
+        self._controllers: dict[ExecutionScope, JournalController] = {}
 
     @property
     def durability(self) -> Durability:
@@ -99,7 +98,7 @@ class JournalEffectHost:
         return self.scoped(scope)
 
     def _controller(self, scope: ExecutionScope) -> JournalController:
-        """All controllers of one scope are one: what it carries out is joined, not done twice."""
+        """All controllers of one scope are one: what it carries out is joined, not done twice. Kept until `release`."""
         controller = self._controllers.get(scope)
         if controller is None:
             settings = ControllerSettings(self._policy, self._sleep, self._may_repeat, self._waiting_in(scope))
@@ -111,8 +110,14 @@ class JournalEffectHost:
         return self._controller(scope.validate()).scope_journal.run
 
     def release(self, scope: ExecutionScope) -> None:
-        """Lets go of a scope, so that a rival need not wait for the lease to end."""
-        self._controller(scope.validate()).scope_journal.release()
+        """Lets go of a scope that has nothing under way, so that a rival need not wait for the lease to end."""
+        controller = self._controllers.get(scope)
+        if controller is None:
+            return
+        if controller.busy:
+            raise Refused(f"effects of run {controller.scope_journal.run} are under way", code="scope_at_work")
+        del self._controllers[scope]
+        controller.scope_journal.release()
 
     async def end_scope(self, scope: ExecutionScope, output: Any = None) -> None:
         """The scope's work is done: its run is closed, and may be retired. Recorded outcomes are served still."""
@@ -121,7 +126,7 @@ class JournalEffectHost:
         if journal.journal is None:
             raise Refused(f"run {journal.run} is being written by another worker", code="run_busy")
         await journal.journal.append_async(Completed(output))
-        journal.release()
+        self.release(scope)
 
     # Effects in doubt
 

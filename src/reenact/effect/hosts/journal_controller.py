@@ -100,6 +100,10 @@ class JournalController:
             else:
                 self._refuse(decision, envelope)
 
+    @property
+    def busy(self) -> bool:
+        return bool(self._flights)
+
     # Observing
 
     def _observe(self, envelope: RuntimeEffectEnvelope, match: bytes) -> tuple[Observed, Entry | None]:

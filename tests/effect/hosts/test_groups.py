@@ -1,0 +1,99 @@
+"""Groups: what wakes the caller, what becomes of the losers, and that a replay has the same winner."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from host_subjects import give_up_leases
+
+from reenact.core.effect_outcomes import IN_DOUBT
+from reenact.core.envelopes import RuntimeEffectEnvelope
+from reenact.effect.hosts.groups import GroupResult, Losers, Member, Wake, group_invocation, run_group
+from reenact.effect.hosts.in_process import InProcessEffectHost
+from reenact.effect.hosts.journal_backed import JournalEffectHost
+from reenact.errors import InvalidInput
+from reenact.store.memory import MemoryStore
+from reenact.testing.effect_conformance import SCOPE, Calls, Died, code_of, step, tool
+
+
+async def race(host: Any, calls: Calls, plan: dict[str, Any], wake: Wake, losers: Losers) -> GroupResult:
+    """`plan`: seconds after which each member ends; negative: fails after that long."""
+
+    async def after(envelope: RuntimeEffectEnvelope) -> str:
+        await asyncio.sleep(abs(plan[envelope.replay_key]))
+        if plan[envelope.replay_key] < 0:
+            raise LookupError(envelope.replay_key)
+        return envelope.replay_key
+
+    members = [Member(step(key), calls.executor(after)) for key in plan]
+    async with asyncio.timeout(10):
+        return await run_group(
+            host.scoped(SCOPE), group_invocation(members[0].envelope, "race", "race"), members, wake=wake, losers=losers
+        )
+
+
+def endings(result: GroupResult) -> list[str]:
+    return [
+        "cancelled" if ended.cancelled else type(ended.error).__name__ if ended.error else ended.result().value
+        for ended in result.ended
+    ]
+
+
+SCENES = [
+    ({"a": 0.05, "b": 0.01}, Wake.FIRST, Losers.CANCEL, 1, ["cancelled", "b"]),
+    ({"a": 0.05, "b": 0.01}, Wake.FIRST, Losers.FINISH, 1, ["a", "b"]),
+    ({"a": 0.05, "b": -0.01}, Wake.FIRST, Losers.CANCEL, 1, ["cancelled", "LookupError"]),
+    ({"a": 0.05, "b": -0.01}, Wake.FIRST_SUCCESS, Losers.CANCEL, 0, ["a", "LookupError"]),
+    ({"a": -0.02, "b": -0.01}, Wake.FIRST_SUCCESS, Losers.CANCEL, None, ["LookupError", "LookupError"]),
+    ({"a": 0.02, "b": -0.01}, Wake.ALL, Losers.CANCEL, None, ["a", "LookupError"]),
+]
+
+
+@pytest.mark.parametrize(("plan", "wake", "losers", "winner", "expected"), SCENES)
+def test_wake_and_loser_rules(plan: Any, wake: Wake, losers: Losers, winner: int | None, expected: list[str]) -> None:
+    store, calls = MemoryStore(), Calls()
+    host = JournalEffectHost(store)
+    first = asyncio.run(race(host, calls, plan, wake, losers))
+    assert (first.winner, endings(first)) == (winner, expected)
+    give_up_leases(host)
+    replayed = asyncio.run(race(JournalEffectHost(store, strict=True), calls, plan, wake, losers))
+    assert (replayed.winner, replayed.order, endings(replayed)) == (winner, first.order, expected)
+    assert sorted(calls.made) == sorted(plan)
+
+
+def test_without_a_record_a_group_works_the_same() -> None:
+    calls = Calls()
+    result = asyncio.run(race(InProcessEffectHost(), calls, {"a": 0.05, "b": 0.01}, Wake.FIRST, Losers.CANCEL))
+    assert (result.winner, endings(result)) == (1, ["cancelled", "b"])
+    assert sorted(calls.made) == ["a", "b"], "nobody is carried out twice"
+
+
+def test_a_member_in_doubt_stops_the_group() -> None:
+    store, calls = MemoryStore(), Calls()
+
+    async def scene() -> None:
+        host = JournalEffectHost(store)
+        with pytest.raises(Died):
+            await host.scoped(SCOPE).execute_effect(tool("mail"), calls.dying())
+        give_up_leases(host)
+        scoped = JournalEffectHost(store).scoped(SCOPE)
+        members = [Member(tool("mail"), calls.forbidden()), Member(step("other"), calls.returning(1))]
+        group = run_group(scoped, group_invocation(members[0].envelope, "race", "race"), members, wake=Wake.ALL)
+        assert await code_of(group) == IN_DOUBT
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("keys", [[], ["a", "a"], ["a", "race"]])
+def test_members_have_keys_of_their_own(keys: list[str]) -> None:
+    calls = Calls()
+
+    async def scene() -> None:
+        members = [Member(step(key), calls.returning(1)) for key in keys]
+        invocation = group_invocation(step("race"), "race", "race")
+        with pytest.raises(InvalidInput):
+            await run_group(JournalEffectHost(MemoryStore()).scoped(SCOPE), invocation, members)
+
+    asyncio.run(scene())
