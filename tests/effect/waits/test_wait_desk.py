@@ -411,10 +411,12 @@ def test_first_of_several(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]) -> 
     assert cold_desk().wait_first_blocking([key.text for key in keys]) == first
 
 
-def test_the_winner_is_written_before_the_losers(desk: WaitDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_winner_is_written_before_the_losers(desk: WaitDesk, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     """A process that dies in between is followed by one that finds the same winner."""
     keys = [desk.key("run-1", WaitIdentity.named(name)) for name in ("a", "b")]
-    desk.resolve(keys[1], YES)
+    winner, loser = keys[first], keys[1 - first]
+    desk.resolve(winner, YES)
     original = desk._ledger.end
 
     def die(*_: Any) -> Any:
@@ -424,10 +426,17 @@ def test_the_winner_is_written_before_the_losers(desk: WaitDesk, monkeypatch: py
     with pytest.raises(KeyboardInterrupt):
         desk.wait_first_blocking(keys)
     monkeypatch.setattr(desk._ledger, "end", original)
-    desk.resolve(keys[0], Resolution.ok("late"))
-    first = desk.wait_first_blocking(keys)
-    assert first.winner == keys[1]
-    assert first.losers == ((keys[0], Resolution.ok("late")),)
+    desk.resolve(loser, Resolution.ok("late"))
+    found = desk.wait_first_blocking(keys)
+    assert (found.winner, found.losers) == (winner, ((loser, Resolution.ok("late")),))
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_the_first_is_the_one_that_was_resolved_first(desk: WaitDesk, first: int) -> None:
+    keys = [desk.key("run-1", WaitIdentity.named(name)) for name in ("a", "b", "c")]
+    for number in (0, 1, 2):
+        desk.resolve(keys[(first + number) % 3], Resolution.ok(number))
+    assert desk.wait_first_blocking(keys).winner == keys[first]
 
 
 def test_first_of_several_with_a_deadline(desk: WaitDesk) -> None:

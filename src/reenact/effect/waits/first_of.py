@@ -12,7 +12,7 @@ from typing import NamedTuple
 from reenact.core.wait_keys import Resolution, WaitKey
 from reenact.effect.waits import rows
 from reenact.effect.waits.ledger import Ended, WaitLedger
-from reenact.errors import InvalidInput, UnknownOrRevoked
+from reenact.errors import Damaged, InvalidInput, UnknownOrRevoked
 
 
 class FirstOf(NamedTuple):
@@ -48,8 +48,10 @@ def decide(ledger: WaitLedger, keys: Sequence[WaitKey]) -> FirstOf | None:
         return None
     earliest = min(won or ended, key=lambda wait_id: ended[wait_id].number)
     posted = ledger.post(keys[0].run, rows.first_of_key(key.wait_id for key in keys), {"winner": earliest})
-    first = posted.payload["winner"]
-    winner = next(key for key in keys if key.wait_id == first)
+    first = str(posted.payload.get("winner")) if isinstance(posted.payload, dict) else ""
+    winner = next((key for key in keys if key.wait_id == first), None)
+    if winner is None:
+        raise Damaged("the record of which wait was first cannot be read", code="bad_wait_row")
     losers = [
         (key, (ended.get(key.wait_id) or ledger.end(key, Resolution.lost(first))).resolution)
         for key in keys
