@@ -213,6 +213,30 @@ def test_an_ended_scope_serves_and_takes_nothing_more(subject: JournalHostSubjec
     assert verify_run(host.store, RUN).valid
 
 
+def test_a_scope_at_work_is_neither_released_nor_ended() -> None:
+    host, calls, go_on = JournalEffectHost(MemoryStore()), Calls(), asyncio.Event()
+
+    async def scene() -> None:
+        async def slowly() -> str:
+            await go_on.wait()
+            return "done"
+
+        working = asyncio.ensure_future(
+            host.scoped(SCOPE).execute_effect(tool("mail"), calls.executor(lambda _: slowly()))
+        )
+        while not calls.made:
+            await asyncio.sleep(0.01)
+        with pytest.raises(ReenactError) as caught:
+            host.release(SCOPE)
+        assert caught.value.code == "scope_at_work"
+        assert await code_of(host.end_scope(SCOPE)) == "scope_at_work"
+        go_on.set()
+        assert (await working).into_tool_call() == "done"
+        await host.end_scope(SCOPE)
+
+    run(scene())
+
+
 # Stores that do not answer
 
 

@@ -111,17 +111,24 @@ class JournalEffectHost:
 
     def release(self, scope: ExecutionScope) -> None:
         """Lets go of a scope that has nothing under way, so that a rival need not wait for the lease to end."""
-        controller = self._controllers.get(scope)
-        if controller is None:
-            return
+        if scope in self._controllers:
+            journal = self._at_rest(scope)
+            del self._controllers[scope]
+            journal.release()
+
+    def _at_rest(self, scope: ExecutionScope) -> ScopeJournal:
+        controller = self._controller(scope.validate())
         if controller.busy:
-            raise Refused(f"effects of run {controller.scope_journal.run} are under way", code="scope_at_work")
-        del self._controllers[scope]
-        controller.scope_journal.release()
+            raise Refused(
+                f"effects of run {controller.scope_journal.run} are under way",
+                hint="Wait for them: their outcomes could not be recorded any more.",
+                code="scope_at_work",
+            )
+        return controller.scope_journal
 
     async def end_scope(self, scope: ExecutionScope, output: Any = None) -> None:
         """The scope's work is done: its run is closed, and may be retired. Recorded outcomes are served still."""
-        journal = self._controller(scope.validate()).scope_journal
+        journal = self._at_rest(scope)
         journal.take_over()
         if journal.journal is None:
             raise Refused(f"run {journal.run} is being written by another worker", code="run_busy")

@@ -142,10 +142,13 @@ async def effect_controller_hands_over_one_outcome_at_a_time(subject: EffectHost
 @case(Claim.DURABLE, Claim.ORDERED, Claim.SECOND_INSTANCE)
 async def effect_controller_serves_in_the_recorded_order(subject: EffectHostSubject) -> None:
     host, calls = subject.make_host(), Calls()
-    delays = {"slow": 0.09, "middle": 0.05, "fast": 0.01}
+    follows = {"slow": "middle", "middle": "fast"}
+    ended = {key: asyncio.Event() for key in ("slow", "middle", "fast")}
 
     async def after(envelope: RuntimeEffectEnvelope) -> str:
-        await asyncio.sleep(delays[envelope.replay_key])
+        if envelope.replay_key in follows:
+            await ended[follows[envelope.replay_key]].wait()
+        ended[envelope.replay_key].set()
         return envelope.replay_key
 
     first = await _seen(host, calls.executor(after), ["slow", "fast", "middle"])
@@ -159,14 +162,18 @@ async def effect_controller_serves_in_the_recorded_order(subject: EffectHostSubj
 
 
 async def _race(host: EffectHost, calls: Calls, wake: Wake, losers: Losers, cancelled: list[str]) -> Any:
-    delays = {"fast": 0.01, "slow": 0.15}
+    fast_ended, for_ever = asyncio.Event(), asyncio.Event()
 
     async def after(envelope: RuntimeEffectEnvelope) -> str:
         try:
-            await asyncio.sleep(delays[envelope.replay_key])
+            if envelope.replay_key == "slow":
+                await fast_ended.wait()
+                if wake is Wake.FIRST and losers is Losers.CANCEL:
+                    await for_ever.wait()
         except asyncio.CancelledError:
             cancelled.append(envelope.replay_key)
             raise
+        fast_ended.set()
         return envelope.replay_key
 
     members = [Member(step(key), calls.executor(after)) for key in ("slow", "fast")]

@@ -147,7 +147,7 @@ async def effect_host_settles_effects_in_doubt(subject: EffectHostSubject) -> No
 
 @case(Claim.DURABLE, Claim.SECOND_INSTANCE)
 async def effect_controller_sleep_keeps_its_due_time(subject: EffectHostSubject) -> None:
-    host, seconds = subject.make_host(), 0.8
+    host, seconds = subject.make_host(), 1.0
     envelope, unused = envelope_of(Sleep(seconds=seconds), "nap"), Calls().forbidden()
     began = time.monotonic()
     sleeping = asyncio.ensure_future(host.scoped(SCOPE).execute_effect(envelope, unused))
@@ -155,10 +155,10 @@ async def effect_controller_sleep_keeps_its_due_time(subject: EffectHostSubject)
     sleeping.cancel()
     await asyncio.gather(sleeping, return_exceptions=True)
     later = subject.after_crash(host)
+    went_on = time.monotonic()
     (await later.scoped(SCOPE).execute_effect(envelope, unused)).into_sleep()
-    lasted = time.monotonic() - began
-    assert lasted >= seconds - 0.02, "it does not end early"
-    assert lasted < seconds * 1.5 - 0.02, "only what was left of it is slept, not all of it again"
+    assert time.monotonic() - began >= seconds - 0.02, "it does not end early"
+    assert time.monotonic() - went_on < seconds - 0.05, "only what was left of it is slept, not all of it again"
     began = time.monotonic()
     await later.scoped(SCOPE).execute_effect(envelope, unused)
     assert time.monotonic() - began < seconds / 2, "a sleep that is over is not slept again"

@@ -1,0 +1,145 @@
+"""Several worker processes on one scope: stopped, killed, and never two at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host_subjects import url_maker
+
+from reenact.core.effect_outcomes import IN_DOUBT, RuntimeEffectControllerError
+from reenact.core.envelopes import RuntimeEffectEnvelope, RuntimeEffectOutcome
+from reenact.core.scopes import run_id
+from reenact.effect.hosts.contract import LocalExecutor
+from reenact.effect.hosts.journal_backed import JournalEffectHost
+from reenact.errors import StaleEpoch
+from reenact.journal.reader import JournalReader
+from reenact.journal.verify import verify_run
+from reenact.store.opening import open_store
+from reenact.testing.effect_conformance import SCOPE, Calls, step, tool
+
+RUN = run_id("default", SCOPE)
+LEASE_SECONDS = 0.5
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    made: str = url_maker(request.param, tmp_path, request)()
+    open_store(made).close()
+    return made
+
+
+def forked(work: Any) -> int:
+    pid = os.fork()
+    if pid == 0:
+        status = 99
+        try:
+            status = work()
+        finally:
+            os._exit(status)
+    return pid
+
+
+def exit_of(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_worker_stopped_for_three_leases_cannot_record(url: str, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+
+    def zombie() -> int:
+        async def carry_out(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
+            begun.touch()
+            time.sleep(0.3)  # blocks the loop, so nothing is renewed; and is stopped in the middle of it
+            return RuntimeEffectOutcome.durable_step("zombie")
+
+        async def work() -> int:
+            host = JournalEffectHost(open_store(url), lease_seconds=LEASE_SECONDS)
+            try:
+                await host.scoped(SCOPE).execute_effect(step("work"), LocalExecutor.testing(carry_out))
+            except StaleEpoch:
+                return 7
+            return 0
+
+        return asyncio.run(work())
+
+    pid = forked(zombie)
+    while not begun.exists():
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(3 * LEASE_SECONDS)
+    store, calls = open_store(url), Calls()
+    heir = JournalEffectHost(store, lease_seconds=LEASE_SECONDS)
+    asyncio.run(heir.scoped(SCOPE).execute_effect(step("work"), calls.returning("heir")))
+    os.kill(pid, signal.SIGCONT)
+    assert exit_of(pid) == 7, "the zombie learned that it had lost the scope"
+    (answer,) = [event for event in JournalReader(store, RUN).scan() if event.kind == "ActionSucceeded"]
+    assert answer.event.output == "heir"
+    assert verify_run(store, RUN).valid
+    store.close()
+
+
+def test_workers_that_are_killed_and_stopped_never_do_a_thing_twice(url: str, tmp_path: Path) -> None:
+    """Six workers race through the same twelve effects while two of them are killed and one is stopped. The ledger may
+    show no effect twice; what a dead worker left behind is in doubt, and said to be."""
+    ledger = tmp_path / "ledger"
+    keys = [f"mail-{number}" for number in range(12)]
+
+    def worker() -> int:
+        async def carry_out(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
+            line = f"{envelope.replay_key}\n".encode()
+            descriptor = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.write(descriptor, line)
+            os.close(descriptor)
+            await asyncio.sleep(0.02)
+            return RuntimeEffectOutcome.tool_call(os.getpid())
+
+        async def work() -> int:
+            host = JournalEffectHost(open_store(url), lease_seconds=LEASE_SECONDS)
+            scoped, executor = host.scoped(SCOPE), LocalExecutor.testing(carry_out)
+            for key in keys:
+                try:
+                    await scoped.execute_effect(tool(key), executor)
+                except StaleEpoch:
+                    continue
+                except RuntimeEffectControllerError as error:
+                    if error.code != IN_DOUBT:
+                        return 3
+                if random.random() < 0.3:
+                    host.release(SCOPE)  # lets somebody else have a turn
+                    scoped = host.scoped(SCOPE)
+            host.release(SCOPE)
+            return 0
+
+        async def guarded() -> int:
+            async with asyncio.timeout(40):
+                return await work()
+
+        return asyncio.run(guarded())
+
+    workers = [forked(worker) for _ in range(6)]
+    time.sleep(0.2)
+    os.kill(workers[0], signal.SIGKILL)
+    os.kill(workers[1], signal.SIGSTOP)
+    time.sleep(0.2)
+    os.kill(workers[2], signal.SIGKILL)
+    time.sleep(3 * LEASE_SECONDS)
+    os.kill(workers[1], signal.SIGCONT)
+    assert [exit_of(pid) for pid in (workers[0], workers[2])] <= [0, 0]
+    assert [exit_of(pid) for pid in (workers[1], *workers[3:])] == [0] * 4
+    carried_out = Counter(ledger.read_text().split())
+    assert max(carried_out.values()) == 1
+    store = open_store(url)
+    report = verify_run(store, RUN)
+    assert report.valid
+    answered = {event.parent for event in JournalReader(store, RUN).scan() if event.kind == "ActionSucceeded"}
+    assert len(answered) + len(report.orphans) == len(keys)
+    assert len(report.orphans) <= 3, "one effect at most for each worker that was killed or stopped"
+    store.close()
