@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reenact.core.claims import Busy
+from reenact.core.envelopes import RuntimeEffectEnvelope
 from reenact.core.scopes import ExecutionScope, run_id
 from reenact.effect.hosts.contract import EffectHost, Settlement
 from reenact.effect.hosts.journal_backed import JournalEffectHost
 from reenact.effect.keys import KeyRing
+from reenact.journal.reader import JournalReader
 from reenact.store.contract import Store
 from reenact.store.opening import open_store
-from reenact.testing.effect_conformance import EffectHostSubject
+from reenact.testing.effect_conformance import SCOPE, Calls, EffectHostSubject, code_of
 
 
 class JournalHostSubject(EffectHostSubject):
@@ -99,3 +102,24 @@ def subject_over(kind: str, request: pytest.FixtureRequest) -> Iterator[JournalH
         subject = JournalHostSubject(folder, url_maker(kind, folder, request))
         yield subject
         subject.close()
+
+
+RUN = run_id("default", SCOPE)
+
+
+def run(work: Awaitable[None]) -> None:
+    """A scene, with a guard against hanging."""
+
+    async def guarded() -> None:
+        async with asyncio.timeout(30):
+            await work
+
+    asyncio.run(guarded())
+
+
+def journal_of(host: JournalEffectHost) -> list[Any]:
+    return list(JournalReader(host.store, RUN).scan())
+
+
+async def ends_with(host: JournalEffectHost, envelope: RuntimeEffectEnvelope, calls: Calls, code: str) -> None:
+    assert await code_of(host.scoped(SCOPE).execute_effect(envelope, calls.forbidden())) == code

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from host_subjects import JournalHostSubject, subject_over
+from host_subjects import JournalHostSubject
 
 from reenact.effect.hosts.contract import Durability, EffectHost
 from reenact.effect.hosts.in_process import InProcessEffectHost
 from reenact.effect.hosts.recording import RecordingEffectHost
 from reenact.testing.effect_conformance import CASES, Claim, EffectHostConformance, run_case
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def subject(request: pytest.FixtureRequest) -> Iterator[JournalHostSubject]:
-    yield from subject_over(request.param, request)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
