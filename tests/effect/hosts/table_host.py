@@ -1,6 +1,8 @@
-"""A durable host that has nothing in common with ours: a table in memory. It passes the conformance suite.
+"""A durable host without a journal: a table in memory. It passes the conformance suite.
 
-And it can be broken on purpose, one rule at a time, to see that the suite notices.
+It records, leases and serves by itself, but takes `claims.decide`, the hand-over and the wait desk from the project: what
+is wrong in those is wrong here too, and has tests of its own. It can be broken on purpose to see that the suite notices;
+serving by position implies not comparing hashes.
 """
 
 from __future__ import annotations

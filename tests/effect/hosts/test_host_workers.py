@@ -132,7 +132,8 @@ def test_workers_that_are_killed_and_stopped_never_do_a_thing_twice(url: str, tm
     os.kill(workers[2], signal.SIGKILL)
     time.sleep(3 * LEASE_SECONDS)
     os.kill(workers[1], signal.SIGCONT)
-    assert [exit_of(pid) for pid in (workers[0], workers[2])] <= [0, 0]
+    # A worker may have come to its end before it was killed.
+    assert {exit_of(pid) for pid in (workers[0], workers[2])} <= {0, -signal.SIGKILL}
     assert [exit_of(pid) for pid in (workers[1], *workers[3:])] == [0] * 4
     carried_out = Counter(ledger.read_text().split())
     assert max(carried_out.values()) == 1

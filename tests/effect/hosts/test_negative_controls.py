@@ -1,6 +1,6 @@
 """Hosts that are broken on purpose: the suite has to notice each, and by the case that is there for it.
 
-They are one host that has nothing in common with ours, so that the suite is seen to try the contract and not our code.
+They are one host that keeps its records in a table and no journal, so that the suite is seen to try the contract.
 """
 
 from __future__ import annotations
