@@ -1,8 +1,8 @@
 """A durable host without a journal: a table in memory. It passes the conformance suite.
 
-It records, leases and serves by itself, but takes `claims.decide`, the hand-over and the wait desk from the project: what
-is wrong in those is wrong here too, and has tests of its own. It can be broken on purpose to see that the suite notices;
-serving by position implies not comparing hashes.
+It records, leases and serves by itself, but takes `claims.decide`, the hand-over and the wait desk from the project:
+what is wrong in those is wrong here too, and has tests of its own. It can be broken on purpose to see that the suite
+notices; serving by position implies not comparing hashes.
 """
 
 from __future__ import annotations
