@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 import inspect
@@ -14,6 +13,8 @@ from reenact.core.events import ActionRequested
 from reenact.core.hashing import render
 from reenact.core.links import ParentRun
 from reenact.effect.boundary import perform, perform_blocking
+from reenact.effect.handles import RunHandle
+from reenact.effect.keeping import keeper
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
 from reenact.effect.past import Past
@@ -76,6 +77,18 @@ class Agent:
         live = LiveRun(self._begin(args, kwargs, run_id, store, None), guard=self._guard())
         return self._carry(live, args, kwargs)
 
+    def start(
+        self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any
+    ) -> RunHandle:
+        """Begins a run in the background. It is on record when this returns."""
+        journal = self._begin(args, kwargs, run_id, store, None)
+        live = LiveRun(journal, guard=self._guard())
+
+        def work() -> Any:
+            return self._carry(live, args, kwargs)
+
+        return RunHandle(journal.run, journal.store, self.namespace, work, is_async=self.is_async)
+
     def resume(self, run_id: str, *, store: Store | str | None = None) -> Any:
         """Goes on with a run that was interrupted; what is on record is not done again. An ended run's result is
         given again."""
@@ -116,12 +129,18 @@ class Agent:
         call = functools.partial(self.function, *args, **kwargs)
         if self.is_async:
             return self._carry_async(live, call)
+        self._keep(live)
         try:
             return carry(live, call)
         finally:
             _let_go(live)
 
+    def _keep(self, live: LiveRun) -> None:
+        if live.journal is not None:
+            keeper.keep(live, self.lease_seconds)
+
     async def _carry_async(self, live: LiveRun, call: Callable[[], Any]) -> Any:
+        self._keep(live)
         try:
             return await carry_async(live, call)
         finally:
@@ -189,6 +208,7 @@ class Agent:
 
 def _let_go(live: LiveRun) -> None:
     if live.journal is not None:
+        keeper.let_go(live)
         live.journal.release()
 
 
@@ -214,4 +234,18 @@ def find_agent(name: str) -> Agent:
     return found
 
 
-__all__ = ["Agent", "agent", "asyncio", "find_agent", "store_of"]
+def resume(run_id: str, *, store: Store | str | None = None, namespace: str = "default") -> Any:
+    """Goes on with a run of any agent that is loaded."""
+    return _agent_of(run_id, store, namespace).resume(run_id, store=store)
+
+
+def replay(run_id: str, *, store: Store | str | None = None, namespace: str = "default") -> Any:
+    """Runs the code of a run again on its record alone."""
+    return _agent_of(run_id, store, namespace).replay(run_id, store=store)
+
+
+def _agent_of(run_id: str, store: Store | str | None, namespace: str) -> Agent:
+    facts = JournalReader(store_of(store), run_id, namespace).facts() or {}
+    if "agent" not in facts:
+        raise InvalidInput(f"run {run_id} was not recorded by an agent", code="no_agent")
+    return find_agent(facts["agent"])

@@ -14,7 +14,6 @@ from contextvars import Context, copy_context
 from time import monotonic
 from typing import Any
 
-from reenact.core.events import ActionFailed, ActionSucceeded
 from reenact.effect.attempts import Attempts
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
@@ -75,15 +74,15 @@ class TaskWaiter:
         if task.cancelled():
             if not self.future.done():  # nobody of the agent has cancelled it: that is what came of it
                 error: BaseException = asyncio.CancelledError()
-                self._run.answered(ticket, ActionFailed(ticket.key, error), error)
+                self._run.answered(ticket, ticket.spec.answers.failed(ticket.key, error), error)
             return
         problem = task.exception()
         if isinstance(problem, RunStopped):
             return
         if problem is None:
-            self._run.answered(ticket, ActionSucceeded(ticket.key, task.result()))
+            self._run.answered(ticket, ticket.spec.answers.done(ticket.key, task.result()))
         else:
-            self._run.answered(ticket, ActionFailed(ticket.key, problem), problem)
+            self._run.answered(ticket, ticket.spec.answers.failed(ticket.key, problem), problem)
 
     def wake(self) -> None:
         if threading.get_ident() != self._thread:
@@ -106,8 +105,7 @@ async def perform(
     run = lane.run
     waiter = TaskWaiter(run, call)
     ticket = run.request(lane, spec, make, key=key, waiter=waiter)
-    if not isinstance(run.turns.loop, TaskQueue) or run.turns.loop.hooks.loop is not waiter._loop:
-        _enter_late(run)
+    _make_sure_it_goes_on(run, waiter._loop)
     try:
         await waiter.future
     except asyncio.CancelledError as cancelled:
@@ -117,13 +115,12 @@ async def perform(
     return _handed(run, ticket)
 
 
-def _enter_late(run: LiveRun) -> None:
-    """A loop that nobody told us of (the agent made it in an unusual way) is put in order from here on."""
-    hooks = LoopHooks.of(asyncio.get_running_loop())
-    if run.turns.loop is None:
-        hooks.enter(run)
-    hooks.call_soon(run.flush, context=_NOBODY)
-    hooks.call_soon(run.turns.advance, context=_NOBODY)
+def _make_sure_it_goes_on(run: LiveRun, loop: asyncio.AbstractEventLoop) -> None:
+    queue = run.turns.loop
+    if queue is None:  # a loop that the agent made in an unusual way is put in order from here on
+        queue = LoopHooks.of(loop).enter(run)
+    if isinstance(queue, TaskQueue):
+        queue.nudge()
 
 
 def _handed(run: LiveRun, ticket: Ticket) -> Any:
@@ -211,8 +208,8 @@ def _carry_out(run: LiveRun, ticket: Ticket, call: Callable[[], Any]) -> tuple[A
     try:
         value = context.run(attempts.carry_out_blocking, call)
     except Exception as error:
-        return ActionFailed(ticket.key, error), error
-    return ActionSucceeded(ticket.key, value), None
+        return ticket.spec.answers.failed(ticket.key, error), error
+    return ticket.spec.answers.done(ticket.key, value), None
 
 
 def _wait_for_turn(run: LiveRun, ticket: Ticket, waiter: ThreadWaiter) -> None:

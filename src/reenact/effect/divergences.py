@@ -59,6 +59,31 @@ def unrecorded_request(run: LiveRun, lane: Lane, spec: EffectSpec, event: Event)
     )
 
 
+def conflicting_state(run: LiveRun, recorded: RecordedMark, event: Event) -> Divergence:
+    assert run.past is not None
+    expected = run.past.members(recorded.row)
+    path = first_difference(_compared(encode(expected).tree), _compared(encode(event.content()).tree))
+    return Divergence(
+        f"run {run.name} set another state at seq {recorded.seq}: {path or 'its kind'} differs",
+        code="conflicting_state",
+        seq=recorded.seq,
+        expected=expected,
+        actual=event.content(),
+        path=path,
+        line=source_line(),
+    )
+
+
+def unrecorded_state(run: LiveRun, lane: Lane, event: Event) -> Divergence:
+    return Divergence(
+        f"run {run.name} never recorded this state",
+        code="unrecorded_state",
+        lane=lane.identity,
+        actual=event.content(),
+        line=source_line(),
+    )
+
+
 def resting_too_early(run: LiveRun) -> Divergence:
     """The program waits, and the record has requests that it did not make."""
     past = run.past

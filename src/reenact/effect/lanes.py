@@ -136,7 +136,7 @@ class LaneBook:
         """The name that the program gave the recorded lane."""
         first = recorded.first
         if self._past is None or first is None or first.kind != "ActionRequested":
-            return None
+            return None  # only requests carry it
         meta = self._past.members(first.row).get("meta")
         return meta.get("lane") if isinstance(meta, dict) else None
 

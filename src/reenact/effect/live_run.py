@@ -19,21 +19,31 @@ from typing import Any
 from reenact.core.codec import encode
 from reenact.core.events import (
     ActionDenied,
-    ActionFailed,
     ActionRequested,
     Event,
+    SignalReceived,
+    StateUpdated,
     TurnTaken,
     ValuesDrawn,
 )
 from reenact.core.matching import MatchRules
-from reenact.effect.divergences import conflicting_request, resting_too_early, unrecorded_request
+from reenact.effect.divergences import (
+    conflicting_request,
+    conflicting_state,
+    resting_too_early,
+    unrecorded_request,
+    unrecorded_state,
+)
 from reenact.effect.doubts import effect_in_doubt, may_be_done_again
 from reenact.effect.lanes import Lane, LaneBook
+from reenact.effect.outcomes import open_answer
 from reenact.effect.past import CANCELLED, TIMER, Past, RecordedRequest
 from reenact.effect.places import HERE
+from reenact.effect.secrets import replaced
 from reenact.effect.stopping import Divergence, RecordEnded, RunStopped, Superseded
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
-from reenact.effect.turns import Item, Turns
+from reenact.effect.turns import SIGNAL, Item, Turns
+from reenact.effect.waits import WaitDesk
 from reenact.errors import OutcomeUnknown, ReenactError, StaleEpoch
 from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
@@ -75,6 +85,10 @@ class LiveRun:
         """Requests of the past without an answer that were made again; decided about when the record has ended."""
         self.stopped: ReenactError | None = None
         self.ended = False
+        self.state: Any = None
+        self._cancel: Item | None = None
+        self._desk: WaitDesk | None = None
+        self._secrets: dict[str, str] = {}
         self.records_threads = True
         self.has_threads = False
         self.main_token = object()
@@ -123,7 +137,7 @@ class LiveRun:
     def _from_record(
         self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: Waiter
     ) -> Ticket | None:
-        event = make("")
+        event = self._without_secrets(make(""))
         encoded = encode(event.content())
         match = self._rules.match(event.kind, encoded.tree, even=encoded.even)
         if lane.recorded is None and not self.book.bind(lane, match, key):
@@ -151,6 +165,10 @@ class LiveRun:
         self._waiting.add(ticket)
         if recorded.answer is None:
             self.in_doubt.append(ticket)
+        elif recorded.answer.kind == "ActionDenied":
+            self._waiting.discard(ticket)
+            self._go_live_if_over()
+            open_answer(self, ticket)
         elif not recorded.answer.handed:
             self.turns.expect(ticket.item)
         self._go_live_if_over()
@@ -165,7 +183,7 @@ class LiveRun:
             raise RunStopped(self.stopped or Divergence("stopped"))
         if self.past is not None and self.past.unmade == 0:
             return None  # all recorded requests have been made again: this one is new, and may run
-        ticket = Ticket(lane, spec, key or "", make(""), waiter)
+        ticket = Ticket(lane, spec, key or "", self._without_secrets(make("")), waiter)
         self._waiting.add(ticket)
         self._held.append(ticket)
         return ticket
@@ -175,7 +193,7 @@ class LiveRun:
         first = not lane.ordinals and lane.name is not None
         ordinal = lane.next_ordinal(spec.name)
         key = key or f"{path}/{spec.name}/{ordinal}"
-        event = make(key)
+        event = self._without_secrets(make(key))
         if first and isinstance(event, ActionRequested):
             event = ActionRequested(
                 event.action_id, event.payload, event.name, event.effect, {**(event.meta or {}), "lane": lane.name}
@@ -192,8 +210,9 @@ class LiveRun:
         refusal = self._guard(spec, event) if self._guard is not None else None
         if refusal is None:
             return
-        payload = event.content().get("payload")
-        denial = ActionDenied(key, {"code": refusal.code, "message": refusal.message}, payload)
+        members = event.content()
+        asked = {"name": members.get("name"), "effect": members.get("effect")}
+        denial = ActionDenied(key, {"code": refusal.code, "message": refusal.message, **asked}, members.get("payload"))
         self._write([Draft(denial, lane=path, key=key)], sync=True)
         raise refusal
 
@@ -205,14 +224,14 @@ class LiveRun:
             if self.is_stopped or not self._outbox_tickets:
                 return
             tickets, self._outbox_tickets = self._outbox_tickets, []
-            if self._write((), sync=any(ticket.spec.once for ticket in tickets)):
+            if self._write((), sync=any(ticket.spec.syncs_request for ticket in tickets)):
                 for ticket in tickets:
                     ticket.waiter.begin(ticket)
 
     def _write(self, drafts: Sequence[Draft], *, sync: bool) -> bool:
         """Everything that waits to be written, then the drafts, in one batch. False: the run has stopped over it."""
         assert self.journal is not None
-        sync = sync or any(ticket.spec.once for ticket in self._outbox_tickets)
+        sync = sync or any(ticket.spec.syncs_request for ticket in self._outbox_tickets)
         batch: list[Draft] = []
         if self.turns.log:
             batch.append(Draft(TurnTaken(self.turns.log)))
@@ -275,12 +294,53 @@ class LiveRun:
             ticket.answer, ticket.error = answer, error
             self.turns.arrive(ticket.item)
 
+    # Being told to end
+
+    def cancel_asked(self) -> None:
+        """Somebody wants the run to end: that is handed to the agent in its turn, like an answer."""
+        with self.lock:
+            if self.is_stopped or self._cancel is None or self._cancel.ticket is not None:
+                return
+            spec = EffectSpec("cancel", "await_event", once=False)
+            ticket = Ticket(self.root, spec, "", SignalReceived("cancel", None), _Nobody())
+            ticket.answer, ticket.item = ticket.event, self._cancel
+            self._cancel.ticket = ticket
+            if self.is_live:
+                self.turns.arrive(self._cancel)
+
+    def on_cancel(self, cancel: Callable[[], None]) -> None:
+        """What is to be done when the run is told to end."""
+        self._cancel = Item(SIGNAL, self.root, 0, cancel, looped=True)
+        if not self.is_live:
+            self.turns.expect(self._cancel)
+
+    # Secrets: wait keys may be in anything that the agent sends, and must not be in the record
+
+    def desk(self) -> WaitDesk:
+        with self.lock:
+            if self._desk is None:
+                self._desk = WaitDesk(self.reader.store, self.reader.namespace)
+            return self._desk
+
+    def keep_secret(self, secret: str, stand_in: str) -> None:
+        with self.lock:
+            self._secrets[secret] = stand_in
+
+    def name_of_waits(self, name: str) -> str:
+        return f"{self.name}/{name}"
+
+    def _without_secrets(self, event: Event) -> Event:
+        if not self._secrets:
+            return event
+        members = {name: getattr(event, name) for name in event.__struct_fields__}
+        return type(event)(**{name: replaced(value, self._secrets) for name, value in members.items()})
+
     def commit_answers(self, items: list[Item]) -> bool:
-        drafts = []
+        drafts: list[Draft] = []
         for item in items:
             assert item.ticket is not None
             assert item.ticket.answer is not None
-            drafts.append(Draft(item.ticket.answer, lane=item.ticket.lane.path or "0"))
+            drafts.append(Draft(self._without_secrets(item.ticket.answer), lane=item.ticket.lane.path or "0"))
         if not self._write(drafts, sync=True):
             return False
         assert self.journal is not None
@@ -295,7 +355,7 @@ class LiveRun:
         with self.lock:
             self.check_going_on()
             ticket.answer, ticket.error = answer, error
-            if not self._write([Draft(answer, lane=ticket.lane.path or "0")], sync=True):
+            if not self._write([Draft(self._without_secrets(answer), lane=ticket.lane.path or "0")], sync=True):
                 self.check_going_on()
             assert self.journal is not None
             ticket.answer_seq = self.journal.position
@@ -311,7 +371,7 @@ class LiveRun:
             elif ticket in self._held:
                 self._held.remove(ticket)
             elif not ticket.answer_seq and not self.is_stopped and self.journal is not None and self.is_live:
-                cancelled = ActionFailed(ticket.key, reason)
+                cancelled = ticket.spec.answers.cancelled(ticket.key, reason)
                 self._outbox.append(Draft(cancelled, lane=ticket.lane.path or "0", key=CANCELLED))
             elif ticket in self.in_doubt:
                 self.in_doubt.remove(ticket)
@@ -339,6 +399,30 @@ class LiveRun:
             value = make()
             self._draws.append([lane.identity, kind, value])
             return value
+
+    # State
+
+    def update_state(self, lane: Lane, event: StateUpdated) -> None:
+        """The agent sets its state; when the run comes back it must set what it set before."""
+        with self.lock:
+            self.check_going_on()
+            ordinal, match = lane.next_ordinal("state"), None
+            if not self.is_live:
+                match = self._rules.match("StateUpdated", encode(event.content()).tree)
+                if lane.recorded is None:
+                    self.book.bind(lane, match, None)
+            marks = lane.recorded.marks if lane.recorded is not None else []
+            if ordinal < len(marks):
+                recorded = marks[ordinal]
+                if match is not None and recorded.match not in (None, match):
+                    self.stop(conflicting_state(self, recorded, event))
+                    self.check_going_on()
+            elif self.journal is None:
+                self.stop(unrecorded_state(self, lane, event))
+                self.check_going_on()
+            else:
+                self._outbox.append(Draft(event, lane=self.book.number(lane)))
+            self.state = event.payload
 
     # Coming back
 
@@ -435,6 +519,16 @@ class LiveRun:
             if not self._write([Draft(event)], sync=True):
                 self.check_going_on()
             self.ended = True
+
+
+class _Nobody:
+    """Waits for nothing: what is handed over is not an answer."""
+
+    looped = True
+
+    def begin(self, ticket: Ticket) -> None: ...
+
+    def wake(self) -> None: ...
 
 
 def _with_key(event: Event, key: str) -> Event:

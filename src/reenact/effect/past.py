@@ -53,7 +53,7 @@ class RecordedRequest:
     def __init__(self, row: EventRow, link: Link) -> None:
         self.row = row
         self.seq = row.seq
-        self.kind = row.kind
+        self.kind = row.kind if row.kind != "ActionDenied" else "ActionRequested"
         self.key = link.key or str(row.seq)
         self.lane = row.lane
         self.match = row.match
@@ -80,11 +80,23 @@ class RecordedTurn(NamedTuple):
 
 
 class RecordedMark(NamedTuple):
-    """A behavioural event that nobody answers: a state update, a signal."""
+    """A behavioural event that nobody answers: a state update, a signal, the end."""
 
     seq: int
     kind: str
     row: EventRow
+
+    @property
+    def lane(self) -> str:
+        return self.row.lane
+
+    @property
+    def match(self) -> bytes | None:
+        return self.row.match
+
+    @property
+    def key(self) -> None:
+        return None
 
 
 class RecordedLane:
@@ -94,8 +106,8 @@ class RecordedLane:
         self.path = path
         self.requests: list[RecordedRequest] = []
         self.marks: list[RecordedMark] = []
-        self.first: RecordedRequest | None = None
-        """The first request in this lane or below it."""
+        self.first: RecordedRequest | RecordedMark | None = None
+        """The first request or state update in this lane or below it."""
         self.bound: Any = None
 
 
@@ -104,6 +116,7 @@ class Past:
 
     def __init__(self, reader: JournalReader) -> None:
         self.reader = reader
+        self._rules = reader.rules()
         self.lanes: dict[str, RecordedLane] = {"0": RecordedLane("0")}
         self.by_key: dict[str, RecordedRequest] = {}
         self.hand_overs: list[RecordedRequest | RecordedTurn | RecordedMark] = []
@@ -141,6 +154,7 @@ class Past:
                 self._answers.append(mark)
             else:
                 self.lane(row.lane).marks.append(mark)
+                self._begin_lane(mark)
         elif kind in TERMINAL_KINDS:
             self.end = RecordedMark(row.seq, kind, row)
         else:
@@ -149,17 +163,29 @@ class Past:
     def _take_request(self, row: EventRow, link: Link) -> None:
         request = RecordedRequest(row, link)
         if row.kind == "ActionDenied":
+            request.match = self._match_of_denied(row)
             request.answer = RecordedAnswer(row, link.time)
             request.answer.handed = True
         if request.key in self.by_key:
             raise Damaged(f"event {row.seq} repeats the replay key of event {self.by_key[request.key].seq}")
         self.by_key[request.key] = self._by_seq[row.seq] = self._by_action[request.key] = request
-        lane = self.lane(row.lane)
-        lane.requests.append(request)
-        while lane.first is None:
-            lane.first = request
-            lane = self.lane(lane.path.rpartition(".")[0] or "0")
+        self.lane(row.lane).requests.append(request)
+        self._begin_lane(request)
         self.unmade += 1
+
+    def _match_of_denied(self, row: EventRow) -> bytes | None:
+        """That of the request which was never made: when the run comes back it has to be the same one."""
+        tree = self.reader.content_tree(row, self.reader.link(row))
+        if tree is None or not isinstance(tree.get("reason"), dict):
+            return None
+        asked = {"payload": tree.get("payload"), "name": tree["reason"]["name"], "effect": tree["reason"]["effect"]}
+        return self._rules.match("ActionRequested", asked)
+
+    def _begin_lane(self, first: RecordedRequest | RecordedMark) -> None:
+        lane = self.lane(first.lane)
+        while lane.first is None:
+            lane.first = first
+            lane = self.lane(lane.path.rpartition(".")[0] or "0")
 
     def _take_answer(self, row: EventRow, link: Link) -> None:
         request = self._by_seq.get(link.parent or 0)

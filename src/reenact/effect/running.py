@@ -59,6 +59,11 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]]) -> Any:
     context.run(PLACE.set, run.root)
     main = asyncio.Task(_awaited(call), loop=loop, context=context)
     queue.tasks.add(main)
+
+    def cancel_main() -> None:
+        hooks.call_soon(main.cancel, context=context)
+
+    run.on_cancel(cancel_main)
     run.on_stop.append(queue.cancel_all_soon)
     try:
         await _finished(run, main)

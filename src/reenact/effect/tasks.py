@@ -24,7 +24,8 @@ from weakref import WeakKeyDictionary, WeakSet
 from reenact.effect.lanes import Lane
 from reenact.effect.past import JOB, START, TIMER
 from reenact.effect.places import HERE, PLACE
-from reenact.effect.turns import Item
+from reenact.effect.signals import Signal
+from reenact.effect.turns import LOOK_SECONDS, Item
 from reenact.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 1.0
 """How long a run that comes back may stand still before that is called a divergence."""
+HAND_OVERS_AT_ONCE = 64
+"""How many things are handed over before the loop gets to do anything else."""
 _NOBODY = Context()
 _HOOKED = ("call_soon", "call_soon_threadsafe", "call_later", "call_at", "create_task", "run_in_executor", "time")
 
@@ -77,6 +80,10 @@ class TaskQueue:
 
     def add(self, handle: Handle) -> None:
         self.ready.append(handle)
+        self.nudge()
+
+    def nudge(self) -> None:
+        """There may be something to do: asked for by code that the loop began before the run was in it."""
         if not self._scheduled:
             self._scheduled = True
             if self.is_here:
@@ -85,25 +92,34 @@ class TaskQueue:
                 self.hooks.call_soon_threadsafe(self._pump, context=_NOBODY)
 
     def _pump(self) -> None:
-        """Runs what is ready now; what that makes ready comes with the next turn of the loop."""
-        ready, turns = self.ready, self.run.turns
-        self._pumping = True
+        """Runs what is ready now, and what is handed over then; what is made ready meanwhile waits for the loop."""
+        self._pumping = self._scheduled = True
         try:
-            for _ in range(len(ready)):
-                handle = ready.popleft()
-                if not handle._cancelled:
-                    self.steps += 1
-                    handle._run()
-                    if ready and (turns.pending or turns.replaying):
-                        turns.starving()
-            self.run.flush()
+            for _ in range(HAND_OVERS_AT_ONCE):
+                self._run_ready()
+                self.run.flush()
+                self._pumping = False
+                if self.ready:
+                    break
+                self.run.turns.advance()
+                if not self.ready:
+                    break
+                self._pumping = True
         finally:
             self._pumping = self._scheduled = False
-            if ready:
+            if self.ready:
                 self._scheduled = True
                 self.hooks.call_soon(self._pump, context=_NOBODY)
-        if not ready:
-            turns.advance()
+
+    def _run_ready(self) -> None:
+        ready, turns = self.ready, self.run.turns
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                self.steps += 1
+                handle._run()
+                if ready and (turns.pending or turns.replaying):
+                    turns.starving()
 
     # Time
 
@@ -316,11 +332,9 @@ class _Job:
         self._error: BaseException | None = None
         ordinal = lane.next_ordinal(JOB)
         self._end = Item(JOB, lane, ordinal, self._hand_over, looped=True)
-        start = Item(START, lane, ordinal, self._begin, looped=True)
-        if queue.run.turns.replaying:
-            queue.run.turns.expect(start)
-        else:
-            queue.run.turns.arrive(start)
+        self._start = Item(START, lane, ordinal, self._begin, looped=False)
+        self._turn = Signal()
+        self._submit()
 
     def _in_its_lane(self, func: Callable[..., Any], args: Any) -> Callable[[], Any]:
         # asyncio.to_thread has copied the caller's context already; it is the job's from here on.
@@ -333,30 +347,32 @@ class _Job:
         context.run(PLACE.set, self._lane)
         return partial(context.run, func, *args)
 
-    def _begin(self) -> None:
-        self.queue.run.turns.runs(self)
+    def _submit(self) -> None:
         place = PLACE.set(None)  # the pool's own threads belong to nobody's lane
         try:
             self.queue.hooks.run_in_executor(self._executor, self._work)
-        except RuntimeError as refused:  # the executor is shut down
-            self.queue.run.turns.rests(self)
-            self._error = refused
-            self._hand_over()
         finally:
             PLACE.reset(place)
 
+    def _begin(self) -> None:
+        self.queue.run.turns.runs(self)
+        self._turn.set()
+
     def _work(self) -> None:
+        run = self.queue.run
+        run.turns.arrive(self._start)  # now that there is a thread for it; a pool may have been full
+        while not self._turn.wait(LOOK_SECONDS) and not run.is_stopped:
+            run.turns.overdue()
         HERE.token = self
-        self.queue.run.turns.runs(self, awake=True)
+        run.turns.runs(self, awake=True)
         try:
             self._result = self._call()
         except BaseException as error:
             self._error = error
         HERE.token = None
-        turns = self.queue.run.turns
-        with self.queue.run.lock:
-            turns.rests(self)
-            turns.arrive(self._end)
+        with run.lock:
+            run.turns.rests(self)
+            run.turns.arrive(self._end)
 
     def _hand_over(self) -> None:
         if self.future.done():

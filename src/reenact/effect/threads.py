@@ -65,10 +65,6 @@ class _Branch:
         self._item = Item(START, lane, lane.next_ordinal(START), self._begin, looped=False)
         self.context = copy_context()
         self.context.run(PLACE.set, self.lane)
-        if self.run.turns.replaying:
-            self.run.turns.expect(self._item)
-        else:
-            self.run.turns.pending.append(self._item)
 
     def _begin(self) -> None:
         self.run.turns.runs(self)
@@ -76,7 +72,7 @@ class _Branch:
 
     def work(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         HERE.token = self
-        self.run.turns.advance()
+        self.run.turns.arrive(self._item)  # now that there is a thread for it; a pool may have been full
         waited = 0
         while not self._turn.wait(LOOK_SECONDS) and not self.run.is_stopped:
             self.run.turns.overdue()
@@ -165,8 +161,13 @@ def _run_forever(loop: asyncio.BaseEventLoop) -> None:
         return
     hooks = LoopHooks.of(loop)
     queue = hooks.enter(lane.run)
+    turns, token = lane.run.turns, HERE.token
+    HERE.token = None  # as long as the loop runs, its queue tells whether this thread is busy
+    turns.rests(token)
     try:
         _originals["forever"](loop)
     finally:
         hooks.leave(queue)
-        lane.run.turns.loop = None
+        turns.loop, HERE.token = None, token
+        if token is not None:
+            turns.runs(token, awake=True)

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from reenact.core.events import ActionFailed, ActionSucceeded, Event
 from reenact.effect.turns import ANSWER, Item
 
 if TYPE_CHECKING:
-    from reenact.core.events import Event
     from reenact.effect.lanes import Lane
     from reenact.effect.past import RecordedRequest
+
+
+class Answers:
+    """Which events answer a request."""
+
+    def done(self, key: str, value: Any) -> Event:
+        return ActionSucceeded(key, value)
+
+    def failed(self, key: str, error: BaseException) -> Event:
+        return ActionFailed(key, error)
+
+    def cancelled(self, key: str, error: BaseException) -> Event:
+        return self.failed(key, error)
 
 
 class EffectSpec(NamedTuple):
@@ -26,6 +39,13 @@ class EffectSpec(NamedTuple):
     timeout_seconds: float | None = None
     probe: Callable[..., Any] | None = None
     """Finds out whether an effect in doubt has happened."""
+    durable: bool = False
+    """Its request is on the disk before it begins, although it may be done again."""
+    answers: Answers = Answers()
+
+    @property
+    def syncs_request(self) -> bool:
+        return self.once or self.durable
 
 
 class Waiter(Protocol):

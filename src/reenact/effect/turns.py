@@ -334,8 +334,8 @@ class TurnsOwner(Protocol):
 
 
 def _name(item: Item) -> tuple[Any, ...]:
-    if item.ticket is not None:
-        return (ANSWER, item.ticket.key)
     if item.kind == SIGNAL:
         return (SIGNAL,)
+    if item.ticket is not None:
+        return (ANSWER, item.ticket.key)
     return (item.kind, id(item.lane), item.ordinal)

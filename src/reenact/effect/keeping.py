@@ -1,0 +1,108 @@
+"""Keeping hold of the runs of this process: leases are renewed, and a word to end a run is heard.
+
+One thread for all of them. It begins with the first run and ends with the process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from time import monotonic
+from typing import NamedTuple
+
+from reenact.effect.live_run import LiveRun
+from reenact.effect.stopping import Superseded
+from reenact.errors import Refused, StoreError
+from reenact.store.contract import Store
+
+CANCEL_KEY = "cancel"
+"""Under this key of its inbox a run is asked to end."""
+LOOK_SECONDS = 1.0
+RENEWALS_PER_LEASE = 3
+"""So that two renewals may fail before the lease is lost."""
+
+
+class _Kept(NamedTuple):
+    run: LiveRun
+    lease_seconds: float
+
+
+class Keeper:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[int, _Kept] = {}
+        self._renewed: dict[int, float] = {}
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+        self._wake = threading.Event()
+
+    def keep(self, run: LiveRun, lease_seconds: float) -> None:
+        with self._lock:
+            self._kept[id(run)] = _Kept(run, lease_seconds)
+            self._renewed[id(run)] = monotonic()
+            if self._thread is None or self._pid != os.getpid():
+                self._pid = os.getpid()
+                self._thread = threading.Thread(target=self._watch, name="reenact-keeper", daemon=True)
+                self._thread.start()
+            elif lease_seconds < LOOK_SECONDS * RENEWALS_PER_LEASE:
+                self._wake.set()
+
+    def let_go(self, run: LiveRun) -> None:
+        with self._lock:
+            self._kept.pop(id(run), None)
+            self._renewed.pop(id(run), None)
+
+    def find(self, store: Store, run: str, namespace: str) -> LiveRun | None:
+        """The run, if this process carries it."""
+        with self._lock:
+            kept = [one.run for one in self._kept.values()]
+        for one in kept:
+            if one.name == run and one.reader.store is store and one.reader.namespace == namespace:
+                return one
+        return None
+
+    def _watch(self) -> None:
+        while True:
+            with self._lock:
+                kept = list(self._kept.values())
+            shortest = min((one.lease_seconds for one in kept), default=LOOK_SECONDS * RENEWALS_PER_LEASE)
+            self._wake.wait(min(LOOK_SECONDS, shortest / RENEWALS_PER_LEASE))
+            self._wake.clear()
+            with self._lock:
+                kept = list(self._kept.values())
+            for one in kept:
+                self._renew(one)
+            with suppress(StoreError):  # the next look comes soon
+                self._hear(kept)
+
+    def _renew(self, kept: _Kept) -> None:
+        run = kept.run
+        if monotonic() - self._renewed.get(id(run), 0.0) < kept.lease_seconds / RENEWALS_PER_LEASE:
+            return
+        assert run.journal is not None
+        try:
+            run.journal.renew(kept.lease_seconds)
+        except Refused:
+            run.stop(Superseded(f"run {run.name} was taken over by another process"))
+            return
+        except StoreError:
+            return  # every append checks the epoch: nothing is written that must not be
+        with self._lock:
+            if id(run) in self._renewed:
+                self._renewed[id(run)] = monotonic()
+
+    def _hear(self, kept: list[_Kept]) -> None:
+        """Asks each store once for all its runs."""
+        by_store: dict[tuple[int, str], tuple[Store, list[LiveRun]]] = {}
+        for one in kept:
+            store, namespace = one.run.reader.store, one.run.reader.namespace
+            by_store.setdefault((id(store), namespace), (store, []))[1].append(one.run)
+        for (_, namespace), (store, runs) in by_store.items():
+            found = store.inbox_find(namespace, [(run.name, CANCEL_KEY) for run in runs])
+            for run in runs:
+                if (run.name, CANCEL_KEY) in found:
+                    run.cancel_asked()
+
+
+keeper = Keeper()

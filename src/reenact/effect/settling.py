@@ -1,0 +1,94 @@
+"""An operator's word on an effect in doubt, and an end put to a run from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reenact.core.events import ActionFailed, ActionSucceeded, Cancelled, EffectSettled, Event
+from reenact.effect.doubts import DONE, FAIL, RETRY
+from reenact.effect.keeping import CANCEL_KEY, keeper
+from reenact.effect.past import Past, RecordedRequest
+from reenact.errors import InvalidInput, NotFound, ReenactError, Refused
+from reenact.journal import inbox
+from reenact.journal.chain import Draft
+from reenact.journal.journal import Journal
+from reenact.journal.reader import JournalReader
+from reenact.store.contract import Store
+
+
+class SettledAsFailed(ReenactError):
+    """What the agent sees of an effect that an operator declared failed."""
+
+    code = "settled_as_failed"
+
+
+def in_doubt(store: Store, run: str, namespace: str = "default") -> list[RecordedRequest]:
+    """Requests without an answer, in the order they were made."""
+    past = Past.read(JournalReader(store, run, namespace))
+    return [] if past.end is not None else [one for one in past.open_requests if one.kind == "ActionRequested"]
+
+
+def settle(
+    store: Store,
+    run: str,
+    effect: int | None = None,
+    namespace: str = "default",
+    *,
+    decision: str,
+    value: Any = None,
+    message: str = "",
+    by: str | None = None,
+) -> int:
+    """Settles the effect at that seq (or the only one in doubt): `done` with its value, `retry`, or `fail`.
+
+    Returns its seq. The run goes on when it is resumed.
+    """
+    if decision not in (DONE, RETRY, FAIL):
+        raise InvalidInput(f"an effect is settled as {DONE}, {RETRY} or {FAIL}", code="bad_decision")
+    if keeper.find(store, run, namespace) is not None:
+        raise Refused(f"run {run} is being carried by this process; nothing in it is in doubt", code="run_busy")
+    with Journal.open(store, run, namespace) as journal:
+        request = _the_one(run, Past.read(journal), effect)
+        if request.settled is not None:
+            raise Refused(f"the effect at seq {request.seq} of run {run} is settled already", code="already_settled")
+        events: list[Event] = [EffectSettled(request.key, decision, value if decision == DONE else message or None, by)]
+        if decision == DONE:
+            events.append(ActionSucceeded(request.key, value))
+        elif decision == FAIL:
+            error = SettledAsFailed(message or f"the effect at seq {request.seq} was declared failed")
+            events.append(ActionFailed(request.key, error))
+        journal.append([Draft(event, lane=request.lane) for event in events])
+        return request.seq
+
+
+def _the_one(run: str, past: Past, effect: int | None) -> RecordedRequest:
+    open_requests = [one for one in past.open_requests if one.kind == "ActionRequested"]
+    if past.end is not None or not open_requests:
+        raise NotFound(f"run {run} has no effect in doubt", hint="`reenact show` tells how it stands.", code="no_doubt")
+    if effect is None and len(open_requests) == 1:
+        return open_requests[0]
+    for request in open_requests:
+        if request.seq == effect:
+            return request
+    listed = ", ".join(str(one.seq) for one in open_requests)
+    raise InvalidInput(f"run {run} has effects in doubt at seq {listed}", hint="Name one of them.", code="which_effect")
+
+
+def cancel(store: Store, run: str, namespace: str = "default", *, reason: Any = None) -> bool:
+    """Ends a run. True: it is over now. False: the process that holds it has been told and ends it."""
+    held = keeper.find(store, run, namespace)
+    if held is not None:
+        held.cancel_asked()
+        return False
+    reader = JournalReader(store, run, namespace)
+    if Past.read(reader).end is not None:
+        raise Refused(f"run {run} has ended already", code="closed_run")
+    try:
+        with Journal.open(store, run, namespace) as journal:
+            journal.append(Cancelled(reason))
+            return True
+    except Refused as busy:
+        if busy.code != "run_busy":
+            raise
+    inbox.post(store, run, CANCEL_KEY, {"reason": reason}, namespace)
+    return False

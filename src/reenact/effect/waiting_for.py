@@ -1,0 +1,198 @@
+"""Waiting for a word from outside: a signed key goes out, a decision comes back.
+
+The wait is on record before its key can be used, its end is on record before the agent sees it. In between nothing is
+needed of this process: it may end, and whoever resumes the run waits on, or finds that the answer has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from datetime import timedelta
+from typing import Any
+
+from reenact.core.events import Interrupted, Resumed, WaitCreated, WaitResolved
+from reenact.core.wait_keys import Resolution, WaitIdentity
+from reenact.effect.boundary import outside, perform, perform_blocking
+from reenact.effect.lanes import Lane
+from reenact.effect.places import PLACE, Inside
+from reenact.effect.stopping import OutsideRun
+from reenact.effect.tickets import Answers, EffectSpec
+from reenact.errors import InvalidInput, ReenactError
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*\Z")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+class WaitFailed(ReenactError):
+    """The wait was resolved with an error; `value` is what was said."""
+
+    code = "wait_failed"
+
+    def __init__(self, message: str, *, value: Any = None, hint: str = "", code: str | None = None) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.value = value
+
+
+class WaitCancelled(ReenactError):
+    """The wait was cancelled from outside."""
+
+    code = "wait_cancelled"
+
+
+def seconds_of(duration: float | str | timedelta | None) -> float | None:
+    """`90`, `"90s"`, `"2d"`, `timedelta(days=2)` → seconds."""
+    if duration is None:
+        return None
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    if isinstance(duration, str):
+        found = _DURATION.match(duration)
+        if found is None:
+            raise InvalidInput(f"not a duration: {duration[:40]!r}", hint="Such as 90, '90s', '15m', '2d'.")
+        return float(found[1]) * _UNITS[found[2]]
+    return float(duration)
+
+
+class _WaitAnswers(Answers):
+    def done(self, key: str, value: Any) -> WaitResolved:
+        return WaitResolved(key, value)
+
+    def failed(self, key: str, error: BaseException) -> WaitResolved:
+        said = getattr(error, "code", type(error).__name__)
+        return WaitResolved(key, {"status": "error", "value": str(said)})
+
+    def cancelled(self, key: str, error: BaseException) -> WaitResolved:
+        return WaitResolved(key, {"status": "cancelled", "value": None})
+
+
+def wait_for(name: str, *, timeout: float | str | timedelta | None = None) -> Any:
+    """Waits until somebody resolves `name`, and returns the value: `await wait_for("approval", timeout="2d")`.
+
+    In a thread it waits without `await`. `TimeoutError` when time is over, `WaitFailed` when the answer is an error.
+    """
+    lane = _lane("wait_for")
+    seconds = seconds_of(timeout)
+    deadline = None if seconds is None else time.time() + seconds
+    identity = _identity(lane, name)
+    spec = EffectSpec(f"wait:{name}", "await_event", once=False, durable=True, answers=_WaitAnswers())
+
+    def make(key: str) -> WaitCreated:
+        return WaitCreated(key, name, None if deadline is None else round(deadline * 1e6))
+
+    if asyncio._get_running_loop() is not None:
+        return _wait_in_task(spec, make, identity, deadline)
+    found = perform_blocking(spec, make, lambda: _resolution(_desk_wait_blocking(identity, deadline)))
+    return _value(name, found)
+
+
+async def _wait_in_task(spec: EffectSpec, make: Any, identity: WaitIdentity, deadline: float | None) -> Any:
+    async def wait() -> Any:
+        place = _inside()
+        desk = place.run.desk()
+        key = await asyncio.to_thread(desk.key, place.run.name, identity)
+        cancel = asyncio.Event()
+        try:
+            return _resolution(await desk.wait(key, cancel=cancel, deadline=_due(place, deadline)))
+        except asyncio.CancelledError:
+            if not place.run.is_stopped:  # the agent has given it up: nobody else may answer any more
+                desk.resolve(key, Resolution.cancelled())
+            raise
+
+    return _value(spec.name[5:], await perform(spec, make, wait))
+
+
+def _desk_wait_blocking(identity: WaitIdentity, deadline: float | None) -> Resolution:
+    place = _inside()
+    desk = place.run.desk()
+    return desk.wait_blocking(desk.key(place.run.name, identity), deadline=_due(place, deadline))
+
+
+def _inside() -> Inside:
+    place = PLACE.get()
+    assert isinstance(place, Inside)
+    return place
+
+
+def _due(place: Inside, deadline: float | None) -> float | None:
+    """The deadline on record: it does not move when another process waits on."""
+    recorded = place.ticket.recorded
+    if recorded is None or place.run.past is None:
+        return deadline
+    kept = place.run.past.members(recorded.row).get("deadline")
+    return kept / 1e6 if isinstance(kept, int) else None
+
+
+def _resolution(resolution: Resolution) -> dict[str, Any]:
+    return {"status": resolution.status, "value": resolution.value}
+
+
+def _value(name: str, found: Any) -> Any:
+    status, value = found["status"], found["value"]
+    if status == "ok":
+        return value
+    if status == "timeout":
+        raise TimeoutError(f"nobody resolved {name!r} in time")
+    if status == "cancelled":
+        raise WaitCancelled(f"waiting for {name!r} was cancelled")
+    raise WaitFailed(f"waiting for {name!r} ended with an error", value=value)
+
+
+def wait_key(name: str) -> str:
+    """The key that resolves the next `wait_for(name)` of this lane, as text: whoever has it may decide.
+
+    In the record its place is taken by a name: a key is a secret. A replay, which nobody can resolve, gets the name.
+    """
+    lane = _lane("wait_key")
+    run, identity = lane.run, _identity(lane, name)
+    stand_in = f"<wait key {run.name_of_waits(identity.name)}>"
+    if run.journal is None:
+        return stand_in
+    text = run.desk().key(run.name, identity).text
+    run.keep_secret(text, stand_in)
+    return text
+
+
+def _lane(what: str) -> Lane:
+    lane = PLACE.get()
+    if type(lane) is not Lane:
+        outside(what)
+        raise OutsideRun(f"{what} was called outside of any run, where nobody could answer")
+    return lane
+
+
+def _identity(lane: Lane, name: str) -> WaitIdentity:
+    """Two waits of one name in a run are told apart by lane and number."""
+    ordinal = lane.ordinals.get(f"wait:{name}", 0)
+    where = lane.path or lane.birth
+    return WaitIdentity.named(name if where == "0" else f"{name}@{where}", ordinal + 1)
+
+
+class _InterruptAnswers(Answers):
+    def done(self, key: str, value: Any) -> Resumed:
+        return Resumed(value)
+
+
+def interrupt(value: Any = None) -> Any:
+    """Blocks the run until somebody resumes it with a decision, which is returned. `value` says what is asked."""
+    lane = _lane("interrupt")
+    identity = WaitIdentity.named(f"interrupt@{lane.path or lane.birth}", lane.ordinals.get("interrupt", 0) + 1)
+    spec = EffectSpec("interrupt", "await_event", once=False, durable=True, answers=_InterruptAnswers())
+
+    def make(_: str) -> Interrupted:
+        return Interrupted(value)
+
+    if asyncio._get_running_loop() is None:
+        return perform_blocking(spec, make, lambda: _desk_wait_blocking(identity, None).value)
+
+    async def wait() -> Any:
+        place = _inside()
+        desk = place.run.desk()
+        key = await asyncio.to_thread(desk.key, place.run.name, identity)
+        return (await desk.wait(key)).value
+
+    return perform(spec, make, wait)
+
+
+__all__ = ["WaitCancelled", "WaitFailed", "interrupt", "seconds_of", "wait_for", "wait_key"]
