@@ -17,7 +17,8 @@ from typing import Any
 from reenact.effect.attempts import Attempts
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
-from reenact.effect.outcomes import open_answer
+from reenact.effect.outcomes import open_answer, open_recorded
+from reenact.effect.past import RecordedRequest
 from reenact.effect.places import HERE, PLACE, Inside
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import Divergence, OutsideRun, RunStopped
@@ -102,9 +103,17 @@ async def perform(
     lane = PLACE.get()
     if type(lane) is not Lane:
         return await call()
-    run = lane.run
+    run, asked = lane.run, None
+    if not run.is_live:
+        found = run.serve_at_once(lane, spec, make, key)
+        if isinstance(found, RecordedRequest):
+            assert found.answer is not None
+            return open_recorded(run, spec, found.answer)
+        asked = found
     waiter = TaskWaiter(run, call)
-    ticket = run.request(lane, spec, make, key=key, waiter=waiter)
+    ticket = run.request(lane, spec, make, key=key, waiter=waiter, asked=asked)
+    if ticket.waiter is not waiter:
+        return open_answer(run, ticket)  # the caller's own key was used before
     _make_sure_it_goes_on(run, waiter._loop)
     try:
         await waiter.future
@@ -124,16 +133,10 @@ def _make_sure_it_goes_on(run: LiveRun, loop: asyncio.AbstractEventLoop) -> None
 
 
 def _handed(run: LiveRun, ticket: Ticket) -> Any:
-    if run.stopped is not None and not _has_answer(ticket):
+    if run.stopped is not None and not ticket.has_answer:
         raise RunStopped(run.stopped)
     run.taken(ticket)
     return open_answer(run, ticket)
-
-
-def _has_answer(ticket: Ticket) -> bool:
-    if ticket.answer is not None:
-        return ticket.answer_seq > 0
-    return ticket.recorded is not None and ticket.recorded.answer is not None and ticket.recorded.answer.handed
 
 
 class ThreadWaiter:
@@ -168,6 +171,8 @@ def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any],
         return _at_once(run, lane, spec, make, call, key, waiter)
     with run.lock:
         ticket = run.request(lane, spec, make, key=key, waiter=waiter)
+        if ticket.waiter is not waiter:
+            return open_answer(run, ticket)
         run.turns.rests(waiter.token)
         run.flush()
         run.turns.advance()
@@ -182,11 +187,19 @@ def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any],
 
 
 def _at_once(
-    run: LiveRun, lane: Lane, spec: EffectSpec, make: MakeEvent, call: Callable[[], Any], key: str | None, waiter: Any
+    run: LiveRun,
+    lane: Lane,
+    spec: EffectSpec,
+    make: MakeEvent,
+    call: Callable[[], Any],
+    key: str | None,
+    waiter: ThreadWaiter,
 ) -> Any:
     """Nothing else of the run can go on before this returns, so it is nobody else's turn."""
     with run.lock:
         ticket = run.request(lane, spec, make, key=key, waiter=waiter)
+        if ticket.waiter is not waiter:
+            return open_answer(run, ticket)
         recorded = ticket.recorded
         if recorded is not None and recorded.answer is not None:
             recorded.answer.handed = True
@@ -195,7 +208,7 @@ def _at_once(
         else:
             run.flush()
             if run.stopped is None and not waiter.told_to_begin:
-                run.stands_still_at(ticket)
+                run.stop_for_good()
     if waiter.told_to_begin:
         run.answer_at_once(ticket, *_carry_out(run, ticket, call))
     return _handed(run, ticket)

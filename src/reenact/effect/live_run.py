@@ -4,17 +4,16 @@ Rules:
 
 1. A request is committed before its effect starts: without waiting for the disk, but with it for effects that may
    happen at most once. Its answer is on the disk before the agent sees it.
-2. A request that the record has is answered from the record. With another input it is a divergence, and nothing runs.
-3. Nothing new runs until every recorded request has been made again; if the run comes to rest before that, it diverged.
-4. A replay has no live path at all: what the record does not have is a divergence.
-5. One lock for the run. Whatever is decided here is decided with it held; effects run without it.
+2. A run that comes back is answered from its record (`coming_back`) as long as there is one.
+3. A replay has no live path at all: what the record does not have is a divergence.
+4. One lock for the run. Whatever is decided here is decided with it held; effects run without it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from reenact.core.codec import encode
 from reenact.core.events import (
@@ -27,20 +26,12 @@ from reenact.core.events import (
     ValuesDrawn,
 )
 from reenact.core.matching import MatchRules
-from reenact.effect.divergences import (
-    conflicting_request,
-    conflicting_state,
-    resting_too_early,
-    unrecorded_request,
-    unrecorded_state,
-)
-from reenact.effect.doubts import effect_in_doubt, may_be_done_again
+from reenact.effect.coming_back import Asked, ComingBack
 from reenact.effect.lanes import Lane, LaneBook
-from reenact.effect.outcomes import open_answer
-from reenact.effect.past import CANCELLED, TIMER, Past, RecordedRequest
+from reenact.effect.past import CANCELLED, Past, RecordedRequest
 from reenact.effect.places import HERE
 from reenact.effect.secrets import replaced
-from reenact.effect.stopping import Divergence, RecordEnded, RunStopped, Superseded
+from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.effect.turns import SIGNAL, Item, Turns
 from reenact.effect.waits import WaitDesk
@@ -49,7 +40,6 @@ from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
 from reenact.journal.reader import JournalReader
 
-_BEYOND = 1 << 62
 MakeEvent = Callable[[str], Event]
 """The request as an event, given its key."""
 
@@ -71,18 +61,13 @@ class LiveRun:
         self.turns = Turns(self.lock, past, self.book, self)
         self.root = Lane(self, None)
         self.book.tie_root(self.root)
-        self._rules: MatchRules = reader.rules()
+        self.rules: MatchRules = reader.rules()
         self._guard = guard
         self._outbox: list[Draft] = []
         self._outbox_tickets: list[Ticket] = []
         self._draws: list[list[Any]] = []
-        self._held: list[Ticket] = []
-        self._unmade_at = 0
-        self._requests_by_seq = sorted(past.by_key.values(), key=lambda request: request.seq) if past else []
-        self._explicit: dict[str, Ticket] = {}
-        self._waiting: set[Ticket] = set()
-        self.in_doubt: list[Ticket] = []
-        """Requests of the past without an answer that were made again; decided about when the record has ended."""
+        self._explicit: dict[str, tuple[bytes, Ticket]] = {}
+        self.waiting: set[Ticket] = set()
         self.stopped: ReenactError | None = None
         self.ended = False
         self.state: Any = None
@@ -98,8 +83,9 @@ class LiveRun:
         self.on_live: list[Callable[[], None]] = []
         self.came_to_rest: Callable[[], None] | None = None
         """Called when the run rests and the record cannot go on: the watchdog."""
-        if past is not None and not past.by_key and not past.hand_overs:
-            self._go_live_if_over()
+        self.coming_back = ComingBack(self, past) if past is not None else None
+        if self.coming_back is not None:
+            self.coming_back.go_live_if_over()
 
     # Being asked
 
@@ -126,67 +112,68 @@ class LiveRun:
                 code="run_ended",
             )
 
-    def request(self, lane: Lane, spec: EffectSpec, make: MakeEvent, *, key: str | None, waiter: Waiter) -> Ticket:
+    def stop_here(self, reason: ReenactError) -> NoReturn:
+        """Stops the run and says so to whoever has just asked."""
+        self.stop(reason)
+        raise RunStopped(reason)
+
+    def serve_at_once(self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None) -> Asked | RecordedRequest:
+        """While the run comes back: the recorded request, if nothing can happen before its answer is handed over;
+        otherwise what was asked, for `request`."""
+        with self.lock:
+            self.check_going_on()
+            assert self.coming_back is not None
+            asked = self.coming_back.asked(self._without_secrets(make("")))
+            if self.is_live or not self.turns.is_quiet():
+                return asked
+            recorded = self.coming_back.at_once(lane, spec, asked, key)
+            if recorded is None:
+                return asked
+            self.turns.requests_made += 1
+            return recorded
+
+    def request(
+        self,
+        lane: Lane,
+        spec: EffectSpec,
+        make: MakeEvent,
+        *,
+        key: str | None,
+        waiter: Waiter,
+        asked: Asked | None = None,
+    ) -> Ticket:
         """The agent asks for an effect. The ticket's waiter is woken when the answer is to be handed over."""
         with self.lock:
             self.check_going_on()
+            if key is not None:
+                used = self._used_before(key, make)
+                if used is not None:
+                    return used
             self.turns.requests_made += 1
-            ticket = self._from_record(lane, spec, make, key, waiter) if not self.is_live else None
-            return ticket if ticket is not None else self._new_request(lane, spec, make, key, waiter)
+            ticket = None
+            if not self.is_live and self.coming_back is not None:
+                asked = asked or self.coming_back.asked(self._without_secrets(make("")))
+                ticket = self.coming_back.find(lane, spec, asked, key, waiter)
+            if ticket is None:
+                ticket = self._new_request(lane, spec, make, key, waiter)
+            if key is not None:
+                self._explicit[key] = (self._match_of(make), ticket)
+            return ticket
 
-    def _from_record(
-        self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: Waiter
-    ) -> Ticket | None:
+    def _used_before(self, key: str, make: MakeEvent) -> Ticket | None:
+        """A key of the caller's own means one effect: asked for again it is answered with what came of it."""
+        if key not in self._explicit:
+            return None
+        match, ticket = self._explicit[key]
+        if self._match_of(make) != match:
+            raise EffectConflict(f"run {self.name} has used the replay key {key[:128]!r} for another input")
+        if not ticket.has_answer:
+            raise EffectConflict(f"the effect with the replay key {key[:128]!r} of run {self.name} is under way")
+        return ticket
+
+    def _match_of(self, make: MakeEvent) -> bytes:
         event = self._without_secrets(make(""))
-        encoded = encode(event.content())
-        match = self._rules.match(event.kind, encoded.tree, even=encoded.even)
-        if lane.recorded is None and not self.book.bind(lane, match, key):
-            return self._not_recorded(lane, spec, make, key, waiter)
-        ordinal = lane.next_ordinal(spec.name)
-        recorded = self.past.by_key.get(key or f"{lane.path}/{spec.name}/{ordinal}") if self.past else None
-        if recorded is None or recorded.made or recorded.match not in (match, None) or recorded.kind != event.kind:
-            found = self.book.exchange(lane, match)
-            if found is None:
-                if recorded is not None and not recorded.made:
-                    self.stop(conflicting_request(self, recorded, event))
-                    raise RunStopped(self.stopped or Divergence("stopped"))
-                lane.ordinals[spec.name] = ordinal  # it was not the record's
-                return self._not_recorded(lane, spec, make, key, waiter)
-            recorded = found
-        return self._made_again(Ticket(lane, spec, recorded.key, event, waiter), recorded)
-
-    def _made_again(self, ticket: Ticket, recorded: RecordedRequest) -> Ticket:
-        assert self.past is not None
-        recorded.made = True
-        self.past.unmade -= 1
-        if ticket.lane.path != "0":
-            ticket.lane.made.append(recorded)
-        ticket.recorded, ticket.request_seq = recorded, recorded.seq
-        self._waiting.add(ticket)
-        if recorded.answer is None:
-            self.in_doubt.append(ticket)
-        elif recorded.answer.kind == "ActionDenied":
-            self._waiting.discard(ticket)
-            self._go_live_if_over()
-            open_answer(self, ticket)
-        elif not recorded.answer.handed:
-            self.turns.expect(ticket.item)
-        self._go_live_if_over()
-        return ticket
-
-    def _not_recorded(
-        self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: Waiter
-    ) -> Ticket | None:
-        """A request that the record does not have, while the record still has something to come back to."""
-        if self.journal is None:
-            self.stop(unrecorded_request(self, lane, spec, make("")))
-            raise RunStopped(self.stopped or Divergence("stopped"))
-        if self.past is not None and self.past.unmade == 0:
-            return None  # all recorded requests have been made again: this one is new, and may run
-        ticket = Ticket(lane, spec, key or "", self._without_secrets(make("")), waiter)
-        self._waiting.add(ticket)
-        self._held.append(ticket)
-        return ticket
+        return self.rules.match(event.kind, encode(event.content()).tree)
 
     def _new_request(self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: Waiter) -> Ticket:
         path = self.book.number(lane)
@@ -200,10 +187,24 @@ class LiveRun:
             )
         self._ask_guard(path, spec, event, key)
         ticket = Ticket(lane, spec, key, event, waiter)
-        self._waiting.add(ticket)
+        self.waiting.add(ticket)
         self._outbox.append(Draft(event, lane=path, key=key))
         self._outbox_tickets.append(ticket)
         return ticket
+
+    def release(self, ticket: Ticket) -> None:
+        """A request that was held back while the record lasted is made now."""
+        path = self.book.number(ticket.lane)
+        ticket.key = ticket.key or f"{path}/{ticket.spec.name}/{ticket.lane.next_ordinal(ticket.spec.name)}"
+        event = _with_key(ticket.event, ticket.key)
+        try:
+            self._ask_guard(path, ticket.spec, event, ticket.key)
+        except ReenactError as refusal:
+            ticket.error = refusal
+            ticket.waiter.wake()
+            return
+        self._outbox.append(Draft(event, lane=path, key=ticket.key))
+        self._outbox_tickets.append(ticket)
 
     def _ask_guard(self, path: str, spec: EffectSpec, event: Event, key: str) -> None:
         """Policy is asked before anything is recorded as an effect; a denial is an event of its own."""
@@ -289,7 +290,7 @@ class LiveRun:
     def answered(self, ticket: Ticket, answer: Event, error: BaseException | None = None) -> None:
         """The effect has been carried out. The answer is committed and handed over when its turn comes."""
         with self.lock:
-            if self.is_stopped or ticket not in self._waiting:
+            if self.is_stopped or ticket not in self.waiting:
                 return
             ticket.answer, ticket.error = answer, error
             self.turns.arrive(ticket.item)
@@ -359,29 +360,29 @@ class LiveRun:
                 self.check_going_on()
             assert self.journal is not None
             ticket.answer_seq = self.journal.position
-            self._waiting.discard(ticket)
+            self.waiting.discard(ticket)
 
     def abandoned(self, ticket: Ticket, reason: BaseException) -> None:
         """The agent itself has cancelled the request."""
         with self.lock:
-            self._waiting.discard(ticket)
+            self.waiting.discard(ticket)
             self.turns.forget(ticket.item)
             if ticket.recorded is not None and ticket.recorded.answer is not None:
                 ticket.recorded.answer.handed = True
-            elif ticket in self._held:
-                self._held.remove(ticket)
-            elif not ticket.answer_seq and not self.is_stopped and self.journal is not None and self.is_live:
+            elif self.coming_back is not None and ticket in self.coming_back.held:
+                self.coming_back.held.remove(ticket)
+            elif not ticket.answer_seq and not self.is_stopped and self.journal is not None:
                 cancelled = ticket.spec.answers.cancelled(ticket.key, reason)
                 self._outbox.append(Draft(cancelled, lane=ticket.lane.path or "0", key=CANCELLED))
-            elif ticket in self.in_doubt:
-                self.in_doubt.remove(ticket)
+                if self.coming_back is not None and ticket in self.coming_back.in_doubt:
+                    self.coming_back.in_doubt.remove(ticket)
 
     def taken(self, ticket: Ticket) -> None:
         """The agent has its answer."""
         with self.lock:
-            self._waiting.discard(ticket)
-            if self.past is not None and not self.is_live:
-                self._go_live_if_over()
+            self.waiting.discard(ticket)
+            if self.coming_back is not None and not self.is_live:
+                self.coming_back.go_live_if_over()
 
     # Values that are drawn and need no commit of their own
 
@@ -406,97 +407,40 @@ class LiveRun:
         """The agent sets its state; when the run comes back it must set what it set before."""
         with self.lock:
             self.check_going_on()
-            ordinal, match = lane.next_ordinal("state"), None
-            if not self.is_live:
-                match = self._rules.match("StateUpdated", encode(event.content()).tree)
-                if lane.recorded is None:
-                    self.book.bind(lane, match, None)
-            marks = lane.recorded.marks if lane.recorded is not None else []
-            if ordinal < len(marks):
-                recorded = marks[ordinal]
-                if match is not None and recorded.match not in (None, match):
-                    self.stop(conflicting_state(self, recorded, event))
-                    self.check_going_on()
-            elif self.journal is None:
-                self.stop(unrecorded_state(self, lane, event))
-                self.check_going_on()
-            else:
+            ordinal, back = lane.next_ordinal("state"), self.coming_back
+            if back is None or self.is_live or not back.check_state(lane, ordinal, event):
                 self._outbox.append(Draft(event, lane=self.book.number(lane)))
             self.state = event.payload
 
     # Coming back
 
     def first_unmade(self) -> int:
-        requests = self._requests_by_seq
-        while self._unmade_at < len(requests) and requests[self._unmade_at].made:
-            self._unmade_at += 1
-        return requests[self._unmade_at].seq if self._unmade_at < len(requests) else _BEYOND
+        assert self.coming_back is not None
+        return self.coming_back.first_unmade()
 
     def reached(self, time_us: int) -> None:
         self.now_us = max(self.now_us, time_us)
 
     def at_rest(self) -> None:
-        if self._go_live_if_over() or self.came_to_rest is None:
-            return
-        self.came_to_rest()
+        assert self.coming_back is not None
+        if not self.coming_back.go_live_if_over() and self.came_to_rest is not None:
+            self.came_to_rest()
 
     def stands_still(self) -> None:
         """The watchdog's word: the run has been resting for a while and the record cannot go on."""
         with self.lock:
             if not self.is_stopped and not self.is_live and not self.turns.is_busy():
-                self.stop(self._rest_of_the_record())
+                self.stop_for_good()
 
-    def stands_still_at(self, ticket: Ticket) -> None:
-        """A blocking call that the record cannot answer, while nothing else of the run can go on."""
-        self.stop(self._rest_of_the_record())
-
-    def _rest_of_the_record(self) -> ReenactError:
-        assert self.past is not None
-        if self.past.unmade == 0 and self.turns.next_recorded() is None:
-            return RecordEnded(f"the record of run {self.name} ends at seq {self.past.last_seq}, before its end")
-        return resting_too_early(self)
-
-    def _go_live_if_over(self) -> bool:
-        """Once nothing of the record is left, everything goes its ordinary way."""
-        if self.is_live or self.past is None or self.past.unmade or self.turns.next_recorded() is not None:
-            return self.is_live
-        if self.journal is None:
-            return False
-        waiting = self.turns.go_live()
-        for item in waiting:
-            if item.ticket is None and item.kind != TIMER:
-                self.turns.pending.append(item)
-        held, self._held = self._held, []
-        for ticket in held:
-            self._release(ticket)
-        for call in self.on_live:
-            call()
-        self._decide_doubts()
-        self.flush()
-        return True
-
-    def _decide_doubts(self) -> None:
-        """Requests that were made and never answered, as far as the record knows."""
-        doubts, self.in_doubt = self.in_doubt, []
-        for ticket in doubts:
-            assert ticket.recorded is not None
-            if may_be_done_again(ticket.spec, ticket.recorded):
-                ticket.waiter.begin(ticket)
-            else:
-                self.stop(effect_in_doubt(self.name, ticket.spec, ticket.recorded))
-                return
+    def stop_for_good(self) -> None:
+        """The record cannot answer, and nothing else of the run can go on."""
+        if self.coming_back is not None:
+            self.stop(self.coming_back.why_it_rests())
 
     def held_name(self) -> str:
         """What the program asked for while the record lasted, and the record does not have."""
-        return self._held[0].spec.name if self._held else ""
-
-    def _release(self, ticket: Ticket) -> None:
-        """A request that was held back while the record lasted."""
-        path = self.book.number(ticket.lane)
-        ordinal = ticket.lane.next_ordinal(ticket.spec.name)
-        ticket.key = ticket.key or f"{path}/{ticket.spec.name}/{ordinal}"
-        self._outbox.append(Draft(_with_key(ticket.event, ticket.key), lane=path, key=ticket.key))
-        self._outbox_tickets.append(ticket)
+        held = self.coming_back.held if self.coming_back is not None else []
+        return held[0].spec.name if held else ""
 
     # The end
 
@@ -506,7 +450,7 @@ class LiveRun:
             if self.is_stopped:
                 return
             self.stopped = reason
-            waiting, self._waiting = self._waiting, set()
+            waiting, self.waiting = self.waiting, set()
             for ticket in waiting:
                 ticket.waiter.wake()
             for call in self.on_stop:

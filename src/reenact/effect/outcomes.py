@@ -12,7 +12,7 @@ from reenact.errors import ReenactError
 if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
     from reenact.effect.past import RecordedAnswer
-    from reenact.effect.tickets import Ticket
+    from reenact.effect.tickets import EffectSpec, Ticket
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -21,9 +21,11 @@ def open_answer(run: LiveRun, ticket: Ticket) -> Any:
     """The value, or raises the error."""
     if ticket.answer is not None:
         return _fresh(ticket, ticket.answer)
+    if ticket.recorded is None and ticket.error is not None:
+        raise ticket.error  # it was refused when the record had ended
     assert ticket.recorded is not None
     assert ticket.recorded.answer is not None
-    return _recorded(run, ticket, ticket.recorded.answer)
+    return open_recorded(run, ticket.spec, ticket.recorded.answer)
 
 
 def _fresh(ticket: Ticket, answer: Event) -> Any:
@@ -54,7 +56,8 @@ def _same_error(error: BaseException | None, recorded: Any) -> BaseException:
     return again if isinstance(again, BaseException) else ReenactError(f"the effect failed: {again!r}")
 
 
-def _recorded(run: LiveRun, ticket: Ticket, answer: RecordedAnswer) -> Any:
+def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any:
+    """The value of the record, or raises its error."""
     reader, row = run.reader, answer.row
     assert row is not None
     tree = reader.content_tree(row, reader.link(row))
@@ -66,9 +69,9 @@ def _recorded(run: LiveRun, ticket: Ticket, answer: RecordedAnswer) -> Any:
     inner = tree.get(member[row.kind])
     if row.kind != "ActionFailed" and _is_opaque(inner):
         raise NotReplayable(
-            f"the result of {ticket.spec.name} at seq {row.seq} of run {run.name} has no value that could be recorded"
+            f"the result of {spec.name} at seq {row.seq} of run {run.name} has no value that could be recorded"
         )
-    value = reader.decoded(inner, ticket.spec.annotation)
+    value = reader.decoded(inner, spec.annotation)
     if row.kind == "ActionFailed":
         raise value if isinstance(value, BaseException) else ReenactError(f"the effect failed: {value!r}")
     return value

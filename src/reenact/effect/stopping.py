@@ -72,6 +72,14 @@ class NotReplayable(ReenactError):
     default_hint = "Let the effect return data, or mark it so that it is done again."
 
 
+class EffectConflict(ReenactError):
+    """A replay key was used for something else before. Nothing has run."""
+
+    code = "effect_conflict"
+    exit_status = 1
+    default_hint = "Give each effect a key of its own, and the same key only to the same effect."
+
+
 class Denied(ReenactError):
     """Policy said no before anything happened; the denial is on record."""
 

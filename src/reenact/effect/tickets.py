@@ -91,3 +91,10 @@ class Ticket:
         self.answer_seq = 0
         self.error: BaseException | None = None
         """The error itself, as it was raised here."""
+
+    @property
+    def has_answer(self) -> bool:
+        """The answer is on record, and it is the agent's turn to have it."""
+        if self.recorded is not None and self.recorded.answer is not None:
+            return self.recorded.answer.handed
+        return self.answer_seq > 0

@@ -71,7 +71,8 @@ class Effect:
             probe,
         )
         self._is_async = inspect.iscoroutinefunction(function)
-        self._bind = inspect.signature(function).bind
+        self._signature = inspect.signature(function)
+        self._names = _positional(self._signature)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if outside(self.spec.name):
@@ -85,7 +86,10 @@ class Effect:
         return self._perform(key, args, kwargs)
 
     def _perform(self, key: str | None, args: Any, kwargs: Any) -> Any:
-        payload = dict(self._bind(*args, **kwargs).arguments)
+        if not kwargs and len(args) == len(self._names):
+            payload = dict(zip(self._names, args, strict=True))
+        else:
+            payload = dict(self._signature.bind(*args, **kwargs).arguments)
         spec = self.spec
 
         def make(made_key: str) -> ActionRequested:
@@ -95,6 +99,14 @@ class Effect:
         if self._is_async:
             return perform(spec, make, call, key=key)
         return perform_blocking(spec, make, call, key=key)
+
+
+def _positional(signature: inspect.Signature) -> tuple[str, ...]:
+    """The names of its parameters, if all may be given by position; otherwise the binding is left to `inspect`."""
+    usual = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if all(parameter.kind in usual for parameter in signature.parameters.values()):
+        return tuple(signature.parameters)
+    return ("",) * 1000
 
 
 def _annotation(function: Callable[..., Any]) -> Any:

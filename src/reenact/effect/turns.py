@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -44,6 +44,11 @@ class Loop(Protocol):
 
     steps: int
     """Taken since the last hand-over."""
+
+    @property
+    def ready(self) -> Collection[object]:
+        """Callbacks of the run that wait for the loop."""
+        ...
 
     @property
     def busy(self) -> bool: ...
@@ -112,6 +117,10 @@ class Turns:
 
     def is_busy(self) -> bool:
         return bool(self.threads) or (self.loop is not None and self.loop.busy)
+
+    def is_quiet(self) -> bool:
+        """Nothing of the run could go on but the step that is being taken."""
+        return not self.threads and (self.loop is None or not self.loop.ready)
 
     # What there is to hand over
 
@@ -290,6 +299,18 @@ class Turns:
         if isinstance(entry, RecordedRequest) and entry.answer is not None and self._past is not None:
             return self._past.busy.get(entry.answer.seq, -1)
         return -1
+
+    def forced(self, request: RecordedRequest) -> bool:
+        """It was handed over without waiting for a rest."""
+        assert self._past is not None
+        return bool(self._past.busy) and request.answer is not None and request.answer.seq in self._past.busy
+
+    def handed(self, request: RecordedRequest) -> None:
+        """The next thing of the record was handed over at once: as if the run had rested and gone on with it."""
+        self._next += 1
+        self._mark_handed(request)
+        if self.loop is not None:
+            self.loop.steps = 1
 
     def next_recorded(self) -> RecordedRequest | RecordedTurn | RecordedMark | None:
         return self._skip_handed() if self._past is not None else None
