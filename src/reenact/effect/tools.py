@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from copy import copy
+from types import MethodType
 from typing import Any
 
 from reenact.core.events import ActionRequested
@@ -71,8 +73,18 @@ class Effect:
             probe,
         )
         self._is_async = inspect.iscoroutinefunction(function)
-        self._signature = inspect.signature(function)
+        self._signature = _signature(function)
         self._names = _positional(self._signature)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Effect:
+        """As a method. The instance is no part of what is recorded: the effect may change it, and a replay does not."""
+        if instance is None:
+            return self
+        bound = copy(self)
+        bound.function = MethodType(self.function, instance)
+        bound._signature = _signature(bound.function)
+        bound._names = _positional(bound._signature)
+        return bound
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if outside(self.spec.name):
@@ -107,6 +119,13 @@ def _positional(signature: inspect.Signature) -> tuple[str, ...]:
     if all(parameter.kind in usual for parameter in signature.parameters.values()):
         return tuple(signature.parameters)
     return ("",) * 1000
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError:  # some builtins do not tell what they take
+        return inspect.signature(lambda *args, **kwargs: None)
 
 
 def _annotation(function: Callable[..., Any]) -> Any:
