@@ -23,7 +23,7 @@ from reenact.effect.divergences import (
 )
 from reenact.effect.doubts import effect_in_doubt, may_be_done_again
 from reenact.effect.outcomes import open_recorded
-from reenact.effect.past import TIMER, Past, RecordedRequest
+from reenact.effect.past import JOB, LOCK, START, Past, RecordedRequest
 from reenact.effect.stopping import RecordEnded
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.errors import ReenactError
@@ -172,7 +172,7 @@ class ComingBack:
         if run.is_live or self.past.unmade or run.turns.next_recorded() is not None or run.journal is None:
             return run.is_live
         for item in run.turns.go_live():
-            if item.ticket is None and item.kind != TIMER:
+            if item.kind in (JOB, START, LOCK):
                 run.turns.pending.append(item)
         held, self.held = self.held, []
         for ticket in held:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reenact.core.codec import encode
 from reenact.core.matching import VOLATILE_MEMBERS
-from reenact.effect.past import RecordedMark, RecordedRequest, RecordedTurn
+from reenact.effect.past import HandOver, RecordedMark, RecordedRequest, RecordedTurn
 from reenact.effect.stopping import Divergence
 
 if TYPE_CHECKING:
@@ -106,11 +106,11 @@ def resting_too_early(run: LiveRun) -> Divergence:
     return Divergence(
         f"run {run.name} came to rest before {_entry_in_words(entry)}, and nobody waits for it",
         code="nobody_waits",
-        seq=entry.seq if isinstance(entry, (RecordedRequest, RecordedMark)) else None,
+        seq=entry.seq if entry is not None and not isinstance(entry, RecordedTurn) else None,
     )
 
 
-def _entry_in_words(entry: RecordedRequest | RecordedTurn | RecordedMark | None) -> str:
+def _entry_in_words(entry: HandOver | None) -> str:
     if isinstance(entry, RecordedRequest):
         return f"the answer to seq {entry.seq} ({entry.key}) was handed over"
     if isinstance(entry, RecordedTurn):

@@ -19,6 +19,7 @@ from reenact.core.codec import encode
 from reenact.core.events import (
     ActionDenied,
     ActionRequested,
+    ChunkReceived,
     Event,
     SignalReceived,
     StateUpdated,
@@ -295,6 +296,25 @@ class LiveRun:
             ticket.answer, ticket.error = answer, error
             self.turns.arrive(ticket.item)
 
+    def chunk_came(self, item: Item, chunk: ChunkReceived) -> None:
+        """A part of a stream: handed over in its turn."""
+        with self.lock:
+            if not self.is_stopped and item.ticket in self.waiting:
+                item.chunk = self._without_secrets(chunk)
+                self.turns.arrive(item)
+
+    def expect_chunk(self, item: Item) -> None:
+        with self.lock:
+            if not self.is_live:
+                self.turns.expect(item)
+
+    def commit_chunk(self, item: Item) -> bool:
+        if not self._write([Draft(item.chunk, lane=item.lane.path or "0")], sync=False):
+            return False
+        assert self.journal is not None
+        item.chunk_seq = self.journal.position
+        return True
+
     # Being told to end
 
     def cancel_asked(self) -> None:
@@ -308,6 +328,12 @@ class LiveRun:
             self._cancel.ticket = ticket
             if self.is_live:
                 self.turns.arrive(self._cancel)
+            else:
+                self.on_live.append(self._arrive_late)
+
+    def _arrive_late(self) -> None:
+        assert self._cancel is not None
+        self.turns.pending.append(self._cancel)
 
     def on_cancel(self, cancel: Callable[[], None]) -> None:
         """What is to be done when the run is told to end."""

@@ -61,7 +61,7 @@ class RecordedRequest:
         self.made = False
         self.answer: RecordedAnswer | None = None
         self.attempts = 0
-        self.chunks: list[EventRow] = []
+        self.chunks: list[RecordedChunk] = []
         self.settled: EventRow | None = None
 
 
@@ -99,6 +99,19 @@ class RecordedMark(NamedTuple):
         return None
 
 
+class RecordedChunk(NamedTuple):
+    """A part of a stream."""
+
+    seq: int
+    key: str
+    number: int
+    row: EventRow
+
+
+HandOver = RecordedRequest | RecordedTurn | RecordedMark | RecordedChunk
+"""What the record has to hand over: the answer to a request, a turn, a signal, a part of a stream."""
+
+
 class RecordedLane:
     __slots__ = ("bound", "first", "marks", "path", "requests")
 
@@ -119,7 +132,7 @@ class Past:
         self._rules = reader.rules()
         self.lanes: dict[str, RecordedLane] = {"0": RecordedLane("0")}
         self.by_key: dict[str, RecordedRequest] = {}
-        self.hand_overs: list[RecordedRequest | RecordedTurn | RecordedMark] = []
+        self.hand_overs: list[HandOver] = []
         self.draws: dict[tuple[str, str], list[Any]] = {}
         self.busy: dict[int, int] = {}
         """Answers that were handed over without waiting for a rest: seq → steps taken."""
@@ -130,7 +143,7 @@ class Past:
         self._by_seq: dict[int, RecordedRequest] = {}
         self._by_action: dict[str, RecordedRequest] = {}
         self._turns: dict[int, list[RecordedTurn]] = {}
-        self._answers: list[RecordedRequest | RecordedMark] = []
+        self._answers: list[RecordedRequest | RecordedMark | RecordedChunk] = []
         self._children: dict[str, list[RecordedLane]] = {}
 
     @classmethod
@@ -214,15 +227,37 @@ class Past:
             if row.kind == "AttemptRecorded":
                 request.attempts = max(request.attempts, members["attempt"])
             elif row.kind == "ChunkReceived":
-                request.chunks.append(row)
+                self._take_chunk(request, row, members["index"])
             else:
                 request.settled = row
 
+    def _take_chunk(self, request: RecordedRequest, row: EventRow, index: int) -> None:
+        if index == 0 and request.chunks:  # the stream was done again; what came before was seen by nobody
+            self._forget_chunks(request)
+        chunk = RecordedChunk(row.seq, request.key, index, row)
+        request.chunks.append(chunk)
+        self._answers.append(chunk)
+
+    def _forget_chunks(self, request: RecordedRequest) -> None:
+        forgotten = {chunk.seq for chunk in request.chunks}
+        request.chunks.clear()
+        self._answers = [one for one in self._answers if one.seq not in forgotten or not isinstance(one, RecordedChunk)]
+
+    def _drop_unseen_chunks(self) -> None:
+        """Streams that were cut off and whose chunks nobody acted upon begin anew."""
+        last_request = max(self._by_seq, default=0)
+        for request in self.open_requests:
+            if request.chunks and last_request < request.chunks[0].seq:
+                self._forget_chunks(request)
+
     def _order(self) -> None:
+        self._drop_unseen_chunks()
         self.hand_overs.extend(self._turns.get(0, ()))
         for answer in self._answers:
             self.hand_overs.append(answer)
-            seq = answer.seq if isinstance(answer, RecordedMark) else answer.answer.seq  # type: ignore[union-attr]
+            seq = answer.seq
+            if isinstance(answer, RecordedRequest) and answer.answer is not None:
+                seq = answer.answer.seq
             self.hand_overs.extend(self._turns.get(seq, ()))
 
     def lane(self, path: str) -> RecordedLane:

@@ -11,7 +11,9 @@ from typing import Any
 
 from reenact.core.events import ActionRequested
 from reenact.effect.boundary import outside, perform, perform_blocking
+from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE, Inside
+from reenact.effect.streams import Stream
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput
 
@@ -73,6 +75,7 @@ class Effect:
             probe,
         )
         self._is_async = inspect.iscoroutinefunction(function)
+        self._yields = inspect.isasyncgenfunction(function)
         self._signature = _signature(function)
         self._names = _positional(self._signature)
 
@@ -108,6 +111,10 @@ class Effect:
             return ActionRequested(made_key, payload, spec.name, spec.kind, {"once": True} if spec.once else None)
 
         call = functools.partial(self.function, *args, **kwargs)
+        if self._yields:
+            lane = PLACE.get()
+            assert isinstance(lane, Lane)
+            return Stream(lane, spec, make, call)
         if self._is_async:
             return perform(spec, make, call, key=key)
         return perform_blocking(spec, make, call, key=key)
@@ -125,7 +132,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function)
     except ValueError:  # some builtins do not tell what they take
-        return inspect.signature(lambda *args, **kwargs: None)
+        return inspect.signature(lambda *args, **kwargs: (args, kwargs))
 
 
 def _annotation(function: Callable[..., Any]) -> Any:

@@ -20,7 +20,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reenact.effect.past import Past, RecordedMark, RecordedRequest, RecordedTurn
+from reenact.effect.past import HandOver, Past, RecordedChunk, RecordedMark, RecordedRequest, RecordedTurn
 
 if TYPE_CHECKING:
     from reenact.effect.lanes import Lane, LaneBook
@@ -36,7 +36,7 @@ GRACE_COMING_BACK_SECONDS = 0.25
 """The same where nothing is lost by waiting."""
 RELAX_SECONDS = 0.3
 """How long a thread that comes back waits for its turn while nothing else goes on."""
-ANSWER, SIGNAL = "answer", "signal"
+ANSWER, SIGNAL, CHUNK = "answer", "signal", "chunk"
 
 
 class Loop(Protocol):
@@ -70,7 +70,7 @@ class Loop(Protocol):
 class Item:
     """Something to be handed over. `hand` is called once, with the run's lock held, by the loop's thread if looped."""
 
-    __slots__ = ("committed", "hand", "kind", "lane", "looped", "ordinal", "ticket")
+    __slots__ = ("chunk", "chunk_seq", "committed", "hand", "kind", "lane", "looped", "ordinal", "ticket")
 
     def __init__(
         self,
@@ -89,6 +89,9 @@ class Item:
         self.looped = looped
         self.ticket = ticket
         self.committed = False
+        self.chunk: Any = None
+        """A part of a stream, as an event or as it was recorded."""
+        self.chunk_seq = 0
 
 
 class Turns:
@@ -221,6 +224,12 @@ class Turns:
         if not self.pending:
             return None
         item = self.pending[0]
+        if item.chunk is not None:
+            if not self._owner.commit_chunk(item):
+                return None
+            self.pending.popleft()
+            self._last_answer = item.chunk_seq
+            return item
         if item.ticket is not None and not item.committed and not self._commit_pending():
             return None
         self.pending.popleft()
@@ -234,11 +243,12 @@ class Turns:
         return item
 
     def _commit_pending(self) -> bool:
-        return self._owner.commit_answers([one for one in self.pending if one.ticket and not one.committed])
+        answers = [one for one in self.pending if one.ticket and not one.committed and one.chunk is None]
+        return self._owner.commit_answers(answers)
 
     # Coming back
 
-    def _skip_handed(self) -> RecordedRequest | RecordedTurn | RecordedMark | None:
+    def _skip_handed(self) -> HandOver | None:
         """The next thing of the record that is still to be handed over."""
         past = self._past
         assert past is not None
@@ -255,32 +265,36 @@ class Turns:
         if entry is None or item is None:
             return None
         del self._expected[_name(item)]
+        if isinstance(entry, RecordedChunk):
+            item.chunk = entry
         self._next += 1
         self._mark_handed(entry)
         return item
 
-    def _mark_handed(self, entry: RecordedRequest | RecordedTurn | RecordedMark) -> None:
+    def _mark_handed(self, entry: HandOver) -> None:
         if isinstance(entry, RecordedRequest):
             assert entry.answer is not None
             entry.answer.handed = True
             self._last_answer = entry.answer.seq
             self._owner.reached(entry.answer.time)
-        elif isinstance(entry, RecordedMark):
+        elif isinstance(entry, (RecordedMark, RecordedChunk)):
             self._last_answer = entry.seq
 
-    def _is_due(self, entry: RecordedRequest | RecordedTurn | RecordedMark) -> bool:
+    def _is_due(self, entry: HandOver) -> bool:
         """Every request recorded before it has been made again."""
         if isinstance(entry, RecordedTurn):
             return self.requests_made >= entry.at
-        seq = entry.seq if isinstance(entry, RecordedMark) else entry.answer.seq  # type: ignore[union-attr]
+        seq = entry.answer.seq if isinstance(entry, RecordedRequest) and entry.answer is not None else entry.seq
         return self._owner.first_unmade() > seq
 
-    def _find(self, entry: RecordedRequest | RecordedTurn | RecordedMark) -> Item | None:
+    def _find(self, entry: HandOver) -> Item | None:
         """Who waits for this."""
         if isinstance(entry, RecordedRequest):
             return self._expected.get((ANSWER, entry.key))
         if isinstance(entry, RecordedMark):
             return self._expected.get((SIGNAL,))
+        if isinstance(entry, RecordedChunk):
+            return self._expected.get((CHUNK, entry.key, entry.number))
         lane = self._book.find(entry.lane)
         born = self._expected.get((entry.kind, id(lane), entry.ordinal)) if lane is not None else None
         label = entry.lane.partition("=")[2]
@@ -312,7 +326,7 @@ class Turns:
         if self.loop is not None:
             self.loop.steps = 1
 
-    def next_recorded(self) -> RecordedRequest | RecordedTurn | RecordedMark | None:
+    def next_recorded(self) -> HandOver | None:
         return self._skip_handed() if self._past is not None else None
 
     def hand_out_of_order(self, item: Item, request: RecordedRequest) -> None:
@@ -341,6 +355,10 @@ class TurnsOwner(Protocol):
         """Makes the answers durable, in this order; False when the run has stopped over it."""
         ...
 
+    def commit_chunk(self, item: Item) -> bool:
+        """Writes a part of a stream, which outlives the process; False when the run has stopped over it."""
+        ...
+
     def at_rest(self) -> None:
         """The run came to rest, and the record has nothing that could be handed over now."""
         ...
@@ -357,6 +375,8 @@ class TurnsOwner(Protocol):
 def _name(item: Item) -> tuple[Any, ...]:
     if item.kind == SIGNAL:
         return (SIGNAL,)
+    if item.kind == CHUNK and item.ticket is not None:
+        return (CHUNK, item.ticket.key, item.ordinal)
     if item.ticket is not None:
         return (ANSWER, item.ticket.key)
     return (item.kind, id(item.lane), item.ordinal)

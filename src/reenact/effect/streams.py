@@ -1,0 +1,162 @@
+"""Tools that yield: each chunk is recorded as it is handed over, the end is the answer.
+
+Life of a stream: the agent asks for the next chunk → the effect's own task goes on to its next `yield` → the chunk
+arrives like an answer, is committed without waiting for the disk and handed over in its turn → … → the end, with all
+chunks, is committed with the disk. The effect never runs ahead of its reader by more than the chunk that was asked for.
+
+A process that dies in the middle leaves the stream in doubt. If nothing was asked for after its chunks, nobody has seen
+them but this agent, which begins anew: the stream is done again. Otherwise its chunks are served as they were, and then
+a `ConnectionError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextvars import Context, copy_context
+from typing import Any
+
+from reenact.core.codec import decode, encode
+from reenact.core.events import ChunkReceived
+from reenact.effect.attempts import Attempts
+from reenact.effect.lanes import Lane
+from reenact.effect.live_run import LiveRun, MakeEvent
+from reenact.effect.outcomes import open_answer
+from reenact.effect.past import RecordedChunk
+from reenact.effect.places import PLACE
+from reenact.effect.stopping import RunStopped
+from reenact.effect.tasks import LoopHooks
+from reenact.effect.tickets import EffectSpec, Ticket
+from reenact.effect.turns import CHUNK, Item
+
+_NOBODY = Context()
+CUT = "the stream was cut off when the process that read it died"
+
+
+class Stream:
+    """What a tool that yields returns to an agent: an asynchronous iterator over its chunks."""
+
+    def __init__(self, lane: Lane, spec: EffectSpec, make: MakeEvent, generate: Callable[[], Any]) -> None:
+        self._run: LiveRun = lane.run
+        self._lane = lane
+        self._spec = spec
+        self._make = make
+        self._reader = _Reader(lane.run, generate)
+        self._ticket: Ticket | None = None
+        self._index = 0
+        self._over = False
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._over:
+            raise StopAsyncIteration
+        run, reader = self._run, self._reader
+        if self._ticket is None:
+            self._ticket = run.request(self._lane, self._spec, self._make, key=None, waiter=reader)
+        item = Item(CHUNK, self._lane, self._index, reader.wake, looped=True, ticket=self._ticket)
+        reader.ask(item)
+        run.expect_chunk(item)
+        try:
+            await reader.future
+        except asyncio.CancelledError as cancelled:
+            self._give_up(cancelled)
+            raise
+        if run.stopped is not None and not (self._ticket.has_answer or item.chunk is not None):
+            raise RunStopped(run.stopped)
+        if item.chunk is not None:
+            self._index += 1
+            return _opened(run, item.chunk)
+        self._over = True
+        run.taken(self._ticket)
+        open_answer(run, self._ticket)  # raises the error that ended it
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """The reader has had enough: that is the end of the effect, too."""
+        if self._ticket is not None and not self._over:
+            self._give_up(GeneratorExit())
+
+    def _give_up(self, reason: BaseException) -> None:
+        assert self._ticket is not None
+        self._over = True
+        self._reader.give_up()
+        self._run.abandoned(self._ticket, reason)
+
+
+def _opened(run: LiveRun, chunk: ChunkReceived | RecordedChunk) -> Any:
+    if isinstance(chunk, RecordedChunk):
+        assert run.past is not None
+        return run.past.members(chunk.row)["chunk"]
+    encoded = encode(chunk.chunk)
+    if not encoded.replayable:
+        return chunk.chunk
+    return decode(encoded.tree, loaded_classes=True, artifact=encoded.artifacts.__getitem__)
+
+
+class _Reader:
+    """Whoever asked for the stream, and the task in which the tool runs."""
+
+    looped = True
+
+    def __init__(self, run: LiveRun, generate: Callable[[], Any]) -> None:
+        self._run = run
+        self._generate = generate
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._context = copy_context()
+        self._task: asyncio.Task[None] | None = None
+        self._wanted = asyncio.Event()
+        self._item: Item | None = None
+        self.future: asyncio.Future[None] = self._loop.create_future()
+
+    def ask(self, item: Item) -> None:
+        """The agent wants the next chunk."""
+        self._item = item
+        if self.future.done():
+            self.future = self._loop.create_future()
+        LoopHooks.of(self._loop).call_soon(self._wanted.set, context=_NOBODY)
+
+    def begin(self, ticket: Ticket) -> None:
+        if threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self.begin, ticket, context=_NOBODY)
+            return
+        if ticket.recorded is not None and ticket.recorded.chunks:
+            error = ConnectionError(CUT)
+            self._run.answered(ticket, ticket.spec.answers.failed(ticket.key, error), error)
+            return
+        self._context.run(PLACE.set, Attempts(self._run, ticket).place)
+        self._task = asyncio.Task(self._read(ticket), loop=self._loop, context=self._context)
+
+    async def _read(self, ticket: Ticket) -> None:
+        chunks: list[Any] = []
+        generator: AsyncGenerator[Any, None] = self._generate()
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                try:
+                    chunk = await generator.__anext__()
+                except StopAsyncIteration:
+                    break
+                chunks.append(chunk)
+                assert self._item is not None
+                self._run.chunk_came(self._item, ChunkReceived(ticket.key, len(chunks) - 1, chunk))
+        except Exception as error:
+            self._run.answered(ticket, ticket.spec.answers.failed(ticket.key, error), error)
+        else:
+            self._run.answered(ticket, ticket.spec.answers.done(ticket.key, chunks))
+        finally:
+            await generator.aclose()
+
+    def wake(self) -> None:
+        if threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self.wake, context=_NOBODY)
+        elif not self.future.done():
+            self.future.set_result(None)
+
+    def give_up(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,139 @@
+"""Tools that yield: chunks come as they came, the end is the answer, a cut is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reenact
+from reenact.store.memory import MemoryStore
+
+store = MemoryStore()
+begun = 0
+
+
+@reenact.tool(idempotent=True)
+async def words(count: int, fails: bool = False) -> AsyncIterator[str]:
+    global begun
+    begun += 1
+    for number in range(count):
+        await asyncio.sleep(0.001)
+        yield f"w{number}"
+    if fails:
+        raise ValueError("no more words")
+
+
+@reenact.step
+async def ask(word: str) -> str:
+    return word.upper()
+
+
+async def _read(count: int) -> list[str]:
+    return [word async for word in words(count)]
+
+
+@reenact.agent(store=store)
+async def reader() -> list[Any]:
+    seen: list[Any] = [await _read(3)]
+    try:
+        async for word in words(2, fails=True):
+            seen.append(word)
+    except ValueError as error:
+        seen.append(str(error))
+    stream = words(5)
+    async for word in stream:
+        seen.append(await ask(word))
+        break
+    await stream.aclose()
+    seen.append(await asyncio.gather(_read(3), _read(1)))
+    return seen
+
+
+def test_a_stream_comes_back_chunk_by_chunk() -> None:
+    recorded = asyncio.run(reader.run(run_id="streams"))
+    assert recorded == [["w0", "w1", "w2"], "w0", "w1", "no more words", "W0", [["w0", "w1", "w2"], ["w0"]]]
+    before = begun
+    assert asyncio.run(reader.replay("streams")) == recorded
+    assert begun == before
+    kinds = [event.kind for event in reenact.JournalReader(store, "streams").scan()]
+    assert kinds[:5] == ["ActionRequested", "ChunkReceived", "ChunkReceived", "ChunkReceived", "ActionSucceeded"]
+
+
+def test_the_answer_holds_the_whole_stream() -> None:
+    asyncio.run(reader.run(run_id="whole"))
+    first = next(e.event for e in reenact.JournalReader(store, "whole").scan() if e.kind == "ActionSucceeded")
+    assert isinstance(first, reenact.ActionSucceeded)
+    assert first.output == ["w0", "w1", "w2"]
+
+
+def test_a_stream_outside_of_a_run_is_an_ordinary_generator() -> None:
+    async def read() -> list[str]:
+        with pytest.warns(UserWarning, match="outside of a run"):
+            stream = words(2)
+        return [word async for word in stream]
+
+    assert asyncio.run(read()) == ["w0", "w1"]
+
+
+CUT = """
+import asyncio, os, signal, sys
+import reenact
+
+@reenact.tool(idempotent=True)
+async def words():
+    for number in range(4):
+        if number == 2 and os.environ.get("DIE"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        with open(sys.argv[2] + ".ledger", "a") as ledger:
+            ledger.write(f"{number} ")
+        yield number
+
+@reenact.step
+async def ask(number):
+    return number
+
+@reenact.agent(store=sys.argv[2])
+async def agent(between):
+    seen = []
+    try:
+        async for number in words():
+            seen.append(await ask(number) if between else number)
+    except ConnectionError as cut:
+        seen.append(str(cut)[:22])
+    return seen
+
+if sys.argv[1] == "run":
+    asyncio.run(agent.run(sys.argv[3] == "between", run_id="cut"))
+else:
+    print(asyncio.run(agent.resume("cut")), asyncio.run(agent.replay("cut")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ("nothing", "[0, 1, 2, 3] [0, 1, 2, 3]"),  # nobody has acted upon the chunks: it is done again
+        ("between", "[0, 1, 'the stream was cut off'] [0, 1, 'the stream was cut off']"),
+    ],
+)
+def test_a_process_that_dies_in_mid_stream(tmp_path: Path, between: str, expected: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(CUT))
+    file = str(tmp_path / "store.db")
+
+    def run(verb: str, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(program), verb, file, between]
+        return subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, timeout=60)
+
+    assert run("run", DIE="1").returncode == -signal.SIGKILL
+    resumed = run("resume")
+    assert resumed.stdout.strip() == expected, resumed.stderr
