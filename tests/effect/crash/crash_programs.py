@@ -1,0 +1,288 @@
+"""Small agents, one for every kind of effect, and one that has them all. Each keeps the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from typing import Any
+
+import crash_ledger
+from crash_points import points
+
+import reenact
+from reenact.core.wait_keys import Resolution
+from reenact.effect.places import PLACE, Inside
+from reenact.effect.waits import WaitDesk
+
+QUICK_RETRY = reenact.Retry(attempts=6, delay_seconds=0.001, jitter=0.0)
+LEASE_SECONDS = 30.0
+
+
+def did(book: str, tag: str, given: Any = None) -> str:
+    points.pass_by(f"before {tag}")
+    value = uuid.uuid4().hex[:8]
+    crash_ledger.write(book, "did", tag, value, [given, reenact.idempotency_key()])
+    points.pass_by(f"after {tag}")
+    return value
+
+
+def saw(book: str, tag: str, value: Any) -> Any:
+    points.pass_by(f"handed {tag}")
+    crash_ledger.write(book, "saw", tag, value)
+    points.pass_by(f"seen {tag}")
+    return value
+
+
+# Effects
+
+
+@reenact.tool
+async def mail(book: str, tag: str, given: Any = None) -> str:
+    return did(book, tag, given)
+
+
+@reenact.tool(idempotent=True)
+async def upsert(book: str, tag: str) -> str:
+    return did(book, tag)
+
+
+@reenact.step
+async def compute(book: str, tag: str, given: Any = None) -> str:
+    return did(book, tag, given)
+
+
+@reenact.tool
+def mail_blocking(book: str, tag: str) -> str:
+    return did(book, tag)
+
+
+@reenact.step
+def compute_blocking(book: str, tag: str) -> str:
+    return did(book, tag)
+
+
+@reenact.step(retry=QUICK_RETRY)
+async def flaky(book: str, tag: str) -> str:
+    value = did(book, tag)
+    if len(crash_ledger.done(book, tag)) < 3:
+        raise ConnectionError("not yet")
+    return value
+
+
+@reenact.tool
+async def refused_by_the_world(book: str, tag: str) -> str:
+    raise ValueError(did(book, tag))
+
+
+@reenact.step
+async def ask(book: str, tag: str, key: str) -> str:
+    """Sends the key to somebody who answers before anybody waits."""
+    value = did(book, tag)
+    place = PLACE.get()
+    assert isinstance(place, Inside)
+    desk: WaitDesk = place.run.desk()
+    await asyncio.to_thread(desk.resolve, key, Resolution.ok("yes"))
+    return value
+
+
+# Agents: (the ledger's path) → what they saw
+
+
+@reenact.agent
+async def tool_agent(book: str) -> Any:
+    return [saw(book, f"once {n}", await mail(book, f"once {n}")) for n in range(2)]
+
+
+@reenact.agent
+async def idempotent_agent(book: str) -> Any:
+    return [saw(book, f"again {n}", await upsert(book, f"again {n}")) for n in range(2)]
+
+
+@reenact.agent
+async def step_agent(book: str) -> Any:
+    found = [saw(book, f"again {n}", await compute(book, f"again {n}")) for n in range(2)]
+    return [*found, saw(book, "again inline", await reenact.run_step("inline", did_async, book, "again inline"))]
+
+
+async def did_async(book: str, tag: str) -> str:
+    return did(book, tag)
+
+
+@reenact.agent
+def sync_agent(book: str) -> Any:
+    first = saw(book, "once 1", mail_blocking(book, "once 1"))
+    return [first, saw(book, "again 2", compute_blocking(book, "again 2"))]
+
+
+@reenact.agent
+async def blocking_in_a_loop_agent(book: str) -> Any:
+    first = saw(book, "once 1", mail_blocking(book, "once 1"))
+    return [first, saw(book, "again 2", compute_blocking(book, "again 2"))]
+
+
+@reenact.agent
+def threads_agent(book: str) -> Any:
+    found: dict[int, str] = {}
+
+    def work(number: int) -> None:
+        found[number] = saw(book, f"once {number}", mail_blocking(book, f"once {number}"))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found[number] for number in range(2)]
+
+
+@reenact.agent
+async def to_thread_agent(book: str) -> Any:
+    def job(number: int) -> str:
+        value: str = saw(book, f"once {number}", mail_blocking(book, f"once {number}"))
+        return value
+
+    return list(await asyncio.gather(*(asyncio.to_thread(job, number) for number in range(2))))
+
+
+@reenact.agent
+async def sleep_agent(book: str) -> Any:
+    first = saw(book, "again 1", await compute(book, "again 1"))
+    await reenact.sleep(0.005)
+    return [first, saw(book, "once 2", await mail(book, "once 2"))]
+
+
+@reenact.agent
+def blocking_sleep_agent(book: str) -> Any:
+    reenact.sleep(0.005)
+    return saw(book, "once 1", mail_blocking(book, "once 1"))
+
+
+@reenact.agent
+async def wait_agent(book: str) -> Any:
+    asked = saw(book, "again ask", await ask(book, "again ask", reenact.wait_key("approval")))
+    answer = saw(book, "answer", await reenact.wait_for("approval", timeout=60))
+    return [asked, answer, saw(book, "once 2", await mail(book, "once 2", answer))]
+
+
+@reenact.agent
+async def timed_wait_agent(book: str) -> Any:
+    try:
+        await reenact.wait_for("nobody answers", timeout=0.005)
+    except TimeoutError:
+        return saw(book, "once late", await mail(book, "once late"))
+
+
+@reenact.agent
+async def grown_child(book: str, name: str) -> Any:
+    first = saw(book, f"once {name}", await mail(book, f"once {name}"))
+    return [first, saw(book, f"again {name}", await compute(book, f"again {name}"))]
+
+
+@reenact.agent
+async def parent_agent(book: str) -> Any:
+    found = saw(book, "child", await grown_child(book, "in the child"))
+    return [found, saw(book, "once 2", await mail(book, "once 2"))]
+
+
+@reenact.agent
+def sync_child(book: str, name: str) -> Any:
+    return saw(book, f"once {name}", mail_blocking(book, f"once {name}"))
+
+
+@reenact.agent
+def sync_parent_agent(book: str) -> Any:
+    found = saw(book, "child", sync_child(book, "in the child"))
+    return [found, saw(book, "again 2", compute_blocking(book, "again 2"))]
+
+
+@reenact.agent
+async def state_agent(book: str) -> Any:
+    drawn = [str(reenact.uuid()), reenact.random(), reenact.now().isoformat()]
+    reenact.set_state({"drawn": drawn})
+    first = saw(book, "once 1", await mail(book, "once 1", drawn))
+    reenact.set_state({"first": first, "more": reenact.random()})
+    second = saw(book, "again 2", await compute(book, "again 2", reenact.state()))
+    reenact.set_state({"second": second})
+    return [drawn, first, second, reenact.state()]
+
+
+@reenact.agent
+async def retry_agent(book: str) -> Any:
+    first = saw(book, "again flaky", await flaky(book, "again flaky"))
+    return [first, saw(book, "once 2", await mail(book, "once 2"))]
+
+
+@reenact.agent
+async def failing_agent(book: str) -> Any:
+    try:
+        await refused_by_the_world(book, "once refused")
+    except (ValueError, reenact.ReenactError) as error:  # an operator may have said so instead
+        return saw(book, "once refused", getattr(error, "message", None) or str(error))
+
+
+@reenact.agent
+async def gather_agent(book: str) -> Any:
+    async def one(number: int) -> Any:
+        effect = (mail, compute, upsert)[number % 3]
+        tag = f"{('once', 'again', 'again')[number % 3]} {number}"
+        if number % 2:
+            await reenact.sleep(0.002)
+        return saw(book, tag, await effect(book, tag))
+
+    return list(await asyncio.gather(*(one(number) for number in range(4))))
+
+
+@reenact.agent(policy=reenact.Policy(allow=["mail"]))
+async def denied_agent(book: str) -> Any:
+    try:
+        await compute(book, "never")
+    except reenact.Denied as denial:
+        return [denial.code, saw(book, "once 1", await mail(book, "once 1"))]
+
+
+@reenact.agent
+async def everything_agent(book: str) -> Any:
+    """All kinds in one run, some of them at once."""
+    drawn = reenact.random()
+    reenact.set_state({"drawn": drawn})
+    first = saw(book, "once first", await mail(book, "once first", drawn))
+
+    async def branch(number: int) -> Any:
+        if number == 0:
+            return saw(book, "once job", await asyncio.to_thread(mail_blocking, book, "once job"))
+        if number == 1:
+            await reenact.sleep(0.003)
+            return saw(book, "again branch", await compute(book, "again branch", number))
+        return saw(book, "again flaky", await flaky(book, "again flaky"))
+
+    found = list(await asyncio.gather(*(branch(number) for number in range(3))))
+    grown = saw(book, "child", await grown_child(book, "in the child"))
+    blocked = saw(book, "once blocked", mail_blocking(book, "once blocked"))
+    asked = saw(book, "again ask", await ask(book, "again ask", reenact.wait_key("approval")))
+    answer = saw(book, "answer", await reenact.wait_for("approval", timeout=60))
+    reenact.set_state({"answer": answer})
+    last = saw(book, "once last", await mail(book, "once last", [answer, reenact.random()]))
+    return [first, found, grown, blocked, asked, answer, last, saw(book, "again end", await upsert(book, "again end"))]
+
+
+KINDS = [
+    tool_agent,
+    idempotent_agent,
+    step_agent,
+    sync_agent,
+    blocking_in_a_loop_agent,
+    threads_agent,
+    to_thread_agent,
+    sleep_agent,
+    blocking_sleep_agent,
+    wait_agent,
+    timed_wait_agent,
+    parent_agent,
+    sync_parent_agent,
+    state_agent,
+    retry_agent,
+    failing_agent,
+    gather_agent,
+    denied_agent,
+]

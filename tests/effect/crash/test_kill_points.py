@@ -1,0 +1,56 @@
+"""SIGKILL at every point between request, effect, outcome and acknowledgement, for every kind of effect.
+
+Each kind is an agent of its own. A first run that nobody kills tells how many points there are; then there is a run for
+each point that dies exactly there, and goes on in another process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import crash_ledger
+import pytest
+from crash_programs import KINDS
+from crash_scene import ForkServer, Scene, told
+
+
+@pytest.mark.parametrize("agent", [kind.name for kind in KINDS])
+def test_killed_at_every_point(agent: str, server: ForkServer, url: str, tmp_path: Path) -> None:
+    whole = Scene(server, url, tmp_path, agent, "whole")
+    reported = whole.live()
+    assert reported is not None
+    assert reported["status"] == "completed", reported
+    whole.check(reported["result"])
+    points = reported["points"]
+    assert len(points) > 8
+    for number, point in enumerate(points, start=1):
+        scene = Scene(server, url, tmp_path, agent, f"point-{number}")
+        with told(agent=agent, point=number, name=point):
+            assert scene.live(number) is None or point == "after release", "it was to be killed"
+            crash_ledger.check(scene.book)
+            scene.check(scene.to_the_end())
+
+
+def test_the_ledger_can_be_wrong(tmp_path: Path) -> None:
+    book = tmp_path / "ledger"
+    crash_ledger.write(book, "did", "once 1", "a")
+    crash_ledger.write(book, "saw", "once 1", "a")
+    crash_ledger.check(book)
+    crash_ledger.write(book, "did", "again 1", "b")
+    crash_ledger.write(book, "did", "again 1", "c")
+    crash_ledger.check(book)
+    for wrong, what in [
+        (("did", "once 1", "b"), "after its outcome was acknowledged"),
+        (("saw", "once 1", "b"), "was seen as"),
+        (("saw", "again 1", "d"), "never came of it"),
+        (("did", "again 1", "d", "other"), "another input"),
+    ]:
+        bad = tmp_path / "bad"
+        bad.write_bytes(book.read_bytes())
+        crash_ledger.write(bad, *wrong)
+        with pytest.raises(AssertionError, match=what):
+            crash_ledger.check(bad)
+    crash_ledger.write(book, "did", "once 2", "a")
+    crash_ledger.write(book, "did", "once 2", "b")
+    with pytest.raises(AssertionError, match="unasked"):
+        crash_ledger.check(book)
