@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from reenact.core.codec import decode, encode
 from reenact.core.events import ActionFailed, ActionSucceeded, Event, Resumed, WaitResolved
-from reenact.effect.stopping import BudgetExceeded, Denied, NotReplayable
+from reenact.effect.stopping import BudgetExceeded, Denied, NotReplayable, RunStopped
 from reenact.errors import ReenactError
 
 if TYPE_CHECKING:
@@ -44,8 +44,20 @@ def _fresh(ticket: Ticket, answer: Event) -> Any:
     if not encoded.replayable:
         return value  # what has no value cannot be handed over twice; the record says so
     return decode(
-        encoded.tree, loaded_classes=True, annotation=ticket.spec.annotation, artifact=encoded.artifacts.__getitem__
+        _copied(encoded.tree),
+        loaded_classes=True,
+        annotation=ticket.spec.annotation,
+        artifact=encoded.artifacts.__getitem__,
     )
+
+
+def _copied(tree: Any) -> Any:
+    """A tree of the agent's own: what the effect keeps and changes later must not change under the agent's hands."""
+    if type(tree) is dict:
+        return {name: item if type(item) in _PLAIN else _copied(item) for name, item in tree.items()}
+    if type(tree) is list:
+        return [item if type(item) in _PLAIN else _copied(item) for item in tree]
+    return tree
 
 
 def _same_error(error: BaseException | None, recorded: Any) -> BaseException:
@@ -62,19 +74,26 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any
     assert row is not None
     tree = reader.content_tree(row, reader.link(row))
     if tree is None:
-        raise NotReplayable(f"the answer at seq {row.seq} of run {run.name} was erased")
+        raise _stopped(run, f"the answer at seq {row.seq} of run {run.name} was erased")
     if row.kind == "ActionDenied":
         raise _denial(tree.get("reason"))
     member = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
     inner = tree.get(member[row.kind])
     if row.kind != "ActionFailed" and _is_opaque(inner):
-        raise NotReplayable(
-            f"the result of {spec.name} at seq {row.seq} of run {run.name} has no value that could be recorded"
+        raise _stopped(
+            run, f"the result of {spec.name} at seq {row.seq} of run {run.name} has no value that could be recorded"
         )
     value = reader.decoded(inner, spec.annotation)
     if row.kind == "ActionFailed":
         raise value if isinstance(value, BaseException) else ReenactError(f"the effect failed: {value!r}")
     return value
+
+
+def _stopped(run: LiveRun, message: str) -> RunStopped:
+    """Not the agent's to handle: going on without the value would show a behaviour that never was, or end the run."""
+    reason = NotReplayable(message)
+    run.stop(reason)
+    return RunStopped(reason)
 
 
 def _denial(reason: Any) -> Denied:
