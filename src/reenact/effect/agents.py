@@ -60,6 +60,8 @@ class Agent:
         self.namespace = namespace
         self.lease_seconds = lease_seconds
         self.is_async = inspect.iscoroutinefunction(function)
+        self.origin: Mapping[str, str] | None = None
+        """Where whoever loaded the function found it; told by the facts of its runs, so that they can be resumed."""
         self._store = store
         _agents[self.name] = self
 
@@ -156,7 +158,12 @@ class Agent:
             store_of(store if store is not None else self._store),
             run_id,
             self.namespace,
-            facts={"agent": self.name, "input": {"args": list(args), "kwargs": dict(kwargs)}, "code": self.code()},
+            facts={
+                "agent": self.name,
+                "input": {"args": list(args), "kwargs": dict(kwargs)},
+                "code": self.code(),
+                **({"origin": dict(self.origin)} if self.origin is not None else {}),
+            },
             parent=parent,
             lease_seconds=self.lease_seconds,
         )
