@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from reenact.core.canonical import stored_bytes
@@ -196,6 +197,15 @@ class Journal(JournalReader):
         from reenact.journal.overlapping import append_from_task
 
         return await append_from_task(self, as_drafts(events), expected)
+
+    @contextmanager
+    def appending(self) -> Iterator[None]:
+        """For `transactions`: nobody else appends meanwhile, and what linking has to know has been read."""
+        with self._lock:
+            self.check_usable()
+            if not self._history_known:
+                self._read_history()
+            yield
 
     def prepare(self, drafts: Sequence[Draft], expected: Head | None) -> Linked:
         """The rows of the batch; its artifacts are safe, the chain has moved on and can still go back."""

@@ -22,8 +22,8 @@ Stores share no code. They share the suite in `reenact.testing.store_contract`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 DURABILITY_LEVELS = ("full", "relaxed")
 """full: an acknowledged append survives power loss. relaxed: it survives the process, not the machine."""
@@ -313,3 +313,18 @@ class PendingAppend(NamedTuple):
     expected: Head
     epoch: int
     nodes: Sequence[NodeRow] = ()
+
+
+@runtime_checkable
+class TransactionalStore(Protocol):
+    """A store whose database may hold tables of the user's own beside its own. Not every store is one."""
+
+    def transact(self, work: Callable[[Any], PendingAppend]) -> None:
+        """Begins a transaction, calls `work` with the database connection, appends what it returns with all the checks
+        of `append`, and commits durably.
+
+        Whatever fails, everything is rolled back, what `work` wrote too; what `work` raises comes out as it is. The
+        connection is good until `work` returns, for tables that are not the store's; `work` neither ends the
+        transaction nor writes to the store in any other way. Others who write may wait until it is over.
+        """
+        ...

@@ -34,6 +34,7 @@ from reenact.store.postgres.appends import Appender
 from reenact.store.postgres.arrays import bigint, blobs, texts
 from reenact.store.postgres.connection import Lost, Pool, Timeouts
 from reenact.store.postgres.erasure import Eraser
+from reenact.store.postgres.guests import Guests
 from reenact.store.postgres.imports import Importer
 from reenact.store.postgres.lookups import EVENT_COLUMNS, LIGHT_COLUMNS, OF_RUN
 from reenact.store.postgres.queries import (
@@ -219,6 +220,10 @@ class PostgresStore:
     def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
         self._check_writable()
         return self._appender.append_many(appends) if appends else []
+
+    def transact(self, work: Callable[[Any], PendingAppend]) -> None:
+        self._check_writable()
+        Guests(self._pool, self._appender).transact(work)
 
     def last_event(self, namespace: str, run: str) -> EventRow | None:
         return self._event(f"{OF_RUN} order by e.seq desc limit 1", (namespace, run))

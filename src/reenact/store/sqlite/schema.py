@@ -18,7 +18,9 @@ Rules:
    never hit another run.
 5. `events` has no foreign key: its writer has just looked at the run in the same transaction, and a third
    look-up for each event would buy nothing.
-6. A file whose schema is not exactly this one is not written to. A newer one may be read.
+6. A file whose schema is not exactly this one is not written to. A newer one may be read. Beside it there may be plain
+   tables of the user's own, with their indexes (`guests.py`): no views, triggers or virtual tables, which are code, no
+   names that begin with `reenact_`, which later versions may need, and nothing that refers to our tables.
 """
 
 from __future__ import annotations
@@ -140,6 +142,7 @@ def _expected() -> dict[tuple[str, str], str]:
 
 EXPECTED = _expected()
 READ_TABLES = ("runs", "events", "nodes", "inbox", "snapshots")
+RESERVED_PREFIX = "reenact_"
 
 
 _OWN_TABLES = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
@@ -152,14 +155,39 @@ def _is_sqlites_own(kind: object, name: object, sql: object) -> bool:
     return kind == "table" and name in _OWN_TABLES and str(sql).startswith(f"CREATE TABLE {name}(")
 
 
-def present(connection: apsw.Connection) -> dict[tuple[str, str], str]:
-    """What the file holds, without what SQLite adds by itself (indexes of constraints, its own tables)."""
-    rows = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
-    return {
-        (str(kind), str(name)): _normalised(str(sql))
-        for kind, name, sql in rows
-        if not _is_sqlites_own(kind, name, sql)
+def _guests(connection: apsw.Connection, rows: list[tuple[str, str, str, str]]) -> set[tuple[str, str]]:
+    """The user's own tables and their indexes, as far as they may be here."""
+    tables = {
+        name
+        for kind, name, _, sql in rows
+        if kind == "table" and sql.startswith("CREATE TABLE ") and not _is_reserved(name)
     }
+    tables -= {name for name in tables if _refers_to_ours(connection, name)}
+    indexes = {name for kind, name, table, _ in rows if kind == "index" and table in tables and not _is_reserved(name)}
+    return {("table", name) for name in tables} | {("index", name) for name in indexes}
+
+
+def _is_reserved(name: str) -> bool:
+    lowered = name.lower()
+    return lowered.startswith((RESERVED_PREFIX, "sqlite_")) or any(lowered == own for _, own in EXPECTED)
+
+
+def _refers_to_ours(connection: apsw.Connection, table: str) -> bool:
+    """A foreign key into our tables would have a say in what we may remove."""
+    quoted = table.replace('"', '""')
+    rows = connection.execute(f'PRAGMA foreign_key_list("{quoted}")').fetchall()
+    return any(_is_reserved(str(row[2])) for row in rows)
+
+
+def present(connection: apsw.Connection) -> dict[tuple[str, str], str]:
+    """What the file holds, without what SQLite adds by itself (indexes of constraints, its own tables) and without the
+    user's own tables."""
+    found: list[tuple[str, str, str, str]] = []
+    for kind, name, table, sql in connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall():
+        if not _is_sqlites_own(kind, name, sql):
+            found.append((str(kind), str(name), str(table), str(sql)))
+    guests = _guests(connection, found)
+    return {(kind, name): _normalised(sql) for kind, name, _, sql in found if (kind, name) not in guests}
 
 
 def examine(connection: apsw.Connection, path: str) -> int:
@@ -167,7 +195,7 @@ def examine(connection: apsw.Connection, path: str) -> int:
     application = int(connection.pragma("application_id"))
     version = int(connection.pragma("user_version"))
     found = present(connection)
-    if not found and application == 0 and version == 0:
+    if application == 0 and version == 0 and connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get is None:
         return 0
     if application != APPLICATION_ID:
         raise SchemaMismatch(f"{path} is a SQLite database of another program (application id {application})")

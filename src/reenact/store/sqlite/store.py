@@ -35,7 +35,7 @@ from reenact.store.contract import (
     PendingAppend,
     SnapshotRow,
 )
-from reenact.store.sqlite import erasure, files, forking, leases, schema
+from reenact.store.sqlite import erasure, files, forking, guests, leases, schema
 from reenact.store.sqlite.artifacts import Artifacts
 from reenact.store.sqlite.connection import check_library, translate
 from reenact.store.sqlite.group_commit import Request
@@ -208,6 +208,10 @@ class SqliteStore(Reading):
     def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
         self._same_process()
         return self._writer.append_many([Request(*one, sync=True) for one in appends])
+
+    def transact(self, work: Callable[[Any], PendingAppend]) -> None:
+        self._same_process()
+        guests.transact(self._writer, self.path, work)
 
     # Shared values
 
