@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reenact.core.events import ActionRequested
+from reenact.core.events import TERMINAL_KINDS, ActionRequested
 from reenact.core.hashing import render
 from reenact.core.links import ParentRun
 from reenact.effect.boundary import perform, perform_blocking
@@ -21,8 +21,9 @@ from reenact.effect.past import Past
 from reenact.effect.places import PLACE, Inside
 from reenact.effect.policy import Policy
 from reenact.effect.running import carry, carry_async
+from reenact.effect.stopping import RunStopped, Suspended
 from reenact.effect.tickets import EffectSpec
-from reenact.errors import InvalidInput, NotFound
+from reenact.errors import InvalidInput, NotFound, ReenactError
 from reenact.journal.journal import LEASE_SECONDS, Journal
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import Store
@@ -99,7 +100,7 @@ class Agent:
         past = Past.read(ended)
         if past.end is not None:
             return self._ended(ended, past)
-        journal = Journal.open(opened, run_id, self.namespace, lease_seconds=self.lease_seconds)
+        journal = keeper.open_alone(opened, run_id, self.namespace, self.lease_seconds)
         live = LiveRun(journal, past=Past.read(journal), guard=self._guard())
         return self._carry(live, *self._input(journal))
 
@@ -154,7 +155,7 @@ class Agent:
     def _begin(
         self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None, parent: ParentRun | None
     ) -> Journal:
-        return Journal.create(
+        return keeper.create_alone(
             store_of(store if store is not None else self._store),
             run_id,
             self.namespace,
@@ -203,8 +204,24 @@ class Agent:
         place = PLACE.get()
         assert isinstance(place, Inside)
         assert place.run.journal is not None
-        parent = place.run.journal
         child = hashlib.sha256(f"child\0{place.idempotency_key}".encode()).hexdigest()[:20]
+        if self.is_async:
+            return self._child_in_task(place.run, child, args, kwargs)
+        try:
+            return self._carry_child(place.run.journal, child, args, kwargs)
+        except Exception as error:
+            self._stop_with_child(place.run, child, error)
+            raise
+
+    async def _child_in_task(self, parent: LiveRun, child: str, args: Any, kwargs: Any) -> Any:
+        assert parent.journal is not None
+        try:
+            return await self._carry_child(parent.journal, child, args, kwargs)
+        except Exception as error:
+            self._stop_with_child(parent, child, error)
+            raise
+
+    def _carry_child(self, parent: Journal, child: str, args: Any, kwargs: Any) -> Any:
         if parent.store.run_row(self.namespace, child) is not None:
             return self.resume(child, store=parent.store)
         head = parent.known_head
@@ -212,11 +229,23 @@ class Agent:
         live = LiveRun(self._begin(args, kwargs, child, parent.store, link), guard=self._guard())
         return self._carry(live, args, kwargs)
 
+    def _stop_with_child(self, parent: LiveRun, child: str, error: Exception) -> None:
+        """A child that has not ended has merely stopped: that is no outcome, and its parent stops with it."""
+        row = parent.reader.store.run_row(self.namespace, child)
+        if row is None or (row.last is not None and row.last.kind in TERMINAL_KINDS):
+            return
+        reason = error if isinstance(error, ReenactError) else Suspended(f"run {child} stopped: {error}")
+        parent.stop(reason)
+        raise RunStopped(reason) from error
+
 
 def _let_go(live: LiveRun) -> None:
     if live.journal is not None:
         keeper.let_go(live)
-        live.journal.release()
+        try:
+            live.journal.release()
+        finally:
+            keeper.give_back(live.journal)
 
 
 def store_of(store: Store | str | None) -> Store:

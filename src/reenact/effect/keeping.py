@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import os
 import threading
+from _thread import allocate_lock
+from collections.abc import Callable
 from contextlib import suppress
+from os import urandom
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from reenact.effect.live_run import LiveRun
 from reenact.effect.stopping import Superseded
 from reenact.errors import Refused, StoreError
+from reenact.journal.journal import Journal
 from reenact.store.contract import Store
 
 CANCEL_KEY = "cancel"
@@ -26,20 +31,55 @@ RENEWALS_PER_LEASE = 3
 class _Kept(NamedTuple):
     run: LiveRun
     lease_seconds: float
+    renewing: Any
+    """A lock: nothing is renewed once it was let go."""
 
 
 class Keeper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[int, _Kept] = {}
+        self._alone: WeakValueDictionary[tuple[Any, ...], Journal] = WeakValueDictionary()
+        self._opening: set[tuple[Any, ...]] = set()
         self._renewed: dict[int, float] = {}
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._wake = threading.Event()
 
+    # A lease belongs to a process and cannot tell two threads of it apart: that is done here.
+
+    def open_alone(self, store: Store, run: str, namespace: str, lease_seconds: float) -> Journal:
+        """Takes an existing run over, unless this process carries it already."""
+        return self._held(
+            store, run, namespace, lambda: Journal.open(store, run, namespace, lease_seconds=lease_seconds)
+        )
+
+    def create_alone(self, store: Store, run: str | None, namespace: str, **options: Any) -> Journal:
+        """Begins a run that nobody else of this process picks up."""
+        name = run if run is not None else urandom(10).hex()
+        return self._held(store, name, namespace, lambda: Journal.create(store, name, namespace, **options))
+
+    def _held(self, store: Store, run: str, namespace: str, make: Callable[[], Journal]) -> Journal:
+        key = _place(store, run, namespace)
+        with self._lock:
+            if key in self._opening or key in self._alone:
+                raise Refused(f"run {run} is being carried by this process already", code="run_busy")
+            self._opening.add(key)
+        try:
+            journal = self._alone[key] = make()
+        finally:
+            self._opening.discard(key)
+        return journal
+
+    def give_back(self, journal: Journal) -> None:
+        self._alone.pop(_place(journal.store, journal.run, journal.namespace), None)
+
     def keep(self, run: LiveRun, lease_seconds: float) -> None:
         with self._lock:
-            self._kept[id(run)] = _Kept(run, lease_seconds)
+            if self._pid != os.getpid():  # a forked child carries nothing of its parent's
+                self._kept.clear()
+                self._renewed.clear()
+            self._kept[id(run)] = _Kept(run, lease_seconds, allocate_lock())
             self._renewed[id(run)] = monotonic()
             if self._thread is None or self._pid != os.getpid():
                 self._pid = os.getpid()
@@ -50,8 +90,10 @@ class Keeper:
 
     def let_go(self, run: LiveRun) -> None:
         with self._lock:
-            self._kept.pop(id(run), None)
+            kept = self._kept.pop(id(run), None)
             self._renewed.pop(id(run), None)
+        if kept is not None:
+            kept.renewing.acquire()  # a renewal under way has ended; none follows
 
     def find(self, store: Store, run: str, namespace: str) -> LiveRun | None:
         """The run, if this process carries it."""
@@ -81,6 +123,8 @@ class Keeper:
         if monotonic() - self._renewed.get(id(run), 0.0) < kept.lease_seconds / RENEWALS_PER_LEASE:
             return
         assert run.journal is not None
+        if not kept.renewing.acquire(blocking=False):
+            return  # it was let go
         try:
             run.journal.renew(kept.lease_seconds)
         except Refused:
@@ -88,6 +132,8 @@ class Keeper:
             return
         except StoreError:
             return  # every append checks the epoch: nothing is written that must not be
+        finally:
+            kept.renewing.release()
         with self._lock:
             if id(run) in self._renewed:
                 self._renewed[id(run)] = monotonic()
@@ -103,6 +149,10 @@ class Keeper:
             for run in runs:
                 if (run.name, CANCEL_KEY) in found:
                     run.cancel_asked()
+
+
+def _place(store: Store, run: str, namespace: str) -> tuple[Any, ...]:
+    return store.private_url if not store.url.startswith("memory") else id(store), namespace, run, os.getpid()
 
 
 keeper = Keeper()

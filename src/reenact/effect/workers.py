@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from reenact.core.events import TERMINAL_KINDS
 from reenact.effect.agents import find_agent, store_of
-from reenact.errors import NotFound, ReenactError, Refused
+from reenact.errors import NotFound, ReenactError, Refused, StoreError
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import RunRow, Store
 
@@ -20,7 +21,7 @@ PAGE = 100
 class Swept(NamedTuple):
     run: str
     outcome: str
-    """`completed`, `failed`, or why it could not go on (a stable code)."""
+    """`completed`, `failed`, `cancelled`, or why it could not go on (a stable code)."""
     result: Any = None
 
 
@@ -60,6 +61,8 @@ def _carry_on(store: Store, namespace: str, run: str) -> Swept | None:
         return None if refused.code == "run_busy" else Swept(run, refused.code)
     except ReenactError as stopped:
         return Swept(run, stopped.code)
+    except asyncio.CancelledError:
+        return Swept(run, "cancelled")
     except Exception as error:
         return Swept(run, "failed", error)
     return Swept(run, "completed", result)
@@ -82,7 +85,8 @@ class Worker:
 
     def run(self) -> None:
         while not self._stop.is_set():
-            sweep(self._store, self._namespace)
+            with suppress(StoreError):  # it may be back at the next sweep
+                sweep(self._store, self._namespace)
             self._stop.wait(self._seconds)
 
     def stop(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from reenact.store.contract import Store
 from reenact.store.opening import open_store
 
 warnings.simplefilter("error")
+_LOADED_LATE = ("sqlite.store", "postgres.store")
+for name in _LOADED_LATE:
+    import_module(f"reenact.store.{name}")
 
 
 def opened(url: str, *, watched: bool = True) -> Store:
