@@ -7,9 +7,10 @@ import hashlib
 import inspect
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from reenact.core.events import TERMINAL_KINDS, ActionRequested
+from reenact.core.events import TERMINAL_KINDS, ActionRequested, Completed, Failed
 from reenact.core.hashing import render
 from reenact.core.links import ParentRun
 from reenact.effect.boundary import perform, perform_blocking
@@ -21,12 +22,12 @@ from reenact.effect.past import Past
 from reenact.effect.places import PLACE, Inside
 from reenact.effect.policy import Policy
 from reenact.effect.running import carry, carry_async
-from reenact.effect.stopping import RunStopped, Suspended
+from reenact.effect.stopping import CodeChanged, Divergence, RunStopped, Suspended
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput, NotFound, ReenactError
 from reenact.journal.journal import LEASE_SECONDS, Journal
 from reenact.journal.reader import JournalReader
-from reenact.store.contract import Store
+from reenact.store.contract import EventRow, Store
 from reenact.store.opening import open_store
 
 _agents: dict[str, Agent] = {}
@@ -64,6 +65,7 @@ class Agent:
         self.origin: Mapping[str, str] | None = None
         """Where whoever loaded the function found it; told by the facts of its runs, so that they can be resumed."""
         self._store = store
+        self._code: dict[str, str] | None = None
         _agents[self.name] = self
 
     # Running
@@ -92,17 +94,31 @@ class Agent:
 
         return RunHandle(journal.run, journal.store, self.namespace, work, is_async=self.is_async)
 
-    def resume(self, run_id: str, *, store: Store | str | None = None) -> Any:
+    def resume(
+        self, run_id: str, *, store: Store | str | None = None, pin_code: bool = False, accept_code: bool = False
+    ) -> Any:
         """Goes on with a run that was interrupted; what is on record is not done again. An ended run's result is
-        given again."""
+        given again.
+
+        Code that has changed since may ask for something else than the record has: that is a divergence, nothing runs,
+        and with the old code the run can still go on. `pin_code` refuses changed code from the start; `accept_code`
+        drops what the new code does not ask for any more and goes on with it from there.
+        """
         opened = store_of(store if store is not None else self._store)
-        ended = JournalReader(opened, run_id, self.namespace)
-        past = Past.read(ended)
-        if past.end is not None:
-            return self._ended(ended, past)
+        reader = JournalReader(opened, run_id, self.namespace)
+        last = opened.last_event(self.namespace, run_id)
+        if last is not None and last.kind in TERMINAL_KINDS:
+            return self._ended(reader, last)
+        if pin_code and self.has_changed(reader):
+            raise CodeChanged(f"the code of {self.name} is not the one that recorded run {run_id}")
         journal = keeper.open_alone(opened, run_id, self.namespace, self.lease_seconds)
-        live = LiveRun(journal, past=Past.read(journal), guard=self._guard())
+        live = LiveRun(journal, past=Past.read(journal), accepts_code=accept_code, guard=self._guard())
         return self._carry(live, *self._input(journal))
+
+    def has_changed(self, reader: JournalReader) -> bool:
+        """The agent's code is not what it was when the run began."""
+        recorded = (reader.facts() or {}).get("code")
+        return recorded != self.code()
 
     def replay(self, run_id: str, *, store: Store | str | None = None) -> Any:
         """Runs the code again on the record alone: nothing outside is touched, and the same must come out."""
@@ -110,14 +126,13 @@ class Agent:
         live = LiveRun(reader, past=Past.read(reader))
         return self._carry(live, *self._input(reader))
 
-    def _ended(self, reader: JournalReader, past: Past) -> Any:
-        assert past.end is not None
-        members = past.members(past.end.row)
-        if past.end.kind == "Completed":
-            return self._given(members.get("output"))
-        if past.end.kind == "Failed" and isinstance(members.get("error"), BaseException):
-            raise members["error"]
-        raise InvalidInput(f"run {reader.run} ended with {past.end.kind}; there is no result", code="no_result")
+    def _ended(self, reader: JournalReader, last: EventRow) -> Any:
+        event = reader.sequenced(last).event
+        if isinstance(event, Completed):
+            return self._given(event.output)
+        if isinstance(event, Failed) and isinstance(event.error, BaseException):
+            raise event.error
+        raise InvalidInput(f"run {reader.run} ended with {last.kind}; there is no result", code="no_result")
 
     def _given(self, value: Any) -> Any:
         if not self.is_async:
@@ -135,8 +150,19 @@ class Agent:
         self._keep(live)
         try:
             return carry(live, call)
+        except Divergence as divergence:
+            raise self._explained(live, divergence) from None
         finally:
             _let_go(live)
+
+    def _explained(self, live: LiveRun, divergence: Divergence) -> Divergence:
+        """Where the code has changed since, that is what to look at first."""
+        if not self.has_changed(live.reader):
+            return divergence
+        code = (live.reader.facts() or {}).get("code"), self.code()
+        where = {**divergence.where, "recorded_code": code[0], "present_code": code[1]}
+        message = f"{divergence.message}; the code of {self.name} has changed since it was recorded"
+        return Divergence(message, hint=divergence.hint, code=divergence.code, **where)
 
     def _keep(self, live: LiveRun) -> None:
         if live.journal is not None:
@@ -146,6 +172,8 @@ class Agent:
         self._keep(live)
         try:
             return await carry_async(live, call)
+        except Divergence as divergence:
+            raise self._explained(live, divergence) from None
         finally:
             _let_go(live)
 
@@ -170,12 +198,14 @@ class Agent:
         )
 
     def code(self) -> dict[str, str]:
-        """What the code was when the run began, so that a change can be named."""
-        try:
-            source = inspect.getsource(self.function)
-        except (OSError, TypeError):
+        """What the code is, so that a change can be named. Told once: what is loaded does not change any more."""
+        if self._code is None:
             source = ""
-        return {"function": self.name, "digest": f"sha256:{hashlib.sha256(source.encode()).hexdigest()}"}
+            with suppress(OSError, TypeError):
+                # The whole module: what the agent calls matters as much as what it says itself.
+                source = inspect.getsource(inspect.getmodule(self.function) or self.function)
+            self._code = {"function": self.name, "digest": f"sha256:{hashlib.sha256(source.encode()).hexdigest()}"}
+        return self._code
 
     def _input(self, reader: JournalReader) -> tuple[list[Any], Mapping[str, Any]]:
         facts = reader.facts()
@@ -270,9 +300,9 @@ def find_agent(name: str) -> Agent:
     return found
 
 
-def resume(run_id: str, *, store: Store | str | None = None, namespace: str = "default") -> Any:
-    """Goes on with a run of any agent that is loaded."""
-    return _agent_of(run_id, store, namespace).resume(run_id, store=store)
+def resume(run_id: str, *, store: Store | str | None = None, namespace: str = "default", **options: bool) -> Any:
+    """Goes on with a run of any agent that is loaded; options as of `Agent.resume`."""
+    return _agent_of(run_id, store, namespace).resume(run_id, store=store, **options)
 
 
 def replay(run_id: str, *, store: Store | str | None = None, namespace: str = "default") -> Any:

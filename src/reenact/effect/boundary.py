@@ -80,7 +80,9 @@ class TaskWaiter:
         problem = task.exception()
         if isinstance(problem, RunStopped):
             return
-        if problem is None:
+        if problem is not None and not isinstance(problem, Exception):
+            self._run.interrupt(problem)  # not what came of the effect, but what came over the process
+        elif problem is None:
             self._run.answered(ticket, ticket.spec.answers.done(ticket.key, task.result()))
         else:
             self._run.answered(ticket, ticket.spec.answers.failed(ticket.key, problem), problem)

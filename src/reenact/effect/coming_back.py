@@ -4,6 +4,8 @@
 2. Nothing new runs until every recorded request has been made again: it is held back. If the run comes to rest before
    that, it has diverged.
 3. Then requests without an answer are decided about (`doubts`), what was held back begins, and the run is live.
+4. Where changed code is accepted, what it does not ask for any more is dropped instead, once the run can go on no other
+   way. What was dropped is on record: whoever comes back later drops it too.
 
 All of this is called with the run's lock held.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from reenact.core.codec import encode
-from reenact.core.events import Event, StateUpdated
+from reenact.core.events import ActionFailed, Event, ProcessAttached, StateUpdated
 from reenact.effect.divergences import (
     conflicting_request,
     conflicting_state,
@@ -23,7 +25,7 @@ from reenact.effect.divergences import (
 )
 from reenact.effect.doubts import effect_in_doubt, may_be_done_again
 from reenact.effect.outcomes import open_recorded
-from reenact.effect.past import JOB, LOCK, START, Past, RecordedRequest
+from reenact.effect.past import CANCELLED, JOB, LOCK, START, Past, RecordedRequest
 from reenact.effect.stopping import RecordEnded
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.errors import ReenactError
@@ -43,9 +45,10 @@ class Asked(NamedTuple):
 
 
 class ComingBack:
-    def __init__(self, run: LiveRun, past: Past) -> None:
+    def __init__(self, run: LiveRun, past: Past, *, accepts: bool = False) -> None:
         self._run = run
         self.past = past
+        self._accepts = accepts
         self._by_seq = sorted(past.by_key.values(), key=lambda request: request.seq)
         self._unmade_at = 0
         self.held: list[Ticket] = []
@@ -97,7 +100,7 @@ class ComingBack:
         if recorded is None or recorded.made or not _same(recorded, asked):
             found = book.exchange(lane, asked.match)
             if found is None:
-                if recorded is not None and not recorded.made:
+                if recorded is not None and not recorded.made and not self._accepts:
                     self._run.stop_here(conflicting_request(self._run, recorded, event))
                 lane.ordinals[spec.name] = ordinal  # it was not the record's
                 return self._not_recorded(lane, spec, event, key, waiter)
@@ -165,6 +168,25 @@ class ComingBack:
         if self.past.unmade == 0 and self._run.turns.next_recorded() is None:
             return self._record_ended()
         return resting_too_early(self._run)
+
+    def accept(self) -> bool:
+        """Drops what changed code does not ask for any more; False where that is not wanted."""
+        if not self._accepts or self._run.journal is None or self._run.is_live:
+            return False
+        unmade = [request for request in self._by_seq if not request.made]
+        turns = self._run.turns.drop_unexpected({request.seq for request in unmade})
+        self.past.drop(unmade)
+        self._by_seq, self._unmade_at = [request for request in self._by_seq if request.made], 0
+        for request in unmade:
+            if request.answer is None and request.kind == "ActionRequested":
+                # Its key may be asked for again, so it must not stay open.
+                closed = ActionFailed(request.key, "dropped")
+                self._run.note(closed, request.lane, CANCELLED)
+        dropped = {"dropped": [request.seq for request in unmade], "turns": turns}
+        self._run.note(ProcessAttached({"accepted": dropped}))
+        self.go_live_if_over()
+        self._run.turns.advance()
+        return True
 
     def go_live_if_over(self) -> bool:
         """Once nothing of the record is left, everything goes its ordinary way. Never in a replay."""

@@ -23,20 +23,18 @@ from reenact.core.events import (
     Event,
     SignalReceived,
     StateUpdated,
-    TurnTaken,
-    ValuesDrawn,
 )
 from reenact.core.matching import MatchRules
 from reenact.effect.coming_back import Asked, ComingBack
 from reenact.effect.lanes import Lane, LaneBook
 from reenact.effect.past import CANCELLED, Past, RecordedRequest
-from reenact.effect.places import HERE
 from reenact.effect.secrets import replaced
-from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded
+from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded, Suspended
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.effect.turns import SIGNAL, Item, Turns
 from reenact.effect.waits import WaitDesk
-from reenact.errors import OutcomeUnknown, ReenactError, StaleEpoch
+from reenact.effect.writing import Pen
+from reenact.errors import ReenactError, StaleEpoch
 from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
 from reenact.journal.reader import JournalReader
@@ -51,6 +49,7 @@ class LiveRun:
         reader: JournalReader,
         *,
         past: Past | None = None,
+        accepts_code: bool = False,
         guard: Callable[[EffectSpec, Event], ReenactError | None] | None = None,
     ) -> None:
         self.reader = reader
@@ -64,12 +63,13 @@ class LiveRun:
         self.book.tie_root(self.root)
         self.rules: MatchRules = reader.rules()
         self._guard = guard
-        self._outbox: list[Draft] = []
-        self._outbox_tickets: list[Ticket] = []
-        self._draws: list[list[Any]] = []
+        self._pen = Pen(self.journal) if self.journal is not None else None
+        self._requested: list[Ticket] = []
+        """Asked for, and not yet on record."""
         self._explicit: dict[str, tuple[bytes, Ticket]] = {}
         self.waiting: set[Ticket] = set()
         self.stopped: ReenactError | None = None
+        self.interrupted_by: BaseException | None = None
         self.ended = False
         self.state: Any = None
         self._cancel: Item | None = None
@@ -84,7 +84,7 @@ class LiveRun:
         self.on_live: list[Callable[[], None]] = []
         self.came_to_rest: Callable[[], None] | None = None
         """Called when the run rests and the record cannot go on: the watchdog."""
-        self.coming_back = ComingBack(self, past) if past is not None else None
+        self.coming_back = ComingBack(self, past, accepts=accepts_code) if past is not None else None
         if self.coming_back is not None:
             self.coming_back.go_live_if_over()
 
@@ -189,8 +189,8 @@ class LiveRun:
         self._ask_guard(path, spec, event, key)
         ticket = Ticket(lane, spec, key, event, waiter)
         self.waiting.add(ticket)
-        self._outbox.append(Draft(event, lane=path, key=key))
-        self._outbox_tickets.append(ticket)
+        self._add(event, path, key)
+        self._requested.append(ticket)
         return ticket
 
     def release(self, ticket: Ticket) -> None:
@@ -204,8 +204,8 @@ class LiveRun:
             ticket.error = refusal
             ticket.waiter.wake()
             return
-        self._outbox.append(Draft(event, lane=path, key=ticket.key))
-        self._outbox_tickets.append(ticket)
+        self._add(event, path, ticket.key)
+        self._requested.append(ticket)
 
     def _ask_guard(self, path: str, spec: EffectSpec, event: Event, key: str) -> None:
         """Policy is asked before anything is recorded as an effect; a denial is an event of its own."""
@@ -220,65 +220,39 @@ class LiveRun:
 
     # Writing
 
+    def _add(self, event: Event, lane: str, key: str | None = None) -> None:
+        assert self._pen is not None
+        self._pen.add(event, lane=lane, key=key)
+
     def flush(self) -> None:
         """Commits what was asked for since the last time, then begins to carry it out."""
         with self.lock:
-            if self.is_stopped or not self._outbox_tickets:
+            if self.is_stopped or not self._requested:
                 return
-            tickets, self._outbox_tickets = self._outbox_tickets, []
+            tickets, self._requested = self._requested, []
             if self._write((), sync=any(ticket.spec.syncs_request for ticket in tickets)):
                 for ticket in tickets:
                     ticket.waiter.begin(ticket)
 
     def _write(self, drafts: Sequence[Draft], *, sync: bool) -> bool:
         """Everything that waits to be written, then the drafts, in one batch. False: the run has stopped over it."""
-        assert self.journal is not None
-        sync = sync or any(ticket.spec.syncs_request for ticket in self._outbox_tickets)
-        batch: list[Draft] = []
-        if self.turns.log:
-            batch.append(Draft(TurnTaken(self.turns.log)))
-            self.turns.log = []
-        if self._draws:
-            batch.append(Draft(ValuesDrawn(self._draws)))
-            self._draws = []
-        batch += self._outbox
-        batch += drafts
-        self._outbox = []
-        if not batch:
-            return True
+        assert self._pen is not None
+        sync = sync or any(ticket.spec.syncs_request for ticket in self._requested)
+        turns, self.turns.log = self.turns.log, []
         try:
-            self._append(batch, sync)
+            self._pen.write(turns, drafts, sync=sync)
         except StaleEpoch:
             self.stop(Superseded(f"run {self.name} was taken over by another process"))
             return False
         except ReenactError as error:
             self.stop(error)
             return False
+        self.now_us = self._pen.last_time
         return True
 
-    def _append(self, batch: list[Draft], sync: bool) -> None:
-        assert self.journal is not None
-        before, token = self.journal.position, HERE.token
-        HERE.token = None  # whatever the store waits for is no rest of the agent
-        try:
-            appended = self.journal.append(batch, sync=sync)
-        except OutcomeUnknown:
-            # Looked up, never blindly repeated: nobody else can have appended under our epoch.
-            self.journal.reopen()
-            if self.journal.position == before:
-                self.journal.append(batch, sync=sync)
-            elif sync:
-                self.journal.store.sync()
-            return
-        finally:
-            HERE.token = token
-        self.now_us = appended[-1].time
-
-    def note(self, event: Event, lane: Lane) -> None:
-        """An event that is written with the next commit."""
-        with self.lock:
-            if self.journal is not None and self.is_live:
-                self._outbox.append(Draft(event, lane=self.book.number(lane)))
+    def note(self, event: Event, lane: str = "0", key: str | None = None) -> None:
+        """An event that is written with the next commit, before whatever is asked for."""
+        self._add(event, lane, key)
 
     def note_now(self, event: Event, lane: Lane) -> None:
         """An event that has to outlive this process, from within an effect."""
@@ -399,7 +373,7 @@ class LiveRun:
                 self.coming_back.held.remove(ticket)
             elif not ticket.answer_seq and not self.is_stopped and self.journal is not None:
                 cancelled = ticket.spec.answers.cancelled(ticket.key, reason)
-                self._outbox.append(Draft(cancelled, lane=ticket.lane.path or "0", key=CANCELLED))
+                self._add(cancelled, ticket.lane.path or "0", CANCELLED)
                 if self.coming_back is not None and ticket in self.coming_back.in_doubt:
                     self.coming_back.in_doubt.remove(ticket)
 
@@ -424,7 +398,8 @@ class LiveRun:
                 self.stop(Divergence(f"the record has no further {kind} for lane {lane.identity}", lane=lane.identity))
                 self.check_going_on()
             value = make()
-            self._draws.append([lane.identity, kind, value])
+            assert self._pen is not None
+            self._pen.draws.append([lane.identity, kind, value])
             return value
 
     # State
@@ -435,7 +410,7 @@ class LiveRun:
             self.check_going_on()
             ordinal, back = lane.next_ordinal("state"), self.coming_back
             if back is None or self.is_live or not back.check_state(lane, ordinal, event):
-                self._outbox.append(Draft(event, lane=self.book.number(lane)))
+                self._add(event, self.book.number(lane))
             self.state = event.payload
 
     # Coming back
@@ -460,8 +435,13 @@ class LiveRun:
 
     def stop_for_good(self) -> None:
         """The record cannot answer, and nothing else of the run can go on."""
-        if self.coming_back is not None:
+        if self.coming_back is not None and not self.coming_back.accept():
             self.stop(self.coming_back.why_it_rests())
+
+    def accept_changes(self) -> bool:
+        """Changed code has ended before its record has; True if that is accepted."""
+        with self.lock:
+            return self.coming_back is not None and self.coming_back.accept()
 
     def held_name(self) -> str:
         """What the program asked for while the record lasted, and the record does not have."""
@@ -481,6 +461,13 @@ class LiveRun:
                 ticket.waiter.wake()
             for call in self.on_stop:
                 call()
+
+    def interrupt(self, by: BaseException) -> None:
+        """The process is told to end: the run is suspended, and goes on when it is resumed."""
+        with self.lock:
+            if not self.is_stopped:
+                self.interrupted_by = by
+                self.stop(Suspended(f"run {self.name} was interrupted ({type(by).__name__})"))
 
     def end(self, event: Event) -> None:
         """The terminal event; afterwards nothing is accepted."""

@@ -217,6 +217,10 @@ class Past:
                 else:
                     recorded = RecordedTurn(*turn)
                     self._turns.setdefault(recorded.after, []).append(recorded)
+        elif row.kind == "ProcessAttached":
+            process = members["process"]
+            if isinstance(process, dict) and "accepted" in process:
+                self._take_accepted(process["accepted"])
         elif row.kind == "ValuesDrawn":
             for lane, kind, value in members["draws"]:
                 self.draws.setdefault((lane, kind), []).append(value)
@@ -284,6 +288,30 @@ class Past:
                 code="erased_content",
             )
         return self.reader.decoded(tree)
+
+    def drop(self, requests: Iterable[RecordedRequest]) -> None:
+        """Takes out requests that changed code does not make any more."""
+        for request in requests:
+            del self.by_key[request.key], self._by_seq[request.seq]
+            self._by_action.pop(request.key, None)
+            self.lane(request.lane).requests.remove(request)
+            self.unmade -= 1
+
+    def _take_accepted(self, accepted: Any) -> None:
+        """Somebody before us has accepted changed code: what it did not ask for is not in the record any more."""
+        dropped = set(accepted["dropped"])
+        requests = [request for request in self._by_seq.values() if request.seq in dropped]
+        gone = {id(request) for request in requests}
+        keys = {request.key for request in requests}
+        self._answers = [
+            one
+            for one in self._answers
+            if id(one) not in gone and not (isinstance(one, RecordedChunk) and one.key in keys)
+        ]
+        turns = {tuple(turn) for turn in accepted["turns"]}
+        for after, recorded in self._turns.items():
+            self._turns[after] = [turn for turn in recorded if (turn.kind, turn.lane, turn.ordinal) not in turns]
+        self.drop(requests)
 
     @property
     def open_requests(self) -> list[RecordedRequest]:

@@ -38,11 +38,11 @@ def carry(run: LiveRun, call: Callable[[], Any]) -> Any:
         value = context.run(call)
     except RunStopped as stopped:
         raise stopped.reason from None
-    except (KeyboardInterrupt, SystemExit) as interruption:
-        run.stop(Suspended(f"run {run.name} was interrupted ({type(interruption).__name__})"))
-        raise
     except Exception as error:
         return _failed(run, error)
+    except BaseException as interruption:
+        run.interrupt(interruption)
+        raise
     finally:
         HERE.token = token
         run.turns.rests(run.main_token)
@@ -70,6 +70,8 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]]) -> Any:
     finally:
         hooks.leave(queue)
     error = None if main.cancelled() else main.exception()
+    if run.interrupted_by is not None:
+        raise run.interrupted_by
     if run.stopped is not None:
         raise run.stopped
     if main.cancelled():
@@ -78,7 +80,7 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]]) -> Any:
         return _completed(run, main.result())
     if isinstance(error, Exception):
         return _failed(run, error)
-    run.stop(Suspended(f"run {run.name} was interrupted ({type(error).__name__})"))
+    run.interrupt(error)
     raise error
 
 
@@ -132,7 +134,7 @@ def _cancelled(run: LiveRun) -> Any:
 def _end(run: LiveRun, event: Event) -> None:
     """Writes the end down, or compares it with the recorded one."""
     past = run.past
-    if past is not None and not run.is_live:
+    if past is not None and not run.is_live and not run.accept_changes():
         if past.unmade or past.end is None:
             raise _stopped(run, resting_too_early(run))
         _compare_ends(run, past.end, event)

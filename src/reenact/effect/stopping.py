@@ -28,6 +28,14 @@ class Divergence(ReenactError):
         """seq, key, lane, expected, actual, path (the first differing field), nearest, line: whatever is known."""
 
 
+class CodeChanged(ReenactError):
+    """The code is pinned to what recorded the run, and is another one now. Nothing has run."""
+
+    code = "code_changed"
+    exit_status = 1
+    default_hint = "Put the recorded code back, or resume without pinning: what differs is then named."
+
+
 class InDoubt(ReenactError):
     """An effect may have happened and must not be repeated unasked."""
 

@@ -337,6 +337,20 @@ class Turns:
         self.reordered.append(request.answer.seq)
         self._hand(item)
 
+    def drop_unexpected(self, unmade: set[int]) -> list[list[Any]]:
+        """Takes out of the record the answers to requests that were never made again, and turns that nobody waits for.
+        Returns the turns."""
+        assert self._past is not None
+        rest, dropped = self._past.hand_overs[self._next :], []
+        kept: list[HandOver] = []
+        for entry in rest:
+            if isinstance(entry, RecordedTurn) and self._find(entry) is None:
+                dropped.append([entry.kind, entry.lane, entry.ordinal])
+            elif not (isinstance(entry, RecordedRequest) and entry.seq in unmade):
+                kept.append(entry)
+        self._past.hand_overs[self._next :] = kept
+        return dropped
+
     def go_live(self) -> list[Item]:
         """The record has ended: what is still expected arrives by itself from now on. Returns the timers and jobs."""
         self._past = None

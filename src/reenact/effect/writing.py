@@ -1,0 +1,59 @@
+"""Writing a run down: what the agent asked for, was handed and drew goes into the journal together.
+
+Nothing is written on its own account that can wait for the next commit; what a commit has to carry comes first in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from reenact.core.events import Event, TurnTaken, ValuesDrawn
+from reenact.effect.places import HERE
+from reenact.errors import OutcomeUnknown
+from reenact.journal.chain import Draft
+from reenact.journal.journal import Journal
+
+
+class Pen:
+    """The one writer of a run in this process. Called with the run's lock held."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.waiting: list[Draft] = []
+        """To be written with the next commit."""
+        self.draws: list[list[Any]] = []
+        self.last_time = 0
+
+    def add(self, event: Event, *, lane: str = "0", key: str | None = None) -> None:
+        self.waiting.append(Draft(event, lane=lane, key=key))
+
+    def write(self, turns: list[list[Any]], drafts: Sequence[Draft], *, sync: bool) -> None:
+        """The turns taken, the values drawn, what waits, and the drafts, in one batch."""
+        batch: list[Draft] = []
+        if turns:
+            batch.append(Draft(TurnTaken(turns)))
+        if self.draws:
+            batch.append(Draft(ValuesDrawn(self.draws)))
+            self.draws = []
+        batch += self.waiting
+        batch += drafts
+        self.waiting = []
+        if batch:
+            self._append(batch, sync)
+
+    def _append(self, batch: list[Draft], sync: bool) -> None:
+        journal = self.journal
+        before, token = journal.position, HERE.token
+        HERE.token = None  # whatever the store waits for is no rest of the agent
+        try:
+            self.last_time = journal.append(batch, sync=sync)[-1].time
+        except OutcomeUnknown:
+            # Looked up, never blindly repeated: nobody else can have appended under our epoch.
+            journal.reopen()
+            if journal.position == before:
+                self.last_time = journal.append(batch, sync=sync)[-1].time
+            elif sync:
+                journal.store.sync()
+        finally:
+            HERE.token = token

@@ -1,0 +1,140 @@
+"""Code that changed between crash and resume: named, never run past the record, and never the end of the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import reenact
+from reenact.effect.stopping import CodeChanged
+from reenact.store.memory import MemoryStore
+
+done: list[str] = []
+variant = "old"
+
+
+class Crash(BaseException):
+    """Takes the place of a process that dies: nothing terminal is written."""
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    global variant
+    done.clear()
+    variant = "old"
+    yield
+    variant = "old"
+
+
+@reenact.tool
+async def mail(to: str) -> str:
+    done.append(f"mail {to}")
+    return f"sent {to}"
+
+
+@reenact.step
+async def look_up(what: str) -> str:
+    done.append(f"look up {what}")
+    if what == "crash" and variant == "old":
+        raise Crash
+    return what
+
+
+def _agent(store: MemoryStore) -> reenact.Agent:
+    @reenact.agent(store=store, name="changing")
+    async def changing() -> list[Any]:
+        seen = [await mail("ann")]
+        seen.append(await mail("bob" if variant != "other input" else "carol"))
+        if variant == "inserted":
+            seen.append(await mail("dave"))
+        if variant != "removed":
+            seen.append(await look_up("crash"))
+        return seen
+
+    made: reenact.Agent = changing
+    return made
+
+
+def _crashed(store: MemoryStore) -> reenact.Agent:
+    agent = _agent(store)
+    with pytest.raises(Crash):
+        asyncio.run(agent.run(run_id="r"))
+    assert done == ["mail ann", "mail bob", "look up crash"]
+    return agent
+
+
+def test_changed_input_is_a_named_divergence_and_nothing_runs() -> None:
+    global variant
+    agent = _crashed(MemoryStore())
+    variant = "other input"
+    with pytest.raises(reenact.Divergence) as caught:
+        asyncio.run(agent.resume("r"))
+    assert caught.value.code == "conflicting_request"
+    assert caught.value.where["seq"] == 3
+    assert caught.value.where["path"] == "/payload/to"
+    assert "test_changed_code.py" in caught.value.where["line"]
+    assert done == ["mail ann", "mail bob", "look up crash"]
+
+
+def test_an_inserted_call_is_not_run_past_an_unmatched_record() -> None:
+    global variant
+    agent = _crashed(MemoryStore())
+    variant = "inserted"
+    with pytest.raises(reenact.Divergence) as caught:
+        asyncio.run(agent.resume("r"))
+    assert caught.value.code == "missing_request"
+    assert "mail dave" not in done
+
+
+def test_with_the_old_code_the_run_goes_on_after_a_divergence() -> None:
+    global variant
+    store = MemoryStore()
+    agent = _crashed(store)
+    variant = "other input"
+    with pytest.raises(reenact.Divergence):
+        asyncio.run(agent.resume("r"))
+    variant = "fixed"
+    assert asyncio.run(agent.resume("r")) == ["sent ann", "sent bob", "crash"]
+    assert done == ["mail ann", "mail bob", "look up crash", "look up crash"]
+    reenact.verify_run(store, "r").raise_if_invalid()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected", "more"),
+    [
+        ("other input", ["sent ann", "sent carol", "crash"], ["mail carol", "look up crash"]),
+        ("inserted", ["sent ann", "sent bob", "sent dave", "crash"], ["mail dave", "look up crash"]),
+        ("removed", ["sent ann", "sent bob"], []),
+    ],
+)
+def test_accepted_code_goes_on_from_where_it_differs(change: str, expected: list[str], more: list[str]) -> None:
+    global variant
+    store = MemoryStore()
+    agent = _crashed(store)
+    variant = change
+    assert asyncio.run(agent.resume("r", accept_code=True)) == expected
+    assert done[3:] == more
+    before = list(done)
+    assert asyncio.run(agent.replay("r")) == expected
+    assert done == before
+    reenact.verify_run(store, "r").raise_if_invalid()
+
+
+def test_pinned_code_is_refused_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = _crashed(MemoryStore())
+    monkeypatch.setattr(agent, "code", lambda: {"function": "changing", "digest": "sha256:other"})
+    with pytest.raises(CodeChanged):
+        asyncio.run(agent.resume("r", pin_code=True))
+    assert done == ["mail ann", "mail bob", "look up crash"]
+
+
+def test_a_divergence_says_that_the_code_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    global variant
+    agent = _crashed(MemoryStore())
+    variant = "other input"
+    monkeypatch.setattr(agent, "code", lambda: {"function": "changing", "digest": "sha256:other"})
+    with pytest.raises(reenact.Divergence, match="has changed since it was recorded"):
+        asyncio.run(agent.resume("r"))
