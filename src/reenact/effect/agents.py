@@ -13,6 +13,7 @@ from typing import Any
 from reenact.core.events import TERMINAL_KINDS, ActionRequested, Completed, Failed
 from reenact.core.hashing import render
 from reenact.core.links import ParentRun
+from reenact.effect import traps
 from reenact.effect.boundary import perform, perform_blocking
 from reenact.effect.handles import RunHandle
 from reenact.effect.keeping import keeper
@@ -120,11 +121,14 @@ class Agent:
         recorded = (reader.facts() or {}).get("code")
         return recorded != self.code()
 
-    def replay(self, run_id: str, *, store: Store | str | None = None) -> Any:
-        """Runs the code again on the record alone: nothing outside is touched, and the same must come out."""
+    def replay(self, run_id: str, *, store: Store | str | None = None, strict: bool = False) -> Any:
+        """Runs the code again on the record alone: nothing outside is touched, and the same must come out.
+
+        Strict: the agent's code may not read the clock or draw chance by itself either.
+        """
         reader = JournalReader(store_of(store if store is not None else self._store), run_id, self.namespace)
         live = LiveRun(reader, past=Past.read(reader))
-        return self._carry(live, *self._input(reader))
+        return self._carry(live, *self._input(reader), strict=strict)
 
     def _ended(self, reader: JournalReader, last: EventRow) -> Any:
         event = reader.sequenced(last).event
@@ -143,8 +147,10 @@ class Agent:
 
         return given()
 
-    def _carry(self, live: LiveRun, args: Any, kwargs: Any) -> Any:
-        call = functools.partial(self.function, *args, **kwargs)
+    def _carry(self, live: LiveRun, args: Any, kwargs: Any, *, strict: bool = False) -> Any:
+        call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
+        if live.journal is None:
+            call = traps.guarded(live, call, is_async=self.is_async, strict=strict)
         if self.is_async:
             return self._carry_async(live, call)
         self._keep(live)
@@ -305,9 +311,9 @@ def resume(run_id: str, *, store: Store | str | None = None, namespace: str = "d
     return _agent_of(run_id, store, namespace).resume(run_id, store=store, **options)
 
 
-def replay(run_id: str, *, store: Store | str | None = None, namespace: str = "default") -> Any:
+def replay(run_id: str, *, store: Store | str | None = None, namespace: str = "default", strict: bool = False) -> Any:
     """Runs the code of a run again on its record alone."""
-    return _agent_of(run_id, store, namespace).replay(run_id, store=store)
+    return _agent_of(run_id, store, namespace).replay(run_id, store=store, strict=strict)
 
 
 def _agent_of(run_id: str, store: Store | str | None, namespace: str) -> Agent:

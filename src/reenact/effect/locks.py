@@ -153,6 +153,9 @@ class TurnRLock:
     def _is_owned(self) -> bool:
         return self._owner == get_ident()
 
+    def _recursion_count(self) -> int:
+        return self._count if self._owner == get_ident() else 0
+
     def _release_save(self) -> tuple[int, int | None]:
         state = (self._count, self._owner)
         self._count, self._owner = 0, None

@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from reenact.effect.locks import new_lock, new_rlock
 from reenact.effect.past import START
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.signals import Signal
+from reenact.effect.stopping import RunStopped
 from reenact.effect.turns import LOOK_SECONDS, Item
 
 _installed = threading.Lock()
@@ -89,12 +90,17 @@ class _Branch:
                 self.run.turns.rests(self)
                 self.run.turns.advance()
 
+    def work_alone(self, call: Callable[[], Any]) -> None:
+        """Nobody waits for what a thread returns: that the run has stopped is told where the run is carried."""
+        with suppress(RunStopped):
+            self.work(call)
+
 
 def _start(thread: threading.Thread) -> None:
     lane = PLACE.get()
     if type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
         branch, run = _Branch(lane), thread.run
-        thread.run = lambda: branch.work(run)  # type: ignore[method-assign]
+        thread.run = lambda: branch.work_alone(run)  # type: ignore[method-assign]
         with _nowhere():  # waiting until it is there is not resting
             _originals["start"](thread)
     else:
