@@ -150,7 +150,11 @@ class Past:
     def read(cls, reader: JournalReader, rows: Iterable[EventRow] | None = None) -> Past:
         past = cls(reader)
         for row in rows if rows is not None else reader.store.scan(reader.namespace, reader.run, 1):
-            past._take(row, reader.link(row))
+            try:
+                past._take(row, reader.link(row))
+            except (TypeError, ValueError, LookupError, AttributeError) as error:
+                # A recording may come from anywhere: what is not as we write it is damage, not a crash.
+                raise Damaged(f"event {row.seq} of run {reader.run} is not well formed", code="bad_content") from error
         past._order()
         return past
 

@@ -1,0 +1,100 @@
+"""A record that was not written by us is damage with a name, never a traceback or a hang."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import reenact
+from reenact.core.events import (
+    ActionRequested,
+    ActionSucceeded,
+    AttemptRecorded,
+    ChunkReceived,
+    Event,
+    ProcessAttached,
+    TurnTaken,
+    ValuesDrawn,
+)
+from reenact.errors import Damaged
+from reenact.journal.chain import Draft
+from reenact.store.memory import MemoryStore
+
+
+@reenact.step
+async def ask(what: int) -> int:
+    return what
+
+
+REQUEST = Draft(ActionRequested("0/ask/0", {"what": 1}, "ask", "durable_step"), key="0/ask/0")
+ANSWER = ActionSucceeded("0/ask/0", 1)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [TurnTaken(None)],
+        [TurnTaken([["timer"]])],
+        [TurnTaken([["timer", "0", 0, 0, 0, 0, 0, 0]])],
+        [TurnTaken([["busy", []]])],
+        [TurnTaken([5])],
+        [ValuesDrawn([["0", "now"]])],
+        [ValuesDrawn({"a": 1})],
+        [AttemptRecorded("nothing", 1, "failed")],
+        [REQUEST, AttemptRecorded("0/ask/0", "many", "failed")],  # type: ignore[arg-type]
+        [ChunkReceived("nothing", 0, "x")],
+        [REQUEST, ANSWER, REQUEST],
+        [ProcessAttached({"accepted": 5})],
+        [ProcessAttached({"accepted": {"dropped": [[]], "turns": []}})],
+    ],
+)
+def test_malformed_bookkeeping_is_damage(events: list[Event | Draft]) -> None:
+    store = MemoryStore()
+
+    @reenact.agent(store=store, name="hostile")
+    async def agent() -> int:
+        answer: int = await ask(1)
+        return answer
+
+    with reenact.Journal.create(store, "r", facts=_facts(agent)) as journal:
+        for event in events:
+            journal.append(event)
+    with pytest.raises(Damaged):
+        asyncio.run(asyncio.wait_for(_replayed(agent), 30))
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [["timer", "0.7", 3, 0, 0]],
+        [["timer", ":9:9=zz", 0, 0, 0]],
+        [["unheard of", "0", 0, 0, 0]],
+        [["job", "0", 0, 99, 99]],
+        [["busy", 99, -1]],
+    ],
+)
+def test_turns_that_nobody_takes_are_a_divergence_or_do_no_harm(turns: list[Any]) -> None:
+    store = MemoryStore()
+
+    @reenact.agent(store=store, name="hostile")
+    async def agent() -> int:
+        answer: int = await ask(1)
+        return answer
+
+    with reenact.Journal.create(store, "r", facts=_facts(agent)) as journal:
+        journal.append([TurnTaken(turns), REQUEST])
+        journal.append([ANSWER, reenact.Completed(1)])
+    try:
+        assert asyncio.run(asyncio.wait_for(_replayed(agent), 30)) == 1
+    except reenact.Divergence as divergence:
+        assert divergence.code in ("nobody_waits", "missing_request")
+
+
+async def _replayed(agent: reenact.Agent) -> Any:
+    return await agent.replay("r")
+
+
+def _facts(agent: reenact.Agent) -> dict[str, Any]:
+    return {"agent": agent.name, "input": {"args": [], "kwargs": {}}, "code": agent.code()}
