@@ -86,14 +86,18 @@ def test_turns_that_nobody_takes_are_a_divergence_or_do_no_harm(turns: list[Any]
     with reenact.Journal.create(store, "r", facts=_facts(agent)) as journal:
         journal.append([TurnTaken(turns), REQUEST])
         journal.append([ANSWER, reenact.Completed(1)])
-    try:
-        assert asyncio.run(asyncio.wait_for(_replayed(agent), 30)) == 1
-    except reenact.Divergence as divergence:
-        assert divergence.code in ("nobody_waits", "missing_request")
+    assert asyncio.run(asyncio.wait_for(_outcome(agent), 30)) in (1, "nobody_waits", "missing_request")
 
 
 async def _replayed(agent: reenact.Agent) -> Any:
     return await agent.replay("r")
+
+
+async def _outcome(agent: reenact.Agent) -> Any:
+    try:
+        return await agent.replay("r")
+    except reenact.Divergence as divergence:
+        return divergence.code
 
 
 def _facts(agent: reenact.Agent) -> dict[str, Any]:
