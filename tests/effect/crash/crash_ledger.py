@@ -1,4 +1,4 @@
-"""The ledger outside: what was really carried out, and what the agent has seen of it, in the order in which it happened.
+"""The ledger outside: what was really carried out, and what the agent has seen of it, in the order of events.
 
 One file for both, opened for appending, each line on the disk before anything goes on:
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import crash_ledger
 import crash_programs
 from crash_points import WatchedStore, points
 
@@ -22,6 +23,8 @@ warnings.simplefilter("error")
 _LOADED_LATE = ("sqlite.store", "postgres.store")
 for name in _LOADED_LATE:
     import_module(f"reenact.store.{name}")
+for kind in crash_programs.KINDS:
+    kind.code()  # reads and parses the source once for all lives
 
 
 def opened(url: str, *, watched: bool = True) -> Store:
@@ -30,21 +33,22 @@ def opened(url: str, *, watched: bool = True) -> Store:
 
 
 def carry(url: str, agent: str, run: str, book: str, out: str, die_at: int | None = None, **more: Any) -> None:
-    """Begins the run, or goes on with it, and tells how far it came."""
+    """Begins the run, or goes on with it, and tells how far it came. Once it has ended it is replayed, too."""
     points.die_at = die_at
     store = opened(url)
     found = find_agent(agent)
     begun = store.run_row("default", run) is not None
-    tell(out, lambda: complete(found, found.resume(run, store=store) if begun else run_it(found, store, run, book)))
 
+    def work() -> Any:
+        return complete(found, found.resume(run, store=store) if begun else found.run(book, run_id=run, store=store))
 
-def run_it(agent: Any, store: Store, run: str, book: str) -> Any:
-    return agent.run(book, run_id=run, store=store)
-
-
-def replay(url: str, agent: str, run: str, out: str, **more: Any) -> None:
-    found = find_agent(agent)
-    tell(out, lambda: complete(found, found.replay(run, store=opened(url, watched=False))))
+    told = outcome(work)
+    told["points"], points.die_at = list(points.passed), None
+    if told["status"] == "completed":
+        before = len(crash_ledger.read(book))
+        told["again"] = outcome(lambda: complete(found, found.replay(run, store=store)))
+        told["redone"] = [line.tag for line in crash_ledger.read(book)[before:] if line.what == "did"]
+    tell(out, told)
 
 
 def complete(agent: Any, made: Any) -> Any:
@@ -54,19 +58,17 @@ def complete(agent: Any, made: Any) -> Any:
     return asyncio.run(awaited()) if agent.is_async else made
 
 
-def tell(out: str, call: Any) -> None:
-    told: dict[str, Any]
+def outcome(call: Any) -> dict[str, Any]:
     try:
-        told = {"status": "completed", "result": call()}
+        return {"status": "completed", "result": call()}
     except ReenactError as stopped:
-        told = {"status": stopped.code, "message": stopped.message, "seq": getattr(stopped, "seq", None)}
-        told["where"] = {name: repr(value) for name, value in getattr(stopped, "where", {}).items()}
+        where = {name: repr(value) for name, value in getattr(stopped, "where", {}).items()}
+        return {"status": stopped.code, "message": stopped.message, "where": where}
     except Exception as error:
-        told = {"status": "failed", "message": f"{type(error).__name__}: {error}"}
-    told["points"] = points.passed
+        return {"status": "failed", "message": f"{type(error).__name__}: {error}"}
+
+
+def tell(out: str, told: dict[str, Any]) -> None:
     fresh = Path(f"{out}.{os.getpid()}")
     fresh.write_text(json.dumps(told))
     fresh.rename(out)
-
-
-__all__ = ["carry", "crash_programs", "replay"]
