@@ -28,13 +28,14 @@ from reenact.core.matching import MatchRules
 from reenact.effect.coming_back import Asked, ComingBack
 from reenact.effect.lanes import Lane, LaneBook
 from reenact.effect.past import CANCELLED, Past, RecordedRequest
+from reenact.effect.policy import Guard
 from reenact.effect.secrets import replaced
 from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded, Suspended
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.effect.turns import SIGNAL, Item, Turns
 from reenact.effect.waits import WaitDesk
 from reenact.effect.writing import Pen
-from reenact.errors import ReenactError, StaleEpoch
+from reenact.errors import InvalidInput, ReenactError, StaleEpoch
 from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
 from reenact.journal.reader import JournalReader
@@ -50,7 +51,7 @@ class LiveRun:
         *,
         past: Past | None = None,
         accepts_code: bool = False,
-        guard: Callable[[EffectSpec, Event], ReenactError | None] | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.reader = reader
         self.journal = reader if isinstance(reader, Journal) else None
@@ -62,7 +63,9 @@ class LiveRun:
         self.root = Lane(self, None)
         self.book.tie_root(self.root)
         self.rules: MatchRules = reader.rules()
-        self._guard = guard
+        self.guard = guard
+        if guard is not None and past is not None:
+            guard.came_back(past)
         self._pen = Pen(self.journal) if self.journal is not None else None
         self._requested: list[Ticket] = []
         """Asked for, and not yet on record."""
@@ -209,7 +212,7 @@ class LiveRun:
 
     def _ask_guard(self, path: str, spec: EffectSpec, event: Event, key: str) -> None:
         """Policy is asked before anything is recorded as an effect; a denial is an event of its own."""
-        refusal = self._guard(spec, event) if self._guard is not None else None
+        refusal = self.guard(spec, event) if self.guard is not None else None
         if refusal is None:
             return
         members = event.content()
@@ -265,7 +268,7 @@ class LiveRun:
     def answered(self, ticket: Ticket, answer: Event, error: BaseException | None = None) -> None:
         """The effect has been carried out. The answer is committed and handed over when its turn comes."""
         with self.lock:
-            if self.is_stopped or ticket not in self.waiting:
+            if self.is_stopped or ticket not in self.waiting or ticket.item.committed:
                 return
             ticket.answer, ticket.error = answer, error
             self.turns.arrive(ticket.item)
@@ -354,6 +357,9 @@ class LiveRun:
     def answer_at_once(self, ticket: Ticket, answer: Event, error: BaseException | None = None) -> None:
         """A blocking call inside the loop, or the only thread there is: nobody else's turn can come before."""
         with self.lock:
+            if ticket.item.committed:  # with the rows that it wrote, in one transaction (`transactions`)
+                self.waiting.discard(ticket)
+                return
             self.check_going_on()
             ticket.answer, ticket.error = answer, error
             if not self._write([Draft(self._without_secrets(answer), lane=ticket.lane.path or "0")], sync=True):
@@ -376,6 +382,15 @@ class LiveRun:
                 self._add(cancelled, ticket.lane.path or "0", CANCELLED)
                 if self.coming_back is not None and ticket in self.coming_back.in_doubt:
                     self.coming_back.in_doubt.remove(ticket)
+
+    def counts(self, spec: EffectSpec, seq: int, result: Any) -> None:
+        """The agent is handed a result: what it cost counts against the budget."""
+        if self.guard is not None:
+            with self.lock:
+                try:
+                    self.guard.counts(spec, seq, result)
+                except InvalidInput as unreadable:
+                    self.stop_here(unreadable)
 
     def taken(self, ticket: Ticket) -> None:
         """The agent has its answer."""

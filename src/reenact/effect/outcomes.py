@@ -20,7 +20,9 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 def open_answer(run: LiveRun, ticket: Ticket) -> Any:
     """The value, or raises the error."""
     if ticket.answer is not None:
-        return _fresh(ticket, ticket.answer)
+        value = _fresh(ticket, ticket.answer)
+        run.counts(ticket.spec, ticket.answer_seq, value)
+        return value
     if ticket.recorded is None and ticket.error is not None:
         raise ticket.error  # it was refused when the record had ended
     assert ticket.recorded is not None
@@ -86,6 +88,7 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any
     value = reader.decoded(inner, spec.annotation)
     if row.kind == "ActionFailed":
         raise value if isinstance(value, BaseException) else ReenactError(f"the effect failed: {value!r}")
+    run.counts(spec, row.seq, value)
     return value
 
 

@@ -1,27 +1,67 @@
-"""What an agent may do, and how much of it: asked before anything is recorded as an effect."""
+"""What an agent may do, and how much of it: asked before anything is recorded as an effect.
+
+Rules of a budget:
+
+1. What an effect spent is read from its result, by the reader that the tool declares (`usage=`) or by one that knows
+   the usual shapes. It counts when the agent is handed the result, from the record too: a run that comes back has spent
+   what it had spent.
+2. Once a limit is reached, every further effect is denied with `budget_exceeded`, whatever it is: catching the error
+   leads nowhere. The denials are on record, and are replayed as recorded.
+3. What is under way when the limit is reached is not called back: effects that were asked for side by side may spend
+   more than the limit together.
+4. Time is counted from the run's beginning by the clock, whoever carries it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
+from math import isfinite
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from reenact.core.events import Event
 from reenact.effect.stopping import BudgetExceeded, Denied
 from reenact.effect.tickets import EffectSpec
-from reenact.errors import ReenactError
+from reenact.errors import InvalidInput, ReenactError
+
+if TYPE_CHECKING:
+    from reenact.effect.past import Past
 
 Check = Callable[[str, str, Any], str | None]
 """(name, kind, payload) → why not; None: allowed."""
+Usage = Callable[[Any], Mapping[str, float] | None]
+"""What a result says was spent: `{"tokens": …, "cost": …}`, or some of it."""
+
+SPENT = ("tokens", "cost")
+DENIALS_KEPT = 20
+_USAGE_NAMES = ("usage", "usage_metadata", "token_usage")
+_TOKEN_NAMES = (("total_tokens",), ("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens"))
+_COST_NAMES = ("cost", "total_cost")
 
 
 class Budget(msgspec.Struct, frozen=True):
     """Limits that stop the run: once one is reached, nothing more is allowed."""
 
     calls: int | None = None
+    """Effects of any kind."""
     seconds: float | None = None
+    tokens: float | None = None
+    cost: float | None = None
+    """In whatever unit the tools tell it."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            limit = getattr(self, name)
+            if limit is not None and not _is_amount(limit):
+                raise InvalidInput(
+                    f"the limit of {name} is a finite number that is not negative",
+                    hint="Leave a limit out to have none.",
+                    code="bad_budget",
+                )
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -30,17 +70,42 @@ class Policy(msgspec.Struct, frozen=True):
     check: Check | None = None
     budget: Budget | None = None
 
-    def guard(self) -> Callable[[EffectSpec, Event], ReenactError | None]:
-        return _Guard(self).ask
+    def guard(self) -> Guard:
+        return Guard(self)
 
 
-class _Guard:
+class Guard:
+    """A policy at work in one run. Called with the run's lock held."""
+
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._calls = 0
-        self._began = monotonic()
+        self._spent = dict.fromkeys(SPENT, 0.0)
+        self._counted: set[int] = set()
+        """Seqs of answers whose usage is counted: an answer may be asked for again."""
+        self._elapsed = 0.0
+        self._since = monotonic()
+        self._denied: list[str] = []
 
-    def ask(self, spec: EffectSpec, event: Event) -> ReenactError | None:
+    def came_back(self, past: Past) -> None:
+        """The run has a record: what was asked for there counts, and so does the time since it began."""
+        self._elapsed = max(0.0, time.time() - past.reader.header_row.created / 1_000_000)
+        for request in past.by_key.values():
+            if request.answer is not None and request.answer.kind == "ActionDenied":
+                self._deny(request.key)
+            else:
+                self._calls += 1
+
+    def __call__(self, spec: EffectSpec, event: Event) -> ReenactError | None:
+        """Why it may not be done; None: it may."""
+        refusal = self._refusal(spec, event)
+        if refusal is None:
+            self._calls += 1
+        else:
+            self._deny(str(event.content().get(event.pair_id or "", "")))
+        return refusal
+
+    def _refusal(self, spec: EffectSpec, event: Event) -> ReenactError | None:
         policy = self._policy
         if policy.allow is not None and spec.name not in policy.allow:
             return Denied(f"{spec.name} is not among what this agent may do", hint="Add it to `allow`.")
@@ -48,14 +113,93 @@ class _Guard:
             reason = policy.check(spec.name, spec.kind, event.content().get("payload"))
             if reason is not None:
                 return Denied(f"{spec.name} is not allowed: {reason}")
-        return self._spend(policy.budget)
+        return self._exceeded(policy.budget)
 
-    def _spend(self, budget: Budget | None) -> ReenactError | None:
+    def _exceeded(self, budget: Budget | None) -> ReenactError | None:
         if budget is None:
             return None
-        self._calls += 1
-        if budget.calls is not None and self._calls > budget.calls:
-            return BudgetExceeded(f"the budget of {budget.calls} calls is spent")
-        if budget.seconds is not None and monotonic() - self._began > budget.seconds:
-            return BudgetExceeded(f"the budget of {budget.seconds} seconds is spent")
+        for name, spent in self.standing().items():
+            limit = getattr(budget, name)
+            # A limit of nothing lets through what costs nothing, but for calls and seconds, which everything costs.
+            if limit is not None and spent >= limit and (spent or name not in SPENT):
+                return BudgetExceeded(
+                    f"the budget of {limit:g} {name} is spent",
+                    hint="Resume the run under a larger budget; nothing more is allowed under this one.",
+                )
         return None
+
+    def _deny(self, key: str) -> None:
+        self._denied.append(key)
+        del self._denied[:-DENIALS_KEPT]
+
+    def counts(self, spec: EffectSpec, seq: int, result: Any) -> None:
+        """The agent is handed a result: what it cost is spent."""
+        if self._policy.budget is None or seq in self._counted:
+            return
+        self._counted.add(seq)
+        for name, amount in spent_by(spec, result).items():
+            self._spent[name] += amount
+
+    def standing(self) -> dict[str, float]:
+        """What is spent so far."""
+        seconds = round(self._elapsed + monotonic() - self._since, 6)
+        return {"calls": self._calls, "seconds": seconds, **self._spent}
+
+    def denials(self) -> list[str]:
+        """The replay keys of what was denied last."""
+        return list(self._denied)
+
+
+def spent_by(spec: EffectSpec, result: Any) -> dict[str, float]:
+    """What an effect spent, as its result tells."""
+    if spec.usage is None:
+        return usual_usage(result)
+    try:
+        told = spec.usage(result) or {}
+        good = all(name in SPENT and _is_amount(amount) for name, amount in told.items())
+    except Exception as error:
+        raise _bad_usage(spec, f"failed with {type(error).__name__}") from error
+    if not good:
+        raise _bad_usage(spec, "told something else than amounts of tokens and cost, finite and not negative")
+    return {name: float(amount) for name, amount in told.items()}
+
+
+def _bad_usage(spec: EffectSpec, what: str) -> InvalidInput:
+    return InvalidInput(
+        f"the usage reader of {spec.name} {what}",
+        hint='Return {"tokens": number, "cost": number}, or some of it, and resume the run.',
+        code="bad_usage",
+    )
+
+
+def usual_usage(result: Any) -> dict[str, float]:
+    """The usage that a model's answer usually carries, as a mapping or as attributes. Whatever else is no usage."""
+    usage = next((found for name in _USAGE_NAMES if (found := _member(result, name)) is not None), None)
+    spent = {}
+    for names in _TOKEN_NAMES:
+        parts = [_member(usage, name) for name in names]
+        if any(_is_amount(part) for part in parts):
+            spent["tokens"] = sum(float(part) for part in parts if _is_amount(part))
+            break
+    cost = next((found for name in _COST_NAMES if _is_amount(found := _member(usage, name))), None)
+    if cost is not None:
+        spent["cost"] = float(cost)
+    return spent
+
+
+def _member(value: Any, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(name)
+    try:
+        return getattr(value, name, None)
+    except Exception:  # a property of somebody else's that fails tells nothing
+        return None
+
+
+def _is_amount(value: Any) -> bool:
+    if not isinstance(value, (int, float, Decimal)) or isinstance(value, bool):
+        return False
+    try:
+        return isfinite(float(value)) and value >= 0
+    except (OverflowError, ValueError):  # beyond any float, or a signalling NaN
+        return False

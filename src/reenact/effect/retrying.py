@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from math import isfinite
 
 import msgspec
 
 from reenact.errors import InvalidInput
+
+ErrorKind = type[BaseException] | str
+"""A class of errors, or its name: a library that may not be installed need not be imported to name its errors."""
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -18,23 +22,45 @@ class Retry(msgspec.Struct, frozen=True):
     factor: float = 2.0
     max_delay_seconds: float = 60.0
     jitter: float = 0.25
-    on: tuple[type[BaseException], ...] = (Exception,)
+    on: tuple[ErrorKind, ...] = (Exception,)
     """Kinds of errors that are worth another attempt."""
-    never_on: tuple[type[BaseException], ...] = ()
+    never_on: tuple[ErrorKind, ...] = ()
+    max_seconds: float | None = None
+    """For all attempts and pauses together, from the request on, also across a crash: no attempt begins after it, and
+    one that is under way by then has failed."""
 
     def __post_init__(self) -> None:
-        if self.attempts < 1 or self.delay_seconds < 0 or self.factor < 1 or not 0 <= self.jitter <= 1:
+        numbers = (self.delay_seconds, self.factor, self.max_delay_seconds, self.jitter, self.max_seconds or 1.0)
+        if (
+            self.attempts < 1
+            or not all(isfinite(number) for number in numbers)
+            or min(self.delay_seconds, self.max_delay_seconds) < 0
+            or self.factor < 1
+            or not 0 <= self.jitter <= 1
+            or (self.max_seconds is not None and self.max_seconds <= 0)
+        ):
             raise InvalidInput(
                 "a retry has at least one attempt, no negative delay, a factor of at least 1, a jitter of 0 to 1",
+                hint="Every number of it is finite; max_seconds is more than 0.",
                 code="bad_retry",
             )
 
-    def delay_after(self, attempt: int, error: BaseException, effect: str) -> float | None:
-        """Seconds until the next attempt; None when this was the last."""
-        if attempt >= self.attempts or isinstance(error, self.never_on) or not isinstance(error, self.on):
+    def delay_after(self, attempt: int, error: BaseException, effect: str, elapsed: float = 0.0) -> float | None:
+        """Seconds until the next attempt; None when this was the last. `elapsed` seconds have passed in all."""
+        if attempt >= self.attempts or _is_one_of(error, self.never_on) or not _is_one_of(error, self.on):
             return None
-        pause = min(self.delay_seconds * self.factor ** (attempt - 1), self.max_delay_seconds)
-        return pause * (1 - self.jitter * _share(effect, attempt))
+        pause = self.delay_seconds
+        for _ in range(attempt - 1):  # not a power: that overflows long before the pause reaches its limit
+            pause = min(pause * self.factor, self.max_delay_seconds)
+        pause = min(pause, self.max_delay_seconds) * (1 - self.jitter * _share(effect, attempt))
+        if self.max_seconds is not None and elapsed + pause >= self.max_seconds:
+            return None
+        return pause
+
+
+def _is_one_of(error: BaseException, kinds: tuple[ErrorKind, ...]) -> bool:
+    names = {cls.__name__ for cls in type(error).__mro__}
+    return any(kind in names if isinstance(kind, str) else isinstance(error, kind) for kind in kinds)
 
 
 def _share(effect: str, attempt: int) -> float:

@@ -42,6 +42,8 @@ class EffectSpec(NamedTuple):
     durable: bool = False
     """Its request is on the disk before it begins, although it may be done again."""
     answers: Answers = Answers()
+    usage: Callable[[Any], Any] | None = None
+    """Reads from its result what it spent (`policy`)."""
 
     @property
     def syncs_request(self) -> bool:

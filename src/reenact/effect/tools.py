@@ -10,6 +10,8 @@ from types import MethodType
 from typing import Any
 
 from reenact.core.events import ActionRequested
+from reenact.effect import transactions
+from reenact.effect.attempts import note_call
 from reenact.effect.boundary import outside, perform, perform_blocking
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE, Inside
@@ -26,7 +28,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """A piece of work whose result is recorded. It may be done again after a crash, before its result is on record."""
+    """A piece of work whose result is recorded. It may be done again after a crash, before its result is on record.
+
+    With `transactional=True` it is given the database connection and done exactly once (`reenact.effect.transactions`).
+    """
     if function is None:
         return functools.partial(step, **options)
     options.setdefault("idempotent", True)
@@ -59,6 +64,8 @@ class Effect:
         retry: Any = None,
         timeout: float | None = None,
         probe: Callable[..., Any] | None = None,
+        usage: Callable[[Any], Any] | None = None,
+        transactional: bool = False,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -68,16 +75,24 @@ class Effect:
         self.spec = EffectSpec(
             name or function.__qualname__.rpartition(".<locals>.")[2],
             kind,
-            not idempotent,
+            not (idempotent or transactional),
             annotation,
             retry,
             timeout,
             probe,
+            usage=usage,
         )
+        self._transactional = transactional
         self._is_async = inspect.iscoroutinefunction(function)
         self._yields = inspect.isasyncgenfunction(function)
-        self._signature = _signature(function)
+        self._signature = self._recorded_signature()
         self._names = _positional(self._signature)
+        if transactional and (timeout is not None or self._yields):
+            raise InvalidInput(
+                f"{self.spec.name} writes in the store's transaction: it has no time limit and does not yield",
+                hint="The database limits how long its statements take.",
+                code="bad_transactional_step",
+            )
 
     def __get__(self, instance: Any, owner: type | None = None) -> Effect:
         """As a method. The instance is no part of what is recorded: the effect may change it, and a replay does not."""
@@ -85,18 +100,29 @@ class Effect:
             return self
         bound = copy(self)
         bound.function = MethodType(self.function, instance)
-        bound._signature = _signature(bound.function)
+        bound._signature = bound._recorded_signature()
         bound._names = _positional(bound._signature)
         return bound
 
+    def _recorded_signature(self) -> inspect.Signature:
+        """Of what is recorded as its input: the connection that a transactional step is given is no part of it."""
+        signature = _signature(self.function)
+        return transactions.without_connection(self.spec.name, signature) if self._transactional else signature
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if outside(self.spec.name):
+        if self._transactional:
+            transactions.check_place(self.spec.name)
+        elif outside(self.spec.name):
+            note_call(self.spec.name)
             return self.function(*args, **kwargs)
         return self._perform(None, args, kwargs)
 
     def keyed(self, key: str, /, *args: Any, **kwargs: Any) -> Any:
         """Calls it under a replay key of the caller's own, which is used as it stands, whoever calls."""
-        if outside(self.spec.name):
+        if self._transactional:
+            transactions.check_place(self.spec.name)
+        elif outside(self.spec.name):
+            note_call(self.spec.name)
             return self.function(*args, **kwargs)
         return self._perform(key, args, kwargs)
 
@@ -110,7 +136,9 @@ class Effect:
         def make(made_key: str) -> ActionRequested:
             return ActionRequested(made_key, payload, spec.name, spec.kind, {"once": True} if spec.once else None)
 
-        call = functools.partial(self.function, *args, **kwargs)
+        call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
+        if self._transactional:
+            call = transactions.in_transaction(self.function, args, kwargs, is_async=self._is_async)
         if self._yields:
             lane = PLACE.get()
             assert isinstance(lane, Lane)
