@@ -14,7 +14,7 @@ from typing import Any
 from reenact.core.codec import encode
 from reenact.core.events import Cancelled, Completed, Event, Failed
 from reenact.effect import threads
-from reenact.effect.divergences import resting_too_early
+from reenact.effect.divergences import first_difference, resting_too_early
 from reenact.effect.live_run import LiveRun
 from reenact.effect.past import RecordedMark
 from reenact.effect.places import HERE, PLACE
@@ -153,19 +153,22 @@ def _stopped(run: LiveRun, reason: ReenactError) -> ReenactError:
 def _compare_ends(run: LiveRun, end: RecordedMark, event: Event) -> None:
     assert run.past is not None
     rules = run.reader.rules()
-    same = end.kind == event.kind
+    same = same_kind = end.kind == event.kind
     if same and isinstance(event, (Completed, Failed)):
         tree = encode(event.content()).tree
         same = end.row.match is None or rules.match(event.kind, tree) == end.row.match
     if not same:
         expected = run.past.members(end.row)
+        path = first_difference(encode(expected).tree, encode(event.content()).tree) if same_kind else None
+        differs = f" ({path} differs)" if path else ""
         raise _stopped(
             run,
             Divergence(
-                f"run {run.name} ended differently: recorded {end.kind} at seq {end.seq}, now {event.kind}",
+                f"run {run.name} ended differently: recorded {end.kind} at seq {end.seq}, now {event.kind}{differs}",
                 code="other_end",
                 seq=end.seq,
                 expected=expected,
                 actual=event.content(),
+                path=path or "/kind",
             ),
         )
