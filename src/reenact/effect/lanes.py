@@ -113,8 +113,8 @@ class LaneBook:
         depth = bound.path.count(".") + len(chain)
         candidates = [
             candidate
-            for candidate in self._past.children(bound.path)
-            if candidate.bound is None and _begins_with(candidate, match, key, depth)
+            for candidate in self._past.unbound(bound.path, match)
+            if _begins_with(candidate, key, depth)
         ]
         if not candidates:
             return False
@@ -159,11 +159,11 @@ class LaneBook:
         return None
 
 
-def _begins_with(candidate: RecordedLane, match: bytes, key: str | None, depth: int) -> bool:
+def _begins_with(candidate: RecordedLane, key: str | None, depth: int) -> bool:
     first = candidate.first
     if first is None or first.lane.count(".") != depth:
         return False
-    return first.match == match and (key is None or first.key == key)
+    return key is None or first.key == key
 
 
 def _alike(one: RecordedLane, other: RecordedLane, length: int) -> bool:

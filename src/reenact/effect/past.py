@@ -9,6 +9,7 @@ Rules of the order in which things are handed to the agent again (`Past.hand_ove
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ from reenact.errors import Damaged
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow
 
+MOST_ALIKE = 100
+"""More siblings that began alike are told apart by their order alone."""
 TIMER, JOB, START, LOCK = "timer", "job", "start", "lock"
 
 
@@ -145,6 +148,7 @@ class Past:
         self._turns: dict[int, list[RecordedTurn]] = {}
         self._answers: list[RecordedRequest | RecordedMark | RecordedChunk] = []
         self._children: dict[str, list[RecordedLane]] = {}
+        self._by_beginning: dict[str, dict[bytes | None, deque[RecordedLane]]] = {}
 
     @classmethod
     def read(cls, reader: JournalReader, rows: Iterable[EventRow] | None = None) -> Past:
@@ -281,6 +285,19 @@ class Past:
     def children(self, path: str) -> list[RecordedLane]:
         """In the order of their first requests, which is that of their numbers."""
         return self._children.get(path, [])
+
+    def unbound(self, path: str, match: bytes | None) -> list[RecordedLane]:
+        """Lanes below that began with this digest and that no lane of the program is bound to yet."""
+        if path not in self._by_beginning:
+            begun: dict[bytes | None, deque[RecordedLane]] = {}
+            for lane in self.children(path):
+                if lane.first is not None:
+                    begun.setdefault(lane.first.match, deque()).append(lane)
+            self._by_beginning[path] = begun
+        lanes = self._by_beginning[path].get(match, deque())
+        while lanes and lanes[0].bound is not None:
+            lanes.popleft()
+        return [lane for lane in lanes if lane.bound is None] if len(lanes) < MOST_ALIKE else [lanes[0]]
 
     def members(self, row: EventRow) -> Any:
         """The decoded content of a row. An erased one cannot be handed over again."""
