@@ -142,7 +142,10 @@ def _end(run: LiveRun, event: Event) -> None:
         return
     if run.journal is None:
         raise _stopped(run, Divergence(f"run {run.name} ended where the record goes on", code="ended_early"))
-    run.end(event)
+    try:
+        run.end(event)
+    except RunStopped as stopped:  # somebody else has ended it, or carries it now
+        raise stopped.reason from None
 
 
 def _stopped(run: LiveRun, reason: ReenactError) -> ReenactError:
