@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import sys
+import time
 import warnings
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +18,7 @@ import crash_programs
 from crash_points import WatchedStore, points
 
 from reenact.effect.agents import find_agent
+from reenact.effect.workers import Worker
 from reenact.errors import ReenactError
 from reenact.store.contract import Store
 from reenact.store.opening import open_store
@@ -35,6 +39,7 @@ def opened(url: str, *, watched: bool = True) -> Store:
 def carry(url: str, agent: str, run: str, book: str, out: str, die_at: int | None = None, **more: Any) -> None:
     """Begins the run, or goes on with it, and tells how far it came. Once it has ended it is replayed, too."""
     points.die_at = die_at
+    prepare(agent, **more)
     store = opened(url)
     found = find_agent(agent)
     begun = store.run_row("default", run) is not None
@@ -49,6 +54,43 @@ def carry(url: str, agent: str, run: str, book: str, out: str, die_at: int | Non
         told["again"] = outcome(lambda: complete(found, found.replay(run, store=store)))
         told["redone"] = [line.tag for line in crash_ledger.read(book)[before:] if line.what == "did"]
     tell(out, told)
+
+
+def prepare(
+    agent: str, *, lease_seconds: float = 0, clock_ahead: float = 0, on_term: str = "", pace_seconds: float = 0
+) -> None:
+    crash_programs.pace_seconds = pace_seconds
+    if lease_seconds:
+        find_agent(agent).lease_seconds = lease_seconds
+    if clock_ahead:
+        seconds, nanoseconds = time.time, time.time_ns
+        time.time = lambda: seconds() + clock_ahead
+        time.time_ns = lambda: nanoseconds() + round(clock_ahead * 1e9)
+    if on_term == "exit":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def work_for_all(url: str, agents: list[str], claims: str, lease_seconds: float, pace_seconds: float) -> None:
+    """A worker, until it is killed."""
+    for agent in agents:
+        prepare(agent, lease_seconds=lease_seconds, pace_seconds=pace_seconds)
+    Worker(ClaimsTold(open_store(url), claims), seconds=0.02).run()
+
+
+class ClaimsTold:
+    """A store that notes who was granted what."""
+
+    def __init__(self, store: Any, claims: str) -> None:
+        self._store, self._claims = store, claims
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def claim(self, namespace: str, run: str, *args: Any, **options: Any) -> Any:
+        claim = self._store.claim(namespace, run, *args, **options)
+        if claim.granted:
+            crash_ledger.write(self._claims, "claim", run, claim.epoch, os.getpid())
+        return claim
 
 
 def complete(agent: Any, made: Any) -> Any:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
+import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 import crash_ledger
@@ -16,13 +19,16 @@ from reenact.effect.places import PLACE, Inside
 from reenact.effect.waits import WaitDesk
 
 QUICK_RETRY = reenact.Retry(attempts=6, delay_seconds=0.001, jitter=0.0)
-LEASE_SECONDS = 30.0
+pace_seconds = 0.0
+"""How long an effect takes, at most, before and after it has happened."""
 
 
 def did(book: str, tag: str, given: Any = None) -> str:
     points.pass_by(f"before {tag}")
+    time.sleep(random.uniform(0, pace_seconds))
     value = uuid.uuid4().hex[:8]
     crash_ledger.write(book, "did", tag, value, [given, reenact.idempotency_key()])
+    time.sleep(random.uniform(0, pace_seconds))
     points.pass_by(f"after {tag}")
     return value
 
@@ -264,6 +270,140 @@ async def everything_agent(book: str) -> Any:
     reenact.set_state({"answer": answer})
     last = saw(book, "once last", await mail(book, "once last", [answer, reenact.random()]))
     return [first, found, grown, blocked, asked, answer, last, saw(book, "again end", await upsert(book, "again end"))]
+
+
+# Agents that stand still until somebody says `go`: a file beside the ledger
+
+
+def may_go(book: str) -> bool:
+    return Path(f"{book}.go").exists()
+
+
+@reenact.step
+async def long_step(book: str, tag: str) -> str:
+    value = did(book, tag)
+    while not may_go(book):
+        await asyncio.sleep(0.01)
+    return value
+
+
+@reenact.tool
+async def long_mail(book: str, tag: str) -> str:
+    value = did(book, tag)
+    while not may_go(book):
+        await asyncio.sleep(0.01)
+    return value
+
+
+@reenact.tool
+def long_mail_blocking(book: str, tag: str) -> str:
+    value = did(book, tag)
+    while not may_go(book):
+        time.sleep(0.01)
+    return value
+
+
+@reenact.agent
+async def long_step_agent(book: str) -> Any:
+    first = saw(book, "once 1", await mail(book, "once 1"))
+    try:
+        second = saw(book, "again long", await long_step(book, "again long"))
+    finally:
+        # Cleaning up goes through the boundary too: a process that shuts down must not have it recorded.
+        third = await mail(book, "once cleaned up")
+    return [first, second, saw(book, "once cleaned up", third)]
+
+
+@reenact.agent
+async def long_tool_agent(book: str) -> Any:
+    async def other() -> Any:
+        return saw(book, "again other", await compute(book, "again other"))
+
+    found = await asyncio.gather(long_mail(book, "once long"), other())
+    return [saw(book, "once long", found[0]), found[1]]
+
+
+@reenact.agent
+async def long_blocking_agent(book: str) -> Any:
+    return saw(book, "once long", long_mail_blocking(book, "once long"))
+
+
+@reenact.agent
+async def long_job_agent(book: str) -> Any:
+    return saw(book, "once long", await asyncio.to_thread(long_mail_blocking, book, "once long"))
+
+
+@reenact.agent
+def long_sync_agent(book: str) -> Any:
+    first = saw(book, "once 1", mail_blocking(book, "once 1"))
+    return [first, saw(book, "once long", long_mail_blocking(book, "once long"))]
+
+
+@reenact.agent
+def long_thread_agent(book: str) -> Any:
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(long_mail_blocking(book, "once long")))
+    thread.start()
+    thread.join()
+    return saw(book, "once long", found[0])
+
+
+@reenact.agent
+async def long_child(book: str) -> Any:
+    return saw(book, "again long", await long_step(book, "again long"))
+
+
+@reenact.agent
+async def long_parent_agent(book: str) -> Any:
+    return [saw(book, "child", await long_child(book)), saw(book, "once 2", await mail(book, "once 2"))]
+
+
+LONG = [
+    long_step_agent,
+    long_tool_agent,
+    long_blocking_agent,
+    long_job_agent,
+    long_sync_agent,
+    long_thread_agent,
+    long_parent_agent,
+]
+
+
+# Agents that wait for long
+
+
+@reenact.agent
+async def long_sleep_agent(book: str) -> Any:
+    first = saw(book, "once 1", await mail(book, "once 1"))
+    await reenact.sleep(3000)
+    return [first, saw(book, "once 2", await mail(book, "once 2"))]
+
+
+@reenact.agent
+def long_blocking_sleep_agent(book: str) -> Any:
+    first = saw(book, "once 1", mail_blocking(book, "once 1"))
+    reenact.sleep(3000)
+    return [first, saw(book, "once 2", mail_blocking(book, "once 2"))]
+
+
+@reenact.agent
+async def long_wait_agent(book: str) -> Any:
+    first = saw(book, "once 1", await mail(book, "once 1"))
+    try:
+        answer = await reenact.wait_for("approval", timeout=3000)
+    except TimeoutError:
+        answer = "late"
+    return [first, saw(book, "answer", answer), saw(book, "once 2", await mail(book, "once 2", answer))]
+
+
+@reenact.agent
+def long_blocking_wait_agent(book: str) -> Any:
+    first = saw(book, "once 1", mail_blocking(book, "once 1"))
+    try:
+        answer = reenact.wait_for("approval", timeout=3000)
+    except TimeoutError:
+        answer = "late"
+    return [first, saw(book, "answer", answer), saw(book, "once 2", mail_blocking(book, "once 2"))]
 
 
 KINDS = [

@@ -1,0 +1,52 @@
+"""Processes killed at any time, also while they take over from a killed one: nothing happens twice, every run ends.
+
+A round is one kill. `REENACT_SEED=n` repeats a failed test, `REENACT_SOAK=1` makes the rounds many more.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import crash_ledger
+import pytest
+from crash_programs import KINDS, everything_agent
+from crash_scene import SOAK, ForkServer, Scene, seeded, told
+
+SHARDS = 5
+ROUNDS = 50 * SOAK
+"""Of each shard, on each kind of store: 500 in all."""
+LARGEST_DELAY = 0.08
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_killed_at_any_time(shard: int, server: ForkServer, url: str, tmp_path: Path) -> None:
+    rng = seeded("kill", shard, url.startswith("postgres"))
+    killed = runs = 0
+    most_lives = 1
+    while killed < ROUNDS:
+        runs += 1
+        agent = everything_agent if rng.random() < 0.6 else rng.choice(KINDS)
+        scene = Scene(server, url, tmp_path, agent.name, f"run-{runs}")
+        with told(shard=shard, run=runs, agent=agent.name):
+            # Some lives begin while the one before has hardly begun: then coming back is what is killed.
+            patience = rng.choice((0.02, 0.04, LARGEST_DELAY))
+            while True:
+                pid = scene.begin()
+                time.sleep(rng.uniform(0, patience))
+                os.kill(pid, signal.SIGKILL)
+                killed += server.wait(pid) == -signal.SIGKILL
+                crash_ledger.check(scene.book)
+                reported = scene.told()
+                if reported is not None and reported["status"] == "completed":
+                    break
+                if reported is not None:
+                    assert reported["status"] == "in_doubt", reported
+                    scene.settle()
+                if scene.lives % 8 == 0:
+                    patience *= 2  # a life has to be long enough to come to something
+            scene.check()
+        most_lives = max(most_lives, scene.lives)
+    assert most_lives > 2, "hardly anything was killed while it came back"
