@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from reenact.effect.settling import cancel, settle
     from reenact.effect.stopping import BudgetExceeded, Denied, Divergence, InDoubt, NotReplayable, Suspended
     from reenact.effect.tools import idempotency_key, run_step, step, tool
-    from reenact.effect.waiting_for import WaitCancelled, WaitFailed, interrupt, wait_for, wait_key
+    from reenact.effect.waiting_for import WaitCancelled, WaitFailed, interrupt, wait_for, wait_for_first, wait_key
     from reenact.effect.workers import Worker, sweep
     from reenact.errors import ReenactError
     from reenact.journal.exporting import export_run
@@ -92,7 +92,14 @@ _HOMES = {
         "Suspended",
     ),
     "reenact.effect.tools": ("idempotency_key", "run_step", "step", "tool"),
-    "reenact.effect.waiting_for": ("WaitCancelled", "WaitFailed", "interrupt", "wait_for", "wait_key"),
+    "reenact.effect.waiting_for": (
+        "WaitCancelled",
+        "WaitFailed",
+        "interrupt",
+        "wait_for",
+        "wait_for_first",
+        "wait_key",
+    ),
     "reenact.effect.workers": ("Worker", "sweep"),
     "reenact.errors": ("ReenactError",),
     "reenact.journal.exporting": ("export_run",),
@@ -189,6 +196,7 @@ __all__ = [
     "verify_file",
     "verify_run",
     "wait_for",
+    "wait_for_first",
     "wait_key",
 ]
 

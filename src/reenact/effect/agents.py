@@ -8,7 +8,7 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from reenact.core.events import TERMINAL_KINDS, ActionRequested, Completed, Failed
 from reenact.core.hashing import render
@@ -31,9 +31,21 @@ from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow, Store
 from reenact.store.opening import open_store
 
-_agents: dict[str, Agent] = {}
+_agents: dict[str, Agent[..., Any]] = {}
 _stores: dict[str, Store] = {}
 _opening = threading.Lock()
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def agent(function: Callable[P, R], /) -> Agent[P, R]: ...
+
+
+@overload
+def agent(**options: Any) -> Callable[[Callable[P, R]], Agent[P, R]]: ...
 
 
 def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -43,12 +55,12 @@ def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return Agent(function, **options)
 
 
-class Agent:
+class Agent(Generic[P, R]):
     """A function whose runs are recorded, survive a crash, and can be replayed."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         *,
         name: str | None = None,
         policy: Policy | None = None,
@@ -57,7 +69,7 @@ class Agent:
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         functools.update_wrapper(self, function)
-        self.function = function
+        self.function: Callable[..., Any] = function
         self.name = name or function.__qualname__.replace(".<locals>", "")
         self.policy = policy
         self.namespace = namespace
@@ -71,17 +83,19 @@ class Agent:
 
     # Running
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """One run, from beginning to end. Inside another agent's run it is a linked run of its own."""
         place = PLACE.get()
-        if type(place) is Lane:
-            return self._as_child(args, kwargs)
-        return self.run(*args, **kwargs)
+        made: R = self._as_child(args, kwargs) if type(place) is Lane else self._run(args, kwargs, None, None)
+        return made
 
     def run(self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any) -> Any:
         """As calling it, with a say in the run's id and store."""
-        live = LiveRun(self._begin(args, kwargs, run_id, store, None), guard=self._guard())
-        return self._carry(live, args, kwargs)
+        return self._run(args, kwargs, run_id, store)
+
+    def _run(self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None) -> Any:
+        hold, journal = self._begin(args, kwargs, run_id, store, None)
+        return self._carry(hold, LiveRun(journal, guard=self._guard()), args, kwargs)
 
     def start(
         self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any
@@ -295,7 +309,7 @@ def store_of(store: Store | str | None) -> Store:
         return _stores[key]
 
 
-def find_agent(name: str) -> Agent:
+def find_agent(name: str) -> Agent[..., Any]:
     found = _agents.get(name)
     if found is None:
         raise NotFound(
@@ -316,7 +330,7 @@ def replay(run_id: str, *, store: Store | str | None = None, namespace: str = "d
     return _agent_of(run_id, store, namespace).replay(run_id, store=store, strict=strict)
 
 
-def _agent_of(run_id: str, store: Store | str | None, namespace: str) -> Agent:
+def _agent_of(run_id: str, store: Store | str | None, namespace: str) -> Agent[..., Any]:
     facts = JournalReader(store_of(store), run_id, namespace).facts() or {}
     if "agent" not in facts:
         raise InvalidInput(f"run {run_id} was not recorded by an agent", code="no_agent")

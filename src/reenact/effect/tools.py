@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from copy import copy
 from types import MethodType
-from typing import Any
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from reenact.core.events import ActionRequested
 from reenact.effect import transactions
@@ -19,12 +19,37 @@ from reenact.effect.streams import Stream
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Effect[P, R]: ...
+
+
+@overload
+def tool(**options: Any) -> Callable[[Callable[P, R]], Effect[P, R]]: ...
+
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """A function with side effects. Unless `idempotent=True`, it is never repeated unasked after a crash."""
     if function is None:
         return functools.partial(tool, **options)
     return Effect(function, kind=options.pop("kind", "tool_call"), **options)
+
+
+@overload
+def step(function: Callable[P, R], /) -> Effect[P, R]: ...
+
+
+@overload
+def step(
+    *, transactional: Literal[True], **options: Any
+) -> Callable[[Callable[Concatenate[Any, P], R]], Effect[P, R]]: ...
+
+
+@overload
+def step(**options: Any) -> Callable[[Callable[P, R]], Effect[P, R]]: ...
 
 
 def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -38,7 +63,7 @@ def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return Effect(function, kind=options.pop("kind", "durable_step"), **options)
 
 
-def run_step(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def run_step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """An inline step: `await run_step("total", add, a, b)`, or without `await` for a plain function."""
     return Effect(function, kind="durable_step", name=name, idempotent=True)(*args, **kwargs)
 
@@ -51,12 +76,12 @@ def idempotency_key() -> str:
     return place.idempotency_key
 
 
-class Effect:
+class Effect(Generic[P, R]):
     """A function that is recorded when an agent calls it."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         *,
         kind: str,
         name: str | None = None,
@@ -68,7 +93,7 @@ class Effect:
         transactional: bool = False,
     ) -> None:
         functools.update_wrapper(self, function)
-        self.function = function
+        self.function: Callable[..., Any] = function
         annotation = getattr(function, "__annotations__", {}).get("return")
         if isinstance(annotation, str):
             annotation = _annotation(function)
@@ -94,7 +119,7 @@ class Effect:
                 code="bad_transactional_step",
             )
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Effect:
+    def __get__(self, instance: Any, owner: type | None = None) -> Effect[..., R]:
         """As a method. The instance is no part of what is recorded: the effect may change it, and a replay does not."""
         if instance is None:
             return self
@@ -109,16 +134,16 @@ class Effect:
         signature = _signature(self.function)
         return transactions.without_connection(self.spec.name, signature) if self._transactional else signature
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._transactional:
-            transactions.check_place(self.spec.name)
-        elif outside(self.spec.name):
-            note_call(self.spec.name)
-            return self.function(*args, **kwargs)
-        return self._perform(None, args, kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        done: R = self._do(None, args, kwargs)
+        return done
 
-    def keyed(self, key: str, /, *args: Any, **kwargs: Any) -> Any:
+    def keyed(self, key: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls it under a replay key of the caller's own, which is used as it stands, whoever calls."""
+        done: R = self._do(key, args, kwargs)
+        return done
+
+    def _do(self, key: str | None, args: Any, kwargs: Any) -> Any:
         if self._transactional:
             transactions.check_place(self.spec.name)
         elif outside(self.spec.name):

@@ -19,6 +19,7 @@ from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE, Inside
 from reenact.effect.stopping import OutsideRun
 from reenact.effect.tickets import Answers, EffectSpec
+from reenact.effect.waits import FirstOf
 from reenact.errors import InvalidInput, ReenactError
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*\Z")
@@ -101,6 +102,53 @@ async def _wait_in_task(spec: EffectSpec, make: Any, identity: WaitIdentity, dea
             raise
 
     return _value(spec.name[5:], await perform(spec, make, wait))
+
+
+def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) -> Any:
+    """Waits for several at once: the name that was resolved first, and its value. The others have lost, and are told.
+
+    `name, value = await wait_for_first("approve", "reject", timeout="2d")`
+    """
+    lane = _lane("wait_for_first")
+    if not names or len(set(names)) != len(names):
+        raise InvalidInput("waiting for the first needs one name or more, each once", code="bad_wait")
+    seconds = seconds_of(timeout)
+    deadline = None if seconds is None else time.time() + seconds
+    identities = [_identity(lane, name) for name in names]
+    for name in names:
+        lane.next_ordinal(f"wait:{name}")
+    together = " | ".join(names)
+    spec = EffectSpec(f"wait_first:{together}", "await_event", once=False, durable=True, answers=_WaitAnswers())
+
+    def make(key: str) -> WaitCreated:
+        return WaitCreated(key, together, None if deadline is None else round(deadline * 1e6))
+
+    def found(first: FirstOf) -> dict[str, Any]:
+        won = next((names[at] for at, one in enumerate(identities) if one.id == first.winner.wait_id), None)
+        return {**_resolution(first.resolution), "winner": won}
+
+    async def wait() -> Any:
+        place = _inside()
+        desk = place.run.desk()
+        keys = [await asyncio.to_thread(desk.key, place.run.name, identity) for identity in identities]
+        return found(await desk.wait_first(keys, deadline=_due(place, deadline)))
+
+    def wait_blocking() -> Any:
+        place = _inside()
+        desk = place.run.desk()
+        keys = [desk.key(place.run.name, identity) for identity in identities]
+        return found(desk.wait_first_blocking(keys, deadline=_due(place, deadline)))
+
+    def opened(answer: Any) -> tuple[str, Any]:
+        return answer["winner"], _value(together, answer)
+
+    if asyncio._get_running_loop() is None:
+        return opened(perform_blocking(spec, make, wait_blocking))
+
+    async def in_task() -> tuple[str, Any]:
+        return opened(await perform(spec, make, wait))
+
+    return in_task()
 
 
 def _desk_wait_blocking(identity: WaitIdentity, deadline: float | None) -> Resolution:
@@ -195,4 +243,4 @@ def interrupt(value: Any = None) -> Any:
     return perform(spec, make, wait)
 
 
-__all__ = ["WaitCancelled", "WaitFailed", "interrupt", "seconds_of", "wait_for", "wait_key"]
+__all__ = ["WaitCancelled", "WaitFailed", "interrupt", "seconds_of", "wait_for", "wait_for_first", "wait_key"]
