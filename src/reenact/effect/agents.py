@@ -94,8 +94,8 @@ class Agent(Generic[P, R]):
         return self._run(args, kwargs, run_id, store)
 
     def _run(self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None) -> Any:
-        hold, journal = self._begin(args, kwargs, run_id, store, None)
-        return self._carry(hold, LiveRun(journal, guard=self._guard()), args, kwargs)
+        live = LiveRun(self._begin(args, kwargs, run_id, store, None), guard=self._guard())
+        return self._carry(live, args, kwargs)
 
     def start(
         self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any
