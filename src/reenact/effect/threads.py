@@ -14,7 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from reenact.effect.lanes import Lane
 from reenact.effect.locks import new_lock, new_rlock
@@ -24,6 +26,14 @@ from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
 from reenact.effect.turns import LOOK_SECONDS, Item
 
+if TYPE_CHECKING:
+    from reenact.effect.live_run import LiveRun
+
+SLICE_SECONDS = 0.05
+PATIENCE_SECONDS = 1.0
+"""How long all threads of a run that comes back may wait for each other before that is called a divergence."""
+CLEAN_UP_SECONDS = 1.0
+"""How long threads of a stopped run may wait for each other."""
 _installed = threading.Lock()
 _originals: dict[str, Any] = {}
 
@@ -82,9 +92,12 @@ class _Branch:
                 with self.run.lock:
                     self._begin()
         self.run.turns.runs(self, awake=True)
+        there = _Attendance.of(self.run)
+        there.alive += 1
         try:
             return self.context.run(call, *args, **options)
         finally:
+            there.alive -= 1
             HERE.token = None
             with self.run.lock:
                 self.run.turns.rests(self)
@@ -127,6 +140,44 @@ def _nowhere() -> Iterator[None]:
         PLACE.reset(token)
 
 
+class _Attendance:
+    """How many threads a run has, the first one included, and how many of them wait for each other."""
+
+    def __init__(self) -> None:
+        self.alive = 1
+        self.waiting = 0
+
+    @classmethod
+    def of(cls, run: LiveRun) -> _Attendance:
+        with run.lock:
+            return _attendances.setdefault(run, cls())
+
+
+_attendances: WeakKeyDictionary[LiveRun, _Attendance] = WeakKeyDictionary()
+
+
+def _patiently(run: LiveRun, wait: Callable[[float], bool], timeout: float | None) -> bool:
+    """Waits in slices: a run that stops, or whose threads all wait for each other in a replay, is not waited for."""
+    there, since, stopped = _Attendance.of(run), monotonic(), 0.0
+    there.waiting += 1
+    try:
+        while True:
+            left = SLICE_SECONDS if timeout is None else min(SLICE_SECONDS, since + timeout - monotonic())
+            if wait(max(left, 0.0)):
+                return True
+            now = monotonic()
+            if run.stopped is not None:
+                stopped = stopped or now
+                if now - stopped > CLEAN_UP_SECONDS:
+                    raise RunStopped(run.stopped)
+            elif timeout is not None and now - since >= timeout:
+                return False
+            elif not run.is_live and there.waiting >= there.alive and now - since > PATIENCE_SECONDS:
+                run.stands_still()
+    finally:
+        there.waiting -= 1
+
+
 class _Resting:
     """The thread waits for something that is not an effect: others may have their turn."""
 
@@ -144,17 +195,31 @@ class _Resting:
 
 
 def _join(thread: threading.Thread, timeout: float | None = None) -> None:
-    with _Resting():
+    lane = PLACE.get()
+    if type(lane) is not Lane or _is_in_a_loop(lane.run):
         _originals["join"](thread, timeout)
+        return
+
+    def joined(seconds: float) -> bool:
+        _originals["join"](thread, seconds)
+        return not thread.is_alive()
+
+    with _Resting():
+        _patiently(lane.run, joined, timeout)
+
+
+def _is_in_a_loop(run: LiveRun) -> bool:
+    """Nobody can tell here whether its other tasks go on; the loop's own watchdog does."""
+    return run.turns.loop is not None and HERE.token is None
 
 
 def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
-    if type(PLACE.get()) is not Lane or HERE.token is None:
+    lane = PLACE.get()
+    if type(lane) is not Lane or _is_in_a_loop(lane.run):
         answer: bool = _originals["wait"](condition, timeout)
         return answer
     with _Resting():
-        rested: bool = _originals["wait"](condition, timeout)
-        return rested
+        return _patiently(lane.run, partial(_originals["wait"], condition), timeout)
 
 
 def _run_forever(loop: asyncio.BaseEventLoop) -> None:
@@ -175,5 +240,6 @@ def _run_forever(loop: asyncio.BaseEventLoop) -> None:
     finally:
         hooks.leave(queue)
         turns.loop, HERE.token = None, token
+        lane.run.came_to_rest = None
         if token is not None:
             turns.runs(token, awake=True)
