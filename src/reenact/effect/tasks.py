@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 1.0
 """How long a run that comes back may stand still before that is called a divergence."""
+MORE_PATIENCE = 20
+"""So many times longer where a thread has still to begin."""
 HAND_OVERS_AT_ONCE = 64
 """How many things are handed over before the loop gets to do anything else."""
 _NOBODY = Context()
@@ -53,6 +55,7 @@ class TaskQueue:
         self._scheduled = False
         self._thread = threading.get_ident()
         self._watching: TimerHandle | None = None
+        self._patience = MORE_PATIENCE
         self.offset = 0.0
         """What the run's clock shows beyond the loop's, once it has come back from a record."""
         self.began = hooks.time()
@@ -144,7 +147,11 @@ class TaskQueue:
 
     def _stood_still(self) -> None:
         self._watching = None
-        self.run.stands_still()
+        if self.run.turns.coming and self._patience > 0:  # a busy machine may take its time to begin a thread
+            self._patience -= 1
+            self.watch()
+        else:
+            self.run.stands_still()
 
     def cancel_all_soon(self) -> None:
         """The run has stopped: its tasks are told, wherever that was decided."""
@@ -348,6 +355,7 @@ class _Job:
         return partial(context.run, func, *args)
 
     def _submit(self) -> None:
+        self.queue.run.turns.coming += 1
         place = PLACE.set(None)  # the pool's own threads belong to nobody's lane
         try:
             self.queue.hooks.run_in_executor(self._executor, self._work)
@@ -360,6 +368,7 @@ class _Job:
 
     def _work(self) -> None:
         run = self.queue.run
+        run.turns.coming -= 1
         run.turns.arrive(self._start)  # now that there is a thread for it; a pool may have been full
         while not self._turn.wait(LOOK_SECONDS) and not run.is_stopped:
             run.turns.overdue()

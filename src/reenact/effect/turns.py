@@ -111,6 +111,8 @@ class Turns:
         self._last_answer = 0
         self._looking = False
         self.requests_made = 0
+        self.coming = 0
+        """Jobs that have been given to an executor and have no thread yet."""
         self.reordered: list[int] = []
         """Seqs of answers that had to be handed over before their turn, since the run would have stood still."""
 
