@@ -355,7 +355,8 @@ class _Job:
         return partial(context.run, func, *args)
 
     def _submit(self) -> None:
-        self.queue.run.turns.coming += 1
+        with self.queue.run.lock:
+            self.queue.run.turns.coming += 1
         place = PLACE.set(None)  # the pool's own threads belong to nobody's lane
         try:
             self.queue.hooks.run_in_executor(self._executor, self._work)
@@ -368,7 +369,8 @@ class _Job:
 
     def _work(self) -> None:
         run = self.queue.run
-        run.turns.coming -= 1
+        with run.lock:
+            run.turns.coming -= 1
         run.turns.arrive(self._start)  # now that there is a thread for it; a pool may have been full
         while not self._turn.wait(LOOK_SECONDS) and not run.is_stopped:
             run.turns.overdue()
