@@ -107,9 +107,9 @@ class Scene:
         found: dict[str, Any] | None = json.loads(self.out.read_text()) if self.out.exists() else None
         return found
 
-    def settle(self) -> None:
+    def settle(self, *, by_hand: bool = False) -> None:
         with closing(open_store(self.url)) as store:
-            settle_by_the_ledger(store, self.run, self.book)
+            settle_by_the_ledger(store, self.run, self.book, by_hand=by_hand)
 
     def to_the_end(self) -> Any:
         """Goes on until the run has ended; what came of it."""
@@ -134,14 +134,19 @@ class Scene:
             check_journals(store, self.run)
 
 
-def settle_by_the_ledger(store: Store, run: str, book: str) -> None:
-    """As an operator does who looks what has happened, of the run and of the runs that it began."""
+def settle_by_the_ledger(store: Store, run: str, book: str, *, by_hand: bool = False) -> None:
+    """As an operator does who looks what has happened, of the run and of the runs that it began. What has not happened
+    is to be tried again, or was done by hand meanwhile."""
     for one in [run, *children_of(store, run)]:
         for doubt in in_doubt(store, one):
             request = JournalReader(store, one).event(doubt.seq).event
             if not (request.meta or {}).get("once") or doubt.settled is not None:
                 continue
-            found = crash_ledger.done(book, request.payload["tag"])
+            tag = request.payload["tag"]
+            if by_hand and not crash_ledger.done(book, tag):
+                key = f"{one}/{request.action_id}"
+                crash_ledger.write(book, "did", tag, "by hand", [request.payload.get("given"), key])
+            found = crash_ledger.done(book, tag)
             if not found:
                 settle(store, one, doubt.seq, decision="retry")
             elif request.name == "refused_by_the_world":

@@ -32,6 +32,24 @@ def test_killed_at_every_point(agent: str, server: ForkServer, url: str, tmp_pat
             scene.check()
 
 
+@pytest.mark.xfail(strict=True, reason="a settlement as `retry` stays in force after the retry has begun")
+def test_a_retry_that_is_killed_is_in_doubt_again(server: ForkServer, url: str, tmp_path: Path) -> None:
+    """An operator's word is for one attempt."""
+    scene = Scene(server, url, tmp_path, "tool_agent", "run")
+    reported = Scene(server, url, tmp_path, "tool_agent", "whole").live()
+    assert reported is not None
+    assert scene.live(reported["points"].index("before once 0") + 1) is None
+    in_doubt = scene.live()
+    assert in_doubt is not None
+    assert in_doubt["status"] == "in_doubt"
+    scene.settle()
+    coming_back = ["before claim", "after claim", "before once 0", "after once 0"]
+    assert scene.live(len(coming_back)) is None
+    assert len(crash_ledger.done(scene.book, "once 0")) == 1
+    scene.to_the_end()
+    scene.check()
+
+
 def test_the_ledger_can_be_wrong(tmp_path: Path) -> None:
     book = tmp_path / "ledger"
     crash_ledger.write(book, "did", "once 1", "a")

@@ -44,7 +44,7 @@ def test_killed_at_any_time(shard: int, server: ForkServer, url: str, tmp_path: 
                     break
                 if reported is not None:
                     assert reported["status"] == "in_doubt", reported
-                    scene.settle()
+                    scene.settle(by_hand=True)
                 if scene.lives % 8 == 0:
                     patience *= 2  # a life has to be long enough to come to something
             scene.check()

@@ -106,6 +106,7 @@ def stopped_in_the_middle(scene: Scene, tag: str) -> int:
     pid = scene.begin(lease_seconds=LEASE_SECONDS)
     while not crash_ledger.done(scene.book, tag):
         time.sleep(0.01)
+    time.sleep(0.2)  # not while it holds the lock of the file, which nobody can take away from it
     os.kill(pid, signal.SIGSTOP)
     time.sleep(3 * LEASE_SECONDS)
     Path(f"{scene.book}.go").touch()
