@@ -52,7 +52,7 @@ def reenact_process(
         stderr=subprocess.PIPE,
         stdin=stdin,
         text=True,
-        timeout=30,
+        timeout=90,
         env={**os.environ, **(env or {})},
     )
 

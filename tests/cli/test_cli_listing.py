@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,8 +23,24 @@ from cli_support import (
     whole_run,
 )
 
-from reenact.core.events import Cancelled, Completed, Failed, Interrupted, Resumed, StateUpdated, WaitCreated
+from reenact.core.events import (
+    ActionRequested,
+    ActionSucceeded,
+    Cancelled,
+    Completed,
+    EffectSettled,
+    Failed,
+    Interrupted,
+    Resumed,
+    StateUpdated,
+    WaitCreated,
+)
 from reenact.journal.chain import Draft
+from reenact.journal.journal import Journal
+
+
+def asked_once() -> ActionRequested:
+    return ActionRequested(action_id="a1", payload=1, name="mail", effect="tool_call", meta={"once": True})
 
 
 def test_runs_are_listed_newest_first() -> None:
@@ -37,7 +57,7 @@ def test_the_json_of_a_run() -> None:
     listed = reenact_json("ls")
     (run,) = listed["runs"]
     assert listed["more"] is False
-    assert run.keys() == {"run", "short", "status", "agent", "events", "created", "imported", "head"}
+    assert run.keys() == {"run", "short", "status", "about", "agent", "events", "created", "imported", "head"}
     assert (run["run"], run["status"], run["agent"], run["events"]) == ("one", "completed", "tester", 4)
     assert run["created"].endswith("Z")
     assert run["head"].startswith("sha256:")
@@ -52,15 +72,19 @@ def test_json_is_accepted_before_and_after_the_command() -> None:
 @pytest.mark.parametrize(
     ("events", "status"),
     [
-        ([StateUpdated(payload=1)], "running"),
+        ([StateUpdated(payload=1)], "interrupted"),
         (whole_run(), "completed"),
         ([Failed(error="x")], "failed"),
         ([Cancelled()], "cancelled"),
         (blocked_run(), "blocked"),
-        ([WaitCreated(wait_id="w", name="approval")], "blocked"),
-        ([Interrupted(value=1), Draft(Resumed(value=2), parent=1)], "running"),
+        ([WaitCreated(wait_id="w", name="approval")], "waiting"),
+        ([asked_once()], "in_doubt"),
+        ([asked_once(), EffectSettled(action_id="a1", decision="retry")], "interrupted"),
+        ([asked_once(), Draft(ActionSucceeded(action_id="a1", output=1), parent=1)], "interrupted"),
+        ([ActionRequested(action_id="a1", payload=1, name="ask")], "interrupted"),
+        ([Interrupted(value=1), Draft(Resumed(value=2), parent=1)], "interrupted"),
         # Answered from another lane: the first lane's last event is still the interrupt.
-        ([Interrupted(value=1), Draft(Resumed(value=2), parent=1, lane="0.1")], "running"),
+        ([Interrupted(value=1), Draft(Resumed(value=2), parent=1, lane="0.1")], "interrupted"),
     ],
 )
 def test_the_status_of_a_run(events: list[Draft], status: str) -> None:
@@ -69,6 +93,38 @@ def test_the_status_of_a_run(events: list[Draft], status: str) -> None:
     assert [run["run"] for run in reenact_json("ls", "--status", status)["runs"]] == ["one"]
     other = "failed" if status != "failed" else "completed"
     assert reenact_json("ls", "--status", other)["runs"] == []
+
+
+def test_a_run_that_is_held_is_running_until_it_is_let_go() -> None:
+    with opened() as store:
+        journal = Journal.create(store, "one")
+        journal.append(asked_once())
+        assert reenact_json("ls")["runs"][0]["status"] == "running", "its holder may be doing it right now"
+        assert reenact_json("ls", "--status", "in_doubt")["runs"] == []
+        journal.release()
+    (run,) = reenact_json("ls")["runs"]
+    assert (run["status"], run["about"]) == ("in_doubt", ["mail"])
+    assert "in doubt (mail)" in reenact("ls").stdout
+
+
+def test_a_lease_that_expired_or_whose_holder_died_holds_nothing() -> None:
+    dead = subprocess.run(
+        [sys.executable, "-c", f"from reenact import *; Journal.create(open_store({STORE!r}), 'dead')"],
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        timeout=30,
+    )
+    assert dead.returncode == 0
+    with opened() as store:
+        Journal.create(store, "slow", lease_seconds=0.01)
+        time.sleep(0.02)
+        assert {run["status"] for run in reenact_json("ls")["runs"]} == {"interrupted"}
+
+
+def test_what_is_waited_for_is_named() -> None:
+    record("one", [WaitCreated(wait_id="w", name="approval\x1b[2J")])
+    assert "waiting (approval\\x1b[2J)" in reenact("ls").stdout
+    assert reenact_json("show", "one")["about"] == ["approval\x1b[2J"]
+    assert "waiting (approval\\x1b[2J)" in reenact("show", "one").stdout
 
 
 def test_a_limit_says_that_there_is_more() -> None:

@@ -11,17 +11,17 @@ import click
 from reenact.cli.output import Column, note, say_json, table
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
-from reenact.cli.text import inert, local_time
+from reenact.cli.text import inert, local_time, status_text
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.cli.summaries import Summary
     from reenact.store.contract import Store
 
 PAGE = 200
-STATUSES = ("running", "blocked", "completed", "failed", "cancelled")
+STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "completed", "failed", "cancelled")
 COLUMNS = (
     Column("run", "bold"),
-    Column("status", "cyan"),
+    Column("status", "cyan", flexible=True),
     Column("agent", flexible=True),
     Column("events", drop=1, right=True),
     Column("created", "dim", drop=3),
@@ -37,8 +37,13 @@ COLUMNS = (
 def ls(settings: Settings, limit: int, status: str | None) -> None:
     """List the runs of the store, newest first.
 
-    A run is `blocked` while it waits for somebody: an interrupt or a wait without an answer. `imported` runs were
-    recorded elsewhere.
+    \b
+    running      somebody holds it             interrupted  nobody does; `reenact resume` goes on
+    waiting      for what is named             blocked      an interrupt waits for a decision
+    in_doubt     an effect may have happened; `reenact settle` decides
+    completed, failed, cancelled
+
+    `imported` runs were recorded elsewhere.
     """
     from reenact.cli.selection import short_id
 
@@ -57,12 +62,13 @@ def ls(settings: Settings, limit: int, status: str | None) -> None:
 
 
 def _summaries(store: Store, namespace: str, status: str | None) -> Iterator[Summary]:
-    from reenact.cli.summaries import status_of, summary_of
+    from reenact.cli.standing import standing_of
+    from reenact.cli.summaries import summary_of
 
     before: tuple[int, str] | None = None
     while page := store.list_runs(namespace, before=before, limit=PAGE):
         for row in page:
-            if status is None or status_of(store, namespace, row) == status.lower():
+            if status is None or standing_of(store, namespace, row).status == status.lower():
                 yield summary_of(store, namespace, row)
         before = (page[-1].header.created, page[-1].header.run)
 
@@ -70,7 +76,7 @@ def _summaries(store: Store, namespace: str, status: str | None) -> Iterator[Sum
 def _cells(one: Summary, short: str) -> list[str]:
     return [
         inert(short),
-        one.status,
+        status_text(one.status, one.about),
         inert(one.agent or "-")[:200],
         str(one.events),
         local_time(one.created),

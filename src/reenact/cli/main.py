@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
@@ -13,7 +16,13 @@ import click
 from reenact.cli.problems import ReaderGoneError, run_guarded
 from reenact.cli.settings import shared_options
 
+INTERRUPTED, TERMINATED = 130, 143
+THREADS_MAY_TAKE_SECONDS = 2.0
+
 COMMANDS = {
+    "run": ("running", "Run an agent: a function of a file, recorded."),
+    "resume": ("running", "Go on with a run where it stands."),
+    "replay": ("replaying", "Run the code of a run again on its record alone."),
     "ls": ("listing", "List the runs of the store, newest first."),
     "show": ("showing", "Show a run: what happened, one event, or its state."),
     "verify": ("verifying", "Check that a run or an exported file is as it was written."),
@@ -22,11 +31,14 @@ COMMANDS = {
     "recover": ("copying", "Copy the valid prefix of a damaged run to another store."),
     "waits": ("waiting", "List what a run waits for."),
     "resolve": ("waiting", "Resolve a wait by its key."),
+    "settle": ("operating", "Settle an effect in doubt."),
+    "cancel": ("operating", "End a run."),
+    "worker": ("operating", "Carry on runs that nobody holds any more."),
     "gc": ("removing", "Remove ended runs by age or number."),
     "erase": ("removing", "Erase a value wherever it was recorded."),
     "keys": ("waiting", "The secrets that sign wait keys: list, rotate, retire, where."),
     "doctor": ("doctor", "Look at this installation and its store."),
-    "demo": ("demo", "Record a small run, verify it, alter a copy and see it found."),
+    "demo": ("demo", "An agent is killed and goes on; its record is verified, altered, and that is found."),
 }
 """Name → module of `reenact.cli`, and what it does. The function there has the same name (`import_` for import)."""
 
@@ -66,14 +78,14 @@ class Commands(click.Group):
 @shared_options
 @click.version_option(package_name="reenact", message="reenact %(version)s")
 def cli() -> None:
-    """Record what an AI agent did in one tamper-evident log, and prove it.
+    """Record what an AI agent did in one tamper-evident log; resume it, replay it, prove it.
 
     RUN is a run id, a unique beginning of one, @last (the first line of `reenact ls`) or @last~1 (the one before it).
     Without --store the store is REENACT_STORE, what pyproject.toml names, or .reenact/ in the project.
 
     \b
     Exit status: 0 ok · 1 the check found something · 2 usage · 3 not found
-    4 integrity broken · 5 store unavailable · 6 blocked or refused
+    4 integrity broken · 5 store unavailable · 6 blocked, in doubt or refused
     7 not replayable · 70 internal error
     """
 
@@ -87,7 +99,24 @@ def run() -> NoReturn:
             binary = io.BufferedWriter(binary)
         # Characters that the terminal's encoding lacks are shown as escapes instead of failing.
         sys.stdout = io.TextIOWrapper(binary, encoding=sys.stdout.encoding, errors="backslashreplace")
-    cli.main(prog_name="reenact")
+    try:
+        cli.main(prog_name="reenact")
+    except SystemExit as end:
+        if end.code in (INTERRUPTED, TERMINATED):
+            _leave_threads(int(end.code or 0))
+        raise
+
+
+def _leave_threads(status: int) -> None:
+    """Threads of an agent that wait for something would keep a suspended process from ending."""
+    deadline = time.monotonic() + THREADS_MAY_TAKE_SECONDS
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
 
 
 if __name__ == "__main__":

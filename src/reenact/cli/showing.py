@@ -9,7 +9,7 @@ import click
 from reenact.cli.output import Column, fields, note, say, say_json, table, value_lines
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
-from reenact.cli.text import brief, count_text, inert, iso_time, local_time
+from reenact.cli.text import brief, count_text, inert, iso_time, local_time, status_text
 from reenact.errors import BadPosition, Damaged, InvalidInput
 
 if TYPE_CHECKING:  # loaded when the command runs
@@ -236,7 +236,7 @@ def _say_header(header: dict[str, Any]) -> None:
     origin = " (imported: recorded elsewhere)" if header["imported"] else ""
     lines = [
         ("run", inert(header["run"]) + origin),
-        ("status", str(header["status"])),
+        ("status", status_text(header["status"], header["about"])),
         ("created", str(header["created"])),
         ("events", f"{header['events']:,}"),
         ("head", f"{header['events']}:{header['head']}"),

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from reenact.cli.standing import standing_of
 from reenact.cli.text import iso_time
-from reenact.core.events import ANSWERS, TERMINAL_KINDS
 from reenact.core.hashing import commitment, render
 from reenact.core.packing import unpack
 from reenact.core.sharing import expand
-from reenact.errors import Damaged, ReenactError
+from reenact.errors import ReenactError
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import RunRow, Store
-
-ANSWERS_LOOKED_FOR_IN = 10_000
-_BLOCKING = ("Interrupted", "WaitCreated")
 
 
 class Summary(NamedTuple):
     run: str
     status: str
+    about: tuple[str, ...]
+    """Names of what is waited for, or of what is in doubt."""
     agent: str | None
     events: int
     created: int
@@ -27,44 +26,22 @@ class Summary(NamedTuple):
     head: str
 
     def to_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "created": iso_time(self.created)}
+        return {**self._asdict(), "about": list(self.about), "created": iso_time(self.created)}
 
 
 def summary_of(store: Store, namespace: str, row: RunRow) -> Summary:
     header, last = row.header, row.last
+    standing = standing_of(store, namespace, row)
     return Summary(
         run=header.run,
-        status=status_of(store, namespace, row),
+        status=standing.status,
+        about=standing.about,
         agent=agent_of(store, namespace, header.run),
         events=last.seq if last is not None else 0,
         created=header.created,
         imported=header.imported,
         head=render(last.hash if last is not None else header.hash),
     )
-
-
-def status_of(store: Store, namespace: str, row: RunRow) -> str:
-    """`blocked`: a lane came to an interrupt or a wait that nobody has answered."""
-    if row.last is None:
-        return "running"
-    if row.last.kind in TERMINAL_KINDS:
-        return row.last.kind.lower()
-    run = row.header.run
-    waiting = {end.seq for end in store.lanes(namespace, run) if end.kind in _BLOCKING}
-    return "blocked" if waiting and waiting - _answered(store, namespace, run, min(waiting)) else "running"
-
-
-def _answered(store: Store, namespace: str, run: str, since: int) -> set[int]:
-    """Events answered from another lane. Looked for in a bounded stretch: a listing must not read whole runs."""
-    found: set[int] = set()
-    try:
-        reader = JournalReader(store, run, namespace)
-        for row in store.scan(namespace, run, since + 1, since + ANSWERS_LOOKED_FOR_IN, contents=False):
-            if ANSWERS.get(row.kind) in _BLOCKING and (parent := reader.link(row).parent) is not None:
-                found.add(parent)
-    except Damaged:
-        pass  # a listing shows what it can; `verify` is the judge
-    return found
 
 
 def agent_of(store: Store, namespace: str, run: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -155,6 +156,11 @@ def bytes_text(count: int) -> str:
 
 def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def status_text(status: str, about: Sequence[str]) -> str:
+    shown = status.replace("_", " ")
+    return f"{shown} ({fit(inert(', '.join(about)), 60)})" if about else shown
 
 
 def url_text(url: str) -> str:

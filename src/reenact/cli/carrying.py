@@ -1,0 +1,141 @@
+"""Carrying a run in this process, and letting go of it cleanly.
+
+Ctrl-C and SIGTERM suspend: the agent's tasks are cancelled (an agent without a loop is interrupted where it stands),
+nothing more is written, the lease is released. So does coming to an interrupt that only a person can answer. A second
+signal has its ordinary effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import Context
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from reenact.cli.standing import Standing, open_requests, standing_of
+from reenact.core.events import TERMINAL_KINDS
+from reenact.errors import ReenactError
+
+if TYPE_CHECKING:
+    from reenact.store.contract import Store
+
+LOOK_SECONDS = 0.25
+_NOBODY = Context()
+"""A signal comes while anybody's code runs; what it asks for is not part of the agent."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class SuspendedHere(BaseException):
+    """Why this process let go of a run: a signal's number, or how the run stands."""
+
+    def __init__(self, number: int = 0, standing: Standing | None = None) -> None:
+        super().__init__("suspended")
+        self.number = number
+        self.standing = standing
+
+
+class _Stop(SystemExit):
+    """Travels through a synchronous agent; the run takes it for the end of the process."""
+
+
+class Suspender:
+    def __init__(self) -> None:
+        self.reason: SuspendedHere | None = None
+        self._suspend: Callable[[], None] | None = None
+        self._in_main = threading.current_thread() is threading.main_thread()
+        self._main = threading.get_ident()
+
+    def carry(self, call: Callable[[], Any], *, is_async: bool) -> Any:
+        """What the agent returns, or raises. `SuspendedHere` when this process had to let go."""
+        try:
+            with self._handling():
+                return asyncio.run(self._in_a_task(call)) if is_async else call()
+        except (KeyboardInterrupt, asyncio.CancelledError, _Stop):
+            if self.reason is None:
+                raise
+            raise self.reason from None
+
+    @contextmanager
+    def _handling(self) -> Iterator[None]:
+        if not self._in_main:
+            yield
+            return
+        before = {number: signal.signal(number, self._heard) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        if self.reason is None:
+            self.reason = SuspendedHere(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._suspend is not None:
+            self._suspend()
+        else:
+            raise _Stop(128 + number)
+
+    async def _in_a_task(self, call: Callable[[], Any]) -> Any:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+
+        def suspend() -> None:  # called from a signal handler: the loop may be asleep
+            loop.call_soon_threadsafe(task.cancel, context=_NOBODY)
+
+        self._suspend = suspend
+        try:
+            return await call()
+        finally:
+            self._suspend = None
+
+    def suspend(self, standing: Standing) -> None:
+        """From another thread: the run stands where this process can do nothing for it."""
+        if self._in_main and self.reason is None:
+            self.reason = SuspendedHere(standing=standing)
+            signal.pthread_kill(self._main, signal.SIGTERM)
+
+
+@contextmanager
+def watching(
+    store: Store, namespace: str, run: str, states: tuple[str, ...], found: Callable[[Standing], None]
+) -> Iterator[None]:
+    """Tells once for each time the run has come to rest in one of these states."""
+    done = threading.Event()
+
+    def watch() -> None:
+        seen = told = -1
+        while not done.wait(LOOK_SECONDS):
+            row = store.run_row(namespace, run)
+            if row is None or row.last is None or row.last.kind in TERMINAL_KINDS:
+                continue
+            rested, seen = row.last.seq == seen, row.last.seq
+            if not rested or told == seen:
+                continue
+            standing = standing_of(store, namespace, row)
+            if standing.status in states and not _is_busy(store, namespace, run):
+                told = seen
+                found(standing)
+
+    thread = threading.Thread(target=_quietly, args=(watch,), name="reenact-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _is_busy(store: Store, namespace: str, run: str) -> bool:
+    """Beside what it waits for, the run has something under way."""
+    return any(one.kind == "ActionRequested" for one in open_requests(store, namespace, run))
+
+
+def _quietly(watch: Callable[[], None]) -> None:
+    with suppress(ReenactError):  # whoever carries the run meets the same trouble, and tells
+        watch()

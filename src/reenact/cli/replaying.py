@@ -1,0 +1,127 @@
+"""`reenact replay`: the code of a run again, on its record alone."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reenact.cli.output import fields, note, say, say_json
+from reenact.cli.settings import Settings, shared_options
+from reenact.cli.stores import reading
+from reenact.cli.text import brief, inert
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.effect.agents import Agent
+    from reenact.effect.stopping import Divergence
+    from reenact.errors import ReenactError
+    from reenact.store.contract import Store
+
+DIVERGED = 1
+NOT_REPLAYABLE = 7
+SHOWN_VALUE_CHARACTERS = 400
+_WHERE = ("seq", "key", "lane", "nearest", "path", "line", "expected", "actual")
+
+
+@click.command()
+@shared_options
+@click.argument("run")
+@click.argument("target", metavar="[FILE.PY:FUNCTION]", required=False)
+@click.option("-m", "--module", metavar="MODULE:FUNCTION", help="An importable module instead of a file.")
+@click.option("--strict", is_flag=True, help="The agent's code may not read the clock or draw chance by itself either.")
+@click.pass_obj
+def replay(settings: Settings, run: str, target: str | None, module: str | None, strict: bool) -> int | None:
+    """Run the code of RUN again on its record alone. Nothing outside is touched: every effect is answered as recorded.
+
+    The same must come out. Where the program does something else, that is shown and the status is 1; 7 says that an
+    effect has no recorded value. Of an unfinished run, what there is of it is replayed.
+
+    A run that `reenact run` began knows where its code is; name it for any other, and always for an imported one.
+    """
+    from reenact.cli.running import load_for
+    from reenact.cli.selection import selected_run
+    from reenact.journal.reader import JournalReader
+
+    with reading(settings) as store:
+        name = selected_run(store, settings.namespace, run)
+        agent = load_for(JournalReader(store, name, settings.namespace), target, module)
+        verdict = _judged(agent, name, store, strict)
+        events = JournalReader(store, name, settings.namespace).head().seq
+    return _told(settings, name, events, verdict)
+
+
+def _judged(agent: Agent[..., Any], run: str, store: Store, strict: bool) -> ReenactError | None:
+    """None: the same came out. What the agent prints is not the check's result: it goes to stderr."""
+    from reenact.effect.stopping import Divergence, NotReplayable, RecordEnded
+
+    try:
+        with redirect_stdout(sys.stderr):
+            made = agent.replay(run, store=store, strict=strict)
+            if agent.is_async:
+                asyncio.run(_awaited(made))
+    except Divergence as divergence:
+        return _cause(divergence)
+    except (RecordEnded, NotReplayable) as verdict:
+        return verdict
+    except (Exception, asyncio.CancelledError):
+        # Raised as it was recorded: a run that ended with another error has diverged. Trouble of our own is no verdict.
+        if _recorded_end(store, agent.namespace, run) in ("Failed", "Cancelled"):
+            return None
+        raise
+    return None
+
+
+def _cause(divergence: Divergence) -> ReenactError:
+    """An agent that fails because an answer cannot be handed over again has not changed its ways."""
+    from reenact.effect.stopping import NotReplayable
+
+    actual = divergence.where.get("actual")
+    error = actual.get("error") if isinstance(actual, dict) else None
+    return error if isinstance(error, NotReplayable) else divergence
+
+
+async def _awaited(made: Any) -> Any:
+    return await made
+
+
+def _recorded_end(store: Store, namespace: str, run: str) -> str | None:
+    last = store.last_event(namespace, run)
+    return last.kind if last is not None else None
+
+
+def _told(settings: Settings, run: str, events: int, verdict: ReenactError | None) -> int | None:
+    from reenact.effect.stopping import Divergence, NotReplayable, RecordEnded
+
+    if verdict is None or isinstance(verdict, RecordEnded):
+        status = "same" if verdict is None else "unfinished"
+        if settings.json:
+            say_json({"run": run, "status": status, "events": events})
+        else:
+            ends = "" if verdict is None else "; the record is unfinished and ends there"
+            say(f"replayed {run}: the same in all {events:,} events{ends}")
+        return None
+    where = _where(verdict) if isinstance(verdict, Divergence) else {}
+    if settings.json:
+        status = "not_replayable" if isinstance(verdict, NotReplayable) else "diverged"
+        problem = {"code": verdict.code, "message": verdict.message, "hint": verdict.hint, **where}
+        say_json({"run": run, "status": status, "events": events, "divergence": problem})
+    elif where:
+        fields([(name, _shown(value)) for name, value in where.items()])
+    note(f"error: {inert(verdict.message)} [{verdict.code}]")
+    note(inert(verdict.hint))
+    return NOT_REPLAYABLE if isinstance(verdict, NotReplayable) else DIVERGED
+
+
+def _where(divergence: Divergence) -> dict[str, Any]:
+    """What is known of the place, values in their encoded form. `expected` is what was recorded."""
+    from reenact.core.codec import encode
+
+    found = {name: divergence.where[name] for name in _WHERE if divergence.where.get(name) not in (None, "")}
+    return {name: encode(value).tree for name, value in found.items()}
+
+
+def _shown(value: Any) -> str:
+    return inert(value) if isinstance(value, str) else brief(value, SHOWN_VALUE_CHARACTERS)

@@ -1,0 +1,299 @@
+"""`reenact run` and `resume`: an agent's function carried in this process, from its beginning or from its record."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reenact.cli.output import note
+from reenact.cli.settings import Settings, shared_options
+from reenact.cli.stores import reading, writing
+from reenact.cli.text import inert, status_text
+from reenact.errors import InvalidInput, InvalidValue, ReenactError, Refused
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.cli.carrying import Suspender
+    from reenact.cli.standing import Standing
+    from reenact.effect.agents import Agent
+    from reenact.journal.reader import JournalReader
+    from reenact.store.contract import Store
+
+RUN_ID_BYTES = 10
+_TAKEN = ("run_id", "store")
+"""Names that starting a run has for itself."""
+_INTERRUPT = "interrupt@"
+
+
+@click.command()
+@shared_options
+@click.argument("target", metavar="[FILE.PY:FUNCTION]", required=False)
+@click.option("-m", "--module", metavar="MODULE:FUNCTION", help="An importable module instead of a file.")
+@click.option("--input", "given", metavar="JSON", help="What it is called with: an object by name, a list by position.")
+@click.option("--run-id", metavar="ID", help="The id of the run; a random one otherwise.")
+@click.option("--no-wait", is_flag=True, help="Suspend and end with 6 when it waits for somebody.")
+@click.pass_obj
+def run(
+    settings: Settings, target: str | None, module: str | None, given: str | None, run_id: str | None, no_wait: bool
+) -> None:
+    """Run an agent: a function of a file, recorded from beginning to end.
+
+    The function may be an agent (`@reenact.agent`) or any other; with one agent in the file its name can be left out.
+    Its result goes to stdout. Ctrl-C and SIGTERM suspend the run; `reenact resume` goes on.
+
+    \b
+    reenact run agent.py:support --input '{"question": "Where is my order?"}'
+    reenact run -m shop.agents:support --input '["Where is my order?"]'
+
+    \b
+    Exit status: 0 it returned · 1 it failed · 6 it is blocked, waits or is in doubt
+    125 Reenact failed · 130 and 143 interrupted, terminated
+    """
+    from reenact.cli.loading import load_agent, parse_target
+    from reenact.core.links import check_run_id
+
+    if (target is None) == (module is None):
+        raise InvalidInput(
+            "run needs one of FILE.PY:FUNCTION and -m MODULE:FUNCTION",
+            hint="For example: `reenact run agent.py:support`.",
+            code="usage",
+        )
+    name = check_run_id(run_id) if run_id is not None else secrets.token_hex(RUN_ID_BYTES)
+    with _told_as_own(), _agent_output(settings):
+        agent = load_agent(parse_target(target or module or "", is_module=module is not None))
+        args, kwargs = _arguments(agent, given)
+        _settle_namespace(settings, agent)
+        with writing(settings) as store:
+            _say_run(settings, name)
+            begin = partial(agent.run, *args, run_id=name, store=store, **kwargs)
+            result = _carried(settings, store, name, agent, begin, no_wait)
+    _say_result(settings, name, result)
+
+
+@click.command()
+@shared_options
+@click.argument("run")
+@click.argument("target", metavar="[FILE.PY:FUNCTION]", required=False)
+@click.option("-m", "--module", metavar="MODULE:FUNCTION", help="An importable module instead of a file.")
+@click.option("--decision", metavar="JSON", help="Answers the interrupt that blocks it.")
+@click.option("--pin-code", is_flag=True, help="Refuse code that is not the one that recorded it.")
+@click.option("--accept-code", is_flag=True, help="Go on with changed code from where it differs.")
+@click.option("--no-wait", is_flag=True, help="Suspend and end with 6 when it waits for somebody.")
+@click.pass_obj
+def resume(
+    settings: Settings,
+    run: str,
+    target: str | None,
+    module: str | None,
+    decision: str | None,
+    pin_code: bool,
+    accept_code: bool,
+    no_wait: bool,
+) -> None:
+    """Go on with RUN where it stands. What is on record is not done again; the result of an ended run is given again.
+
+    A run that `reenact run` began knows where its code is; name it for any other. Code that asks for something else
+    than the record has does nothing: put the old code back, or accept the new one. Exit status as of `reenact run`.
+    """
+    from reenact.cli.results import say_result
+    from reenact.cli.selection import selected_run
+    from reenact.journal.reader import JournalReader
+
+    with _told_as_own(), reading(settings) as store:  # going on must not make a store
+        name = selected_run(store, settings.namespace, run)
+        ended, output = _ended(settings, JournalReader(store, name, settings.namespace))
+    if ended:
+        say_result(settings, name, output)
+        return
+    with _told_as_own(), _agent_output(settings), writing(settings) as store:
+        reader = JournalReader(store, name, settings.namespace)
+        if reader.imported:
+            raise Refused(
+                f"run {name} was recorded elsewhere and cannot be continued here",
+                hint=f"It can be replayed: reenact replay {name} file.py:function",
+                code="imported_run",
+            )
+        if decision is not None:
+            _decide(store, settings.namespace, name, decision)
+        agent = load_for(reader, target, module)
+        _say_run(settings, name)
+        go_on = partial(agent.resume, name, store=store, pin_code=pin_code, accept_code=accept_code)
+        result = _carried(settings, store, name, agent, go_on, no_wait)
+    _say_result(settings, name, result)
+
+
+def load_for(reader: JournalReader, target: str | None, module: str | None) -> Agent[..., Any]:
+    """The code of a run: what the user names, or where the run says that it was started."""
+    from reenact.cli.loading import load_agent, parse_target, recorded_target
+
+    if target is not None and module is not None:
+        raise InvalidInput("FILE.PY:FUNCTION and -m MODULE:FUNCTION exclude each other", code="usage")
+    named = target or module
+    found = parse_target(named, is_module=module is not None) if named is not None else recorded_target(reader)
+    agent = load_agent(found)
+    agent.namespace = reader.namespace
+    return agent
+
+
+def _settle_namespace(settings: Settings, agent: Agent[..., Any]) -> None:
+    """What the command line names wins over what the code says."""
+    if settings.namespace == "default":
+        settings.namespace = agent.namespace
+    agent.namespace = settings.namespace
+
+
+def _arguments(agent: Agent[..., Any], given: str | None) -> tuple[list[Any], dict[str, Any]]:
+    import inspect
+
+    value = read_json("--input", given) if given is not None else {}
+    args: list[Any] = value if isinstance(value, list) else [] if isinstance(value, dict) else [value]
+    kwargs: dict[str, Any] = value if isinstance(value, dict) else {}
+    try:
+        bound = inspect.signature(agent.function).bind(*args, **kwargs)
+    except TypeError as error:  # says which argument, never with its value
+        raise InvalidInput(
+            f"the input does not fit {agent.name}{inspect.signature(agent.function)}: {error}",
+            hint="--input is an object of arguments by name, a list by position, or the only argument.",
+            code="bad_input",
+        ) from None
+    taken = [name for name in bound.kwargs if name in _TAKEN]
+    if taken:
+        raise InvalidInput(f"an argument called {taken[0]} cannot be given by name", code="bad_input")
+    return list(bound.args), dict(bound.kwargs)
+
+
+def read_json(option: str, text: str) -> Any:
+    from reenact.core.strict_json import read_strict
+
+    try:
+        return read_strict(text.encode("utf-8", "surrogatepass"))
+    except InvalidValue as refused:
+        raise InvalidInput(
+            f"{option}: {refused.message}",
+            hint=f"""Text needs quotes of its own: {option} '"yes"'.""",
+            code="bad_value",
+        ) from None
+
+
+# Carrying
+
+
+def _carried(
+    settings: Settings, store: Store, run: str, agent: Agent[..., Any], call: Callable[[], Any], no_wait: bool
+) -> Any:
+    """The agent's result. Whatever else comes of it is raised as what the user is to see."""
+    import asyncio
+
+    from reenact.cli import results
+    from reenact.cli.carrying import SuspendedHere, Suspender, watching
+
+    suspender = Suspender()
+    states = ("blocked", "waiting")
+    with watching(store, settings.namespace, run, states, _what_to_do(settings, suspender, no_wait)):
+        try:
+            return suspender.carry(call, is_async=agent.is_async)
+        except SuspendedHere as reason:
+            raise results.suspended(settings, store, run, reason) from None
+        except (Exception, asyncio.CancelledError) as error:
+            ended = _ended_with(store, settings.namespace, run)
+            if ended == "Failed":
+                raise results.agent_failed(settings, run, error) from error
+            if ended == "Cancelled":
+                raise results.run_cancelled(settings, run) from None
+            if isinstance(error, ReenactError):
+                raise results.stopped(settings, run, error) from error
+            raise
+
+
+def _what_to_do(settings: Settings, suspender: Suspender, no_wait: bool) -> Callable[[Standing], None]:
+    def found(standing: Standing) -> None:
+        if standing.status == "blocked" or no_wait:
+            suspender.suspend(standing)
+        elif not settings.json:
+            note(status_text(standing.status, standing.about))
+
+    return found
+
+
+def _ended_with(store: Store, namespace: str, run: str) -> str | None:
+    from reenact.core.events import TERMINAL_KINDS
+
+    last = store.last_event(namespace, run)
+    return last.kind if last is not None and last.kind in TERMINAL_KINDS else None
+
+
+@contextmanager
+def _told_as_own() -> Iterator[None]:
+    from reenact.cli.results import own_failure
+
+    try:
+        yield
+    except click.ClickException:
+        raise
+    except Exception as error:
+        failure = own_failure(error)
+        if failure is error:
+            raise
+        raise failure from error
+
+
+@contextmanager
+def _agent_output(settings: Settings) -> Iterator[None]:
+    """With --json stdout is one document: what the agent prints goes to stderr."""
+    if settings.json:
+        with redirect_stdout(sys.stderr):
+            yield
+    else:
+        yield
+
+
+def _say_run(settings: Settings, run: str) -> None:
+    if not settings.json:
+        note(f"run {inert(run)}")
+
+
+def _say_result(settings: Settings, run: str, result: Any) -> None:
+    from reenact.cli.results import say_result
+    from reenact.core.codec import encode
+
+    say_result(settings, run, encode(result).tree)
+
+
+def _ended(settings: Settings, reader: JournalReader) -> tuple[bool, Any]:
+    """Whether the run has ended, and its result as it is stored: no code is loaded for it, no object built."""
+    from reenact.cli import results
+    from reenact.core.events import TERMINAL_KINDS
+
+    last = reader.store.last_event(reader.namespace, reader.run)
+    if last is None or last.kind not in TERMINAL_KINDS:
+        return False, None
+    content = reader.content_tree(last, reader.link(last)) or {}
+    if last.kind == "Cancelled":
+        raise results.run_cancelled(settings, reader.run)
+    if last.kind == "Failed":
+        raise results.agent_failed(settings, reader.run, results.recorded_error(content.get("error")))
+    return True, content.get("output")
+
+
+def _decide(store: Store, namespace: str, run: str, text: str) -> None:
+    """Answers the interrupt that blocks the run; the first decision stands."""
+    from reenact.core.wait_keys import Resolution, WaitIdentity
+    from reenact.effect.waits.desk import WaitDesk
+    from reenact.effect.waits.listing import waits_of
+
+    value = read_json("--decision", text)
+    waits = waits_of(store, run, namespace)
+    blocking = [one for one in waits if one.state == "open" and one.name.startswith(_INTERRUPT)]
+    if len(blocking) != 1:
+        raise Refused(
+            f"run {run} is not blocked by one interrupt but by {len(blocking)}",
+            hint="`reenact waits RUN` lists what is open; without --decision the run simply goes on.",
+            code="not_blocked",
+        )
+    desk, wait = WaitDesk(store, namespace), blocking[0]
+    desk.resolve(desk.key(run, WaitIdentity.named(wait.name, wait.ordinal)), Resolution.ok(value))
