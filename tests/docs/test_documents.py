@@ -5,6 +5,7 @@ examples work, links lead somewhere, every acceptance row names tests that exist
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -29,7 +30,18 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_example_runs(code: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    example = tmp_path / "example.py"
+    example.write_text(code)
+    outside = {**os.environ, "REENACT_KEY_FILE": str(tmp_path / "keys.json")}
+    outside.pop("REENACT_STORE", None)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(example)],
+        cwd=tmp_path,
+        env=outside,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
     assert done.returncode == 0, done.stderr
     for promised in re.findall(r"#\s+(Verification: .*)", code):
         assert promised in done.stdout
