@@ -40,16 +40,18 @@ def _fresh(ticket: Ticket, answer: Event) -> Any:
         value = answer.resolution
     elif isinstance(answer, Resumed):
         value = answer.value
+    return own_copy(value, ticket.spec.annotation)
+
+
+def own_copy(value: Any, annotation: Any = None) -> Any:
+    """What the record will give for the value, shared with nobody."""
     if type(value) in _PLAIN:
         return value
     encoded = encode(value)
     if not encoded.replayable:
         return value  # what has no value cannot be handed over twice; the record says so
     return decode(
-        _copied(encoded.tree),
-        loaded_classes=True,
-        annotation=ticket.spec.annotation,
-        artifact=encoded.artifacts.__getitem__,
+        _copied(encoded.tree), loaded_classes=True, annotation=annotation, artifact=encoded.artifacts.__getitem__
     )
 
 

@@ -17,6 +17,7 @@ from uuid import UUID
 from reenact.core.events import ActionRequested, StateUpdated
 from reenact.effect.boundary import outside, perform, perform_blocking
 from reenact.effect.lanes import Lane
+from reenact.effect.outcomes import own_copy
 from reenact.effect.places import PLACE, Inside
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput
@@ -85,7 +86,7 @@ def set_state(value: Any, *, step_id: str | None = None) -> None:
     """Replaces the run's state. Like everything else it is on record, and is what `state` gives from here on."""
     lane = PLACE.get()
     if type(lane) is Lane:
-        lane.run.update_state(lane, StateUpdated(value, step_id))
+        lane.run.update_state(lane, StateUpdated(own_copy(value), step_id))
     elif not outside("set_state"):  # says so once
         return
 

@@ -16,7 +16,7 @@ from reenact.core.events import Cancelled, Completed, Event, Failed
 from reenact.effect import threads
 from reenact.effect.divergences import first_difference, resting_too_early
 from reenact.effect.live_run import LiveRun
-from reenact.effect.past import RecordedMark
+from reenact.effect.past import Past, RecordedMark
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.stopping import Divergence, RunStopped, Suspended
 from reenact.effect.tasks import LoopHooks, TaskQueue
@@ -137,6 +137,7 @@ def _end(run: LiveRun, event: Event) -> None:
     if past is not None and not run.is_live and not run.accept_changes():
         if past.unmade or past.end is None:
             raise _stopped(run, resting_too_early(run))
+        _check_states(run, past)
         _compare_ends(run, past.end, event)
         run.ended = True
         return
@@ -151,6 +152,24 @@ def _end(run: LiveRun, event: Event) -> None:
 def _stopped(run: LiveRun, reason: ReenactError) -> ReenactError:
     run.stop(reason)
     return reason
+
+
+def _check_states(run: LiveRun, past: Past) -> None:
+    """Every recorded state has been set again."""
+    for recorded in past.lanes.values():
+        again = recorded.bound.ordinals.get("state", 0) if recorded.bound is not None else 0
+        if again < len(recorded.marks):
+            first = recorded.marks[again]
+            raise _stopped(
+                run,
+                Divergence(
+                    f"run {run.name} ended without the state recorded at seq {first.seq}",
+                    code="missing_state",
+                    seq=first.seq,
+                    lane=recorded.path,
+                    expected=past.members(first.row),
+                ),
+            )
 
 
 def _compare_ends(run: LiveRun, end: RecordedMark, event: Event) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from reenact.core.codec import decode, encode
+
 
 def replaced(value: Any, secrets: Mapping[str, str]) -> Any:
     """The value with every occurrence of a secret in its texts replaced by its stand-in; itself if there is none."""
@@ -19,7 +21,21 @@ def replaced(value: Any, secrets: Mapping[str, str]) -> Any:
         return type(value)(replaced(item, secrets) for item in value)
     if isinstance(value, BaseException):
         return value if not any(secret in str(value) for secret in secrets) else _error(value, secrets)
-    return value
+    if isinstance(value, (bytes, bytearray)):
+        for secret, stand_in in secrets.items():
+            if secret.encode() in value:
+                value = value.replace(secret.encode(), stand_in.encode())
+        return value
+    return value if value is None or type(value) in (bool, int, float) else _object(value, secrets)
+
+
+def _object(value: Any, secrets: Mapping[str, str]) -> Any:
+    """Whatever else there is, looked through as it would be written."""
+    encoded = encode(value)
+    tree = replaced(encoded.tree, secrets)
+    if tree == encoded.tree:
+        return value
+    return decode(tree, loaded_classes=True, artifact=encoded.artifacts.__getitem__)
 
 
 def _error(error: BaseException, secrets: Mapping[str, str]) -> BaseException:

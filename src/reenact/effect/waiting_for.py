@@ -213,7 +213,7 @@ def _lane(what: str) -> Lane:
 def _identity(lane: Lane, name: str) -> WaitIdentity:
     """Two waits of one name in a run are told apart by lane and number."""
     ordinal = lane.ordinals.get(f"wait:{name}", 0)
-    where = lane.path or lane.birth
+    where = lane.birth  # not its number: a lane that has asked for nothing yet has none, and may ask for its key
     return WaitIdentity.named(name if where == "0" else f"{name}@{where}", ordinal + 1)
 
 
@@ -225,7 +225,7 @@ class _InterruptAnswers(Answers):
 def interrupt(value: Any = None) -> Any:
     """Blocks the run until somebody resumes it with a decision, which is returned. `value` says what is asked."""
     lane = _lane("interrupt")
-    identity = WaitIdentity.named(f"interrupt@{lane.path or lane.birth}", lane.ordinals.get("interrupt", 0) + 1)
+    identity = WaitIdentity.named(f"interrupt@{lane.birth}", lane.ordinals.get("interrupt", 0) + 1)
     spec = EffectSpec("interrupt", "await_event", once=False, durable=True, answers=_InterruptAnswers())
 
     def make(_: str) -> Interrupted:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-GUARD_SECONDS = 40.0
+GUARD_SECONDS = 20.0
 
 
 class Hung(BaseException):

@@ -1,0 +1,461 @@
+"""Threads of an agent, one exact case each: what was observed while recording is observed again."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import random
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, as_completed, wait
+from typing import Any
+
+import pytest
+from runtime_support import divergence_of, new_id, recorded_and_replayed, replay, requests, run
+
+import reenact
+
+_chance = random.Random()
+calls: list[Any] = []
+ROUNDS = 5
+
+
+@pytest.fixture(autouse=True)
+def nothing_yet() -> None:
+    calls.clear()
+
+
+@reenact.tool
+def ask(what: Any = None) -> int:
+    calls.append(what)
+    time.sleep(_chance.choice((0, 0.0003, 0.001)))
+    return _chance.randrange(1 << 40)
+
+
+@reenact.tool
+async def ask_async(what: Any = None) -> int:
+    calls.append(what)
+    await asyncio.sleep(_chance.choice((0, 0.0003, 0.001)))
+    return _chance.randrange(1 << 40)
+
+
+def all_rounds(agent: Any, store: Any) -> None:
+    for _ in range(ROUNDS):
+        before = len(calls)
+        run_id = new_id()
+        result = run(agent, store=store, run_id=run_id)
+        made = len(calls)
+        assert made > before
+        assert replay(agent, run_id, store=store) == result
+        assert len(calls) == made, "a replay calls nothing"
+
+
+def test_threads_that_share_a_list_write_to_it_in_the_recorded_order(memory: Any) -> None:
+    @reenact.agent
+    def sharing() -> Any:
+        seen: list[Any] = []
+
+        def work(name: int) -> None:
+            for number in range(3):
+                seen.append((name, number))
+                seen.append((name, ask(name)))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return seen
+
+    all_rounds(sharing, memory)
+
+
+@pytest.mark.parametrize("make", ["Lock", "RLock"])
+def test_a_lock_across_effects_is_taken_in_the_recorded_order(memory: Any, make: str) -> None:
+    @reenact.agent
+    def locking() -> Any:
+        lock, seen = getattr(threading, make)(), []
+
+        def work(name: int) -> None:
+            ask(("before", name))
+            with lock:
+                seen.append((name, ask(name)))
+                seen.append((name, ask(name)))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return seen
+
+    all_rounds(locking, memory)
+
+
+_made_before = threading.Lock()
+
+
+def test_a_lock_that_was_made_before_the_run_does_not_hang_a_replay(memory: Any) -> None:
+    @reenact.agent
+    def locking_outside() -> Any:
+        seen: list[Any] = []
+
+        def work(name: int) -> None:
+            ask(("before", name))
+            with _made_before:
+                seen.append((name, ask(name)))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sorted(seen)
+
+    recorded_and_replayed(locking_outside, store=memory)
+
+
+def test_queues_come_back(memory: Any) -> None:
+    @reenact.agent
+    def queueing() -> Any:
+        jobs: queue.Queue[int | None] = queue.Queue(maxsize=2)
+        done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def work(name: str) -> None:
+            while (number := jobs.get()) is not None:
+                done.put((name, number, ask(number)))
+                jobs.task_done()
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+        for thread in threads:
+            thread.start()
+        for number in range(6):
+            jobs.put(number)
+        jobs.join()
+        for _ in threads:
+            jobs.put(None)
+        for thread in threads:
+            thread.join()
+        return [done.get() for _ in range(6)]
+
+    all_rounds(queueing, memory)
+
+
+def test_conditions_events_semaphores_and_barriers_come_back(memory: Any) -> None:
+    @reenact.agent
+    def coordinating() -> Any:
+        condition, ready, slots, barrier = (
+            threading.Condition(),
+            threading.Event(),
+            threading.Semaphore(1),
+            threading.Barrier(3),
+        )
+        seen: list[Any] = []
+
+        def work(name: int) -> None:
+            ready.wait()
+            with slots:
+                seen.append((name, ask(name)))
+            barrier.wait()
+            with condition:
+                seen.append(("through", name))
+                condition.notify_all()
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        ask("before")
+        ready.set()
+        with condition:
+            condition.wait_for(lambda: len(seen) == 6)
+        for thread in threads:
+            thread.join()
+        return seen
+
+    all_rounds(coordinating, memory)
+
+
+def test_a_pool_with_fewer_workers_than_jobs_comes_back(memory: Any) -> None:
+    @reenact.agent
+    def pooling() -> Any:
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(ask, range(9)))
+
+    all_rounds(pooling, memory)
+
+
+def test_identical_jobs_of_a_pool_each_get_their_own_answer(memory: Any) -> None:
+    @reenact.agent
+    def identical() -> Any:
+        with ThreadPoolExecutor(3) as pool:
+            return [future.result() for future in [pool.submit(ask) for _ in range(20)]]
+
+    all_rounds(identical, memory)
+
+
+def test_futures_complete_in_the_recorded_order(memory: Any) -> None:
+    @reenact.agent
+    def completing() -> Any:
+        with ThreadPoolExecutor(4) as pool:
+            futures = {pool.submit(ask, number): number for number in range(4)}
+            first, _ = wait(futures, return_when=FIRST_COMPLETED)
+            return [sorted(futures[one] for one in first), [futures[one] for one in as_completed(futures)]]
+
+    all_rounds(completing, memory)
+
+
+def test_a_failing_job_fails_again(memory: Any) -> None:
+    @reenact.step
+    def fails() -> None:
+        calls.append("fails")
+        raise LookupError("lost")
+
+    @reenact.agent
+    def failing_job() -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                pool.submit(fails).result()
+            except LookupError as error:
+                return str(error)
+
+    assert recorded_and_replayed(failing_job, store=memory) == "lost"
+    assert calls == ["fails"]
+
+
+def test_to_thread_comes_back(memory: Any) -> None:
+    @reenact.agent
+    async def threading_out() -> Any:
+        seen: list[Any] = []
+
+        def job(number: int) -> int:
+            first = ask(number)
+            seen.append(("job", number))
+            return first ^ ask(-number)
+
+        async def one(number: int) -> None:
+            seen.append((number, await asyncio.to_thread(job, number)))
+
+        await asyncio.gather(*map(one, range(4)), *(ask_async(n) for n in range(3)))
+        return seen
+
+    all_rounds(threading_out, memory)
+
+
+def test_a_thread_that_hands_work_to_the_loop_comes_back(memory: Any) -> None:
+    @reenact.agent
+    async def handing_back() -> Any:
+        loop = asyncio.get_running_loop()
+
+        def job() -> Any:
+            return [ask("in the thread"), asyncio.run_coroutine_threadsafe(ask_async("in the loop"), loop).result()]
+
+        return await asyncio.to_thread(job)
+
+    all_rounds(handing_back, memory)
+
+
+def test_asyncio_run_inside_a_sync_agent_comes_back(memory: Any) -> None:
+    async def inner(name: str) -> Any:
+        order: list[Any] = []
+
+        async def one(number: int) -> None:
+            order.append((number, await ask_async(f"{name}{number}")))
+
+        await asyncio.gather(*map(one, range(4)))
+        await asyncio.sleep(0.001)
+        return order
+
+    @reenact.agent
+    def with_a_loop() -> Any:
+        return [ask("before"), asyncio.run(inner("a")), ask("between"), asyncio.run(inner("b"))]
+
+    all_rounds(with_a_loop, memory)
+
+
+def test_asyncio_run_inside_a_thread_of_an_agent_comes_back(memory: Any) -> None:
+    async def inner() -> Any:
+        return await asyncio.gather(ask_async(1), ask_async(2))
+
+    @reenact.agent
+    def loop_in_a_thread() -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, inner()).result()
+
+    all_rounds(loop_in_a_thread, memory)
+
+
+def test_a_timer_thread_comes_back(memory: Any) -> None:
+    @reenact.agent
+    def timing() -> Any:
+        seen: list[Any] = []
+        timer = threading.Timer(0.002, lambda: seen.append(ask("timer")))
+        timer.start()
+        seen.append(ask("main"))
+        timer.join()
+        return sorted(map(bool, seen))
+
+    all_rounds(timing, memory)
+
+
+def test_a_thread_that_outlives_the_agent_cannot_act_in_its_name(memory: Any) -> None:
+    released, met = threading.Event(), []
+    threads: list[threading.Thread] = []
+
+    @reenact.agent
+    def leaving() -> str:
+        def straggler() -> None:
+            released.wait()
+            try:
+                ask("late")
+            except Exception as error:
+                met.append(error)
+
+        ask("in time")
+        threads.append(threading.Thread(target=straggler))
+        threads[0].start()
+        return "gone"
+
+    run_id = new_id()
+    assert run(leaving, store=memory, run_id=run_id) == "gone"
+    released.set()
+    threads[0].join()
+    assert calls == ["in time"]
+    assert met[0].code == "run_ended"
+
+
+def test_a_thread_of_the_program_is_not_of_the_run(memory: Any) -> None:
+    """Started before the run, it belongs to nobody: what it does is not recorded."""
+    go, done = threading.Event(), threading.Event()
+
+    @reenact.step
+    def elsewhere() -> str:
+        calls.append("elsewhere")
+        return "done"
+
+    def other() -> None:
+        go.wait()
+        with pytest.warns(UserWarning, match="outside of a run"):
+            elsewhere()
+        done.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+
+    @reenact.agent
+    def waiting_for_another() -> Any:
+        go.set()
+        done.wait()
+        return ask("own")
+
+    run_id = new_id()
+    run(waiting_for_another, store=memory, run_id=run_id)
+    thread.join()
+    assert [one.name for one in requests(memory, run_id)] == ["ask"]
+
+
+def test_a_divergence_in_a_thread_ends_the_replay_without_noise(memory: Any) -> None:
+    text = ["recorded"]
+
+    @reenact.agent
+    def diverging_thread() -> Any:
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(ask(text[0])))
+        thread.start()
+        thread.join()
+        return len(found)
+
+    run_id = new_id()
+    run(diverging_thread, store=memory, run_id=run_id)
+    text[0] = "changed"
+    parted = divergence_of(lambda: replay(diverging_thread, run_id, store=memory))
+    assert parted.where["line"].startswith(f"{__file__}:")
+
+
+@pytest.mark.xfail(strict=True, reason="a job that works for long is not waited for before a divergence is declared")
+def test_a_job_that_works_for_long_is_no_divergence(memory: Any) -> None:
+    @reenact.agent
+    async def working_long() -> Any:
+        def job() -> int:
+            time.sleep(1.6)  # stands for the processor work of a large input
+            return int(ask("after long work"))
+
+        await ask_async("before")
+        return await asyncio.to_thread(job)
+
+    recorded_and_replayed(working_long, store=memory)
+
+
+def test_a_thread_that_works_for_long_is_no_divergence(memory: Any) -> None:
+    @reenact.agent
+    def thread_working_long() -> Any:
+        def job() -> int:
+            time.sleep(1.6)
+            return int(ask("after long work"))
+
+        ask("before")
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(job).result()
+
+    recorded_and_replayed(thread_working_long, store=memory)
+
+
+def test_a_thread_that_waits_for_one_that_diverged_ends_too(memory: Any) -> None:
+    text = ["recorded"]
+
+    @reenact.agent
+    def waiting_for_the_diverged() -> Any:
+        found: queue.Queue[int] = queue.Queue()
+        thread = threading.Thread(target=lambda: found.put(ask(text[0])))
+        thread.start()
+        return bool(found.get())
+
+    run_id = new_id()
+    run(waiting_for_the_diverged, store=memory, run_id=run_id)
+    text[0] = "changed"
+    parted = divergence_of(lambda: replay(waiting_for_the_diverged, run_id, store=memory))
+    assert parted.code == "unrecorded_request"
+    assert parted.where["path"] == "/payload/what"
+
+
+def test_a_thread_that_is_missing_ends_the_replay_with_a_divergence(memory: Any) -> None:
+    starts = [True]
+
+    @reenact.agent
+    def without_a_thread() -> Any:
+        found: list[Any] = [ask("main")]
+        if starts[0]:
+            thread = threading.Thread(target=lambda: found.append(ask("thread")))
+            thread.start()
+            thread.join()
+        return len(found)
+
+    run_id = new_id()
+    run(without_a_thread, store=memory, run_id=run_id)
+    starts[0] = False
+    parted = divergence_of(lambda: replay(without_a_thread, run_id, store=memory))
+    assert parted.code == "missing_request"
+
+
+def test_a_thread_that_waits_for_ever_ends_the_replay_with_a_divergence(memory: Any) -> None:
+    hangs = [False]
+
+    @reenact.agent
+    def waiting_for_ever() -> Any:
+        found: queue.Queue[int] = queue.Queue()
+
+        def work() -> None:
+            if not hangs[0]:
+                found.put(ask("thread"))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            return bool(found.get())
+        finally:
+            thread.join()
+
+    run_id = new_id()
+    run(waiting_for_ever, store=memory, run_id=run_id)
+    hangs[0] = True
+    parted = divergence_of(lambda: replay(waiting_for_ever, run_id, store=memory))
+    assert parted.code == "missing_request"
