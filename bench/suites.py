@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterator
 from bench.appending import append_postgres, append_sqlite, group_commit
 from bench.conversation import conversation
 from bench.digesting import digest
+from bench.effects import recording
+from bench.effects_peers import peers
+from bench.effects_replay import replaying, resuming
+from bench.effects_waits import waits
 from bench.importing import import_time
 from bench.measuring import Row, Workplace
 from bench.verifying import verify
@@ -19,4 +23,9 @@ SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
     "digest": digest,
     "conversation": conversation,
     "import": import_time,
+    "effects": recording,
+    "effects-peers": peers,
+    "effects-replay": replaying,
+    "effects-resume": resuming,
+    "effects-waits": waits,
 }

@@ -1,0 +1,222 @@
+"""Coming back: replaying one effect beside the bare digest of its input, resuming a long run beside a bare scan."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import orjson
+
+import reenact
+from bench.digesting import chat_request
+from bench.effects import effect_input
+from bench.effects_measuring import own_keys
+from bench.measuring import Row, Workplace
+from reenact.core.canonical import canonical_bytes
+from reenact.core.packing import unpack
+
+REPLAYED = (100, 10_000, 100_000)
+RESUMED = 10_000
+REQUEST_BYTES = 5000
+BLOCK = 20
+"""So many effects, then so many bare digests of the same inputs."""
+
+
+def long_request() -> dict[str, Any]:
+    """A chat request of 5 KB."""
+    request = chat_request()
+    short = REQUEST_BYTES - len(orjson.dumps(request)) - len('{"role":"user","content":""},')
+    words = "and then it said that the order had been sent a week ago to another address, "
+    messages: Any = request["messages"]
+    return {**request, "messages": [*messages, {"role": "user", "content": (words * 20)[:short]}]}
+
+
+class Blocks:
+    """Seconds for one effect and for one bare digest, block by block."""
+
+    def __init__(self) -> None:
+        self.effects: list[float] = []
+        self.floors: list[float] = []
+        self.whole: list[float] = []
+        """Seconds for one effect of the whole replay, the reading of its record included."""
+
+    def ratio(self) -> float:
+        return statistics.median(ours / bare for ours, bare in zip(self.effects, self.floors, strict=True))
+
+
+def replaying(workplace: Workplace) -> Iterator[Row]:
+    own_keys(workplace)
+    store = reenact.open_store(f"sqlite:///{workplace.path('replayed.db')}", durability="relaxed")
+    base = long_request()
+    watched: list[Blocks] = []
+    """Where the time is noted; nowhere while it is recorded."""
+
+    @reenact.step
+    async def ask(request: dict[str, Any]) -> str:
+        return f"answer {request['seed']}"
+
+    @reenact.agent(name="bench-replayed", store=store)
+    async def converse(count: int) -> None:
+        for first in range(0, count, BLOCK):
+            requests = [{**base, "seed": number} for number in range(first, min(first + BLOCK, count))]
+            start = time.perf_counter()
+            for request in requests:
+                await ask(request)
+            between = time.perf_counter()
+            if watched:
+                for request in requests:
+                    hashlib.sha256(canonical_bytes(request)).digest()
+                watched[0].effects.append((between - start) / len(requests))
+                watched[0].floors.append((time.perf_counter() - between) / len(requests))
+
+    sizes = [workplace.count(size, least=100) for size in REPLAYED]
+    for size in sizes:
+        asyncio.run(converse.run(size, run_id=f"of-{size}"))
+    found = {size: Blocks() for size in sizes}
+    for _ in range(3):
+        for size, blocks in found.items():
+            watched[:] = [blocks]
+            for _ in range(max(1, min(20, 2000 // size))):
+                before = sum(blocks.floors) * BLOCK
+                start = time.perf_counter()
+                asyncio.run(converse.replay(f"of-{size}"))
+                spent = time.perf_counter() - start - (sum(blocks.floors) * BLOCK - before)
+                blocks.whole.append(spent / size)
+    store.close()
+    kilobytes = len(orjson.dumps(base)) / 1000
+    for size, blocks in found.items():
+        ratio = blocks.ratio()
+        yield Row(
+            f"replaying one effect ({kilobytes:.1f} KB input, digest checked, async) of {size:,}",
+            f"{ratio:.2f} × ({statistics.median(blocks.effects) * 1e6:.1f} µs; bare canonical form + SHA-256 "
+            f"{statistics.median(blocks.floors) * 1e6:.1f} µs; with the reading of the record "
+            f"{statistics.median(blocks.whole) * 1e6:.1f} µs)",
+            "≤ 2.5 ×",
+            ratio <= 2.5,
+        )
+    growth = found[sizes[-1]].ratio() / found[sizes[0]].ratio()
+    yield Row(
+        f"the same of {sizes[-1]:,} against of {sizes[0]:,}",
+        f"{growth:.2f} ×",
+        "flat: ≤ 1.2 ×",
+        growth <= 1.2,
+    )
+
+
+class _Interrupted(BaseException):
+    """Ends the process's part in a run, as Ctrl-C does; the run is not over."""
+
+
+def resuming(workplace: Workplace) -> Iterator[Row]:
+    own_keys(workplace)
+    effects = workplace.count(RESUMED, least=200)
+    for how, make in (("async", _resumable_async), ("sync", _resumable)):
+        path = workplace.path(f"resumed-{how}.db")
+        store = reenact.open_store(f"sqlite:///{path}", durability="relaxed")
+        begin, go_on, entered = make(store, effects)
+        begin()
+        floors, ours = [], []
+        for _ in range(5):
+            start = time.perf_counter()
+            events = bare_scan(path)
+            floors.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            go_on()
+            ours.append(entered[-1] - start)
+        store.close()
+        ratio = statistics.median(our / floor for our, floor in zip(ours, floors, strict=True))
+        yield Row(
+            f"resuming a run of {effects:,} effects to its first new effect, {how}",
+            f"{ratio:.2f} × ({statistics.median(ours) * 1000:.0f} ms; {events:,} events read, hashed and decoded bare "
+            f"{statistics.median(floors) * 1000:.0f} ms)",
+            "≤ 3 ×",
+            ratio <= 3,
+        )
+
+
+Resumable = tuple[Callable[[], None], Callable[[], None], list[float]]
+"""Records the run; goes on with it, one effect further; when new effects were entered."""
+
+
+def _resumable(store: reenact.Store, effects: int) -> Resumable:
+    limit, entered = [effects], [0.0]
+
+    @reenact.step
+    def look_up(question: str) -> int:
+        entered[0] = time.perf_counter()
+        return len(question)
+
+    @reenact.agent(name="bench-resumed", store=store)
+    def work() -> None:
+        for number in range(effects + 1000):
+            if number == limit[0]:
+                raise _Interrupted
+            look_up(effect_input(number))
+
+    def begin() -> None:
+        _interrupted(lambda: work.run(run_id="long"))
+
+    def go_on() -> None:
+        limit[0] += 1
+        _interrupted(lambda: work.resume("long"))
+
+    return begin, go_on, entered
+
+
+def _resumable_async(store: reenact.Store, effects: int) -> Resumable:
+    limit, entered = [effects], [0.0]
+
+    @reenact.step
+    async def look_up(question: str) -> int:
+        entered[0] = time.perf_counter()
+        return len(question)
+
+    @reenact.agent(name="bench-resumed-async", store=store)
+    async def work() -> None:
+        for number in range(effects + 1000):
+            if number == limit[0]:
+                raise _Interrupted
+            await look_up(effect_input(number))
+
+    def begin() -> None:
+        _interrupted(lambda: asyncio.run(work.run(run_id="long")))
+
+    def go_on() -> None:
+        limit[0] += 1
+        _interrupted(lambda: asyncio.run(work.resume("long")))
+
+    return begin, go_on, entered
+
+
+def _interrupted(act: Callable[[], object]) -> None:
+    try:
+        act()
+    except _Interrupted:
+        return
+    raise SystemExit("the run of the benchmark ended instead of being interrupted")
+
+
+def bare_scan(path: Path) -> int:
+    """Reads the same events whole, their shared parts too, hashes and decodes all of it: the floor."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    sha256, loads, count = hashlib.sha256, orjson.loads, 0
+    columns = "link, hash, salt, match, content"
+    for link, _, salt, match, content in connection.execute(f"SELECT {columns} FROM events ORDER BY run_no, seq"):
+        stored = unpack(content)
+        sha256(link).digest()
+        sha256(salt + match + stored).digest()
+        loads(link)
+        loads(stored)
+        count += 1
+    for (blob,) in connection.execute("SELECT blob FROM nodes ORDER BY node_no"):
+        stored = unpack(blob)
+        sha256(stored).digest()
+        loads(stored)
+    connection.close()
+    return count
