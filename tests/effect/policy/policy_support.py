@@ -1,0 +1,39 @@
+"""What the tests of budgets and attempts share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import reenact
+
+
+class Died(SystemExit):
+    """Ends the process's part in a run the way a signal does: the agent's own handlers do not see it."""
+
+
+class RateLimited(Exception):
+    pass
+
+
+class Broken(Exception):
+    pass
+
+
+def events(store: Any, run: str) -> list[Any]:
+    return [one.event for one in reenact.JournalReader(store, run).scan()]
+
+
+def kinds(store: Any, run: str) -> list[str]:
+    return [event.kind for event in events(store, run)]
+
+
+def attempts(store: Any, run: str) -> list[Any]:
+    return [event for event in events(store, run) if event.kind == "AttemptRecorded"]
+
+
+def awaited(made: Any) -> Any:
+    async def wait() -> Any:
+        return await made
+
+    return asyncio.run(wait())
