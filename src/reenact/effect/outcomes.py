@@ -104,8 +104,9 @@ def _stopped(run: LiveRun, message: str) -> RunStopped:
 def _denial(reason: Any) -> Denied:
     code = reason.get("code", "denied") if isinstance(reason, dict) else "denied"
     message = str(reason.get("message", "")) if isinstance(reason, dict) else str(reason)
+    hint = str(reason.get("hint", "")) if isinstance(reason, dict) else ""
     cls = BudgetExceeded if code == BudgetExceeded.code else Denied
-    return cls(message, code=code)
+    return cls(message, hint=hint, code=None if code == cls.code else code)
 
 
 def _is_opaque(tree: Any) -> bool:
