@@ -36,12 +36,14 @@ def opened(url: str, *, watched: bool = True) -> Store:
     return WatchedStore(store) if watched else store  # type: ignore[return-value]
 
 
-def carry(url: str, agent: str, run: str, book: str, out: str, die_at: int | None = None, **more: Any) -> None:
+def carry(
+    url: str, agent: str, run: str, book: str, out: str, die_at: int | None = None, code: str = "", **more: Any
+) -> None:
     """Begins the run, or goes on with it, and tells how far it came. Once it has ended it is replayed, too."""
     points.die_at = die_at
     prepare(agent, **more)
     store = opened(url)
-    found = find_agent(agent)
+    found = crash_programs.edited_agents[code] if code else find_agent(agent)
     begun = store.run_row("default", run) is not None
 
     def work() -> Any:

@@ -406,6 +406,66 @@ def long_blocking_wait_agent(book: str) -> Any:
     return [first, saw(book, "answer", answer), saw(book, "once 2", mail_blocking(book, "once 2"))]
 
 
+# One agent whose code was changed while it was down. All are called the same.
+
+
+async def unchanged(book: str) -> Any:
+    reenact.set_state({"step": 1})
+    first = saw(book, "once 1", await mail(book, "once 1", "Ann"))
+    second = saw(book, "once 2", await mail(book, "once 2", "Bob"))
+    return [first, second, saw(book, "once 3", await mail(book, "once 3", "Cid"))]
+
+
+async def other_input(book: str) -> Any:
+    reenact.set_state({"step": 1})
+    first = saw(book, "once 1", await mail(book, "once 1", "Ann"))
+    second = saw(book, "once other", await mail(book, "once 2", "Bea"))
+    return [first, second]
+
+
+async def other_tool(book: str) -> Any:
+    reenact.set_state({"step": 1})
+    first = saw(book, "once 1", await mail(book, "once 1", "Ann"))
+    return [first, await upsert(book, "again 2")]
+
+
+async def inserted(book: str) -> Any:
+    reenact.set_state({"step": 1})
+    await compute(book, "again inserted")
+    return [await mail(book, "once 1", "Ann"), await mail(book, "once 2", "Bob")]
+
+
+async def dropped(book: str) -> Any:
+    reenact.set_state({"step": 1})
+    return [await mail(book, "once 2", "Bob"), await mail(book, "once 3", "Cid")]
+
+
+async def shorter(book: str) -> Any:
+    reenact.set_state({"step": 1})
+    return [await mail(book, "once 1", "Ann")]
+
+
+async def other_state(book: str) -> Any:
+    reenact.set_state({"step": 2})
+    return [await mail(book, "once 1", "Ann"), await mail(book, "once 2", "Bob")]
+
+
+async def at_once(book: str) -> Any:
+    """What was one after the other is now at the same time, with something new beside it."""
+    reenact.set_state({"step": 1})
+    return list(
+        await asyncio.gather(mail(book, "once new", "Dan"), mail(book, "once 1", "Ann"), asyncio.sleep(0, "nothing"))
+    )
+
+
+async def failing_early(book: str) -> Any:
+    raise KeyError("a bug of the new code")
+
+
+EDITS = [unchanged, other_input, other_tool, inserted, dropped, shorter, other_state, at_once, failing_early]
+edited_agents = {edit.__name__: reenact.Agent(edit, name="edited_agent") for edit in EDITS}
+
+
 KINDS = [
     tool_agent,
     idempotent_agent,

@@ -1,0 +1,143 @@
+"""Cancelled at every step of the loop: by whoever waits for the run, and by whoever wants it to end.
+
+The n-th time around the loop, for every n until the run is over by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import crash_ledger
+import pytest
+from crash_programs import compute, everything_agent, gather_agent, mail, parent_agent, saw, sleep_agent, wait_agent
+from crash_scene import check_journals, settle_by_the_ledger
+
+import reenact
+from reenact.core.events import TERMINAL_KINDS
+from reenact.effect.stopping import InDoubt, RecordEnded
+from reenact.journal.reader import JournalReader
+from reenact.journal.verify import verify_run
+from reenact.store.memory import MemoryStore
+
+MOST_STEPS = 3_000
+
+
+@reenact.agent
+async def cleaning_up_agent(book: str) -> Any:
+    async def branch(number: int) -> Any:
+        return saw(book, f"once {number}", await mail(book, f"once {number}"))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(branch(number)) for number in range(2)]
+        found = [task.result() for task in tasks]
+        async with asyncio.timeout(30):
+            found.append(saw(book, "again 3", await compute(book, "again 3")))
+        await asyncio.sleep(0.001)
+        return found
+    finally:
+        saw(book, "again cleaned up", await compute(book, "again cleaned up"))
+
+
+AGENTS = [cleaning_up_agent, sleep_agent, gather_agent, parent_agent, wait_agent, everything_agent]
+
+
+@pytest.fixture(autouse=True)
+def _keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys"))
+
+
+def at_step(number: int, made: Any, act: Callable[[asyncio.Task[Any]], None]) -> tuple[bool, Any]:
+    """(it was over before, what came of it)"""
+
+    async def main() -> tuple[bool, Any]:
+        task = asyncio.ensure_future(made)
+        for _ in range(number):
+            await asyncio.sleep(0)
+            if task.done():
+                break
+        over = task.done()
+        if not over:
+            act(task)
+        try:
+            return over, await task
+        except asyncio.CancelledError:
+            return over, "cancelled"
+
+    return asyncio.run(main())
+
+
+def done(book: Path) -> list[str]:
+    return [line.tag for line in crash_ledger.read(book) if line.what == "did"]
+
+
+def ended(store: MemoryStore, run: str) -> bool:
+    return any(event.kind in TERMINAL_KINDS for event in JournalReader(store, run).scan())
+
+
+def replayed(agent: Any, store: MemoryStore, run: str, book: Path) -> Any:
+    """What a replay says of the record as it stands. It does nothing."""
+    before = done(book)
+    try:
+        found = at_step(0, agent.replay(run, store=store), lambda _: None)[1]
+    except RecordEnded:
+        found = None
+    assert done(book) == before, "a replay did something"
+    return found
+
+
+def steps(number: int) -> int:
+    """Every step of the beginning, then further apart: most of a run that sleeps is nothing but waiting."""
+    return number + 1 if number < 60 else number + number // 12
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
+def test_whoever_waits_for_it_is_cancelled(agent: Any, tmp_path: Path) -> None:
+    store, number = MemoryStore(), 0
+    while number < MOST_STEPS:
+        book, run = tmp_path / f"{number}.ledger", f"run-{number}"
+        over, _ = at_step(number, agent.run(str(book), run_id=run, store=store), lambda task: task.cancel())
+        if over:
+            break
+        number = steps(number)
+        assert not ended(store, run), "suspending a run ended it"
+        assert verify_run(store, run, deep=True).valid
+        crash_ledger.check(book)
+        replayed(agent, store, run, book)
+        for _ in range(20):
+            try:
+                _, result = at_step(0, agent.resume(run, store=store), lambda _: None)
+                break
+            except InDoubt:
+                settle_by_the_ledger(store, run, str(book))
+        check_journals(store, run)
+        crash_ledger.check(book)
+        assert replayed(agent, store, run, book) == result
+    assert number > 5
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
+def test_the_run_is_told_to_end(agent: Any, tmp_path: Path) -> None:
+    store, number = MemoryStore(), 0
+    while number < MOST_STEPS:
+        book, run = tmp_path / f"{number}.ledger", f"run-{number}"
+        made = agent.run(str(book), run_id=run, store=store)
+
+        def told(_: asyncio.Task[Any], run: str = run) -> None:
+            reenact.cancel(store, run)
+
+        over, result = at_step(max(number, 1), made, told)
+        if over:
+            break
+        number = steps(number)
+        assert ended(store, run)
+        report = verify_run(store, run, deep=True)
+        assert report.valid
+        crash_ledger.check(book)
+        assert report.terminal == ("Cancelled" if result == "cancelled" else "Completed")
+        assert replayed(agent, store, run, book) == result
+        crash_ledger.check(book)
+    assert number > 5

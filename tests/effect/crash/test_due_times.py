@@ -1,0 +1,82 @@
+"""Due times outlive the process, and what is said while nobody runs is heard.
+
+The clock of a later life is put forward, so that nothing here takes long: the agents sleep and wait for 3,000 seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import closing
+from pathlib import Path
+
+import crash_ledger
+import pytest
+from crash_programs import (
+    long_blocking_sleep_agent,
+    long_blocking_wait_agent,
+    long_sleep_agent,
+    long_wait_agent,
+)
+from crash_scene import ForkServer, Scene
+
+from reenact.core.wait_keys import Resolution, WaitIdentity
+from reenact.effect.waits import WaitDesk
+from reenact.journal.reader import JournalReader
+from reenact.store.opening import open_store
+
+SLEEPS = [long_sleep_agent.name, long_blocking_sleep_agent.name]
+WAITS = [long_wait_agent.name, long_blocking_wait_agent.name]
+
+
+def killed_once_it_waits(scene: Scene, clock_ahead: float = 0) -> None:
+    pid = scene.begin(clock_ahead=clock_ahead)
+    while requests(scene) < 2:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    scene.server.wait(pid)
+    assert scene.told() is None
+    assert crash_ledger.done(scene.book, "once 2") == []
+
+
+def requests(scene: Scene) -> int:
+    with closing(open_store(scene.url)) as store:
+        if store.run_row("default", scene.run) is None:
+            return 0
+        kinds = [event.kind for event in JournalReader(store, scene.run).scan()]
+    return kinds.count("ActionRequested") + kinds.count("WaitCreated")
+
+
+@pytest.mark.parametrize("agent", [*SLEEPS, *WAITS])
+def test_a_due_time_outlives_the_process(agent: str, server: ForkServer, url: str, tmp_path: Path) -> None:
+    scene = Scene(server, url, tmp_path, agent, "run")
+    killed_once_it_waits(scene)
+    killed_once_it_waits(scene, clock_ahead=2_000)  # not due yet, and not any later for having been waited for again
+    reported = scene.live(clock_ahead=2_999.5)  # waits for the rest of it, not for 3,000 seconds more
+    assert reported is not None
+    assert reported["status"] == "completed", reported
+    assert requests(scene) == 3, "the sleep or wait was asked for once"
+    if agent in WAITS:
+        assert reported["result"][1] == "late"
+    scene.check()
+
+
+@pytest.mark.parametrize("agent", WAITS)
+@pytest.mark.parametrize("clock_ahead", [0, 5_000])
+def test_a_word_that_came_while_nobody_ran(
+    agent: str, clock_ahead: float, server: ForkServer, url: str, tmp_path: Path
+) -> None:
+    """Also after the deadline: nobody had looked at the clock before it came."""
+    scene = Scene(server, url, tmp_path, agent, "run")
+    killed_once_it_waits(scene)
+    with closing(open_store(url)) as store:
+        desk = WaitDesk(store)
+        outcome = desk.resolve(desk.key("run", WaitIdentity.named("approval", 1)), Resolution.ok({"by": "Ann"}))
+        assert outcome.status == "accepted"
+    reported = scene.live(clock_ahead=clock_ahead)
+    assert reported is not None
+    assert reported["status"] == "completed", reported
+    assert reported["result"][1] == {"by": "Ann"}
+    scene.check()
