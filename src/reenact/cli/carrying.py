@@ -48,6 +48,8 @@ class Suspender:
         self._suspend: Callable[[], None] | None = None
         self._in_main = threading.current_thread() is threading.main_thread()
         self._main = threading.get_ident()
+        self._lock = threading.Lock()
+        self._handles = False
 
     def carry(self, call: Callable[[], Any], *, is_async: bool) -> Any:
         """What the agent returns, or raises. `SuspendedHere` when this process had to let go."""
@@ -65,9 +67,12 @@ class Suspender:
             yield
             return
         before = {number: signal.signal(number, self._heard) for number in SIGNALS}
+        self._handles = True
         try:
             yield
         finally:
+            with suppress(_Stop), self._lock:  # a signal now comes too late to suspend anything
+                self._handles = False
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -96,9 +101,10 @@ class Suspender:
 
     def suspend(self, standing: Standing) -> None:
         """From another thread: the run stands where this process can do nothing for it."""
-        if self._in_main and self.reason is None:
-            self.reason = SuspendedHere(standing=standing)
-            signal.pthread_kill(self._main, signal.SIGTERM)
+        with self._lock:
+            if self._handles and self.reason is None:
+                self.reason = SuspendedHere(standing=standing)
+                signal.pthread_kill(self._main, signal.SIGTERM)
 
 
 @contextmanager

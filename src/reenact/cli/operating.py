@@ -28,7 +28,11 @@ SWEEP_SECONDS = 5.0
 @click.option("--reason", metavar="TEXT", help="Recorded with the end of the run.")
 @click.pass_obj
 def cancel(settings: Settings, run: str, reason: str | None) -> None:
-    """End RUN. Whoever holds it is told, and ends it when the agent has cleaned up; otherwise it is over at once."""
+    """End RUN. When nobody holds it, it is over at once; otherwise its holder is told.
+
+    An asynchronous agent is cancelled like any task, and may clean up. A synchronous one does not hear it while it
+    runs.
+    """
     from reenact.effect.settling import cancel as cancel_run
 
     name = _selected(settings, run)
@@ -107,8 +111,8 @@ def _selected(settings: Settings, run: str) -> str:
 def worker(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...], seconds: float, once: bool) -> None:
     """Carry on the runs that nobody holds any more: of the agents in these files, again and again until stopped.
 
-    Any number of workers may sweep one store. What is under way when one is stopped is suspended, and goes on with the
-    next.
+    Any number of workers may sweep one store. A worker carries one run at a time, also while that one waits for
+    somebody. What is under way when it is stopped is suspended, and goes on with the next.
     """
     from reenact.effect.workers import sweep
 
