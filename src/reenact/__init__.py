@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from reenact.core.state import Reducer, StateUpdatedOnlyReducer, state_hash
     from reenact.effect.agents import Agent, agent, replay, resume
+    from reenact.effect.attempts import note_attempt
     from reenact.effect.policy import Budget, Policy
     from reenact.effect.primitives import now, random, set_state, sleep, state, uuid
     from reenact.effect.recording import record
@@ -78,6 +79,7 @@ _HOMES = {
     ),
     "reenact.core.state": ("Reducer", "StateUpdatedOnlyReducer", "state_hash"),
     "reenact.effect.agents": ("Agent", "agent", "replay", "resume"),
+    "reenact.effect.attempts": ("note_attempt",),
     "reenact.effect.policy": ("Budget", "Policy"),
     "reenact.effect.primitives": ("now", "random", "set_state", "sleep", "state", "uuid"),
     "reenact.effect.recording": ("record",),
@@ -173,6 +175,7 @@ __all__ = [
     "idempotency_key",
     "import_file",
     "interrupt",
+    "note_attempt",
     "now",
     "open_store",
     "random",

@@ -23,7 +23,7 @@ from reenact.store.sqlite.store import SqliteStore
 from reenact.testing.store_contract.builders import NS, Writer, event_row
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
-from tcp_proxy import tcp_proxy  # noqa: E402
+from tcp_proxy import tcp_proxy
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -476,7 +476,7 @@ def test_a_connection_lost_while_committing_is_looked_up(
 
 
 def test_a_connection_lost_during_the_work_has_written_nothing(postgres: Any) -> None:
-    writer = Writer(postgres)
+    Writer(postgres)
 
     def work(connection: Any) -> PendingAppend:
         connection.execute("INSERT INTO notes VALUES(1, 'one')")

@@ -19,7 +19,7 @@ from reenact.errors import InvalidInput
 from reenact.store.memory import MemoryStore
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from policy_support import Died, awaited, events, kinds  # noqa: E402
+from policy_support import Died, awaited, events, kinds
 
 
 @pytest.fixture

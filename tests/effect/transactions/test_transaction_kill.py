@@ -20,8 +20,8 @@ from reenact.journal.verify import verify_run
 from reenact.store.opening import open_store
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import transaction_life  # noqa: E402
-from transaction_life import POINTS, STEPS  # noqa: E402
+import transaction_life
+from transaction_life import POINTS, STEPS
 
 LIFE = Path(__file__).with_name("transaction_life.py")
 SECONDS = 50
@@ -117,7 +117,9 @@ def test_killed_at_any_time(url: str, seed: int) -> None:
     chance = random.Random(f"transactions/{os.environ.get('REENACT_SEED', '')}/{seed}")
     for _ in range(4):
         child = subprocess.Popen(
-            [sys.executable, str(LIFE), url, "gathering_agent", RUN], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [sys.executable, str(LIFE), url, "gathering_agent", RUN],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         time.sleep(chance.uniform(0.2, 0.8))
         child.kill()
