@@ -313,6 +313,17 @@ def test_cursors_left_open_are_closed(sqlite: Any) -> None:
     assert len(notes(sqlite)) == 4
 
 
+def test_a_full_disk_is_the_stores_failure_not_the_works(sqlite: Any) -> None:
+    writer = Writer(sqlite)
+    connection = sqlite._writer._connection
+    connection.pragma("max_page_count", connection.pragma("page_count") + 10)
+    with pytest.raises(StoreUnavailable) as failure:
+        sqlite.transact(doing(writer, "INSERT INTO notes SELECT 1, hex(randomblob(1000000))"))
+    assert failure.value.code == "disk_full"
+    assert notes(sqlite) == []
+    writer.append(event_row(1))
+
+
 def test_tables_are_made_changed_and_dropped(sqlite: Any) -> None:
     writer = Writer(sqlite)
     sqlite.transact(
@@ -440,6 +451,16 @@ def test_a_pool_of_one_is_enough(database_url: str) -> None:
     writer.head = Head(0, b"")
     with pytest.raises(DuplicateIds):
         store.transact(doing(writer))
+
+    def with_artifact(connection: Any) -> PendingAppend:
+        store.put_artifact(NS, b"a" * 32, b"large")
+        return writer.pending(event_row(2))
+
+    writer.head = Head(1, event_row(1).hash)
+    store.transact(with_artifact)
+    assert store.artifact(NS, b"a" * 32) == b"large"
+    assert store._pool.size == 1
+    assert store._pool._made <= 1
     store.close()
 
 

@@ -112,7 +112,7 @@ class _Transaction:
         """What was asked for and answered before stands before it in the journal."""
         run = self._run
         waiting = [item for item in run.turns.pending if item.ticket and not item.committed and item.chunk is None]
-        if not (run.commit_answers(waiting) if waiting else run._write((), sync=False)):
+        if not (run.commit_answers(waiting) if waiting else run.write((), sync=False)):
             run.check_going_on()
 
     def _commit(self, work: Work) -> Event:
@@ -129,20 +129,20 @@ class _Transaction:
                 raise
             return self._drafts(answers)
 
-        while True:
-            before = journal.position
-            try:
+        before = journal.position
+        try:
+            self._run.now_us = append_in_transaction(journal, inside)[-1].time
+        except OutcomeUnknown:
+            journal.reopen()
+            if journal.position == before:
                 self._run.now_us = append_in_transaction(journal, inside)[-1].time
-            except OutcomeUnknown:
-                journal.reopen()
-                if journal.position == before:
-                    continue
+            else:
                 journal.store.sync()
-            return answers[-1]
+        return answers[-1]
 
     def _drafts(self, answers: list[Event]) -> list[Draft]:
         ticket, lane = self._ticket, self._ticket.lane.path or "0"
-        answer = self._run._without_secrets(ticket.spec.answers.done(ticket.key, self._value))
+        answer = self._run.secrets.without(ticket.spec.answers.done(ticket.key, self._value))
         answers.append(answer)
         closing = closing_draft(self._place)
         return [*([closing] if closing is not None else []), Draft(answer, lane=lane)]

@@ -359,6 +359,20 @@ class Pool:
             self._made -= 1
             self._condition.notify()
 
+    def grow(self) -> None:
+        """One connection more, until `shrink`."""
+        with self._lock:
+            self.size += 1
+            self._condition.notify()
+
+    def shrink(self) -> None:
+        with self._lock:
+            self.size -= 1
+            surplus = self._idle.pop(0) if self._idle and self._made > self.size else None
+            self._made -= surplus is not None
+        if surplus is not None:
+            discard(surplus)
+
     def close(self) -> None:
         with self._lock:
             self._closed = True

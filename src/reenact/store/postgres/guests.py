@@ -8,7 +8,8 @@ Rules:
    has won, and the work is undone.
 3. Statements go through a cursor that refuses our schema and any word that ends the transaction. It is a guard against
    accidents: statements are prepared, so there is one in each text, and its first word tells what it does.
-4. A connection that breaks before the commit was sent has written nothing. After that it is looked up, as for every
+4. While one works, the pool may have one connection more: the work itself may put an artifact into the store.
+5. A connection that breaks before the commit was sent has written nothing. After that it is looked up, as for every
    append; the work is never repeated here.
 """
 
@@ -132,7 +133,7 @@ class _Attempt:
         """What the database answered instead of appending."""
 
     def carry_out(self) -> None:
-        with self._pool.connection(writing=True) as connection:
+        with _one_more(self._pool), self._pool.connection(writing=True) as connection:
             level = connection.execute("select current_setting('synchronous_commit')").fetchone()
             assert level is not None
             with connection.transaction():
@@ -178,6 +179,15 @@ class _Attempt:
 def _is_open(connection: Connection) -> bool:
     """In a transaction, and in one that can still be committed."""
     return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+
+
+@contextmanager
+def _one_more(pool: Pool) -> Iterator[None]:
+    pool.grow()
+    try:
+        yield
+    finally:
+        pool.shrink()
 
 
 @contextmanager

@@ -11,7 +11,10 @@ from reenact.testing.store_contract.reading import Reading
 from reenact.testing.store_contract.removal import Removal
 from reenact.testing.store_contract.runs import Runs
 from reenact.testing.store_contract.shared_values import SharedValues
+from reenact.testing.store_contract.transactions import Transactions
 
 
-class StoreContract(Races, Removal, LeasesAndInbox, ManyInboxes, Namespaces, SharedValues, Reading, Appending, Runs):
+class StoreContract(
+    Races, Removal, LeasesAndInbox, ManyInboxes, Namespaces, SharedValues, Transactions, Reading, Appending, Runs
+):
     """To be subclassed: see the package."""
