@@ -19,17 +19,17 @@ from reenact.core.codec import encode
 from reenact.core.events import (
     ActionDenied,
     ActionRequested,
-    ChunkReceived,
     Event,
     SignalReceived,
     StateUpdated,
 )
 from reenact.core.matching import MatchRules
+from reenact.effect.answering import Answering
 from reenact.effect.coming_back import Asked, ComingBack
 from reenact.effect.lanes import Lane, LaneBook
-from reenact.effect.past import CANCELLED, Past, RecordedRequest
+from reenact.effect.past import Past, RecordedRequest
 from reenact.effect.policy import Guard
-from reenact.effect.secrets import replaced
+from reenact.effect.secrets import Secrets
 from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded, Suspended
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.effect.turns import SIGNAL, Item, Turns
@@ -44,7 +44,7 @@ MakeEvent = Callable[[str], Event]
 """The request as an event, given its key."""
 
 
-class LiveRun:
+class LiveRun(Answering):
     def __init__(
         self,
         reader: JournalReader,
@@ -77,7 +77,8 @@ class LiveRun:
         self.state: Any = None
         self._cancel: Item | None = None
         self._desk: WaitDesk | None = None
-        self._secrets: dict[str, str] = {}
+        self.secrets = Secrets()
+        """Wait keys may be in anything that the agent sends, and must not be in the record."""
         self.records_threads = True
         self.has_threads = False
         self.main_token = object()
@@ -127,7 +128,7 @@ class LiveRun:
         with self.lock:
             self.check_going_on()
             assert self.coming_back is not None
-            asked = self.coming_back.asked(self._without_secrets(make("")))
+            asked = self.coming_back.asked(self.secrets.without(make("")))
             if self.is_live or not self.turns.is_quiet():
                 return asked
             recorded = self.coming_back.at_once(lane, spec, asked, key)
@@ -156,7 +157,7 @@ class LiveRun:
             self.turns.requests_made += 1
             ticket = None
             if not self.is_live and self.coming_back is not None:
-                asked = asked or self.coming_back.asked(self._without_secrets(make("")))
+                asked = asked or self.coming_back.asked(self.secrets.without(make("")))
                 ticket = self.coming_back.find(lane, spec, asked, key, waiter)
             if ticket is None:
                 ticket = self._new_request(lane, spec, make, key, waiter)
@@ -176,7 +177,7 @@ class LiveRun:
         return ticket
 
     def _match_of(self, make: MakeEvent) -> bytes:
-        event = self._without_secrets(make(""))
+        event = self.secrets.without(make(""))
         return self.rules.match(event.kind, encode(event.content()).tree)
 
     def _new_request(self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: Waiter) -> Ticket:
@@ -184,7 +185,7 @@ class LiveRun:
         first = not lane.ordinals and lane.name is not None
         ordinal = lane.next_ordinal(spec.name)
         key = key or f"{path}/{spec.name}/{ordinal}"
-        event = self._without_secrets(make(key))
+        event = self.secrets.without(make(key))
         if first and isinstance(event, ActionRequested):
             event = ActionRequested(
                 event.action_id, event.payload, event.name, event.effect, {**(event.meta or {}), "lane": lane.name}
@@ -192,7 +193,7 @@ class LiveRun:
         self._ask_guard(path, spec, event, key)
         ticket = Ticket(lane, spec, key, event, waiter)
         self.waiting.add(ticket)
-        self._add(event, path, key)
+        self.add(event, path, key)
         self._requested.append(ticket)
         return ticket
 
@@ -207,7 +208,7 @@ class LiveRun:
             ticket.error = refusal
             ticket.waiter.wake()
             return
-        self._add(event, path, ticket.key)
+        self.add(event, path, ticket.key)
         self._requested.append(ticket)
 
     def _ask_guard(self, path: str, spec: EffectSpec, event: Event, key: str) -> None:
@@ -218,12 +219,12 @@ class LiveRun:
         members = event.content()
         asked = {"name": members.get("name"), "effect": members.get("effect")}
         denial = ActionDenied(key, {"code": refusal.code, "message": refusal.message, **asked}, members.get("payload"))
-        self._write([Draft(denial, lane=path, key=key)], sync=True)
+        self.write([Draft(denial, lane=path, key=key)], sync=True)
         raise refusal
 
     # Writing
 
-    def _add(self, event: Event, lane: str, key: str | None = None) -> None:
+    def add(self, event: Event, lane: str, key: str | None = None) -> None:
         assert self._pen is not None
         self._pen.add(event, lane=lane, key=key)
 
@@ -233,11 +234,11 @@ class LiveRun:
             if self.is_stopped or not self._requested:
                 return
             tickets, self._requested = self._requested, []
-            if self._write((), sync=any(ticket.spec.syncs_request for ticket in tickets)):
+            if self.write((), sync=any(ticket.spec.syncs_request for ticket in tickets)):
                 for ticket in tickets:
                     ticket.waiter.begin(ticket)
 
-    def _write(self, drafts: Sequence[Draft], *, sync: bool) -> bool:
+    def write(self, drafts: Sequence[Draft], *, sync: bool) -> bool:
         """Everything that waits to be written, then the drafts, in one batch. False: the run has stopped over it."""
         assert self._pen is not None
         sync = sync or any(ticket.spec.syncs_request for ticket in self._requested)
@@ -255,42 +256,13 @@ class LiveRun:
 
     def note(self, event: Event, lane: str = "0", key: str | None = None) -> None:
         """An event that is written with the next commit, before whatever is asked for."""
-        self._add(event, lane, key)
+        self.add(event, lane, key)
 
     def note_now(self, event: Event, lane: Lane) -> None:
         """An event that has to outlive this process, from within an effect."""
         with self.lock:
             if not self.is_stopped and self.journal is not None:
-                self._write([Draft(event, lane=lane.path or "0")], sync=False)
-
-    # Answers
-
-    def answered(self, ticket: Ticket, answer: Event, error: BaseException | None = None) -> None:
-        """The effect has been carried out. The answer is committed and handed over when its turn comes."""
-        with self.lock:
-            if self.is_stopped or ticket not in self.waiting or ticket.item.committed:
-                return
-            ticket.answer, ticket.error = answer, error
-            self.turns.arrive(ticket.item)
-
-    def chunk_came(self, item: Item, chunk: ChunkReceived) -> None:
-        """A part of a stream: handed over in its turn."""
-        with self.lock:
-            if not self.is_stopped and item.ticket in self.waiting:
-                item.chunk = self._without_secrets(chunk)
-                self.turns.arrive(item)
-
-    def expect_chunk(self, item: Item) -> None:
-        with self.lock:
-            if not self.is_live:
-                self.turns.expect(item)
-
-    def commit_chunk(self, item: Item) -> bool:
-        if not self._write([Draft(item.chunk, lane=item.lane.path or "0")], sync=False):
-            return False
-        assert self.journal is not None
-        item.chunk_seq = self.journal.position
-        return True
+                self.write([Draft(event, lane=lane.path or "0")], sync=False)
 
     # Being told to end
 
@@ -318,7 +290,7 @@ class LiveRun:
         if not self.is_live:
             self.turns.expect(self._cancel)
 
-    # Secrets: wait keys may be in anything that the agent sends, and must not be in the record
+    # Waits
 
     def desk(self) -> WaitDesk:
         with self.lock:
@@ -326,62 +298,8 @@ class LiveRun:
                 self._desk = WaitDesk(self.reader.store, self.reader.namespace)
             return self._desk
 
-    def keep_secret(self, secret: str, stand_in: str) -> None:
-        with self.lock:
-            self._secrets[secret] = stand_in
-
     def name_of_waits(self, name: str) -> str:
         return f"{self.name}/{name}"
-
-    def _without_secrets(self, event: Event) -> Event:
-        if not self._secrets:
-            return event
-        members = {name: getattr(event, name) for name in event.__struct_fields__}
-        return type(event)(**{name: replaced(value, self._secrets) for name, value in members.items()})
-
-    def commit_answers(self, items: list[Item]) -> bool:
-        drafts: list[Draft] = []
-        for item in items:
-            assert item.ticket is not None
-            assert item.ticket.answer is not None
-            drafts.append(Draft(self._without_secrets(item.ticket.answer), lane=item.ticket.lane.path or "0"))
-        if not self._write(drafts, sync=True):
-            return False
-        assert self.journal is not None
-        first = self.journal.position - len(items) + 1
-        for offset, item in enumerate(items):
-            assert item.ticket is not None
-            item.committed, item.ticket.answer_seq = True, first + offset
-        return True
-
-    def answer_at_once(self, ticket: Ticket, answer: Event, error: BaseException | None = None) -> None:
-        """A blocking call inside the loop, or the only thread there is: nobody else's turn can come before."""
-        with self.lock:
-            if ticket.item.committed:  # with the rows that it wrote, in one transaction (`transactions`)
-                self.waiting.discard(ticket)
-                return
-            self.check_going_on()
-            ticket.answer, ticket.error = answer, error
-            if not self._write([Draft(self._without_secrets(answer), lane=ticket.lane.path or "0")], sync=True):
-                self.check_going_on()
-            assert self.journal is not None
-            ticket.answer_seq = self.journal.position
-            self.waiting.discard(ticket)
-
-    def abandoned(self, ticket: Ticket, reason: BaseException) -> None:
-        """The agent itself has cancelled the request."""
-        with self.lock:
-            self.waiting.discard(ticket)
-            self.turns.forget(ticket.item)
-            if ticket.recorded is not None and ticket.recorded.answer is not None:
-                ticket.recorded.answer.handed = True
-            elif self.coming_back is not None and ticket in self.coming_back.held:
-                self.coming_back.held.remove(ticket)
-            elif not ticket.answer_seq and not self.is_stopped and self.journal is not None:
-                cancelled = ticket.spec.answers.cancelled(ticket.key, reason)
-                self._add(cancelled, ticket.lane.path or "0", CANCELLED)
-                if self.coming_back is not None and ticket in self.coming_back.in_doubt:
-                    self.coming_back.in_doubt.remove(ticket)
 
     def counts(self, spec: EffectSpec, seq: int, result: Any) -> None:
         """The agent is handed a result: what it cost counts against the budget."""
@@ -425,7 +343,7 @@ class LiveRun:
             self.check_going_on()
             ordinal, back = lane.next_ordinal("state"), self.coming_back
             if back is None or self.is_live or not back.check_state(lane, ordinal, event):
-                self._add(event, self.book.number(lane))
+                self.add(event, self.book.number(lane))
             self.state = event.payload
 
     # Coming back
@@ -488,7 +406,7 @@ class LiveRun:
         """The terminal event; afterwards nothing is accepted."""
         with self.lock:
             self.check_going_on()
-            if not self._write([Draft(event)], sync=True):
+            if not self.write([Draft(event)], sync=True):
                 self.check_going_on()
             self.ended = True
 

@@ -6,6 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from reenact.core.codec import decode, encode
+from reenact.core.events import Event
+
+
+class Secrets:
+    """The secrets of a run, and what stands for each of them in the record."""
+
+    def __init__(self) -> None:
+        self._stand_ins: dict[str, str] = {}
+
+    def keep(self, secret: str, stand_in: str) -> None:
+        self._stand_ins = {**self._stand_ins, secret: stand_in}  # never changed while somebody looks through a value
+
+    def without(self, event: Event) -> Event:
+        """The event as it may be written."""
+        if not self._stand_ins:
+            return event
+        members = {name: getattr(event, name) for name in event.__struct_fields__}
+        return type(event)(**{name: replaced(value, self._stand_ins) for name, value in members.items()})
 
 
 def replaced(value: Any, secrets: Mapping[str, str]) -> Any:

@@ -198,7 +198,7 @@ def wait_key(name: str) -> str:
     if run.journal is None:
         return stand_in
     text = run.desk().key(run.name, identity).text
-    run.keep_secret(text, stand_in)
+    run.secrets.keep(text, stand_in)
     return text
 
 
