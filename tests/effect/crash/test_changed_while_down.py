@@ -20,7 +20,7 @@ CHANGES = {
     "dropped": ("conflicting_request", 2, "/payload/tag"),
     "shorter": ("missing_request", 4, None),
     "other_state": ("conflicting_state", 1, "/payload/step"),
-    "at_once": ("missing_request", 4, None),
+    "at_once": ("missing_request", 2, None),
     "failing_early": ("missing_request", 2, None),
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import crash_ledger
 import pytest
-from crash_programs import LONG
+from crash_programs import LONG, long_blocking_agent, long_job_agent
 from crash_scene import ForkServer, Scene, children_of
 
 from reenact.core.events import TERMINAL_KINDS
@@ -24,12 +24,17 @@ SIGNALS = {"SIGINT": "", "SIGTERM handled": "exit", "SIGTERM": ""}
 @pytest.mark.parametrize("agent", [agent.name for agent in LONG])
 @pytest.mark.parametrize("how", SIGNALS)
 def test_interrupted(how: str, agent: str, server: ForkServer, url: str, tmp_path: Path) -> None:
+    if (how, agent) == ("SIGINT", long_blocking_agent.name):
+        pytest.skip("asyncio lets a blocking call in the loop come to its end first")
     scene = Scene(server, url, tmp_path, agent, "run")
     pid = scene.begin(on_term=SIGNALS[how])
     while not any(line.tag.endswith("long") for line in crash_ledger.read(scene.book)):
         time.sleep(0.005)
     time.sleep(0.02)
     os.kill(pid, getattr(signal, how.split()[0]))
+    if agent == long_job_agent.name:
+        time.sleep(0.1)
+        Path(f"{scene.book}.go").touch()  # Python ends a thread of a pool by waiting for it
     expected = {"SIGINT": 130, "SIGTERM handled": 143, "SIGTERM": -signal.SIGTERM}[how]
     assert server.wait(pid) == expected
     before = [line for line in crash_ledger.read(scene.book) if line.what == "did"]
