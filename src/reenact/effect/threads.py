@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from _thread import allocate_lock
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -24,11 +25,12 @@ from reenact.effect.past import START
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
-from reenact.effect.turns import LOOK_SECONDS, Item
+from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Item
 
 if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
 
+WAKE = "wake"
 SLICE_SECONDS = 0.05
 PATIENCE_SECONDS = 1.0
 """How long all threads of a run that comes back may wait for each other before that is called a divergence."""
@@ -66,7 +68,7 @@ class _Branch:
 
     def __init__(self, lane: Lane) -> None:
         self.run = lane.run
-        self.lane = Lane(lane.run, lane)
+        self.lane = Lane(lane.run, lane, None, ["thread", lane.born])  # threads are told apart by birth alone
         lane.run.book.born(self.lane)
         lane.run.has_threads = True
         if HERE.token is None and self.run.turns.loop is None:
@@ -189,9 +191,30 @@ class _Resting:
                 self._run.turns.rests(HERE.token)
                 self._run.turns.advance()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if self._run is not None:
+            if kind is None:
+                _take_turn(self._run)
             self._run.turns.runs(HERE.token, awake=True)
+
+
+def _take_turn(run: LiveRun) -> None:
+    """What woke this thread may have woken others: they go on one after the other, and again in that order."""
+    lane, token, turn = PLACE.get(), HERE.token, Signal()
+    assert type(lane) is Lane
+
+    def begin() -> None:
+        run.turns.runs(token)
+        turn.set()
+
+    item = Item(WAKE, lane, lane.next_ordinal(WAKE), begin, looped=False)
+    run.turns.arrive(item)
+    since = monotonic()
+    while not turn.wait(LOOK_SECONDS):
+        run.turns.overdue()
+        if run.is_stopped or (not run.is_live and monotonic() - since > RELAX_SECONDS):
+            run.turns.forget(item)
+            return
 
 
 def _join(thread: threading.Thread, timeout: float | None = None) -> None:
@@ -218,8 +241,26 @@ def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
     if type(lane) is not Lane or _is_in_a_loop(lane.run):
         answer: bool = _originals["wait"](condition, timeout)
         return answer
-    with _Resting():
-        return _patiently(lane.run, partial(_originals["wait"], condition), timeout)
+    return _wait_in_turn(lane.run, condition, timeout)
+
+
+def _wait_in_turn(run: LiveRun, condition: Any, timeout: float | None) -> bool:
+    """As the condition itself waits, but for the turn: it is taken before the lock is, so that nobody is kept out."""
+    if not condition._is_owned():
+        raise RuntimeError("cannot wait on un-acquired lock")
+    waiter = allocate_lock()
+    waiter.acquire()
+    condition._waiters.append(waiter)
+    saved, notified = condition._release_save(), False
+    try:
+        with _Resting():
+            notified = _patiently(run, partial(waiter.acquire, True), timeout)
+        return notified
+    finally:
+        condition._acquire_restore(saved)
+        if not notified:
+            with suppress(ValueError):
+                condition._waiters.remove(waiter)
 
 
 def _run_forever(loop: asyncio.BaseEventLoop) -> None:

@@ -285,10 +285,10 @@ def test_a_worker_sweeps_until_it_is_stopped(memory: Any) -> None:
         return "done"
 
     run_id = broken_off(worked_on, store=memory)
+    alive[0] = True
     worker = reenact.Worker(memory, seconds=0.01)
     thread = threading.Thread(target=worker.run)
     thread.start()
-    alive[0] = True
     try:
         assert ended.wait(10)
     finally:

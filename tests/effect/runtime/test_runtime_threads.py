@@ -198,8 +198,11 @@ def test_futures_complete_in_the_recorded_order(memory: Any) -> None:
     def completing() -> Any:
         with ThreadPoolExecutor(4) as pool:
             futures = {pool.submit(ask, number): number for number in range(4)}
-            first, _ = wait(futures, return_when=FIRST_COMPLETED)
-            return [sorted(futures[one] for one in first), [futures[one] for one in as_completed(futures)]]
+            seen, left = [], set(futures)
+            while left:
+                done, left = wait(left, return_when=FIRST_COMPLETED)
+                seen.append(sorted(futures[one] for one in done))
+            return [seen, sorted(futures[one] for one in as_completed(futures))]
 
     all_rounds(completing, memory)
 
