@@ -208,10 +208,6 @@ def test_two_tools_of_one_name_in_different_places_do_not_collide(memory: Any) -
 # Outside of a run
 
 
-names_the_caller = pytest.mark.xfail(strict=True, reason="the warning names a line of a library, one frame too far up")
-
-
-@names_the_caller
 def test_the_warning_about_an_effect_outside_of_a_run_names_the_callers_line() -> None:
     @reenact.tool
     def outside_line(a: int) -> int:
