@@ -279,7 +279,7 @@ def test_equal_first_requests_are_told_apart_by_what_follows(memory: Any) -> Non
     assert replay(alike_at_first, run_id, store=memory) == recorded == [["same", 0], ["same", 1], ["same", 2]]
 
 
-@pytest.mark.xfail(sys.version_info < (3, 12), strict=True, reason="names are given after the task is made before 3.12")
+@pytest.mark.xfail(sys.version_info < (3, 13), strict=True, reason="names are given after the task is made before 3.13")
 def test_a_named_task_gets_its_own_answers_wherever_it_was_started(memory: Any) -> None:
     order = ["left", "right"]
 
@@ -294,7 +294,7 @@ def test_a_named_task_gets_its_own_answers_wherever_it_was_started(memory: Any) 
     assert replay(named, run_id, store=memory) == recorded
 
 
-@pytest.mark.xfail(sys.version_info < (3, 12), strict=True, reason="names are given after the task is made before 3.12")
+@pytest.mark.xfail(sys.version_info < (3, 13), strict=True, reason="names are given after the task is made before 3.13")
 def test_named_tasks_of_a_group_get_their_own_answers(memory: Any) -> None:
     order = ["left", "right"]
 
