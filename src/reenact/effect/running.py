@@ -34,10 +34,13 @@ def carry(run: LiveRun, call: Callable[[], Any]) -> Any:
     context.run(PLACE.set, run.root)
     token = HERE.token
     HERE.token = None
+    run.on_cancel(run.cancel_at_next_effect, looped=False)
     try:
         value = context.run(call)
     except RunStopped as stopped:
         raise stopped.reason from None
+    except asyncio.CancelledError:
+        return _cancelled(run)
     except Exception as error:
         return _failed(run, error)
     except BaseException as interruption:
@@ -61,7 +64,7 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]]) -> Any:
     queue.tasks.add(main)
 
     def cancel_main() -> None:
-        hooks.call_soon(main.cancel, context=context)
+        loop.call_soon(main.cancel, context=context)  # in the run's own queue: nothing is handed over before it
 
     run.on_cancel(cancel_main)
     run.on_stop.append(queue.cancel_all_soon)
@@ -127,7 +130,7 @@ def _failed(run: LiveRun, error: Exception) -> Any:
 
 
 def _cancelled(run: LiveRun) -> Any:
-    _end(run, Cancelled())
+    _end(run, Cancelled(run.cancel_reason))
     raise asyncio.CancelledError
 
 
