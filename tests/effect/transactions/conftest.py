@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from reenact.store.opening import open_store
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from transaction_steps import creating
 
 GUARD_SECONDS = 60.0
 
@@ -31,3 +37,20 @@ def hang_guard() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    url = str(tmp_path / "store.db") if request.param == "sqlite" else request.getfixturevalue("database_url")
+    opened: Any = open_store(url)
+    creating.run(store=opened)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Any]:
+    opened: Any = open_store(str(tmp_path / "own.db"))
+    creating.run(store=opened)
+    yield opened
+    opened.close()
