@@ -18,7 +18,7 @@ from reenact.effect.divergences import first_difference, resting_too_early
 from reenact.effect.live_run import LiveRun
 from reenact.effect.past import Past, RecordedMark
 from reenact.effect.places import HERE, PLACE
-from reenact.effect.stopping import Divergence, RunStopped, Suspended
+from reenact.effect.stopping import Divergence, RecordEnded, RunStopped, Suspended
 from reenact.effect.tasks import LoopHooks, TaskQueue
 from reenact.errors import ReenactError
 
@@ -138,6 +138,9 @@ def _end(run: LiveRun, event: Event) -> None:
     """Writes the end down, or compares it with the recorded one."""
     past = run.past
     if past is not None and not run.is_live and not run.accept_changes():
+        if past.end is None and not past.unmade and run.turns.next_recorded() is None:
+            reason = f"the record of run {run.name} ends at seq {past.last_seq}, before its end"
+            raise _stopped(run, RecordEnded(reason))
         if past.unmade or past.end is None:
             raise _stopped(run, resting_too_early(run))
         _check_states(run, past)
