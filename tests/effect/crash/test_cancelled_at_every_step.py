@@ -6,6 +6,8 @@ The n-th time around the loop, for every n until the run is over by then.
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -151,3 +153,37 @@ def test_the_run_is_told_to_end(agent: Any, tmp_path: Path) -> None:
         assert replayed(agent, store, run, book) == result
         crash_ledger.check(book)
     assert number > 5
+
+
+LEFT_BEHIND = """
+import asyncio, time
+import reenact
+from reenact.store.memory import MemoryStore
+
+store = MemoryStore()
+
+@reenact.tool
+def block():
+    time.sleep(0.2)
+
+@reenact.agent(store=store)
+async def agent():
+    await asyncio.to_thread(block)
+
+async def main():
+    task = asyncio.ensure_future(agent.run(run_id="run"))
+    await asyncio.sleep(0.05)
+    reenact.cancel(store, "run")
+    await asyncio.gather(task, return_exceptions=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=subprocess.TimeoutExpired,
+    reason="a thread that waits for its turn is not told that the run has ended, and the process never does",
+)
+def test_a_job_does_not_outlive_a_run_that_was_told_to_end() -> None:
+    subprocess.run([sys.executable, "-c", LEFT_BEHIND], timeout=10, check=True)
