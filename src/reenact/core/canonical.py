@@ -145,27 +145,35 @@ def _ends(tree: Any) -> bool:
 def _with_numbers_written(tree: Any, odd: list[Any]) -> Any:
     if type(tree) is float:
         return orjson.Fragment(ecmascript_number(tree))
-    # temperature and top_p: mostly there is nothing further down to look for
-    return _copy_with(tree, deep=any(container is not tree for container in odd))
+    return _copy_with(tree, {id(container) for container in odd}, [len(odd)])
 
 
-def _copy_with(value: Any, deep: bool) -> Any:
-    """The container with odd floats as finished text; itself when there are none."""
+def _copy_with(value: Any, odd: set[int], left: list[int]) -> Any:
+    """The container with odd floats as finished text; itself when there are none.
+
+    Its own come first, and nobody looks further once none are left: temperature and top_p mostly stand beside the
+    messages, not behind them. A container that stands in two places is counted, and found, in both.
+    """
     copy: Any = None
+    if id(value) in odd:
+        for name, item in value.items() if type(value) is dict else enumerate(value):
+            if type(item) is float and (item % 1.0 == 0.0 or -1e-4 < item < 1e-4):
+                if copy is None:
+                    copy = value.copy()
+                copy[name] = orjson.Fragment(ecmascript_number(item))
+                left[0] -= 1
+    if left[0] <= 0:
+        return value if copy is None else copy
     for name, item in value.items() if type(value) is dict else enumerate(value):
         kind = type(item)
-        if kind is str:
-            continue
-        if kind is float and (item % 1.0 == 0.0 or -1e-4 < item < 1e-4):
-            written = orjson.Fragment(ecmascript_number(item))
-        elif deep and (kind is dict or kind is list):
-            written = _copy_with(item, True)
-        else:
-            continue
-        if written is not item:
-            if copy is None:
-                copy = value.copy()
-            copy[name] = written
+        if kind is dict or kind is list:
+            written = _copy_with(item, odd, left)
+            if written is not item:
+                if copy is None:
+                    copy = value.copy()
+                copy[name] = written
+            if left[0] <= 0:
+                break
     return value if copy is None else copy
 
 

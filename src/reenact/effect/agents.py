@@ -110,7 +110,13 @@ class Agent(Generic[P, R]):
         return RunHandle(journal.run, journal.store, self.namespace, work, is_async=self.is_async)
 
     def resume(
-        self, run_id: str, *, store: Store | str | None = None, pin_code: bool = False, accept_code: bool = False
+        self,
+        run_id: str,
+        *,
+        store: Store | str | None = None,
+        namespace: str | None = None,
+        pin_code: bool = False,
+        accept_code: bool = False,
     ) -> Any:
         """Goes on with a run that was interrupted; what is on record is not done again. An ended run's result is
         given again.
@@ -120,13 +126,14 @@ class Agent(Generic[P, R]):
         drops what the new code does not ask for any more and goes on with it from there.
         """
         opened = store_of(store if store is not None else self._store)
-        reader = JournalReader(opened, run_id, self.namespace)
-        last = opened.last_event(self.namespace, run_id)
+        namespace = namespace or self.namespace
+        reader = JournalReader(opened, run_id, namespace)
+        last = opened.last_event(namespace, run_id)
         if last is not None and last.kind in TERMINAL_KINDS:
             return self._ended(reader, last)
         if pin_code and self.has_changed(reader):
             raise CodeChanged(f"the code of {self.name} is not the one that recorded run {run_id}")
-        journal = keeper.open_alone(opened, run_id, self.namespace, self.lease_seconds)
+        journal = keeper.open_alone(opened, run_id, namespace, self.lease_seconds)
         live = LiveRun(journal, past=Past.read(journal), accepts_code=accept_code, guard=self._guard())
         return self._carry(live, *self._input(journal))
 
@@ -135,12 +142,16 @@ class Agent(Generic[P, R]):
         recorded = (reader.facts() or {}).get("code")
         return recorded != self.code()
 
-    def replay(self, run_id: str, *, store: Store | str | None = None, strict: bool = False) -> Any:
+    def replay(
+        self, run_id: str, *, store: Store | str | None = None, namespace: str | None = None, strict: bool = False
+    ) -> Any:
         """Runs the code again on the record alone: nothing outside is touched, and the same must come out.
 
         Strict: the agent's code may not read the clock or draw chance by itself either.
         """
-        reader = JournalReader(store_of(store if store is not None else self._store), run_id, self.namespace)
+        reader = JournalReader(
+            store_of(store if store is not None else self._store), run_id, namespace or self.namespace
+        )
         live = LiveRun(reader, past=Past.read(reader))
         return self._carry(live, *self._input(reader), strict=strict)
 
@@ -322,7 +333,7 @@ def find_agent(name: str) -> Agent[..., Any]:
 
 def resume(run_id: str, *, store: Store | str | None = None, namespace: str = "default", **options: bool) -> Any:
     """Goes on with a run of any agent that is loaded; options as of `Agent.resume`."""
-    return _agent_of(run_id, store, namespace).resume(run_id, store=store, **options)
+    return _agent_of(run_id, store, namespace).resume(run_id, store=store, namespace=namespace, **options)
 
 
 def replay(run_id: str, *, store: Store | str | None = None, namespace: str = "default", strict: bool = False) -> Any:

@@ -32,8 +32,10 @@ strict_outside = False
 """True: an effect outside of any run is refused instead of simply being done."""
 
 
-def outside(name: str) -> bool:
-    """An effect is called outside of a run, or inside another effect: it is simply done. True if so."""
+def outside(name: str, depth: int = 3) -> bool:
+    """An effect is called outside of a run, or inside another effect: it is simply done. True if so.
+
+    `depth` is that of the caller's own line, as `warnings.warn` counts."""
     place = PLACE.get()
     if type(place) is Lane:
         return False
@@ -42,7 +44,7 @@ def outside(name: str) -> bool:
             raise OutsideRun(f"{name} was called outside of any run, where nothing is recorded")
         if name not in _told:
             _told.add(name)
-            warnings.warn(f"{name} was called outside of a run: it is done and not recorded", stacklevel=4)
+            warnings.warn(f"{name} was called outside of a run: it is done and not recorded", stacklevel=depth)
     return True
 
 
@@ -198,8 +200,17 @@ def _at_once(
     waiter: ThreadWaiter,
 ) -> Any:
     """Nothing else of the run can go on before this returns, so it is nobody else's turn."""
+    asked = None
+    if run.turns.loop is None:
+        run.tell_cancelled()
+    if not run.is_live:
+        found = run.serve_at_once(lane, spec, make, key)
+        if isinstance(found, RecordedRequest):
+            assert found.answer is not None
+            return open_recorded(run, spec, found.answer)
+        asked = found
     with run.lock:
-        ticket = run.request(lane, spec, make, key=key, waiter=waiter)
+        ticket = run.request(lane, spec, make, key=key, waiter=waiter, asked=asked)
         if ticket.waiter is not waiter:
             return open_answer(run, ticket)
         recorded = ticket.recorded

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from reenact.core.codec import encode
-from reenact.core.events import ActionFailed, Event, ProcessAttached, StateUpdated
+from reenact.core.events import ActionFailed, Event, ProcessAttached, Resumed, StateUpdated, WaitResolved
 from reenact.effect.divergences import (
     conflicting_request,
     conflicting_state,
@@ -69,14 +69,14 @@ class ComingBack:
         encoded = encode(event.content())
         return Asked(event, self._run.rules.match(event.kind, encoded.tree, even=encoded.even))
 
-    def at_once(self, lane: Lane, spec: EffectSpec, asked: Asked, key: str | None) -> RecordedRequest | None:
+    def at_once(self, lane: Lane, spec: EffectSpec, asked: Asked) -> RecordedRequest | None:
         """The usual case, served without waiting: the next thing of the record answers exactly this request, and
         nothing else could happen before. None: the long way has to be gone."""
         entry = self._run.turns.next_recorded()
         if type(entry) is not RecordedRequest or entry.made or entry.match != asked.match or lane.recorded is None:
             return None
         answer = entry.answer
-        expected = key or f"{lane.path}/{spec.name}/{lane.ordinals.get(spec.name, 0)}"
+        expected = f"{lane.path}/{spec.name}/{lane.ordinals.get(spec.name, 0)}"
         if answer is None or entry.key != expected or self.first_unmade() != entry.seq:
             return None
         entry.made = True
@@ -178,10 +178,8 @@ class ComingBack:
         self.past.drop(unmade)
         self._by_seq, self._unmade_at = [request for request in self._by_seq if request.made], 0
         for request in unmade:
-            if request.answer is None and request.kind == "ActionRequested":
-                # Its key may be asked for again, so it must not stay open.
-                closed = ActionFailed(request.key, "dropped")
-                self._run.note(closed, request.lane, CANCELLED)
+            if request.answer is None:  # its key may be asked for again, so it must not stay open
+                self._run.note(_closed(request), request.lane, CANCELLED)
         dropped = {"dropped": [request.seq for request in unmade], "turns": turns}
         self._run.note(ProcessAttached({"accepted": dropped}))
         self.go_live_if_over()
@@ -215,6 +213,14 @@ class ComingBack:
             else:
                 self._run.stop(effect_in_doubt(self._run.name, ticket.spec, ticket.recorded))
                 return
+
+
+def _closed(request: RecordedRequest) -> Event:
+    if request.kind == "WaitCreated":
+        return WaitResolved(request.key, {"status": "cancelled", "value": "dropped"})
+    if request.kind == "Interrupted":
+        return Resumed("dropped")
+    return ActionFailed(request.key, "dropped")
 
 
 def _same(recorded: RecordedRequest, asked: Asked) -> bool:

@@ -15,11 +15,13 @@ from time import monotonic
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from reenact.core.canonical import parse_stored
+from reenact.core.codec import decode
 from reenact.effect.live_run import LiveRun
 from reenact.effect.stopping import Superseded
 from reenact.errors import Refused, StoreError
 from reenact.journal.journal import Journal
-from reenact.store.contract import Store
+from reenact.store.contract import InboxRow, Store
 
 CANCEL_KEY = "cancel"
 """Under this key of its inbox a run is asked to end."""
@@ -152,11 +154,16 @@ class Keeper:
             found = store.inbox_find(namespace, [(run.name, CANCEL_KEY) for run in runs])
             for run in runs:
                 if (run.name, CANCEL_KEY) in found:
-                    run.cancel_asked()
+                    run.cancel_asked(_reason(found[run.name, CANCEL_KEY]))
 
 
 def _place(store: Store, run: str, namespace: str) -> tuple[Any, ...]:
     return store.private_url if not store.url.startswith("memory") else id(store), namespace, run, os.getpid()
+
+
+def _reason(row: InboxRow) -> Any:
+    payload = decode(parse_stored(row.payload))
+    return payload.get("reason") if isinstance(payload, dict) else None
 
 
 keeper = Keeper()

@@ -112,9 +112,7 @@ class LaneBook:
         assert bound.path is not None
         depth = bound.path.count(".") + len(chain)
         candidates = [
-            candidate
-            for candidate in self._past.unbound(bound.path, match)
-            if _begins_with(candidate, key, depth)
+            candidate for candidate in self._past.unbound(bound.path, match) if _begins_with(candidate, key, depth)
         ]
         if not candidates:
             return False
@@ -171,7 +169,7 @@ def _alike(one: RecordedLane, other: RecordedLane, length: int) -> bool:
     for left, right in zip(one.requests[:length], other.requests[:length], strict=True):
         if left.match != right.match:
             return False
-        if left.answer is None or right.answer is None or left.answer.row is None or right.answer.row is None:
+        if left.answer is None or right.answer is None:
             if left.answer is not right.answer:
                 return False
         elif left.answer.row.match != right.answer.row.match:

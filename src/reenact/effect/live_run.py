@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -76,6 +77,7 @@ class LiveRun(Answering):
         self.ended = False
         self.state: Any = None
         self._cancel: Item | None = None
+        self._to_be_cancelled = False
         self._desk: WaitDesk | None = None
         self.secrets = Secrets()
         """Wait keys may be in anything that the agent sends, and must not be in the record."""
@@ -104,6 +106,13 @@ class LiveRun(Answering):
         return not self.turns.replaying
 
     @property
+    def is_waiting(self) -> bool:
+        """Nothing goes on but waiting for a word from outside."""
+        with self.lock:
+            waits = self.is_live and not self.turns.is_busy() and bool(self.waiting) and not self.turns.pending
+            return waits and all(ticket.spec.kind == "await_event" for ticket in self.waiting)
+
+    @property
     def name(self) -> str:
         return self.reader.run
 
@@ -129,9 +138,9 @@ class LiveRun(Answering):
             self.check_going_on()
             assert self.coming_back is not None
             asked = self.coming_back.asked(self.secrets.without(make("")))
-            if self.is_live or not self.turns.is_quiet():
+            if self.is_live or key is not None or not self.turns.is_quiet():
                 return asked
-            recorded = self.coming_back.at_once(lane, spec, asked, key)
+            recorded = self.coming_back.at_once(lane, spec, asked)
             if recorded is None:
                 return asked
             self.turns.requests_made += 1
@@ -266,13 +275,13 @@ class LiveRun(Answering):
 
     # Being told to end
 
-    def cancel_asked(self) -> None:
+    def cancel_asked(self, reason: Any = None) -> None:
         """Somebody wants the run to end: that is handed to the agent in its turn, like an answer."""
         with self.lock:
             if self.is_stopped or self._cancel is None or self._cancel.ticket is not None:
                 return
             spec = EffectSpec("cancel", "await_event", once=False)
-            ticket = Ticket(self.root, spec, "", SignalReceived("cancel", None), _Nobody())
+            ticket = Ticket(self.root, spec, "", SignalReceived("cancel", reason), _Nobody())
             ticket.answer, ticket.item = ticket.event, self._cancel
             self._cancel.ticket = ticket
             if self.is_live:
@@ -284,11 +293,27 @@ class LiveRun(Answering):
         assert self._cancel is not None
         self.turns.pending.append(self._cancel)
 
-    def on_cancel(self, cancel: Callable[[], None]) -> None:
+    def on_cancel(self, cancel: Callable[[], None], *, looped: bool = True) -> None:
         """What is to be done when the run is told to end."""
-        self._cancel = Item(SIGNAL, self.root, 0, cancel, looped=True)
+        self._cancel = Item(SIGNAL, self.root, 0, cancel, looped=looped)
         if not self.is_live:
             self.turns.expect(self._cancel)
+
+    @property
+    def cancel_reason(self) -> Any:
+        ticket = self._cancel.ticket if self._cancel is not None else None
+        return ticket.event.payload if ticket is not None and isinstance(ticket.event, SignalReceived) else None
+
+    def cancel_at_next_effect(self) -> None:
+        """A thread cannot be interrupted: it is told when it next asks for something."""
+        self._to_be_cancelled = True
+
+    def tell_cancelled(self) -> None:
+        if not self.is_live:
+            self.turns.advance()  # the record may have it here
+        if self._to_be_cancelled:
+            self._to_be_cancelled = False
+            raise asyncio.CancelledError
 
     # Waits
 

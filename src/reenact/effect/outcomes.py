@@ -75,8 +75,7 @@ def _same_error(error: BaseException | None, recorded: Any) -> BaseException:
 def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any:
     """The value of the record, or raises its error."""
     reader, row = run.reader, answer.row
-    assert row is not None
-    tree = reader.content_tree(row, reader.link(row))
+    tree = reader.tree_of(row, answer.committed)
     if tree is None:
         raise _stopped(run, f"the answer at seq {row.seq} of run {run.name} was erased")
     if row.kind == "ActionDenied":

@@ -25,13 +25,15 @@ TIMER, JOB, START, LOCK = "timer", "job", "start", "lock"
 
 
 class RecordedAnswer:
-    __slots__ = ("handed", "kind", "row", "seq", "time")
+    __slots__ = ("committed", "handed", "kind", "row", "seq", "time")
 
-    def __init__(self, row: EventRow, time: int) -> None:
-        self.row: EventRow | None = row
+    def __init__(self, row: EventRow, link: Link) -> None:
+        self.row = row
+        self.committed = link.content
+        """What the link, checked when the record was read, says of the content."""
         self.seq = row.seq
         self.kind = row.kind
-        self.time = time
+        self.time = link.time
         self.handed = False
 
 
@@ -185,7 +187,7 @@ class Past:
         request = RecordedRequest(row, link)
         if row.kind == "ActionDenied":
             request.match = self._match_of_denied(row)
-            request.answer = RecordedAnswer(row, link.time)
+            request.answer = RecordedAnswer(row, link)
             request.answer.handed = True
         if request.key in self.by_key:
             raise Damaged(f"event {row.seq} repeats the replay key of event {self.by_key[request.key].seq}")
@@ -212,7 +214,7 @@ class Past:
         request = self._by_seq.get(link.parent or 0)
         if request is None or request.answer is not None:
             raise Damaged(f"event {row.seq} answers no open request")
-        request.answer = RecordedAnswer(row, link.time)
+        request.answer = RecordedAnswer(row, link)
         if link.key != CANCELLED:
             self._answers.append(request)
 

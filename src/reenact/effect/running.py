@@ -34,10 +34,13 @@ def carry(run: LiveRun, call: Callable[[], Any]) -> Any:
     context.run(PLACE.set, run.root)
     token = HERE.token
     HERE.token = None
+    run.on_cancel(run.cancel_at_next_effect, looped=False)
     try:
         value = context.run(call)
     except RunStopped as stopped:
         raise stopped.reason from None
+    except asyncio.CancelledError:
+        return _cancelled(run)
     except Exception as error:
         return _failed(run, error)
     except BaseException as interruption:
@@ -127,7 +130,7 @@ def _failed(run: LiveRun, error: Exception) -> Any:
 
 
 def _cancelled(run: LiveRun) -> Any:
-    _end(run, Cancelled())
+    _end(run, Cancelled(run.cancel_reason))
     raise asyncio.CancelledError
 
 

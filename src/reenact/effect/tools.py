@@ -146,7 +146,7 @@ class Effect(Generic[P, R]):
     def _do(self, key: str | None, args: Any, kwargs: Any) -> Any:
         if self._transactional:
             transactions.check_place(self.spec.name)
-        elif outside(self.spec.name):
+        elif outside(self.spec.name, depth=4):
             note_call(self.spec.name)
             return self.function(*args, **kwargs)
         return self._perform(key, args, kwargs)

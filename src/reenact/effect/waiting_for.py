@@ -205,7 +205,7 @@ def wait_key(name: str) -> str:
 def _lane(what: str) -> Lane:
     lane = PLACE.get()
     if type(lane) is not Lane:
-        outside(what)
+        outside(what, depth=4)
         raise OutsideRun(f"{what} was called outside of any run, where nobody could answer")
     return lane
 

@@ -6,22 +6,27 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, NamedTuple
 
 from reenact.core.events import TERMINAL_KINDS
 from reenact.effect.agents import find_agent, store_of
+from reenact.effect.keeping import keeper
 from reenact.errors import NotFound, ReenactError, Refused, StoreError
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import RunRow, Store
 
 SWEEP_SECONDS = 5.0
+LOOK_SECONDS = 0.05
+AT_ONCE = 64
+"""Runs that a sweep begins to carry on at the same time."""
 PAGE = 100
 
 
 class Swept(NamedTuple):
     run: str
     outcome: str
-    """`completed`, `failed`, `cancelled`, or why it could not go on (a stable code)."""
+    """`completed`, `failed`, `cancelled`, `waiting`, or why it could not go on (a stable code)."""
     result: Any = None
 
 
@@ -36,14 +41,41 @@ def unfinished(store: Store, namespace: str = "default") -> Iterator[RunRow]:
 
 
 def sweep(store: Store | str | None = None, namespace: str = "default") -> list[Swept]:
-    """Carries on every run whose holder has gone and whose agent is loaded here. One pass."""
+    """Carries on every run whose holder has gone and whose agent is loaded here. One pass.
+
+    The runs are carried side by side, each in a thread. One that has come to wait for a word from outside is reported
+    as `waiting` and waits on in this process; the sweep does not wait for it.
+    """
     opened = store_of(store)
-    swept = []
-    for row in list(unfinished(opened, namespace)):
-        found = _carry_on(opened, namespace, row.header.run)
-        if found is not None:
-            swept.append(found)
-    return swept
+    swept: list[Swept | None] = []
+    runs = [row.header.run for row in unfinished(opened, namespace)]
+    for start in range(0, len(runs), AT_ONCE):
+        carried = [_Carried(opened, namespace, run) for run in runs[start : start + AT_ONCE]]
+        swept += [one.outcome() for one in carried]
+    return [found for found in swept if found is not None]
+
+
+class _Carried:
+    """One run, carried on in a thread of its own."""
+
+    def __init__(self, store: Store, namespace: str, run: str) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._run = run
+        self._found: Swept | None = None
+        self._thread = threading.Thread(target=self._carry, name=f"reenact-{run}", daemon=True)
+        Context().run(self._thread.start)
+
+    def _carry(self) -> None:
+        self._found = _carry_on(self._store, self._namespace, self._run)
+
+    def outcome(self) -> Swept | None:
+        while self._thread.is_alive():
+            self._thread.join(LOOK_SECONDS)
+            live = keeper.find(self._store, self._run, self._namespace)
+            if live is not None and live.is_waiting:
+                return Swept(self._run, "waiting")
+        return self._found
 
 
 def _carry_on(store: Store, namespace: str, run: str) -> Swept | None:
@@ -55,7 +87,7 @@ def _carry_on(store: Store, namespace: str, run: str) -> Swept | None:
     except NotFound:
         return None  # another worker may know it
     try:
-        made = agent.resume(run, store=store)
+        made = agent.resume(run, store=store, namespace=namespace)
         result = asyncio.run(_awaited(made)) if agent.is_async else made
     except Refused as refused:
         return None if refused.code == "run_busy" else Swept(run, refused.code)

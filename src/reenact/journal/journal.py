@@ -346,13 +346,28 @@ class Journal(JournalReader):
 
     def _read_history(self) -> None:
         """Finds open requests and the last state. Read once, when an event first depends on it."""
-        for row in self.store.scan(self.namespace, self.run, 1, self._chain.head.seq + 1):
-            if row.kind in ANSWERS or row.kind in OPENING_KINDS or row.kind == "StateUpdated" or self._reducer:
-                link = self.link(row)
-                tree = self.content_tree(row, link)
-                event = None if tree is None else event_from_content(row.kind, self.decoded(tree))
-                self._chain.observe(row, link.parent, event)
+        seqs = None if self._reducer is not None else self._open_and_last_state()
+        for row in self.store.scan(self.namespace, self.run, 1, self._chain.head.seq + 1) if seqs is None else seqs:
+            link = self.link(row)
+            tree = self.content_tree(row, link)
+            event = None if tree is None else event_from_content(row.kind, self.decoded(tree))
+            self._chain.observe(row, link.parent, event)
         self._history_known = True
+
+    def _open_and_last_state(self) -> list[EventRow]:
+        """The few events of the past that matter: what was never answered, and the last state. Found without opening
+        a content."""
+        wanted: dict[int, int] = {}
+        state = 0
+        for row in self.store.scan(self.namespace, self.run, 1, self._chain.head.seq + 1, contents=False):
+            if row.kind in OPENING_KINDS:
+                wanted[row.seq] = row.seq
+            elif row.kind in ANSWERS:
+                wanted.pop(self.link(row).parent or 0, None)
+            elif row.kind == "StateUpdated":
+                state = row.seq
+        found = [self.store.event(self.namespace, self.run, seq) for seq in sorted({*wanted, *({state} - {0})})]
+        return [row for row in found if row is not None]
 
     def reopen(self) -> None:
         """After an unknown result: reads the tail, checks it, and appends again what was never synced."""

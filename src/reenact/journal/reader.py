@@ -197,11 +197,15 @@ class JournalReader:
 
     def content_tree(self, row: EventRow, link: Link) -> Any:
         """The encoded content with all its parts; None once erased."""
+        return self.tree_of(row, link.content)
+
+    def tree_of(self, row: EventRow, committed: str) -> Any:
+        """The same for whoever has checked the link before, and kept what it commits to."""
         if row.content is None or row.salt is None or row.match is None:
             return None
         try:
             stored = unpack(row.content)
-            if render(commitment(row.salt, row.match, stored)) != link.content:
+            if render(commitment(row.salt, row.match, stored)) != committed:
                 raise Damaged("the content does not match the link", code="bad_content")
             return expand(stored, self.nodes.fetch)
         except Damaged as damage:
