@@ -123,7 +123,6 @@ def test_whoever_waits_for_it_is_cancelled(agent: Any, tmp_path: Path) -> None:
     assert number > 5
 
 
-@pytest.mark.xfail(strict=True, reason="a run is begun before its coroutine is, and then nobody lets go of it")
 def test_cancelled_before_its_first_step(tmp_path: Path) -> None:
     store = MemoryStore()
     made = sleep_agent.run(str(tmp_path / "ledger"), run_id="run", store=store)
@@ -180,10 +179,5 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=subprocess.TimeoutExpired,
-    reason="a thread that waits for its turn is not told that the run has ended, and the process never does",
-)
 def test_a_job_does_not_outlive_a_run_that_was_told_to_end() -> None:
     subprocess.run([sys.executable, "-c", LEFT_BEHIND], timeout=10, check=True)
