@@ -94,8 +94,11 @@ class Agent(Generic[P, R]):
         return self._run(args, kwargs, run_id, store)
 
     def _run(self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None) -> Any:
-        live = LiveRun(self._begin(args, kwargs, run_id, store, None), guard=self._guard())
-        return self._carry(live, args, kwargs)
+        def begun() -> Any:
+            live = LiveRun(self._begin(args, kwargs, run_id, store, None), guard=self._guard())
+            return self._carry(live, args, kwargs)
+
+        return _later(begun) if self.is_async else begun()
 
     def start(
         self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any
@@ -269,7 +272,7 @@ class Agent(Generic[P, R]):
         if self.is_async:
             return self._child_in_task(place.run, child, args, kwargs)
         try:
-            return self._carry_child(place.run.journal, child, args, kwargs)
+            return self._carry_child(place.run, child, args, kwargs)
         except Exception as error:
             self._stop_with_child(place.run, child, error)
             raise
@@ -277,17 +280,27 @@ class Agent(Generic[P, R]):
     async def _child_in_task(self, parent: LiveRun, child: str, args: Any, kwargs: Any) -> Any:
         assert parent.journal is not None
         try:
-            return await self._carry_child(parent.journal, child, args, kwargs)
+            return await self._carry_child(parent, child, args, kwargs)
         except Exception as error:
             self._stop_with_child(parent, child, error)
             raise
 
-    def _carry_child(self, parent: Journal, child: str, args: Any, kwargs: Any) -> Any:
-        if parent.store.run_row(self.namespace, child) is not None:
-            return self.resume(child, store=parent.store)
-        head = parent.known_head
-        link = ParentRun(head=render(head.hash), relation="child", run=parent.run, seq=head.seq)
-        live = LiveRun(self._begin(args, kwargs, child, parent.store, link), guard=self._guard())
+    def _carry_child(self, parent: LiveRun, child: str, args: Any, kwargs: Any) -> Any:
+        """With what the parent gives it: the facts may have stand-ins for its secrets."""
+        journal = parent.journal
+        assert journal is not None
+        last = journal.store.last_event(self.namespace, child)
+        if last is not None and last.kind in TERMINAL_KINDS:
+            return self._ended(JournalReader(journal.store, child, self.namespace), last)
+        if journal.store.run_row(self.namespace, child) is not None:
+            opened = keeper.open_alone(journal.store, child, self.namespace, self.lease_seconds)
+            live = LiveRun(opened, past=Past.read(opened), guard=self._guard())
+        else:
+            head = journal.known_head
+            link = ParentRun(head=render(head.hash), relation="child", run=journal.run, seq=head.seq)
+            known = parent.secrets.value_without
+            live = LiveRun(self._begin(known(args), known(kwargs), child, journal.store, link), guard=self._guard())
+        live.secrets.adopt(parent.secrets)
         return self._carry(live, args, kwargs)
 
     def _stop_with_child(self, parent: LiveRun, child: str, error: Exception) -> None:
@@ -298,6 +311,11 @@ class Agent(Generic[P, R]):
         reason = error if isinstance(error, ReenactError) else Suspended(f"run {child} stopped: {error}")
         parent.stop(reason)
         raise RunStopped(reason) from error
+
+
+async def _later(begin: Callable[[], Any]) -> Any:
+    """Nothing is begun before somebody awaits it: a coroutine may be thrown away unused."""
+    return await begin()
 
 
 def _let_go(live: LiveRun) -> None:
@@ -338,7 +356,7 @@ def resume(run_id: str, *, store: Store | str | None = None, namespace: str = "d
 
 def replay(run_id: str, *, store: Store | str | None = None, namespace: str = "default", strict: bool = False) -> Any:
     """Runs the code of a run again on its record alone."""
-    return _agent_of(run_id, store, namespace).replay(run_id, store=store, strict=strict)
+    return _agent_of(run_id, store, namespace).replay(run_id, store=store, namespace=namespace, strict=strict)
 
 
 def _agent_of(run_id: str, store: Store | str | None, namespace: str) -> Agent[..., Any]:

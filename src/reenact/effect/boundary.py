@@ -241,6 +241,8 @@ def _carry_out(run: LiveRun, ticket: Ticket, call: Callable[[], Any]) -> tuple[A
 def _wait_for_turn(run: LiveRun, ticket: Ticket, waiter: ThreadWaiter) -> None:
     since = monotonic()
     while not waiter.event.wait(LOOK_SECONDS):
+        if run.is_stopped:
+            run.check_going_on()
         run.turns.overdue()
         waited = monotonic() - since
         if waited > RELAX_SECONDS and not run.is_live:

@@ -25,9 +25,10 @@ from reenact.effect.divergences import (
 )
 from reenact.effect.doubts import effect_in_doubt, may_be_done_again
 from reenact.effect.outcomes import open_recorded
-from reenact.effect.past import CANCELLED, JOB, LOCK, START, Past, RecordedRequest
+from reenact.effect.past import CANCELLED, TIMER, Past, RecordedRequest
 from reenact.effect.stopping import RecordEnded
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
+from reenact.effect.turns import SIGNAL
 from reenact.errors import ReenactError
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class ComingBack:
 
     def why_it_rests(self) -> ReenactError:
         """What to say of a run that cannot go on by its record."""
-        if self.past.unmade == 0 and self._run.turns.next_recorded() is None:
+        if self.past.unmade == 0 and self._run.turns.next_recorded() is None and self.past.end is None:
             return self._record_ended()
         return resting_too_early(self._run)
 
@@ -192,7 +193,7 @@ class ComingBack:
         if run.is_live or self.past.unmade or run.turns.next_recorded() is not None or run.journal is None:
             return run.is_live
         for item in run.turns.go_live():
-            if item.kind in (JOB, START, LOCK):
+            if item.ticket is None and item.kind not in (TIMER, SIGNAL):
                 run.turns.pending.append(item)
         held, self.held = self.held, []
         for ticket in held:
@@ -209,6 +210,8 @@ class ComingBack:
         for ticket in doubts:
             assert ticket.recorded is not None
             if may_be_done_again(ticket.spec, ticket.recorded):
+                if ticket.spec.once and not self._run.spend_settlement(ticket):
+                    return
                 ticket.waiter.begin(ticket)
             else:
                 self._run.stop(effect_in_doubt(self._run.name, ticket.spec, ticket.recorded))

@@ -103,6 +103,12 @@ def resting_too_early(run: LiveRun) -> Divergence:
             unmatched=[request.seq for request in missing][:100],
         )
     entry = run.turns.next_recorded()
+    if entry is None:
+        return Divergence(
+            f"run {run.name} came to rest where the record has its end",
+            code="no_end",
+            seq=past.end.seq if past.end is not None else None,
+        )
     return Divergence(
         f"run {run.name} came to rest before {_entry_in_words(entry)}, and nobody waits for it",
         code="nobody_waits",

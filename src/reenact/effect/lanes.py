@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, WeakValueDictionary
 
 from reenact.core.canonical import canonical_bytes
 from reenact.core.codec import encode
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
 
 
+_GIVEN_BY_ASYNCIO = re.compile(r"Task-\d+\Z")
+
+
 class Lane:
     __slots__ = (
-        *("__weakref__", "_label", "_origin", "birth", "born", "made", "name", "ordinals"),
-        *("parent", "path", "recorded", "run"),
+        *("__weakref__", "_label", "_name", "_origin", "birth", "born", "made", "ordinals"),
+        *("parent", "path", "recorded", "run", "task"),
     )
 
     def __init__(self, run: LiveRun, parent: Lane | None, name: str | None = None, origin: Any = None) -> None:
@@ -33,7 +37,9 @@ class Lane:
         self._label: str | None = None
         self.run = run
         self.parent = parent
-        self.name = name
+        self._name = name
+        self.task: ReferenceType[Any] | None = None
+        """The task that is this lane, if it is one."""
         self.path: str | None = "0" if parent is None else None
         """None until its first request."""
         self.born = 0
@@ -46,6 +52,13 @@ class Lane:
         self.recorded: RecordedLane | None = None
         self.made: list[RecordedRequest] = []
         """Recorded requests that were made again, where there are siblings to be told apart from."""
+
+    @property
+    def name(self) -> str | None:
+        """The name that the program gave its task: before Python 3.13 it does so when the task is there already."""
+        task = self.task() if self.task is not None else None
+        name = self._name or (task.get_name() if task is not None else None)
+        return None if name is None or _GIVEN_BY_ASYNCIO.match(name) else name
 
     def next_ordinal(self, what: str) -> int:
         ordinal = self.ordinals.get(what, 0)

@@ -16,10 +16,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from reenact.core.codec import encode
+from reenact.core.canonical import parse_stored, stored_bytes
+from reenact.core.codec import decode, encode
 from reenact.core.events import (
     ActionDenied,
     ActionRequested,
+    AttemptRecorded,
     Event,
     SignalReceived,
     StateUpdated,
@@ -85,7 +87,8 @@ class LiveRun(Answering):
         self.has_threads = False
         self.main_token = object()
         """What turns know the agent's first thread by, once there are others."""
-        self.now_us = past.last_time if past else 0
+        self.now_us = reader.header_row.created
+        """Where the run's clock stands while it comes back."""
         self.on_stop: list[Callable[[], None]] = []
         self.on_live: list[Callable[[], None]] = []
         self.came_to_rest: Callable[[], None] | None = None
@@ -194,7 +197,7 @@ class LiveRun(Answering):
         first = not lane.ordinals and lane.name is not None
         ordinal = lane.next_ordinal(spec.name)
         key = key or f"{path}/{spec.name}/{ordinal}"
-        event = self.secrets.without(make(key))
+        event = self._kept(self.secrets.without(make(key)))
         if first and isinstance(event, ActionRequested):
             event = ActionRequested(
                 event.action_id, event.payload, event.name, event.effect, {**(event.meta or {}), "lane": lane.name}
@@ -205,6 +208,19 @@ class LiveRun(Answering):
         self.add(event, path, key)
         self._requested.append(ticket)
         return ticket
+
+    def _kept(self, event: Event) -> Event:
+        """The event as it is now, where other code of the agent may run, and change it, before it is written."""
+        loop = self.turns.loop
+        if loop is None or not loop.ready or not isinstance(event, ActionRequested):
+            return event
+        encoded = encode(event.payload)
+        if not encoded.replayable:
+            return event
+        payload = decode(
+            parse_stored(stored_bytes(encoded.tree)), loaded_classes=True, artifact=encoded.artifacts.__getitem__
+        )
+        return ActionRequested(event.action_id, payload, event.name, event.effect, event.meta)
 
     def release(self, ticket: Ticket) -> None:
         """A request that was held back while the record lasted is made now."""
@@ -227,7 +243,8 @@ class LiveRun(Answering):
             return
         members = event.content()
         asked = {"name": members.get("name"), "effect": members.get("effect")}
-        denial = ActionDenied(key, {"code": refusal.code, "message": refusal.message, **asked}, members.get("payload"))
+        said = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
+        denial = ActionDenied(key, {**said, **asked}, members.get("payload"))
         self.write([Draft(denial, lane=path, key=key)], sync=True)
         raise refusal
 
@@ -253,7 +270,7 @@ class LiveRun(Answering):
         sync = sync or any(ticket.spec.syncs_request for ticket in self._requested)
         turns, self.turns.log = self.turns.log, []
         try:
-            self._pen.write(turns, drafts, sync=sync)
+            self._pen.write(turns, drafts, self.secrets, sync=sync)
         except StaleEpoch:
             self.stop(Superseded(f"run {self.name} was taken over by another process"))
             return False
@@ -266,6 +283,13 @@ class LiveRun(Answering):
     def note(self, event: Event, lane: str = "0", key: str | None = None) -> None:
         """An event that is written with the next commit, before whatever is asked for."""
         self.add(event, lane, key)
+
+    def spend_settlement(self, ticket: Ticket) -> bool:
+        """An operator's word is for one attempt: that it begins is on the disk before it does."""
+        assert ticket.recorded is not None
+        ticket.recorded.attempts += 1
+        begun = AttemptRecorded(ticket.key, ticket.recorded.attempts, "begun")
+        return self.write([Draft(begun, lane=ticket.lane.path or "0")], sync=True)
 
     def note_now(self, event: Event, lane: Lane) -> None:
         """An event that has to outlive this process, from within an effect."""
@@ -347,9 +371,10 @@ class LiveRun(Answering):
     def draw(self, lane: Lane, kind: str, make: Callable[[], Any]) -> Any:
         with self.lock:
             self.check_going_on()
-            ordinal = lane.next_ordinal(f"draw:{kind}")
+            identity = lane.identity  # it changes with the lane's first request, and so does where values are kept
+            ordinal = lane.next_ordinal(f"draw:{kind}:{identity}")
             if self.past is not None:
-                drawn = self.past.draws.get((lane.identity, kind), ())
+                drawn = self.past.drawn(identity, kind)
                 if ordinal < len(drawn):
                     return drawn[ordinal]
             if self.journal is None:
@@ -388,7 +413,7 @@ class LiveRun(Answering):
     def stands_still(self) -> None:
         """The watchdog's word: the run has been resting for a while and the record cannot go on."""
         with self.lock:
-            if not self.is_stopped and not self.is_live and not self.turns.is_busy():
+            if not self.is_stopped and not self.is_live and not self.turns.is_busy() and not self.turns.may_go_on():
                 self.stop_for_good()
 
     def stop_for_good(self) -> None:

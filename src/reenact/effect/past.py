@@ -139,6 +139,7 @@ class Past:
         self.by_key: dict[str, RecordedRequest] = {}
         self.hand_overs: list[HandOver] = []
         self.draws: dict[tuple[str, str], list[Any]] = {}
+        self._draws_claimed: dict[str, str] = {}
         self.busy: dict[int, int] = {}
         """Answers that were handed over without waiting for a rest: seq → steps taken."""
         self.unmade = 0
@@ -240,6 +241,7 @@ class Past:
                 raise Damaged(f"event {row.seq} belongs to no request")
             if row.kind == "AttemptRecorded":
                 request.attempts = max(request.attempts, members["attempt"])
+                request.settled = None  # an operator's word is for one attempt
             elif row.kind == "ChunkReceived":
                 self._take_chunk(request, row, members["index"])
             else:
@@ -300,6 +302,19 @@ class Past:
         while lanes and lanes[0].bound is not None:
             lanes.popleft()
         return [lane for lane in lanes if lane.bound is None] if len(lanes) < MOST_ALIKE else [lanes[0]]
+
+    def drawn(self, identity: str, kind: str) -> list[Any]:
+        """What that lane drew. A lane that has no number yet, and was born in another order, is known by its label."""
+        found = self.draws.get((identity, kind))
+        if found is not None or not identity.startswith(":"):
+            return found or []
+        label = identity.partition("=")[2]
+        for (other, other_kind), values in self.draws.items():
+            unclaimed = self._draws_claimed.get(other, identity) == identity
+            if other_kind == kind and other.startswith(":") and other.endswith(f"={label}") and unclaimed:
+                self._draws_claimed[other] = identity
+                return values
+        return []
 
     def members(self, row: EventRow) -> Any:
         """The decoded content of a row. An erased one cannot be handed over again."""

@@ -18,6 +18,16 @@ class Secrets:
     def keep(self, secret: str, stand_in: str) -> None:
         self._stand_ins = {**self._stand_ins, secret: stand_in}  # never changed while somebody looks through a value
 
+    def adopt(self, others: Secrets) -> None:
+        """What another run keeps secret is secret here, too."""
+        self._stand_ins = {**self._stand_ins, **others._stand_ins}
+
+    def __bool__(self) -> bool:
+        return bool(self._stand_ins)
+
+    def value_without(self, value: Any) -> Any:
+        return replaced(value, self._stand_ins) if self._stand_ins else value
+
     def without(self, event: Event) -> Event:
         """The event as it may be written."""
         if not self._stand_ins:

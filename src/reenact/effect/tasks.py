@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from reenact.effect.lanes import Lane
 from reenact.effect.past import JOB, START, TIMER
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 1.0
 """How long a run that comes back may stand still before that is called a divergence."""
-MORE_PATIENCE = 20
-"""So many times longer where a thread has still to begin."""
 HAND_OVERS_AT_ONCE = 64
 """How many things are handed over before the loop gets to do anything else."""
 _NOBODY = Context()
@@ -55,7 +53,6 @@ class TaskQueue:
         self._scheduled = False
         self._thread = threading.get_ident()
         self._watching: TimerHandle | None = None
-        self._patience = MORE_PATIENCE
         self.offset = 0.0
         """What the run's clock shows beyond the loop's, once it has come back from a record."""
         self.began = hooks.time()
@@ -131,8 +128,15 @@ class TaskQueue:
             return self.began + (self.run.now_us - self.run.reader.header_row.created) / 1e6
         return self.hooks.time() + self.offset
 
+    def reached(self, when: float) -> None:
+        """A timer of the record has fired: it cannot be earlier than that."""
+        if self.run.turns.replaying:
+            self.run.reached(self.run.reader.header_row.created + int((when - self.began) * 1e6) + 1)
+
     def went_live(self) -> None:
         """The run's clock goes on from where the record ends, without a jump."""
+        if self.run.past is not None:
+            self.run.reached(self.run.past.last_time)
         elapsed = (self.run.now_us - self.run.reader.header_row.created) / 1e6
         self.offset = self.began + elapsed - self.hooks.time()
         for timer in list(self.timers):
@@ -147,11 +151,9 @@ class TaskQueue:
 
     def _stood_still(self) -> None:
         self._watching = None
-        if self.run.turns.coming and self._patience > 0:  # a busy machine may take its time to begin a thread
-            self._patience -= 1
+        self.run.stands_still()
+        if not self.run.is_stopped and not self.run.is_live and self.run.turns.may_go_on():
             self.watch()
-        else:
-            self.run.stands_still()
 
     def cancel_all_soon(self) -> None:
         """The run has stopped: its tasks are told, wherever that was decided."""
@@ -197,6 +199,7 @@ class RunTimer(TimerHandle):
 
     def _fire(self) -> None:
         self.queue.timers.discard(self)
+        self.queue.reached(self.when())
         if not self.cancelled():
             self.queue.add(self)
 
@@ -315,6 +318,9 @@ class LoopHooks:
             lane.run.book.born(child)
             context.run(PLACE.set, child)
         task = self.create_task(coro, name=name, context=context, **more)
+        own = context.get(PLACE)
+        if isinstance(own, Lane) and own is not lane:
+            own.task = ref(task)
         queue.tasks.add(task)
         return task
 

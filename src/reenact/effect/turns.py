@@ -34,6 +34,8 @@ GRACE_SECONDS = 0.02
 """How long a thread that goes on without asking for anything is waited for."""
 GRACE_COMING_BACK_SECONDS = 0.25
 """The same where nothing is lost by waiting."""
+WORK_SECONDS = 120.0
+"""How long a run that comes back waits for a thread that asks for nothing."""
 RELAX_SECONDS = 0.3
 """How long a thread that comes back waits for its turn while nothing else goes on."""
 ANSWER, SIGNAL, CHUNK = "answer", "signal", "chunk"
@@ -110,7 +112,10 @@ class Turns:
         self._next = 0
         self._last_answer = 0
         self._looking = False
+        self._handed_at = monotonic()
         self.requests_made = 0
+        self.away: set[object] = set()
+        """Threads that have been running for so long that nobody waits for them any more."""
         self.coming = 0
         """Jobs that have been given to an executor and have no thread yet."""
         self.reordered: list[int] = []
@@ -122,6 +127,11 @@ class Turns:
 
     def is_busy(self) -> bool:
         return bool(self.threads) or (self.loop is not None and self.loop.busy)
+
+    def may_go_on(self) -> bool:
+        """A thread is at work, or about to begin, that may still ask for something. Not for ever."""
+        at_work = bool(self.away) or self.coming > 0
+        return at_work and monotonic() - self._handed_at < WORK_SECONDS
 
     def is_quiet(self) -> bool:
         """Nothing of the run could go on but the step that is being taken."""
@@ -194,13 +204,16 @@ class Turns:
             before = monotonic() - grace
             for token in [token for token, since in self.threads.items() if since < before]:
                 del self.threads[token]
+                self.away.add(token)
             self.advance()
 
     def runs(self, token: object, *, awake: bool = False) -> None:
         """A thread is given its turn, and says so itself once it is awake."""
+        self.away.discard(token)
         self.threads[token] = monotonic() if awake else inf
 
     def rests(self, token: object) -> None:
+        self.away.discard(token)
         self.threads.pop(token, None)
 
     def _look_again(self) -> None:
@@ -209,6 +222,7 @@ class Turns:
             self.loop.look_again(LOOK_SECONDS)
 
     def _hand(self, item: Item) -> None:
+        self._handed_at = monotonic()
         if self.loop is not None:
             self.loop.steps = 0
         item.hand()
@@ -298,14 +312,13 @@ class Turns:
         if isinstance(entry, RecordedChunk):
             return self._expected.get((CHUNK, entry.key, entry.number))
         lane = self._book.find(entry.lane)
-        born = self._expected.get((entry.kind, id(lane), entry.ordinal)) if lane is not None else None
         label = entry.lane.partition("=")[2]
-        if not label or (born is not None and born.lane.label == label):
-            return born
+        if lane is not None and (not label or lane.label == label):
+            return self._expected.get((entry.kind, id(lane), entry.ordinal))
         for item in self._expected.values():  # born in another order than when it was recorded
-            if item.kind == entry.kind and item.ordinal == entry.ordinal and item.lane.label == label:
+            if label and item.kind == entry.kind and item.ordinal == entry.ordinal and item.lane.label == label:
                 return item
-        return born
+        return self._expected.get((entry.kind, id(lane), entry.ordinal))
 
     def _forced_at(self) -> int:
         """At which step the next thing of the record came without waiting for a rest; -1: it waited."""

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from reenact.core.events import Event, TurnTaken, ValuesDrawn
 from reenact.effect.places import HERE
+from reenact.effect.secrets import Secrets
 from reenact.errors import OutcomeUnknown
 from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
@@ -28,8 +31,8 @@ class Pen:
     def add(self, event: Event, *, lane: str = "0", key: str | None = None) -> None:
         self.waiting.append(Draft(event, lane=lane, key=key))
 
-    def write(self, turns: list[list[Any]], drafts: Sequence[Draft], *, sync: bool) -> None:
-        """The turns taken, the values drawn, what waits, and the drafts, in one batch."""
+    def write(self, turns: list[list[Any]], drafts: Sequence[Draft], secrets: Secrets, *, sync: bool) -> None:
+        """The turns taken, the values drawn, what waits, and the drafts, in one batch, without the secrets."""
         batch: list[Draft] = []
         if turns:
             batch.append(Draft(TurnTaken(turns)))
@@ -39,6 +42,8 @@ class Pen:
         batch += self.waiting
         batch += drafts
         self.waiting = []
+        if secrets:
+            batch = [msgspec.structs.replace(draft, event=secrets.without(draft.event)) for draft in batch]
         if batch:
             self._append(batch, sync)
 

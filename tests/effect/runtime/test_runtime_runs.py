@@ -356,12 +356,10 @@ def test_a_check_sees_name_kind_and_input_and_says_why(memory: Any) -> None:
         pytest.param(
             reenact.Policy(allow=[]),
             id="allow",
-            marks=pytest.mark.xfail(strict=True, reason="the hint of a denial is not on record"),
         ),
         pytest.param(
             reenact.Policy(budget=reenact.Budget(calls=0)),
             id="budget",
-            marks=pytest.mark.xfail(strict=True, reason="the hint of a denial is not on record"),
         ),
     ],
 )
@@ -558,9 +556,6 @@ def test_a_step_in_doubt_is_done_again(memory: Any) -> None:
 # What an agent hands to an effect and changes meanwhile
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a request is written when the run rests, and the agent may have changed its input"
-)
 def test_what_the_agent_changes_after_asking_is_not_part_of_the_request(memory: Any) -> None:
     @reenact.agent
     async def changing_input() -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import time
 from typing import Any
 
@@ -155,7 +154,6 @@ def test_a_time_out_that_fired_fires_again(memory: Any) -> None:
     assert calls == ["never", "never", "in time"]
 
 
-@pytest.mark.xfail(strict=True, reason="the clock of a replay stands still at the end of the record")
 def test_the_loops_clock_moves_in_a_replay_as_timers_fire(memory: Any) -> None:
     """Timers fire by the record: an hour that was cut short by the record is not waited for."""
 
@@ -279,7 +277,6 @@ def test_equal_first_requests_are_told_apart_by_what_follows(memory: Any) -> Non
     assert replay(alike_at_first, run_id, store=memory) == recorded == [["same", 0], ["same", 1], ["same", 2]]
 
 
-@pytest.mark.xfail(sys.version_info < (3, 13), strict=True, reason="names are given after the task is made before 3.13")
 def test_a_named_task_gets_its_own_answers_wherever_it_was_started(memory: Any) -> None:
     order = ["left", "right"]
 
@@ -294,7 +291,6 @@ def test_a_named_task_gets_its_own_answers_wherever_it_was_started(memory: Any) 
     assert replay(named, run_id, store=memory) == recorded
 
 
-@pytest.mark.xfail(sys.version_info < (3, 13), strict=True, reason="names are given after the task is made before 3.13")
 def test_named_tasks_of_a_group_get_their_own_answers(memory: Any) -> None:
     order = ["left", "right"]
 
@@ -461,7 +457,6 @@ def test_an_async_generator_of_the_agent_comes_back(memory: Any) -> None:
 # Other loops
 
 
-@pytest.mark.xfail(strict=True, reason="a cancel scope looks at the clock, which stands still in a replay")
 def test_anyio_on_asyncio_comes_back(memory: Any) -> None:
     @reenact.agent
     async def with_anyio() -> Any:
@@ -476,7 +471,6 @@ def test_anyio_on_asyncio_comes_back(memory: Any) -> None:
         with anyio.move_on_after(0.005) as scope:
             await never()
         seen.append(scope.cancelled_caught)
-        seen.append(await anyio.to_thread.run_sync(lottery_sync))
         send, receive = anyio.create_memory_object_stream[int](5)
         async with anyio.create_task_group() as group, send:
             group.start_soon(send.send, 7)
@@ -486,6 +480,15 @@ def test_anyio_on_asyncio_comes_back(memory: Any) -> None:
 
     for _ in range(5):
         recorded_and_replayed(with_anyio, store=memory)
+
+
+def test_anyios_threads_come_back(memory: Any) -> None:
+    @reenact.agent
+    async def with_anyio_threads() -> Any:
+        return await anyio.to_thread.run_sync(lottery_sync)
+
+    for _ in range(5):
+        recorded_and_replayed(with_anyio_threads, store=memory)
 
 
 def test_a_loop_that_cannot_be_put_in_order_is_refused_aloud(memory: Any) -> None:
@@ -713,7 +716,6 @@ def test_a_replay_that_would_wait_for_ever_ends_with_a_divergence(memory: Any) -
     assert "second" in str(parted.where["expected"])
 
 
-@pytest.mark.xfail(strict=True, reason="taken for the record of an unfinished run")
 def test_a_replay_that_would_wait_for_ever_at_the_end_of_the_record_ends(memory: Any) -> None:
     hangs = [False]
 

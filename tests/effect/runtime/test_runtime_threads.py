@@ -374,7 +374,6 @@ def test_a_divergence_in_a_thread_ends_the_replay_without_noise(memory: Any) -> 
     assert parted.where["line"].startswith(f"{__file__}:")
 
 
-@pytest.mark.xfail(strict=True, reason="a job that works for long is not waited for before a divergence is declared")
 def test_a_job_that_works_for_long_is_no_divergence(memory: Any) -> None:
     @reenact.agent
     async def working_long() -> Any:

@@ -271,20 +271,9 @@ def keeping_child(text: str) -> int:
     return len(text)
 
 
-LEAKS = {"state", "child agent"}
-
-
 @pytest.mark.parametrize(
     "carrier",
-    [
-        pytest.param(
-            name,
-            marks=pytest.mark.xfail(strict=True, reason="states, and the input of child runs, are written as they are")
-            if name in LEAKS
-            else (),
-        )
-        for name in KEY_CARRIERS
-    ],
+    list(KEY_CARRIERS),
 )
 def test_a_key_is_nowhere_in_the_store(sqlite: Any, tmp_path: Path, carrier: str) -> None:
     keys: list[str] = []
@@ -306,7 +295,6 @@ def test_a_key_is_nowhere_in_the_store(sqlite: Any, tmp_path: Path, carrier: str
 
 
 @pytest.mark.parametrize("ending", ["returned", "raised"])
-@pytest.mark.xfail(strict=True, reason="the end of a run is written as it is")
 def test_a_key_in_the_end_of_a_run_is_nowhere_in_the_store(sqlite: Any, tmp_path: Path, ending: str) -> None:
     keys: list[str] = []
 
@@ -406,7 +394,6 @@ def test_a_sleep_of_no_length_is_refused(seconds: float) -> None:
 # Drawn values
 
 
-@pytest.mark.xfail(strict=True, reason="values drawn before and after the first request of a lane are counted together")
 def test_values_drawn_before_and_after_the_first_request_of_a_task_come_back(memory: Any) -> None:
     @reenact.agent
     async def drawing_around() -> Any:
