@@ -10,20 +10,11 @@ from pathlib import Path
 
 import crash_ledger
 import pytest
-from crash_programs import KINDS, threads_agent
+from crash_programs import KINDS
 from crash_scene import ForkServer, Scene, told
 
 
-LOST_TURN = pytest.mark.xfail(
-    strict=False,
-    reason="a thread that was woken just before the record ends is never given its turn: sometimes the run stands still",
-)
-
-
-@pytest.mark.parametrize(
-    "agent",
-    [pytest.param(kind.name, marks=LOST_TURN) if kind is threads_agent else kind.name for kind in KINDS],
-)
+@pytest.mark.parametrize("agent", [kind.name for kind in KINDS])
 def test_killed_at_every_point(agent: str, server: ForkServer, url: str, tmp_path: Path) -> None:
     whole = Scene(server, url, tmp_path, agent, "whole")
     reported = whole.live()
