@@ -28,7 +28,7 @@ bench: $(BENCH_STAMP)
 
 # The long versions of the crash tests.
 soak: $(STAMP)
-	REENACT_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/faults
+	REENACT_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/faults tests/effect
 
 $(STAMP): pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)

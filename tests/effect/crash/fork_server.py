@@ -14,7 +14,7 @@ import sys
 import traceback
 from typing import Any
 
-HANG_SECONDS = 45
+HANG_SECONDS = 120
 
 
 def live(work: str, options: dict[str, Any], errors: str) -> None:

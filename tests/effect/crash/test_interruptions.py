@@ -18,6 +18,11 @@ from reenact.journal.reader import JournalReader
 from reenact.journal.verify import verify_run
 from reenact.store.opening import open_store
 
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("REENACT_SOAK"),
+    reason="kills whole processes by the clock and is not yet steady on a busy machine: `make soak` runs it",
+)
+
 SIGNALS = {"SIGINT": "", "SIGTERM handled": "exit", "SIGTERM": ""}
 
 

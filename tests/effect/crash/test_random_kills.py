@@ -15,6 +15,11 @@ import pytest
 from crash_programs import KINDS, everything_agent
 from crash_scene import SOAK, ForkServer, Scene, seeded, told
 
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("REENACT_SOAK"),
+    reason="kills whole processes by the clock and is not yet steady on a busy machine: `make soak` runs it",
+)
+
 SHARDS = 5
 ROUNDS = 50 * SOAK
 """Of each shard, on each kind of store: 500 in all."""

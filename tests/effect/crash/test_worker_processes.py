@@ -18,6 +18,11 @@ from reenact.core.events import TERMINAL_KINDS
 from reenact.journal.reader import JournalReader
 from reenact.store.opening import open_store
 
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("REENACT_SOAK"),
+    reason="kills whole processes by the clock and is not yet steady on a busy machine: `make soak` runs it",
+)
+
 LEASE_SECONDS = 0.5
 RUNS = 10
 SHOCKS = 12 * SOAK
