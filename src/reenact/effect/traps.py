@@ -15,6 +15,7 @@ time, and libraries written in C that ask the system themselves.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -216,7 +217,17 @@ def _caller(frame: FrameType | None) -> FrameType | None:
     file = frame.f_code.co_filename
     if file.startswith(_OURS) or (file.startswith(_LIBRARY) and not file.startswith(_OTHERS)):
         return None
-    return None if _is_imported(frame) else frame
+    return None if _is_imported(frame) or _is_collecting(frame) else frame
+
+
+def _is_collecting(frame: FrameType | None) -> bool:
+    """What the garbage collector calls, it calls from anywhere: that is nothing the agent does."""
+    collecting = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None and collecting:
+        if frame.f_code in collecting:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_imported(frame: FrameType | None) -> bool:
