@@ -24,18 +24,23 @@ pace_seconds = 0.0
 
 
 def did(book: str, tag: str, given: Any = None) -> str:
+    place = PLACE.get()
+    assert isinstance(place, Inside)
+    epoch = place.run.journal.epoch if place.run.journal is not None else None
     points.pass_by(f"before {tag}")
     time.sleep(random.uniform(0, pace_seconds))
     value = uuid.uuid4().hex[:8]
-    crash_ledger.write(book, "did", tag, value, [given, reenact.idempotency_key()])
+    crash_ledger.write(book, "did", tag, value, [given, reenact.idempotency_key()], epoch)
     time.sleep(random.uniform(0, pace_seconds))
     points.pass_by(f"after {tag}")
     return value
 
 
 def saw(book: str, tag: str, value: Any) -> Any:
+    place = PLACE.get()
+    journal = place.run.journal if place is not None else None
     points.pass_by(f"handed {tag}")
-    crash_ledger.write(book, "saw", tag, value)
+    crash_ledger.write(book, "saw", tag, value, None, journal.epoch if journal is not None else None)
     points.pass_by(f"seen {tag}")
     return value
 

@@ -159,7 +159,8 @@ def check_journals(store: Store, run: str) -> None:
     for one in [run, *children_of(store, run)]:
         report = verify_run(store, one, deep=True)
         assert report.valid, (report.line, report.problems)
-        assert report.terminal == "Completed"
+        events = [f"{event.seq} {event.event}" for event in JournalReader(store, one).scan()]
+        assert report.terminal == "Completed", "\n".join([f"run {one} has not completed:", *events[-12:]])
         assert report.orphans == []
 
 

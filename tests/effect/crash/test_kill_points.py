@@ -60,11 +60,16 @@ def test_the_ledger_can_be_wrong(tmp_path: Path) -> None:
     crash_ledger.write(book, "did", "again 1", "b")
     crash_ledger.write(book, "did", "again 1", "c")
     crash_ledger.check(book)
+    crash_ledger.write(book, "did", "seen 1", "a", None, 4)
+    crash_ledger.write(book, "saw", "seen 1", "a", None, 4)
+    crash_ledger.write(book, "did", "seen 1", "b", None, 3)
+    crash_ledger.check(book)
     for wrong, what in [
         (("did", "once 1", "b"), "after its outcome was acknowledged"),
         (("saw", "once 1", "b"), "was seen as"),
         (("saw", "again 1", "d"), "never came of it"),
         (("did", "again 1", "d", "other"), "another input"),
+        (("did", "seen 1", "a", None, 4), "after its outcome was acknowledged"),
     ]:
         bad = tmp_path / "bad"
         bad.write_bytes(book.read_bytes())
