@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from reenact.store.contract import Store
 
 LOOK_SECONDS = 0.25
-_NOBODY = Context()
-"""A signal comes while anybody's code runs; what it asks for is not part of the agent."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -90,8 +88,10 @@ class Suspender:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
 
-        def suspend() -> None:  # called from a signal handler: the loop may be asleep
-            loop.call_soon_threadsafe(task.cancel, context=_NOBODY)
+        def suspend() -> (
+            None
+        ):  # from a signal handler: the loop may be asleep, and whoever ran has nothing to do with it
+            loop.call_soon_threadsafe(task.cancel, context=Context())
 
         self._suspend = suspend
         try:

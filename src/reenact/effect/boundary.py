@@ -10,7 +10,7 @@ import asyncio
 import threading
 import warnings
 from collections.abc import Awaitable, Callable
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from time import monotonic
 from typing import Any
 
@@ -19,14 +19,13 @@ from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
 from reenact.effect.outcomes import open_answer, open_recorded
 from reenact.effect.past import RecordedRequest
-from reenact.effect.places import HERE, PLACE, Inside
+from reenact.effect.places import HERE, PLACE, Inside, nobody
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import Divergence, OutsideRun, RunStopped
 from reenact.effect.tasks import PATIENCE_SECONDS, LoopHooks, TaskQueue
 from reenact.effect.tickets import EffectSpec, Ticket
 from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS
 
-_NOBODY = Context()
 _told: set[str] = set()
 strict_outside = False
 """True: an effect outside of any run is refused instead of simply being done."""
@@ -64,14 +63,14 @@ class TaskWaiter:
 
     def begin(self, ticket: Ticket) -> None:
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.begin, ticket, context=_NOBODY)
+            self._loop.call_soon_threadsafe(self.begin, ticket, context=nobody())
             return
         if self.future.done():
             return
         attempts = Attempts(self._run, ticket)
         self._context.run(PLACE.set, attempts.place)
         self._task = asyncio.Task(attempts.carry_out(self._call), loop=self._loop, context=self._context)
-        self._task.add_done_callback(lambda task: self._done(ticket, task), context=_NOBODY)
+        self._task.add_done_callback(lambda task: self._done(ticket, task), context=nobody())
 
     def _done(self, ticket: Ticket, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
@@ -91,7 +90,7 @@ class TaskWaiter:
 
     def wake(self) -> None:
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.wake, context=_NOBODY)
+            self._loop.call_soon_threadsafe(self.wake, context=nobody())
         elif not self.future.done():
             self.future.set_result(None)
 

@@ -7,7 +7,7 @@ starts belongs to its run, and whatever an effect starts belongs to the effect.
 from __future__ import annotations
 
 import threading
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ class Inside(NamedTuple):
 
 
 PLACE: ContextVar[Lane | Inside | None] = ContextVar("reenact_place", default=None)
+
+nobody = Context
+"""Makes the context of a callback that belongs to no lane. Each has its own: two threads cannot be in one at once."""
 
 
 class _Here(threading.local):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from typing import Any
 
 from reenact.core.codec import encode
@@ -17,12 +17,11 @@ from reenact.effect import threads
 from reenact.effect.divergences import first_difference, resting_too_early
 from reenact.effect.live_run import LiveRun
 from reenact.effect.past import Past, RecordedMark
-from reenact.effect.places import HERE, PLACE
+from reenact.effect.places import HERE, PLACE, nobody
 from reenact.effect.stopping import Divergence, RecordEnded, RunStopped, Suspended
 from reenact.effect.tasks import LoopHooks, TaskQueue
 from reenact.errors import ReenactError
 
-_NOBODY = Context()
 CLEAN_UP_SECONDS = 10.0
 """How long the tasks of a stopped run may take to clean up."""
 
@@ -99,7 +98,7 @@ async def _finished(run: LiveRun, main: asyncio.Task[Any]) -> None:
         if not done.done():
             done.set_result(None)
 
-    main.add_done_callback(finished, context=_NOBODY)
+    main.add_done_callback(finished, context=nobody())
     try:
         await done
     except asyncio.CancelledError:

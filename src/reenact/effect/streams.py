@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from typing import Any
 
 from reenact.core.codec import decode, encode
@@ -24,13 +24,12 @@ from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
 from reenact.effect.outcomes import open_answer
 from reenact.effect.past import RecordedChunk
-from reenact.effect.places import PLACE
+from reenact.effect.places import PLACE, nobody
 from reenact.effect.stopping import RunStopped
 from reenact.effect.tasks import LoopHooks
 from reenact.effect.tickets import EffectSpec, Ticket
 from reenact.effect.turns import CHUNK, Item
 
-_NOBODY = Context()
 CUT = "the stream was cut off when the process that read it died"
 
 
@@ -117,11 +116,11 @@ class _Reader:
         self._item = item
         if self.future.done():
             self.future = self._loop.create_future()
-        LoopHooks.of(self._loop).call_soon(self._wanted.set, context=_NOBODY)
+        LoopHooks.of(self._loop).call_soon(self._wanted.set, context=nobody())
 
     def begin(self, ticket: Ticket) -> None:
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.begin, ticket, context=_NOBODY)
+            self._loop.call_soon_threadsafe(self.begin, ticket, context=nobody())
             return
         if ticket.recorded is not None and ticket.recorded.chunks:
             error = ConnectionError(CUT)
@@ -153,7 +152,7 @@ class _Reader:
 
     def wake(self) -> None:
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.wake, context=_NOBODY)
+            self._loop.call_soon_threadsafe(self.wake, context=nobody())
         elif not self.future.done():
             self.future.set_result(None)
 

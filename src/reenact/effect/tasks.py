@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 
 from reenact.effect.lanes import Lane
 from reenact.effect.past import JOB, START, TIMER
-from reenact.effect.places import HERE, PLACE
+from reenact.effect.places import HERE, PLACE, nobody
 from reenact.effect.signals import Signal
 from reenact.effect.turns import LOOK_SECONDS, Item
 from reenact.errors import InvalidInput
@@ -35,7 +35,6 @@ PATIENCE_SECONDS = 1.0
 """How long a run that comes back may stand still before that is called a divergence."""
 HAND_OVERS_AT_ONCE = 64
 """How many things are handed over before the loop gets to do anything else."""
-_NOBODY = Context()
 _HOOKED = ("call_soon", "call_soon_threadsafe", "call_later", "call_at", "create_task", "run_in_executor", "time")
 
 
@@ -68,13 +67,13 @@ class TaskQueue:
         return threading.get_ident() == self._thread
 
     def wake(self) -> None:
-        self.hooks.call_soon_threadsafe(self.run.turns.advance, context=_NOBODY)
+        self.hooks.call_soon_threadsafe(self.run.turns.advance, context=nobody())
 
     def look_again(self, seconds: float) -> None:
-        self.hooks.call_soon_threadsafe(self._look_later, seconds, context=_NOBODY)
+        self.hooks.call_soon_threadsafe(self._look_later, seconds, context=nobody())
 
     def _look_later(self, seconds: float) -> None:
-        self.hooks.call_later(seconds, self.run.turns.overdue, context=_NOBODY)
+        self.hooks.call_later(seconds, self.run.turns.overdue, context=nobody())
 
     # Callbacks
 
@@ -87,9 +86,9 @@ class TaskQueue:
         if not self._scheduled:
             self._scheduled = True
             if self.is_here:
-                self.hooks.call_soon(self._pump, context=_NOBODY)
+                self.hooks.call_soon(self._pump, context=nobody())
             else:
-                self.hooks.call_soon_threadsafe(self._pump, context=_NOBODY)
+                self.hooks.call_soon_threadsafe(self._pump, context=nobody())
 
     def _pump(self) -> None:
         """Runs what is ready now, and what is handed over then; what is made ready meanwhile waits for the loop."""
@@ -109,7 +108,7 @@ class TaskQueue:
             self._pumping = self._scheduled = False
             if self.ready:
                 self._scheduled = True
-                self.hooks.call_soon(self._pump, context=_NOBODY)
+                self.hooks.call_soon(self._pump, context=nobody())
 
     def _run_ready(self) -> None:
         ready, turns = self.ready, self.run.turns
@@ -147,7 +146,7 @@ class TaskQueue:
     def watch(self) -> None:
         """The run rests and its record cannot go on: unless something comes soon, it never will."""
         if self._watching is None and self.is_here:
-            self._watching = self.hooks.call_later(PATIENCE_SECONDS, self._stood_still, context=_NOBODY)
+            self._watching = self.hooks.call_later(PATIENCE_SECONDS, self._stood_still, context=nobody())
 
     def _stood_still(self) -> None:
         self._watching = None
@@ -157,7 +156,7 @@ class TaskQueue:
 
     def cancel_all_soon(self) -> None:
         """The run has stopped: its tasks are told, wherever that was decided."""
-        self.hooks.call_soon_threadsafe(self._cancel_all, context=_NOBODY)
+        self.hooks.call_soon_threadsafe(self._cancel_all, context=nobody())
 
     def _cancel_all(self) -> None:
         for task in list(self.tasks):
@@ -190,7 +189,7 @@ class RunTimer(TimerHandle):
 
     def schedule(self) -> None:
         due = self.when() - self.queue.offset
-        self._real = self.queue.hooks.call_at(due, self._due, context=_NOBODY)
+        self._real = self.queue.hooks.call_at(due, self._due, context=nobody())
 
     def _due(self) -> None:
         self._real = None
