@@ -205,7 +205,7 @@ class Agent(Generic[P, R]):
     async def _carry_async(self, live: LiveRun, call: Callable[[], Any]) -> Any:
         self._keep(live)
         try:
-            return await carry_async(live, call)
+            return await carry_async(live, call, functools.partial(_let_go, live))
         except Divergence as divergence:
             raise self._explained(live, divergence) from None
         finally:
@@ -319,7 +319,9 @@ async def _later(begin: Callable[[], Any]) -> Any:
 
 
 def _let_go(live: LiveRun) -> None:
-    if live.journal is not None:
+    """Once: by now the run may be somebody else's."""
+    if live.journal is not None and not live.was_let_go:
+        live.was_let_go = True
         keeper.let_go(live)
         try:
             live.journal.release()

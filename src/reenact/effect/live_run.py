@@ -77,6 +77,7 @@ class LiveRun(Answering):
         self.stopped: ReenactError | None = None
         self.interrupted_by: BaseException | None = None
         self.ended = False
+        self.was_let_go = False
         self.state: Any = None
         self._cancel: Item | None = None
         self._to_be_cancelled = False

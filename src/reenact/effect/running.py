@@ -51,12 +51,16 @@ def carry(run: LiveRun, call: Callable[[], Any]) -> Any:
     return _completed(run, value)
 
 
-async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]]) -> Any:
-    """Runs an asynchronous agent in the running loop, beside whatever else lives there."""
+async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]], let_go: Callable[[], None]) -> Any:
+    """Runs an asynchronous agent in the running loop, beside whatever else lives there.
+
+    `let_go` is for a loop that ends without coming back here; it may be called again by whoever called this.
+    """
     threads.install()
     loop = asyncio.get_running_loop()
     hooks = LoopHooks.of(loop)
     queue = hooks.enter(run)
+    queue.let_go = let_go
     context = copy_context()
     context.run(PLACE.set, run.root)
     main = asyncio.Task(_awaited(call), loop=loop, context=context)

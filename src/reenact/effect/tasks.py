@@ -16,17 +16,19 @@ import threading
 from asyncio.events import Handle, TimerHandle
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakSet, ref
+from weakref import WeakSet, ref
 
 from reenact.effect.lanes import Lane
 from reenact.effect.past import JOB, START, TIMER
 from reenact.effect.places import HERE, PLACE, nobody
 from reenact.effect.signals import Signal
+from reenact.effect.stopping import Suspended
 from reenact.effect.turns import LOOK_SECONDS, Item
-from reenact.errors import InvalidInput
+from reenact.errors import InvalidInput, ReenactError
 
 if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
@@ -35,7 +37,12 @@ PATIENCE_SECONDS = 1.0
 """How long a run that comes back may stand still before that is called a divergence."""
 HAND_OVERS_AT_ONCE = 64
 """How many things are handed over before the loop gets to do anything else."""
-_HOOKED = ("call_soon", "call_soon_threadsafe", "call_later", "call_at", "create_task", "run_in_executor", "time")
+_HOOKED = (
+    *("call_soon", "call_soon_threadsafe", "call_later", "call_at", "create_task", "run_in_executor", "time"),
+    "close",
+)
+_HOOKS = "_reenact_hooks"
+"""Kept by the loop itself, and gone with it."""
 
 
 class TaskQueue:
@@ -55,6 +62,8 @@ class TaskQueue:
         self.offset = 0.0
         """What the run's clock shows beyond the loop's, once it has come back from a record."""
         self.began = hooks.time()
+        self.let_go: Callable[[], None] | None = None
+        """Lets go of the run, for when whoever carries it may never be resumed by the loop."""
 
     # What turns ask of a loop
 
@@ -104,11 +113,23 @@ class TaskQueue:
                 if not self.ready:
                     break
                 self._pumping = True
+        except Exception:
+            raise
+        except BaseException as interruption:  # the loop ends with it, and perhaps nobody runs it again
+            self.run_lost(partial(self.run.interrupt, interruption))
+            raise
         finally:
             self._pumping = self._scheduled = False
             if self.ready:
                 self._scheduled = True
                 self.hooks.call_soon(self._pump, context=nobody())
+
+    def run_lost(self, stop: Callable[[], None]) -> None:
+        """The run is suspended here: the task that carries it may be left lying when its loop ends."""
+        if self.let_go is not None:
+            stop()
+            with suppress(ReenactError):  # then the lease ends by itself; what goes on is more important
+                self.let_go()
 
     def _run_ready(self) -> None:
         ready, turns = self.ready, self.run.turns
@@ -211,15 +232,12 @@ class RunTimer(TimerHandle):
             self._real = None
 
 
-_hooks: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopHooks] = WeakKeyDictionary()
-
-
 class LoopHooks:
     """What a loop is asked differently while runs live in it, and the loop's own answers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.runs = 0
+        self.queues: list[TaskQueue] = []
         self.call_soon = loop.call_soon
         self.call_soon_threadsafe = loop.call_soon_threadsafe
         self.call_later = loop.call_later
@@ -227,6 +245,7 @@ class LoopHooks:
         self.create_task = loop.create_task
         self.run_in_executor = loop.run_in_executor
         self.time = loop.time
+        self.close = loop.close
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> LoopHooks:
@@ -236,17 +255,18 @@ class LoopHooks:
                 hint="Run the agent with asyncio.run, or start it with `.start()`, which brings a loop of its own.",
                 code="unsupported_loop",
             )
-        hooks = _hooks.get(loop)
+        hooks: LoopHooks | None = getattr(loop, _HOOKS, None)
         if hooks is None:
-            hooks = _hooks[loop] = cls(loop)
+            hooks = cls(loop)
+            setattr(loop, _HOOKS, hooks)
         return hooks
 
     def enter(self, run: LiveRun) -> TaskQueue:
-        if self.runs == 0:
+        if not self.queues:
             for name in _HOOKED:
                 setattr(self.loop, name, getattr(self, f"_{name}"))
-        self.runs += 1
         queue = TaskQueue(run, self)
+        self.queues.append(queue)
         run.turns.loop = queue
         run.came_to_rest = queue.watch
         run.on_live.append(queue.went_live)
@@ -254,10 +274,21 @@ class LoopHooks:
 
     def leave(self, queue: TaskQueue) -> None:
         queue.close()
-        self.runs -= 1
-        if self.runs == 0:
+        if queue not in self.queues:
+            return  # with its loop, earlier
+        self.queues.remove(queue)
+        if not self.queues:
             for name in _HOOKED:
                 delattr(self.loop, name)
+
+    def _close(self) -> None:
+        """Whoever still carries a run here will never get to the end of it."""
+        if not self.loop.is_running():
+            for queue in list(self.queues):
+                run = queue.run
+                queue.run_lost(partial(run.stop, Suspended(f"run {run.name} was suspended: its loop was closed")))
+                self.leave(queue)
+        self.close()
 
     def _queue(self, context: Context | None) -> tuple[TaskQueue | None, Lane | None]:
         place = PLACE.get() if context is None else context.get(PLACE)

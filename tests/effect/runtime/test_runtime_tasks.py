@@ -590,7 +590,6 @@ def test_two_runs_in_one_loop_do_not_mix(memory: Any) -> None:
 # Resuming
 
 
-@pytest.mark.xfail(strict=True, reason="a run whose child task ends the process is not let go")
 def test_a_resume_in_the_middle_of_a_gather_goes_on(memory: Any) -> None:
     dies = [True]
 
