@@ -135,8 +135,8 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 def record_every_kind(store: Store, run: str = "small", *, end: bool = True) -> None:
     """A small run with an event of every kind a run may hold but two of the three endings."""
-    journal = Journal.create(store, run, facts={"agent": "demo", "prompt": "p" * 600})
-    long = [{"role": "system", "content": "s" * 560}]
+    journal = Journal.create(store, run, facts={"agent": "demo", "prompt": "p" * 1200})
+    long = [{"role": "system", "content": "s" * 1120}]
     state = {"a": 1}
     for event in (
         ProcessAttached(process={"pid": 1}),

@@ -483,7 +483,7 @@ from reenact.store.sqlite.store import SqliteStore
 store = SqliteStore(sys.argv[1])
 journal = Journal.create(store, "run")
 def append(sync=True):
-    for done in journal.append([SignalReceived(name="s", payload="x" * 900)], sync=sync):
+    for done in journal.append([SignalReceived(name="s", payload="x" * 1800)], sync=sync):
         os.write(1, f"ack {{done.seq}} {{done.hash}}\\n".encode())
 def forever():
     while True:

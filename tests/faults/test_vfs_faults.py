@@ -81,7 +81,7 @@ def batches() -> list[tuple[list[Event], bool]]:
     found.append(([StateUpdated(payload={"talk": talk[:2]})], True))
     found.append(([SignalReceived(name="file", payload=b"artifact" * 9000)], True))
     found.append(([Interrupted(value="really?"), Resumed(value=True)], False))
-    found.append(([SignalReceived(name=f"s{n}", payload="x" * 900 * (n % 2)) for n in range(9)], True))
+    found.append(([SignalReceived(name=f"s{n}", payload="x" * 1800 * (n % 2)) for n in range(9)], True))
     return found
 
 

@@ -103,7 +103,7 @@ def golden_run(store: Any, run: str = "golden-1", sources: FixedSources | None =
     def add(*events: Any, **more: Any) -> None:
         journal.append([Draft(event, id=f"e{next(numbers)}", **more) for event in events])
 
-    long_text = "Answer in one word. " * 26
+    long_text = "Answer in one word. " * 52
     question = {"messages": [{"role": "system", "content": long_text}, {"role": "user", "content": "2+2?"}]}
     add(ProcessAttached({"pid": 1}), ValuesDrawn([["time", 1.5], ["urandom", b"\x00\xff"]]))
     add(StateUpdated({"step": 1, "note": "né"}, step_id="n1"))
@@ -289,14 +289,16 @@ def sharing_inputs() -> dict[str, dict[str, Any]]:
 
     return {
         "small: nothing is shared": {"payload": ["x" * 400]},
-        "a string of 510 characters": {"payload": "x" * 510},
-        "a string of 509 characters stays": {"payload": "x" * 509, "more": 1},
+        "a string of 1022 characters": {"payload": "x" * 1022},
+        "a string of 1021 characters stays": {"payload": "x" * 1021, "more": 1},
         "a list that splits": {"payload": [message(index) for index in range(40)]},
         "a list whose addresses split too": {"payload": [message(index) for index in range(400)]},
         "a string that is cut": {"payload": pseudo_text(2500)},
         "a string cut in the middle of characters": {"payload": "€" * 30_000},
-        "a large object": {"payload": {f"k{index}": "v" * 20 for index in range(30)}, "name": "n"},
-        "tags are not replaced, what they hold is": {"payload": [{"$tuple": ["x" * 600, 1]}, {"$bytes": "QUJD" * 200}]},
+        "a large object": {"payload": {f"k{index}": "v" * 20 for index in range(60)}, "name": "n"},
+        "tags are not replaced, what they hold is": {
+            "payload": [{"$tuple": ["x" * 1200, 1]}, {"$bytes": "QUJD" * 400}]
+        },
     }
 
 

@@ -33,7 +33,7 @@ def small_run(store: Store, run: str = "r1", **more: Any) -> Journal:
     """Six events: two states, one call with a shared value, an end."""
     journal = begin(store, run, **more)
     journal.append(StateUpdated({"n": 1}, step_id="s1"))
-    journal.append(call(1, {"text": "word " * 110}, "four"))
+    journal.append(call(1, {"text": "word " * 220}, "four"))
     journal.append([StateUpdated({"n": 2}), ActionRequested("a2", None), Completed("done")])
     return journal
 

@@ -51,7 +51,7 @@ def test_the_events_before_the_first_bad_one_are_copied(memory: MemoryStore, bad
 
 def test_a_whole_run_is_copied_whole(store: Store) -> None:
     journal = begin(store, facts={"text": "fact " * 200, "blob": b"f" * 70_000})
-    journal.append([*call(1, {"list": ["word " * 120] * 9}, bytes(70_001)), Completed()])
+    journal.append([*call(1, {"list": ["word " * 240] * 9}, bytes(70_001)), Completed()])
     target = MemoryStore()
     recovered = recover_run(store, "r1", target)
     assert (recovered.events, recovered.lost) == (3, 0)

@@ -421,14 +421,14 @@ def test_vouchers_of_later_snapshots_do_not_let_it_be_guessed(memory: MemoryStor
 
 def test_all_runs_that_share_the_value_are_erased_together(store: Store) -> None:
     for run in ("r1", "r2"):
-        begin(store, run).append([StateUpdated(f"{LONG} {SECRET}"), StateUpdated("harmless " * 100), Completed()])
+        begin(store, run).append([StateUpdated(f"{LONG} {SECRET}"), StateUpdated("harmless " * 200), Completed()])
     assert len(list(store.all_nodes(NS))) == 2
     erased = erase_value(store, SECRET, reason="x")
     assert erased.contents == [("r1", 1), ("r2", 1)]
     assert len(list(store.all_nodes(NS))) == 1
     for run in ("r1", "r2"):
         assert verify_run(store, run, deep=True).valid
-        assert JournalReader(store, run).event(2).event.payload == "harmless " * 100  # type: ignore[attr-defined]
+        assert JournalReader(store, run).event(2).event.payload == "harmless " * 200  # type: ignore[attr-defined]
 
 
 def test_other_namespaces_are_another_world(store: Store) -> None:
@@ -511,7 +511,7 @@ def test_a_value_in_the_operations_journal_blocks(store: Store) -> None:
         'quote " and \\ backslash',
         "line\nbreak\tand tab",
         "Zoë 😀 größer",
-        "x" * 700,
+        "x" * 1400,
         "a € b " * 20_000,
         "\u0001\u007f ctl",
     ],

@@ -51,7 +51,7 @@ def plain_share(tree: dict[str, Any]) -> tuple[bytes, dict[str, bytes]]:
 
     def joined(tag: str, addresses: list[str]) -> bytes:
         texts = [b'"%s"' % address.encode() for address in addresses]
-        while len(b"[" + b",".join(texts) + b"]") >= 512:
+        while len(b"[" + b",".join(texts) + b"]") >= 1024:
             runs = [b'{"%s":[%s]}' % (tag.encode(), b",".join(run)) for run in split(texts)]
             texts = [b'"%s"' % node(run).encode() for run in runs]
         return b'{"%s":[%s]}' % (tag.encode(), b",".join(texts))
@@ -59,7 +59,7 @@ def plain_share(tree: dict[str, Any]) -> tuple[bytes, dict[str, bytes]]:
     def text_of(value: Any, outermost: bool = False) -> bytes:
         if isinstance(value, str):
             text = plain_text(value)
-            if len(text) < 512:
+            if len(text) < 1024:
                 return text
             if len(value.encode()) > 65_536:
                 return joined("$string", [node(plain_text(piece.decode())) for piece in plain_cut(value.encode())])
@@ -68,13 +68,13 @@ def plain_share(tree: dict[str, Any]) -> tuple[bytes, dict[str, bytes]]:
             items = [text_of(item) for item in value]
             text = b"[" + b",".join(items) + b"]"
             return (
-                text if len(text) < 512 else joined("$list", [node(b"[" + b",".join(r) + b"]") for r in split(items)])
+                text if len(text) < 1024 else joined("$list", [node(b"[" + b",".join(r) + b"]") for r in split(items)])
             )
         if isinstance(value, dict):
             members = [plain_text(key) + b":" + text_of(item) for key, item in value.items()]
             text = b"{" + b",".join(members) + b"}"
             is_tag = len(value) == 1 and next(iter(value)).startswith("$") and not next(iter(value)).startswith("$$")
-            return text if len(text) < 512 or outermost or is_tag else b'{"$node":"%s"}' % node(text).encode()
+            return text if len(text) < 1024 or outermost or is_tag else b'{"$node":"%s"}' % node(text).encode()
         return plain_text(value)
 
     return text_of(tree, outermost=True), nodes
@@ -255,8 +255,8 @@ def test_deep_values_are_kept_and_come_back(memory: MemoryStore, depth: int) -> 
 @pytest.mark.parametrize("key", ["$node", "$list", "$string", "$$node", "$ref"])
 def test_the_agents_own_dollar_keys_are_no_references(store: Store, key: str) -> None:
     value = {key: "sha256:" + "0" * 64}
-    begin(store).append(StateUpdated([value, {key: ["x" * 600]}]))
-    assert JournalReader(store, "r1").event(1).event.payload == [value, {key: ["x" * 600]}]  # type: ignore[attr-defined]
+    begin(store).append(StateUpdated([value, {key: ["x" * 1200]}]))
+    assert JournalReader(store, "r1").event(1).event.payload == [value, {key: ["x" * 1200]}]  # type: ignore[attr-defined]
     assert verify_run(store, "r1", deep=True).valid
 
 
@@ -273,7 +273,7 @@ def test_a_late_append_sends_the_store_no_more_than_an_early_one(memory: MemoryS
     memory.append = counted  # type: ignore[method-assign]
     messages: list[dict[str, str]] = []
     for turn in range(150):
-        messages.append({"role": "user", "content": f"{turn} " + "word " * 150})
+        messages.append({"role": "user", "content": f"{turn} " + "word " * 300})
         journal.append(StateUpdated({"messages": list(messages)}))
     assert max(sent) <= 12
     assert sum(sent[-20:]) <= sum(sent[10:30]) + 60

@@ -199,7 +199,7 @@ def test_a_marked_point_inside_a_batch_is_not_missed(memory: MemoryStore) -> Non
 def test_a_size_reached_inside_a_batch_is_not_forgotten(memory: MemoryStore) -> None:
     journal = begin(memory)
     manager = SnapshotManager(journal, REPLACE, WhenStateReaches(500))
-    assert manager.observe(journal.append([StateUpdated("x" * 600), ActionRequested("a1", None)])) == [2]
+    assert manager.observe(journal.append([StateUpdated("x" * 1200), ActionRequested("a1", None)])) == [2]
 
 
 def test_counting_goes_on_over_a_reopened_handle(memory: MemoryStore) -> None:

@@ -187,7 +187,7 @@ def test_a_stranger_and_reenact_agree_on_erased_and_shared_contents(memory) -> N
     from .helpers import begin, call, export
 
     begin(memory, facts={"agent": "Ada Lovelace"}).append(
-        [*call(1, ["Ada Lovelace", "x" * 3000], bytes(70_001)), StateUpdated(["y" * 600] * 30), Completed()]
+        [*call(1, ["Ada Lovelace", "x" * 3000], bytes(70_001)), StateUpdated(["y" * 1200] * 30), Completed()]
     )
     assert verify(export(memory))[0] == 4
     erase_value(memory, "Ada Lovelace", reason="asked for")

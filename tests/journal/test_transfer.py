@@ -49,7 +49,7 @@ def rich_run(store: Store, run: str = "r1") -> Journal:
     """Nodes in facts and contents, artifacts, two lanes, volatile paths."""
     facts = {"agent": "rich", "text": "fact " * 200, "blob": b"f" * 70_000}
     journal = begin(store, run, facts=facts, volatile=[("*", "/payload/date")])
-    messages = [{"role": "user", "content": f"{n} " + "word " * 150} for n in range(6)]
+    messages = [{"role": "user", "content": f"{n} " + "word " * 300} for n in range(6)]
     journal.append(call(1, {"messages": messages, "date": 1}, {"blob": bytes(70_001)}))
     journal.append(call(2, {"messages": [*messages, {"role": "user", "content": "more"}]}, (1, 2**70)))
     journal.append([StateUpdated({"x": {1, 2}}), Completed("end")])
@@ -259,7 +259,7 @@ def test_a_file_that_cannot_be_written_is_an_error_of_the_store(memory: MemorySt
 
 def test_artifacts_stand_in_the_order_of_the_value(memory: MemoryStore) -> None:
     """Section 8: depth first, left to right."""
-    begin(memory).append(StateUpdated({"a": b"a" * 70_000, "b": b"b" * 70_000, "c": ["x" * 600]}))
+    begin(memory).append(StateUpdated({"a": b"a" * 70_000, "b": b"b" * 70_000, "c": ["x" * 1200]}))
     lines = export(memory).split(b"\n")
     content = next(line for line in lines if line.startswith(b'{"seq":1'))
     wanted = re.findall(rb"sha256:[0-9a-f]{64}", content.split(b'"after"')[0])

@@ -320,7 +320,7 @@ def test_missing_and_altered_nodes_are_failures_of_the_event_that_needs_them(mem
 
 
 def test_every_event_that_needs_a_missing_node_is_not_verified(memory: MemoryStore) -> None:
-    shared = [{"text": f"{n} " + "word " * 120} for n in range(3)]
+    shared = [{"text": f"{n} " + "word " * 240} for n in range(3)]
     begin(memory).append([StateUpdated({"list": shared}), StateUpdated({"list": shared}), StateUpdated(1)])
     nodes = {row.address: unpack(row.blob) for row in memory.all_nodes(NS)}
     leaf = next(address for address, stored in nodes.items() if stored.startswith(b'"1 '))
@@ -330,7 +330,7 @@ def test_every_event_that_needs_a_missing_node_is_not_verified(memory: MemorySto
 
 
 def test_a_node_in_a_compressed_frame_is_checked_bit_by_bit(memory: MemoryStore) -> None:
-    begin(memory).append(StateUpdated("word " * 200))
+    begin(memory).append(StateUpdated("word " * 400))
     ((address, blob),) = memory.all_nodes(NS)
     assert blob[0] == 1, "compressed"
     for bit in range(8 * len(blob)):

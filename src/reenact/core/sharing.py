@@ -18,7 +18,7 @@ from reenact.core.canonical import parse_stored, stored_bytes
 from reenact.core.hashing import node_address, parse_hash, render
 from reenact.errors import Damaged, InvalidValue
 
-NODE_FROM_BYTES = 512
+NODE_FROM_BYTES = 1024
 RUN_MIN_BYTES = 256
 RUN_MAX_BYTES = 4096
 RUN_MODULUS = 512

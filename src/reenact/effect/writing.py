@@ -52,12 +52,12 @@ class Pen:
         before, token = journal.position, HERE.token
         HERE.token = None  # whatever the store waits for is no rest of the agent
         try:
-            self.last_time = journal.append(batch, sync=sync)[-1].time
+            self.last_time = journal.append_drafts(batch, sync=sync)[-1].time
         except OutcomeUnknown:
             # Looked up, never blindly repeated: nobody else can have appended under our epoch.
             journal.reopen()
             if journal.position == before:
-                self.last_time = journal.append(batch, sync=sync)[-1].time
+                self.last_time = journal.append_drafts(batch, sync=sync)[-1].time
             elif sync:
                 journal.store.sync()
         finally:

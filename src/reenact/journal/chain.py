@@ -77,6 +77,8 @@ class OpenPair(NamedTuple):
 
 
 SALTS_DRAWN = 32
+_made = tuple.__new__
+"""Makes a named tuple from its members in order, several times quicker than calling its class does."""
 
 
 class LaneEnd(NamedTuple):
@@ -121,7 +123,7 @@ class Chain:
     def link(self, drafts: Sequence[Draft], sources: Sources, new_id: NewId) -> Linked:
         """The rows of a batch. Raises before anything is remembered when one of them may not be appended."""
         self._saved = (self.head, self.closed_by, self.state, self.state_after)
-        linked = Linked(self.head, [], [], [], {})
+        linked = _made(Linked, (self.head, [], [], [], {}))
         try:
             for draft in drafts:
                 self._link_one(draft, sources, new_id, linked)
@@ -161,7 +163,7 @@ class Chain:
         event = draft.event
         kind, lane, before = event.kind, draft.lane, self.head
         seq = before[0] + 1
-        if not draft.is_plain or self.closed_by is not None or kind not in self._usual_kinds:
+        if self.closed_by is not None or kind not in self._usual_kinds or not draft.is_plain:
             self._check(draft, kind, seq)
         if draft.salt is not None:
             salt = _checked_salt(draft.salt)
@@ -187,16 +189,16 @@ class Chain:
         content = commitment(salt, match, stored)
         link = write_link(content, event_id, key, kind, lane, parent, render(before[1]), self.run, seq, now)
         digest = link_hash(link)
-        self.head = Head(seq, digest)
+        self.head = _made(Head, (seq, digest))
         prefix = None
         if lane_seq is not None:
             prefix = next_prefix(ZERO if end is None else end[1], match, distance)
             self._undo.append((self.lanes, lane, end))
-            self.lanes[lane] = LaneEnd(lane_seq, prefix)
+            self.lanes[lane] = _made(LaneEnd, (lane_seq, prefix))
         if event.terminal:
             self.closed_by = kind
         linked.rows.append(
-            EventRow(seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, pack(stored))
+            _made(EventRow, (seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, pack(stored)))
         )
         linked.sequenced.append(SequencedEvent(seq, event, event_id, kind, lane, key, parent, now, render(digest)))
 
@@ -259,7 +261,7 @@ class Chain:
             if name in self._open:
                 raise ConflictingDuplicate(f"{kind} at seq {seq} repeats the id of one that is still open")
             self._undo += ((self._open, name, None), (self._open_names, seq, None))
-            self._open[name] = OpenPair(seq, draft.lane, lane_seq)
+            self._open[name] = _made(OpenPair, (seq, draft.lane, lane_seq))
             self._open_names[seq] = name
         return parent, distance, lane_seq
 

@@ -164,7 +164,12 @@ class Journal(JournalReader):
 
         `expected` is the head the caller decided on; by default the one this handle knows.
         """
-        drafts = as_drafts(events)
+        return self.append_drafts(as_drafts(events), expected=expected, sync=sync)
+
+    def append_drafts(
+        self, drafts: Sequence[Draft], *, expected: Head | None = None, sync: bool = True
+    ) -> list[SequencedEvent]:
+        """`append` of what is known to be drafts of events, at least one."""
         with self._lock:
             self.check_usable()
             existing = self.known_ids(drafts, sync)
