@@ -248,6 +248,10 @@ class Store(Protocol):
 
     def release(self, namespace: str, run: str, epoch: int) -> None: ...
 
+    def holder(self, namespace: str, run: str) -> str | None:
+        """Who holds an unexpired lease of the run, without claiming it; None: nobody, or there is no such run."""
+        ...
+
     # Inbox: what others have to say to a run
     def inbox_put(self, namespace: str, run: str, key: str, payload: bytes, time: int) -> InboxRow:
         """First writer wins: returns the row under that key, whoever wrote it. Numbers ascend from 1 in each run."""

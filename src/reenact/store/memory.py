@@ -323,6 +323,13 @@ class MemoryStore:
                 found.holder = ""
                 found.lease_until = 0.0
 
+    def holder(self, namespace: str, run: str) -> str | None:
+        with self._lock:
+            found = self._find(namespace, run)
+            if found is None or found.lease_until <= time.clock_gettime(time.CLOCK_BOOTTIME):
+                return None
+            return found.holder or None
+
     # Inbox
 
     def inbox_put(self, namespace: str, run: str, key: str, payload: bytes, time: int) -> InboxRow:

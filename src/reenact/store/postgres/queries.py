@@ -39,6 +39,10 @@ RELEASE = (
     " where namespace = %s and run = %s and epoch = %s)"
     " select 1 from reenact.runs where namespace = %s and run = %s"
 )
+HOLDER = (
+    "select holder from reenact.runs"
+    " where namespace = %s and run = %s and holder is not null and lease_until > clock_timestamp()"
+)
 INBOX = (
     "select i.number, i.key, i.payload, i.time from reenact.inbox i join reenact.runs r using"
     " (run_no)"

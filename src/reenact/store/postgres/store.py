@@ -43,6 +43,7 @@ from reenact.store.postgres.queries import (
     ARTIFACT_PART,
     DELETE_SNAPSHOT,
     FIND_RUNS,
+    HOLDER,
     INBOX,
     INBOX_END,
     INBOX_FIND,
@@ -334,6 +335,10 @@ class PostgresStore:
     def release(self, namespace: str, run: str, epoch: int) -> None:
         if not self._rows(RELEASE, (namespace, run, bigint(epoch), namespace, run), writing=True):
             raise NotFound(f"no run {run} in namespace {namespace}")
+
+    def holder(self, namespace: str, run: str) -> str | None:
+        found = self._rows(HOLDER, (namespace, run))
+        return str(found[0][0]) if found else None
 
     # Inbox
 

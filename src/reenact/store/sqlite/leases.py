@@ -47,6 +47,16 @@ def claim(cursor: apsw.Cursor, run_no: int, holder: str, ttl_seconds: float, sup
     return Claim(epoch, holder, True)
 
 
+def holder(cursor: apsw.Cursor, namespace: str, run: str) -> str | None:
+    sql = "SELECT epoch, holder, lease_until, lease_boot FROM runs WHERE namespace = ? AND run = ?"
+    row = cast("tuple[int, str | None, int, str | None] | None", cursor.execute(sql, (namespace, run)).fetchone())
+    if row is None or row[1] is None:
+        return None
+    row_types.check(row, row_types.LEASE, f"the lease of run {run}")
+    _, current, until, boot = row
+    return current if boot == boot_id() and until > now() else None
+
+
 def release(cursor: apsw.Cursor, run_no: int, epoch: int) -> None:
     cursor.execute(
         "UPDATE runs SET holder = NULL, lease_until = NULL, lease_boot = NULL WHERE run_no = ? AND epoch = ?",

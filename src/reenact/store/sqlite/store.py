@@ -273,6 +273,9 @@ class SqliteStore(Reading):
 
         self._write(work)
 
+    def holder(self, namespace: str, run: str) -> str | None:
+        return self._read(lambda cursor: leases.holder(cursor, namespace, run))
+
     # Inbox
 
     def inbox_put(self, namespace: str, run: str, key: str, payload: bytes, time: int) -> InboxRow:

@@ -70,6 +70,23 @@ class LeasesAndInbox(StoreHooks):
         writer.fill(1)
         assert store.run_row(NS, "run-1").epoch == 1  # type: ignore[union-attr]
 
+    def test_who_holds_a_run_can_be_seen_without_claiming_it(
+        self, store: Store, writer: Writer, cold: Callable[[], Store]
+    ) -> None:
+        assert store.holder(NS, "run-1") is None
+        epoch = store.claim(NS, "run-1", "me", 60).epoch
+        assert store.holder(NS, "run-1") == cold().holder(NS, "run-1") == "me"
+        assert store.claim(NS, "run-1", "me", 60).epoch == epoch
+        store.release(NS, "run-1", epoch)
+        assert store.holder(NS, "run-1") is None
+        assert store.holder(NS, "unknown") is None
+        assert store.holder("elsewhere", "run-1") is None
+
+    def test_a_lease_that_has_ended_has_no_holder(self, store: Store, writer: Writer) -> None:
+        store.claim(NS, "run-1", "me", 0.05)
+        time.sleep(0.1)
+        assert store.holder(NS, "run-1") is None
+
     def test_unknown_run_cannot_be_claimed(self, store: Store) -> None:
         with pytest.raises(NotFound):
             store.claim(NS, "unknown", "me", 60)
