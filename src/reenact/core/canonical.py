@@ -39,12 +39,17 @@ _FEW = 4096  # containers that are looked through before asking whether they end
 _ASTRAL_LEADS = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 
 
-def canonical_bytes(tree: Tree, *, even: bool = False) -> bytes:
+Odd = list[Any]
+"""The containers of a plain tree that hold floats which RFC 8785 writes unlike orjson, once for each such float."""
+
+
+def canonical_bytes(tree: Tree, *, odd: Odd | None = None) -> bytes:
     """The tree as RFC 8785 writes it. `InvalidValue` names the path of what cannot be, never the value.
 
-    `even` leaves out the check of types and floats, for a tree made of parts that `strictly_plain` called even.
+    `odd` saves the pass over the tree when `strictly_plain` has made it: the containers it found must be in the tree.
     """
-    odd = [] if even else _odd_floats(tree)
+    if odd is None:
+        odd = _odd_floats(tree)
     if odd is None:
         return _write(tree, canonical=True)
     try:
@@ -76,20 +81,35 @@ def parse_stored(data: bytes) -> Any:
         raise Damaged(f"stored bytes are not JSON (at character {error.pos})", code="not_json") from None
 
 
-def strictly_plain(value: Any) -> tuple[bytes, bool] | None:
-    """The stored bytes of a value that is a plain tree, and whether it is *even*: without floats that RFC 8785 writes
-    differently. None when it is not plain, or is too deep for orjson."""
+def strictly_plain(value: Any) -> tuple[bytes, Odd] | None:
+    """The stored bytes of a value that is a plain tree, and its odd floats. None when it is not plain, or is too deep
+    for orjson."""
     odd = _odd_floats(value)
     if odd is None:
         return None
     try:
-        return orjson.dumps(value, None, _STRICT), not odd
+        return orjson.dumps(value, None, _STRICT), odd
     except orjson.JSONEncodeError:
         return None
 
 
-def _odd_floats(tree: Any) -> list[Any] | None:
-    """The containers with floats that RFC 8785 writes unlike orjson; None when the tree has other types in it.
+def canonical_of_plain(value: Any) -> bytes | None:
+    """The canonical bytes of a value that is a plain tree in which nothing could be taken for a tag: no key, and no
+    text either, begins with `$`. None for any other: the codec has to look at it."""
+    odd = _odd_floats(value)
+    if odd is None:
+        return None
+    try:
+        data = orjson.dumps(_with_numbers_written(value, odd) if odd else value, None, _SORTED)
+    except (orjson.JSONEncodeError, RecursionError):
+        return None
+    if (b"$" in data and b'"$' in data) or not (data.isascii() or _sorts_alike(value, data)):
+        return None
+    return data
+
+
+def _odd_floats(tree: Any) -> Odd | None:
+    """The containers with odd floats; None when the tree has other types in it.
 
     This loop is most of the price of a digest; every branch stands where it was measured fastest. Keys, integers
     and surrogates are left to orjson, which refuses them itself.

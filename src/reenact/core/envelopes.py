@@ -125,7 +125,7 @@ class RuntimeEffectEnvelope(msgspec.Struct, frozen=True):
 
     def stable_hash(self) -> str:
         encoded = encode(self.to_data())
-        return render(sha256(_ENVELOPE + canonical_bytes(encoded.tree, even=encoded.even)).digest())
+        return render(sha256(_ENVELOPE + canonical_bytes(encoded.tree, odd=encoded.odd)).digest())
 
     def to_json(self) -> str:
         encoded = encode(self.to_data())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reenact.core.canonical import canonical_bytes
+from reenact.core.canonical import Odd, canonical_bytes, canonical_of_plain
+from reenact.core.codec import encode
 from reenact.core.hashing import ERASED_MARKER, ZERO, match_digest, next_prefix, render, value_digest
 from reenact.core.links import BASE_RULES
 from reenact.errors import InvalidInput
@@ -50,13 +51,26 @@ class MatchRules:
         canonical = canonical_bytes([list(path) for path in self.volatile])
         return f"{BASE_RULES}+{render(value_digest(canonical))}"
 
-    def match(self, kind: str, content: Mapping[str, Any], *, even: bool = False) -> bytes:
-        """The match digest of an encoded, fully expanded content; `even` as the codec said of it."""
+    def match(self, kind: str, content: Mapping[str, Any], *, odd: Odd | None = None) -> bytes:
+        """The match digest of an encoded, fully expanded content; `odd` as the codec said of it."""
+        if odd and (self._paths or any(container is content for container in odd)):
+            odd = None  # what holds the floats is copied below
+        return match_digest(canonical_bytes({"content": self._masked(kind, content), "kind": kind}, odd=odd))
+
+    def match_of(self, kind: str, content: Mapping[str, Any]) -> bytes:
+        """The match digest of a content that nobody has encoded yet."""
+        plain = canonical_of_plain({"content": self._masked(kind, content), "kind": kind})
+        if plain is not None:
+            return match_digest(plain)
+        encoded = encode(content)
+        return self.match(kind, encoded.tree, odd=encoded.odd)
+
+    def _masked(self, kind: str, content: Mapping[str, Any]) -> Any:
         masked: Any = {name: value for name, value in content.items() if name not in VOLATILE_MEMBERS}
         for path_kind, steps in self._paths:
             if path_kind in ("*", kind):
                 masked = _without(masked, steps)
-        return match_digest(canonical_bytes({"content": masked, "kind": kind}, even=even))
+        return masked
 
 
 def _without(value: Any, steps: list[str]) -> Any:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reenact.core.codec import encode
 from reenact.core.events import ActionFailed, Event, ProcessAttached, Resumed, StateUpdated, WaitResolved
 from reenact.effect.divergences import (
     conflicting_request,
@@ -67,8 +66,7 @@ class ComingBack:
     # Requests
 
     def asked(self, event: Event) -> Asked:
-        encoded = encode(event.content())
-        return Asked(event, self._run.rules.match(event.kind, encoded.tree, even=encoded.even))
+        return Asked(event, self._run.rules.match_of(event.kind, event.content()))
 
     def at_once(self, lane: Lane, spec: EffectSpec, asked: Asked) -> RecordedRequest | None:
         """The usual case, served without waiting: the next thing of the record answers exactly this request, and

@@ -172,14 +172,14 @@ class Chain:
         end = self.lanes.get(lane) if event.behavioural else None
         parent, distance, lane_seq = self._place(draft, kind, seq, end)
         tree = event.content()
-        stored, even = plain_text(tree) or (None, False)
+        stored, odd = plain_text(tree) or (None, None)
         if stored is None:
             encoded = encode(tree)
-            tree, even = encoded.tree, encoded.even
+            tree, odd = encoded.tree, encoded.odd
             linked.artifacts.update(encoded.artifacts)
         if self._folds or kind == "StateUpdated":
-            tree, stored = self._fold(kind, tree, salt, linked.artifacts), None
-        match = self.rules.match(kind, tree, even=even)
+            tree, stored, odd = self._fold(kind, tree, salt, linked.artifacts), None, None
+        match = self.rules.match(kind, tree, odd=odd)
         if stored is None or len(stored) >= NODE_FROM_BYTES:
             self._shared = True
             stored = self.sharer.share(tree, stored)

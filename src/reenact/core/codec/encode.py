@@ -17,7 +17,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from reenact.core import hashing
-from reenact.core.canonical import MAX_DEPTH, canonical_bytes, stored_bytes, strictly_plain
+from reenact.core.canonical import MAX_DEPTH, Odd, canonical_bytes, stored_bytes, strictly_plain
 from reenact.core.codec import scalars
 from reenact.core.codec.failures import MAX_CHAIN, read_error
 from reenact.core.codec.registry import Registry, default_registry, label_of
@@ -32,10 +32,10 @@ ARTIFACT_BYTES = 65_536  # bytes longer than this are kept beside the tree
 class Encoded:
     """An encoded value: the tree, the artifacts it names by address, and whether replay can give it back.
 
-    A value that was plain already comes with its stored bytes, and may be `even` (see `strictly_plain`).
+    A value that was plain already comes with its stored bytes and its odd floats (see `strictly_plain`).
     """
 
-    __slots__ = ("artifacts", "even", "replayable", "stored", "tree")
+    __slots__ = ("artifacts", "odd", "replayable", "stored", "tree")
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class Encoded:
         artifacts: dict[bytes, bytes],
         replayable: bool,
         stored: bytes | None = None,
-        even: bool = False,
+        odd: Odd | None = None,
     ) -> None:
         self.tree = tree
         self.artifacts = artifacts
         self.replayable = replayable
         self.stored = stored
-        self.even = even
+        self.odd = odd
 
 
-def plain_text(value: Any) -> tuple[bytes, bool] | None:
+def plain_text(value: Any) -> tuple[bytes, Odd] | None:
     """What `strictly_plain` says of a value that is its own tree; None when it has to be encoded."""
     plain = strictly_plain(value)
     # Written text has `{"$` only where an object's first key begins so: inside strings the quote is escaped.

@@ -89,7 +89,7 @@ class ScopeJournal:
             reader = self.reader()
             self._rules = reader.rules() if reader is not None else MatchRules(self.settings.volatile)
         encoded = encode(envelope.to_request().content())
-        return self._rules.match("ActionRequested", encoded.tree, even=encoded.even)
+        return self._rules.match("ActionRequested", encoded.tree, odd=encoded.odd)
 
     def recorded(self, seq: int) -> SequencedEvent:
         reader = self.reader()
