@@ -25,7 +25,7 @@ from reenact.effect.policy import Policy
 from reenact.effect.running import carry, carry_async
 from reenact.effect.stopping import CodeChanged, Divergence, RunStopped, Suspended
 from reenact.effect.tickets import EffectSpec
-from reenact.errors import InvalidInput, NotFound, ReenactError
+from reenact.errors import InvalidInput, NotFound, ReenactError, RunExists
 from reenact.journal.journal import LEASE_SECONDS, Journal
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow, Store
@@ -136,9 +136,27 @@ class Agent(Generic[P, R]):
             return self._ended(reader, last)
         if pin_code and self.has_changed(reader):
             raise CodeChanged(f"the code of {self.name} is not the one that recorded run {run_id}")
-        journal = keeper.open_alone(opened, run_id, namespace, self.lease_seconds)
-        live = LiveRun(journal, past=Past.read(journal), accepts_code=accept_code, guard=self._guard())
-        return self._carry(live, *self._input(journal))
+        given = self._input(reader)
+        live = self._taken_over(opened, run_id, namespace, accepts_code=accept_code)
+        return self._carry(live, *given) if live is not None else self._ended(reader, self._last(reader))
+
+    def _taken_over(self, store: Store, run: str, namespace: str, *, accepts_code: bool = False) -> LiveRun | None:
+        """The run, held by this process. None: it has ended since somebody looked, and was let go of again."""
+        journal = keeper.open_alone(store, run, namespace, self.lease_seconds)
+        live = None
+        try:
+            past = Past.read(journal)
+            if past.end is None:
+                live = LiveRun(journal, past=past, accepts_code=accepts_code, guard=self._guard())
+        finally:
+            if live is None:  # nobody carries it: a record that cannot be read is not kept from others
+                _release(journal)
+        return live
+
+    def _last(self, reader: JournalReader) -> EventRow:
+        last = reader.store.last_event(reader.namespace, reader.run)
+        assert last is not None
+        return last
 
     def has_changed(self, reader: JournalReader) -> bool:
         """The agent's code is not what it was when the run began."""
@@ -181,8 +199,8 @@ class Agent(Generic[P, R]):
             call = traps.guarded(live, call, is_async=self.is_async, strict=strict)
         if self.is_async:
             return self._carry_async(live, call)
-        self._keep(live)
         try:
+            self._keep(live)
             return carry(live, call)
         except Divergence as divergence:
             raise self._explained(live, divergence) from None
@@ -203,8 +221,8 @@ class Agent(Generic[P, R]):
             keeper.keep(live, self.lease_seconds)
 
     async def _carry_async(self, live: LiveRun, call: Callable[[], Any]) -> Any:
-        self._keep(live)
         try:
+            self._keep(live)
             return await carry_async(live, call, functools.partial(_let_go, live))
         except Divergence as divergence:
             raise self._explained(live, divergence) from None
@@ -292,14 +310,19 @@ class Agent(Generic[P, R]):
         last = journal.store.last_event(self.namespace, child)
         if last is not None and last.kind in TERMINAL_KINDS:
             return self._ended(JournalReader(journal.store, child, self.namespace), last)
-        if journal.store.run_row(self.namespace, child) is not None:
-            opened = keeper.open_alone(journal.store, child, self.namespace, self.lease_seconds)
-            live = LiveRun(opened, past=Past.read(opened), guard=self._guard())
-        else:
+        live = None
+        if journal.store.run_row(self.namespace, child) is None:
             head = journal.known_head
             link = ParentRun(head=render(head.hash), relation="child", run=journal.run, seq=head.seq)
             known = parent.secrets.value_without
-            live = LiveRun(self._begin(known(args), known(kwargs), child, journal.store, link), guard=self._guard())
+            with suppress(RunExists):  # a process that died had begun it, and that has reached the store only now
+                begun = self._begin(known(args), known(kwargs), child, journal.store, link)
+                live = LiveRun(begun, guard=self._guard())
+        if live is None:
+            live = self._taken_over(journal.store, child, self.namespace)
+        if live is None:
+            reader = JournalReader(journal.store, child, self.namespace)
+            return self._ended(reader, self._last(reader))
         live.secrets.adopt(parent.secrets)
         return self._carry(live, args, kwargs)
 
@@ -323,10 +346,14 @@ def _let_go(live: LiveRun) -> None:
     if live.journal is not None and not live.was_let_go:
         live.was_let_go = True
         keeper.let_go(live)
-        try:
-            live.journal.release()
-        finally:
-            keeper.give_back(live.journal)
+        _release(live.journal)
+
+
+def _release(journal: Journal) -> None:
+    try:
+        journal.release()
+    finally:
+        keeper.give_back(journal)
 
 
 def store_of(store: Store | str | None) -> Store:

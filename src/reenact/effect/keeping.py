@@ -127,12 +127,8 @@ class Keeper:
         assert run.journal is not None
         if not kept.renewing.acquire(blocking=False):
             return  # it was let go
-        epoch = run.journal.epoch
         try:
             run.journal.renew(kept.lease_seconds)
-            if run.journal.epoch != epoch:  # free again, but somebody else had it meanwhile
-                run.stop(Superseded(f"run {run.name} was taken over by another process"))
-                return
         except Refused:
             run.stop(Superseded(f"run {run.name} was taken over by another process"))
             return

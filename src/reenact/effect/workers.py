@@ -79,14 +79,14 @@ class _Carried:
 
 
 def _carry_on(store: Store, namespace: str, run: str) -> Swept | None:
-    facts = JournalReader(store, run, namespace).facts()
-    if facts is None or "agent" not in facts:
-        return None
     try:
-        agent = find_agent(facts["agent"])
-    except NotFound:
-        return None  # another worker may know it
-    try:
+        facts = JournalReader(store, run, namespace).facts()
+        if facts is None or "agent" not in facts:
+            return None
+        try:
+            agent = find_agent(facts["agent"])
+        except NotFound:
+            return None  # another worker may know it
         made = agent.resume(run, store=store, namespace=namespace)
         result = asyncio.run(_awaited(made)) if agent.is_async else made
     except Refused as refused:

@@ -17,6 +17,8 @@ from reenact.journal.sources import Sources, holder_is_gone
 from reenact.store.contract import HeaderRow, NodeRow, Store
 
 LEASE_SECONDS = 30.0
+MOST_DEAD = 4
+"""Holders that have died one after the other, and are passed over in one go."""
 
 
 def create_header(
@@ -63,8 +65,11 @@ def create_header(
 def claim_run(store: Store, namespace: str, run: str, sources: Sources, lease_seconds: float) -> int:
     holder = sources.holder()
     claim = store.claim(namespace, run, holder, lease_seconds)
-    if not claim.granted and holder_is_gone(claim.holder):
-        # The process that held it died on this machine: waiting for its lease to end would only cost time.
+    # Processes that held it died on this machine: waiting for a lease to end would only cost time. The last claim of a
+    # dead process may still come through its server, so the one after it may have to be passed over as well.
+    for _ in range(MOST_DEAD):
+        if claim.granted or not holder_is_gone(claim.holder):
+            break
         claim = store.claim(namespace, run, holder, lease_seconds, superseding=claim.holder)
     if not claim.granted:
         raise Refused(

@@ -42,6 +42,7 @@ from reenact.errors import (
     Poisoned,
     ReenactError,
     Refused,
+    StaleEpoch,
 )
 from reenact.journal.beginning import LEASE_SECONDS, claim_run, create_header
 from reenact.journal.chain import Chain, Draft, LaneEnd, Linked
@@ -410,7 +411,12 @@ class Journal(JournalReader):
     # Leases and the inbox
 
     def renew(self, lease_seconds: float = LEASE_SECONDS) -> None:
-        self.epoch = claim_run(self.store, self.namespace, self.run, self._sources, lease_seconds)
+        """Keeps hold of the run. Refused when somebody else has had it meanwhile, also if it is free again: what this
+        handle knows of it is out of date."""
+        epoch = claim_run(self.store, self.namespace, self.run, self._sources, lease_seconds)
+        if epoch != self.epoch:
+            self.store.release(self.namespace, self.run, epoch)
+            raise StaleEpoch(f"run {self.run} is at epoch {epoch}, this writer has epoch {self.epoch}")
 
     def release(self) -> None:
         """Lets go of the run, so that another process need not wait for the lease to end."""
