@@ -1,0 +1,1 @@
+"""Reading runs back and judging them: replay, drift, divergence, evidence, forks."""

@@ -1,0 +1,1 @@
+"""Receipts: one for every effect, that anybody can check by itself."""
