@@ -15,6 +15,7 @@ from reenact.core.codec import encode
 from reenact.core.events import Cancelled, Completed, Event, Failed
 from reenact.effect import threads
 from reenact.effect.divergences import first_difference, resting_too_early
+from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
 from reenact.effect.past import Past, RecordedMark
 from reenact.effect.places import HERE, PLACE, nobody
@@ -63,7 +64,8 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]], let_go: 
     queue.let_go = let_go
     context = copy_context()
     context.run(PLACE.set, run.root)
-    main = asyncio.Task(_awaited(call), loop=loop, context=context)
+    main = _Main(_awaited(call), loop=loop, context=context)
+    main.run = run
     queue.tasks.add(main)
 
     def cancel_main() -> None:
@@ -88,6 +90,19 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]], let_go: 
         return _failed(run, error)
     run.interrupt(error)
     raise error
+
+
+class _Main(asyncio.Task[Any]):
+    """The agent's own task. Whoever shuts a process down cancels all tasks that there are, in any order: the run is
+    suspended before the agent can take that for a cancellation of its own, and clean up on record."""
+
+    run: LiveRun
+
+    def cancel(self, msg: Any = None) -> bool:
+        place = PLACE.get()
+        if not self.done() and not (type(place) is Lane and place.run is self.run):
+            self.run.stop(Suspended(f"run {self.run.name} was suspended: somebody else has cancelled its task"))
+        return super().cancel(msg)
 
 
 async def _awaited(call: Callable[[], Awaitable[Any]]) -> Any:
