@@ -39,7 +39,8 @@ def write(path: str | Path, what: str, tag: str, value: Any, more: Any = None, e
 
 def read(path: str | Path) -> list[Line]:
     file = Path(path)
-    return [Line(*json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+    text = file.read_text() if file.exists() else ""
+    return [Line(*json.loads(line)) for line in text[: text.rfind("\n") + 1].splitlines()]  # one may be being written
 
 
 def done(path: str | Path, tag: str) -> list[Any]:

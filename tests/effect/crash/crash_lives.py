@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import os
 import signal
 import sys
 import time
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from crash_points import WatchedStore, points
 
 from reenact.effect.agents import find_agent
 from reenact.effect.workers import Worker
-from reenact.errors import ReenactError
+from reenact.errors import ReenactError, RunExists
 from reenact.store.contract import Store
 from reenact.store.opening import open_store
 
@@ -44,10 +46,13 @@ def carry(
     prepare(agent, **more)
     store = opened(url)
     found = crash_programs.edited_agents[code] if code else find_agent(agent)
-    begun = store.run_row("default", run) is not None
 
     def work() -> Any:
-        return complete(found, found.resume(run, store=store) if begun else found.run(book, run_id=run, store=store))
+        if store.run_row("default", run) is None:
+            # A process that was killed may have begun it, and that reaches the store only now.
+            with suppress(RunExists):
+                return complete(found, found.run(book, run_id=run, store=store))
+        return complete(found, found.resume(run, store=store))
 
     told = outcome(work)
     told["points"], points.die_at = list(points.passed), None
@@ -74,6 +79,7 @@ def prepare(
 
 def work_for_all(url: str, agents: list[str], claims: str, lease_seconds: float, pace_seconds: float) -> None:
     """A worker, until it is killed."""
+    faulthandler.cancel_dump_traceback_later()  # it lives for as long as the test wants
     for agent in agents:
         prepare(agent, lease_seconds=lease_seconds, pace_seconds=pace_seconds)
     Worker(ClaimsTold(open_store(url), claims), seconds=0.02).run()

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -284,19 +285,32 @@ def may_go(book: str) -> bool:
     return Path(f"{book}.go").exists()
 
 
+async def until_may_go(book: str) -> None:
+    """The loop sleeps meanwhile, and somebody else looks. A signal handler that raises while a loop of asyncio is at
+    work may cost it the callback that it was about to run: then a task of it never ends, with an agent or without."""
+    loop, may = asyncio.get_running_loop(), asyncio.Event()
+
+    def look() -> None:
+        while not may_go(book):
+            time.sleep(0.01)
+        with suppress(RuntimeError):  # the loop may be gone
+            loop.call_soon_threadsafe(may.set)
+
+    threading.Thread(target=look, daemon=True).start()
+    await may.wait()
+
+
 @reenact.step
 async def long_step(book: str, tag: str) -> str:
     value = did(book, tag)
-    while not may_go(book):
-        await asyncio.sleep(0.01)
+    await until_may_go(book)
     return value
 
 
 @reenact.tool
 async def long_mail(book: str, tag: str) -> str:
     value = did(book, tag)
-    while not may_go(book):
-        await asyncio.sleep(0.01)
+    await until_may_go(book)
     return value
 
 

@@ -6,15 +6,18 @@ import hashlib
 import json
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import crash_ledger
+from fork_server import HANG_SECONDS
 
 from reenact.effect.settling import in_doubt, settle
 from reenact.journal.reader import JournalReader
@@ -26,6 +29,8 @@ HERE = Path(__file__).resolve().parent
 SOAK = 20 if os.environ.get("REENACT_SOAK") else 1
 SEED = int(os.environ.get("REENACT_SEED") or random.SystemRandom().randrange(1 << 32))
 MOST_LIVES = 60
+PATIENCE_SECONDS = 60.0
+"""For anything that takes a moment: the machine may be busy with something else."""
 
 
 def seeded(*names: object) -> random.Random:
@@ -41,35 +46,87 @@ class ForkServer:
             [sys.executable, "-W", "error", str(HERE / "fork_server.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            bufsize=0,
             env=environment,
             start_new_session=True,
         )
 
-    def _ask(self, *command: Any) -> int:
+    def _ask(self, *command: Any, seconds: float = PATIENCE_SECONDS) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        answer: int = json.loads(self._process.stdout.readline())
-        return answer
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        came, _, _ = select.select([self._process.stdout], [], [], seconds)
+        answer = self._process.stdout.readline() if came else b""
+        if not answer:
+            how = f"ended with {self._process.wait()}" if came else f"did not answer within {seconds:g} seconds"
+            raise AssertionError(f"the fork server {how}, asked for {command[:2]}: {self.said()}")
+        return json.loads(answer)
 
     def begin(self, work: str, **options: Any) -> int:
-        return self._ask("begin", work, options, str(self.errors))
+        pid: int = self._ask("begin", work, options, str(self.errors))
+        return pid
 
-    def wait(self, pid: int) -> int:
+    def signal(self, pid: int, number: int) -> bool:
+        """False: the process was over already."""
+        lived: bool = self._ask("signal", pid, number)
+        return lived
+
+    def wait(self, pid: int, seconds: float = HANG_SECONDS + 30) -> int:
         """The exit status; negative: the signal that ended it."""
-        status = self._ask("wait", pid)
+        status: int | None = self._ask("wait", pid, seconds, seconds=seconds + PATIENCE_SECONDS)
         if status not in (0, -signal.SIGKILL, -signal.SIGTERM, 130, 143):
-            raise AssertionError(f"a process ended with {status}: {self.errors.read_text()[-6000:]}")
+            how = f"ended with {status}" if status is not None else f"does not end ({state_of(pid)})"
+            raise AssertionError(f"a process {how}: {self.said()}")
         return status
+
+    def kill(self, pid: int) -> int:
+        self.signal(pid, signal.SIGKILL)
+        return self.wait(pid)
+
+    def said(self) -> str:
+        """What the processes had to say about what went wrong."""
+        return self.errors.read_text()[-6000:] if self.errors.exists() else ""
+
+    def until(self, pid: int, what: str, holds: Callable[[], object]) -> None:
+        """Waits for something that the process does in its life."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            state = state_of(pid)
+            assert state not in ("Z", ""), f"{what}: the process is over. {self.said()}"
+            assert time.monotonic() < until, f"{what}: not within {PATIENCE_SECONDS} s ({state}). {self.said()}"
+            time.sleep(0.003)
 
     def close(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        try:
+            self._process.wait(PATIENCE_SECONDS)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+
+
+def state_of(pid: int, thread: int | None = None) -> str:
+    """As the kernel calls it: R, S, D, T, Z; empty when there is no such process any more."""
+    try:
+        text = Path(f"/proc/{pid}/task/{thread or pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return text.rpartition(")")[2].split()[0]
+
+
+def stands_still(pid: int) -> bool:
+    """The first thread of the process sleeps, and has not been awake for a while."""
+
+    def moved() -> list[str]:
+        lines = Path(f"/proc/{pid}/task/{pid}/status").read_text().splitlines()
+        return [line for line in lines if "ctxt_switches" in line]
+
+    before = moved()
+    time.sleep(0.03)
+    return state_of(pid) == "S" and moved() == before
 
 
 @contextmanager

@@ -1,7 +1,14 @@
 """Imports once and forks for every life of a process under test: a life begins within milliseconds, in a process that
 has one thread and no open store.
 
-Reads one JSON list a line: ["begin", WORK, OPTIONS, FILE FOR ERRORS] → its pid; ["wait", pid] → its exit status.
+Reads one JSON list a line, and answers each with one:
+
+    ["begin", WORK, OPTIONS, FILE FOR ERRORS]   its pid
+    ["signal", PID, NUMBER]                     true; false: it is over already
+    ["wait", PID, SECONDS]                      its exit status; null: it does not end
+
+Only the parent of a process can signal it and be sure whom it meets: until it has been waited for, its pid is nobody
+else's. Whatever lives when the input ends is killed.
 """
 
 from __future__ import annotations
@@ -9,6 +16,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import select
 import signal
 import sys
 import traceback
@@ -38,27 +46,54 @@ def live(work: str, options: dict[str, Any], errors: str) -> None:
         os._exit(status)
 
 
+class Server:
+    def __init__(self) -> None:
+        self._children: set[int] = set()
+
+    def begin(self, *args: Any) -> int:
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.close(0)
+            live(*args)
+        self._children.add(pid)
+        return pid
+
+    def signal(self, pid: int, number: int) -> bool:
+        assert pid in self._children, f"{pid} is not ours"
+        state = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        os.kill(pid, number)
+        return state is None
+
+    def wait(self, pid: int, seconds: float) -> int | None:
+        assert pid in self._children, f"{pid} is not ours"
+        descriptor = os.pidfd_open(pid)
+        try:
+            if not select.select([descriptor], [], [], seconds)[0]:
+                return None
+        finally:
+            os.close(descriptor)
+        self._children.discard(pid)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def end_all(self) -> None:
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._children:
+            os.waitpid(pid, 0)
+
+
 def serve() -> None:
     import crash_lives  # noqa: F401 - what the lives need is loaded before the first begins
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    children: set[int] = set()
-    for line in sys.stdin:
-        command, *args = json.loads(line)
-        if command == "begin":
-            pid = os.fork()
-            if pid == 0:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-                os.close(0)
-                live(*args)
-            children.add(pid)
-            answer = pid
-        else:
-            answer = os.waitstatus_to_exitcode(os.waitpid(args[0], 0)[1])
-            children.discard(args[0])
-        print(json.dumps(answer), flush=True)
-    for pid in children:
-        os.kill(pid, signal.SIGKILL)
+    server = Server()
+    try:
+        for line in sys.stdin:
+            command, *args = json.loads(line)
+            print(json.dumps(getattr(server, command)(*args)), flush=True)
+    finally:
+        server.end_all()
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ The clock of a later life is put forward, so that nothing here takes long: the a
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from contextlib import closing
 from pathlib import Path
@@ -32,11 +30,9 @@ WAITS = [long_wait_agent.name, long_blocking_wait_agent.name]
 
 def killed_once_it_waits(scene: Scene, clock_ahead: float = 0) -> None:
     pid = scene.begin(clock_ahead=clock_ahead)
-    while requests(scene) < 2:
-        time.sleep(0.01)
+    scene.server.until(pid, "it comes to wait", lambda: requests(scene) == 2)
     time.sleep(0.1)
-    os.kill(pid, signal.SIGKILL)
-    scene.server.wait(pid)
+    scene.server.kill(pid)
     assert scene.told() is None
     assert crash_ledger.done(scene.book, "once 2") == []
 

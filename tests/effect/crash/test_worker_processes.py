@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import crash_ledger
 import pytest
 from crash_programs import everything_agent, grown_child, long_step_agent, long_tool_agent
-from crash_scene import SOAK, ForkServer, Scene, check_journals, seeded, settle_by_the_ledger, told
+from crash_scene import SOAK, ForkServer, Scene, check_journals, seeded, settle_by_the_ledger, state_of, told
 
 from reenact.core.events import TERMINAL_KINDS
 from reenact.journal.reader import JournalReader
 from reenact.store.opening import open_store
-
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("REENACT_SOAK"),
-    reason="kills whole processes by the clock and is not yet steady on a busy machine: `make soak` runs it",
-)
 
 LEASE_SECONDS = 0.5
 RUNS = 10
@@ -65,25 +60,23 @@ def test_workers_that_are_killed_and_stopped(count: int, server: ForkServer, dat
         for _ in range(SHOCKS):
             time.sleep(rng.uniform(0.05, 0.25))
             for pid in [pid for pid, since in stopped.items() if time.monotonic() > since + 3 * LEASE_SECONDS]:
-                os.kill(pid, signal.SIGCONT)
+                server.signal(pid, signal.SIGCONT)
                 del stopped[pid]
             victim = rng.choice(workers)
             if rng.random() < 0.5 and victim not in stopped:
-                os.kill(victim, signal.SIGSTOP)
+                server.signal(victim, signal.SIGSTOP)
                 stopped[victim] = time.monotonic()
             else:
-                os.kill(victim, signal.SIGKILL)
-                server.wait(victim)
+                assert server.kill(victim) == -signal.SIGKILL, "a worker had ended by itself"
                 stopped.pop(victim, None)
                 workers[workers.index(victim)] = worker()
         if stopped:
             time.sleep(3 * LEASE_SECONDS)
         for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+            server.signal(pid, signal.SIGCONT)
         time.sleep(LEASE_SECONDS)  # what a zombie had begun comes to its end
         for pid in workers:
-            os.kill(pid, signal.SIGKILL)
-            server.wait(pid)
+            assert server.kill(pid) == -signal.SIGKILL, "a worker had ended by itself"
         # Nothing is under way any more, so the ledger tells what has become of everything in doubt.
         with closing(open_store(database_url)) as store:
             for scene in scenes:
@@ -94,8 +87,7 @@ def test_workers_that_are_killed_and_stopped(count: int, server: ForkServer, dat
         while not all_ended(database_url, scenes) and time.monotonic() < until:
             time.sleep(0.05)
         for pid in workers:
-            os.kill(pid, signal.SIGKILL)
-            server.wait(pid)
+            assert server.kill(pid) == -signal.SIGKILL, "a worker had ended by itself"
         with closing(open_store(database_url)) as store:
             for scene in scenes:
                 crash_ledger.check(scene.book)
@@ -110,13 +102,33 @@ def test_workers_that_are_killed_and_stopped(count: int, server: ForkServer, dat
 def stopped_in_the_middle(scene: Scene, tag: str) -> int:
     """A life that was stopped for three lease times while it carried an effect out."""
     pid = scene.begin(lease_seconds=LEASE_SECONDS)
-    while not crash_ledger.done(scene.book, tag):
-        time.sleep(0.01)
-    time.sleep(0.2)  # not while it holds the lock of the file, which nobody can take away from it
-    os.kill(pid, signal.SIGSTOP)
+    scene.server.until(pid, f"{tag} is carried out", lambda: crash_ledger.done(scene.book, tag))
+    scene.server.until(pid, "it can be stopped without the lock of the file", lambda: stopped_without_lock(scene, pid))
     time.sleep(3 * LEASE_SECONDS)
     Path(f"{scene.book}.go").touch()
     return pid
+
+
+def stopped_without_lock(scene: Scene, pid: int) -> bool:
+    """It renews its lease now and then. Stopped in the middle of that it holds the lock of a file, which nobody can
+    take away from it; a server ends what it was told to do."""
+    scene.server.signal(pid, signal.SIGSTOP)
+    scene.server.until(pid, "all threads stop", lambda: all_stopped(pid))
+    if scene.url.startswith("postgres"):
+        return True
+    probe = apsw.Connection(scene.url)
+    try:
+        probe.execute("begin immediate; rollback")
+        return True
+    except apsw.BusyError:
+        scene.server.signal(pid, signal.SIGCONT)
+        return False
+    finally:
+        probe.close()
+
+
+def all_stopped(pid: int) -> bool:
+    return {state_of(pid, int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()} <= {"T"}
 
 
 def test_a_zombie_cannot_record(server: ForkServer, url: str, tmp_path: Path) -> None:
@@ -128,7 +140,7 @@ def test_a_zombie_cannot_record(server: ForkServer, url: str, tmp_path: Path) ->
     heir.check()
     with closing(open_store(url)) as store:
         before = JournalReader(store, "run").head()
-    os.kill(zombie, signal.SIGCONT)
+    server.signal(zombie, signal.SIGCONT)
     server.wait(zombie)
     reported = scene.told()
     assert reported is not None
@@ -148,7 +160,7 @@ def test_a_zombie_cannot_record_what_was_settled_meanwhile(server: ForkServer, u
     assert reported is not None
     assert reported["status"] == "in_doubt", reported
     heir.settle()
-    os.kill(zombie, signal.SIGCONT)
+    server.signal(zombie, signal.SIGCONT)
     server.wait(zombie)
     late = scene.told()
     assert late is not None
