@@ -289,27 +289,31 @@ class Agent(Generic[P, R]):
         child = hashlib.sha256(f"child\0{place.idempotency_key}".encode()).hexdigest()[:20]
         if self.is_async:
             return self._child_in_task(place.run, child, args, kwargs)
+        live = None
         try:
-            return self._carry_child(place.run, child, args, kwargs)
+            live = self._child_run(place.run, child, args, kwargs)
+            return self._carry(live, args, kwargs) if live is not None else self._outcome_of(place.run, child)
         except Exception as error:
-            self._stop_with_child(place.run, child, error)
-            raise
+            self._stop_unless_ended(place.run, child, live, error)
+        return self._outcome_of(place.run, child)
 
     async def _child_in_task(self, parent: LiveRun, child: str, args: Any, kwargs: Any) -> Any:
-        assert parent.journal is not None
+        live = None
         try:
-            return await self._carry_child(parent, child, args, kwargs)
+            live = self._child_run(parent, child, args, kwargs)
+            return await (self._carry(live, args, kwargs) if live is not None else self._outcome_of(parent, child))
         except Exception as error:
-            self._stop_with_child(parent, child, error)
-            raise
+            self._stop_unless_ended(parent, child, live, error)
+        return await self._outcome_of(parent, child)
 
-    def _carry_child(self, parent: LiveRun, child: str, args: Any, kwargs: Any) -> Any:
-        """With what the parent gives it: the facts may have stand-ins for its secrets."""
+    def _child_run(self, parent: LiveRun, child: str, args: Any, kwargs: Any) -> LiveRun | None:
+        """The child's run, held by this process; None when it has ended. With what the parent gives it: the facts may
+        have stand-ins for its secrets."""
         journal = parent.journal
         assert journal is not None
         last = journal.store.last_event(self.namespace, child)
         if last is not None and last.kind in TERMINAL_KINDS:
-            return self._ended(JournalReader(journal.store, child, self.namespace), last)
+            return None
         live = None
         if journal.store.run_row(self.namespace, child) is None:
             head = journal.known_head
@@ -320,16 +324,21 @@ class Agent(Generic[P, R]):
                 live = LiveRun(begun, guard=self._guard())
         if live is None:
             live = self._taken_over(journal.store, child, self.namespace)
-        if live is None:
-            reader = JournalReader(journal.store, child, self.namespace)
-            return self._ended(reader, self._last(reader))
-        live.secrets.adopt(parent.secrets)
-        return self._carry(live, args, kwargs)
+        if live is not None:
+            live.secrets.adopt(parent.secrets)
+        return live
 
-    def _stop_with_child(self, parent: LiveRun, child: str, error: Exception) -> None:
-        """A child that has not ended has merely stopped: that is no outcome, and its parent stops with it."""
+    def _outcome_of(self, parent: LiveRun, child: str) -> Any:
+        reader = JournalReader(parent.reader.store, child, self.namespace)
+        return self._ended(reader, self._last(reader))
+
+    def _stop_unless_ended(self, parent: LiveRun, child: str, live: LiveRun | None, error: Exception) -> None:
+        """Only what the child's record ends with has come of it. Until then it has merely stopped: that is no outcome,
+        and its parent stops with it. Returns when somebody else has brought it to its end."""
         row = parent.reader.store.run_row(self.namespace, child)
-        if row is None or (row.last is not None and row.last.kind in TERMINAL_KINDS):
+        if row is None or (live is not None and live.ended and row.last is not None and row.last.kind == "Failed"):
+            raise error
+        if row.last is not None and row.last.kind in TERMINAL_KINDS:
             return
         reason = error if isinstance(error, ReenactError) else Suspended(f"run {child} stopped: {error}")
         parent.stop(reason)
