@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from bench.appending import append_postgres, append_sqlite, group_commit
 from bench.conversation import conversation
 from bench.digesting import digest
+from bench.diverging import diverging
 from bench.effects import recording
 from bench.effects_peers import peers
 from bench.effects_replay import replaying, resuming
@@ -28,4 +29,5 @@ SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
     "effects-replay": replaying,
     "effects-resume": resuming,
     "effects-waits": waits,
+    "diverging": diverging,
 }

@@ -180,6 +180,16 @@ def test_the_contents_that_differ_are_told_by_path() -> None:
     assert "/payload/q/a" in json.dumps(told.differences)
 
 
+def test_what_rules_leave_out_is_not_shown_as_different(memory: Store) -> None:
+    for run, asked in (("one", 1), ("two", 2)):
+        ops = call({"span": run, "q": asked})
+        write(memory, run, ops, volatile=[("ActionRequested", "/payload/span")])
+    told = compare_runs(memory, "one", memory, "two").first
+    assert told is not None
+    assert "/payload/q" in json.dumps(told.differences)
+    assert "span" not in json.dumps(told.differences)
+
+
 def test_only_looking_for_the_first_divergence_reads_nothing_else(memory: Store) -> None:
     write(memory, "one", calls(range(500)))
     write(memory, "two", calls([*range(499), "x"]))
@@ -240,6 +250,36 @@ def test_a_swapped_gather_is_a_reordering() -> None:
     first = [*call("left", "0.1"), *call("right", "0.2"), *call("deep", "0.2.1"), *END]
     second = [*call("right", "0.1"), *call("left", "0.2"), *call("deep", "0.1.1"), *END]
     assert compared(first, second).verdict == "reordered"
+
+
+def run_of_lanes(lanes: Sequence[Sequence[int]]) -> list[Op]:
+    """Each lane asks for its numbers; those that began first have the lower numbers."""
+    begun = [ask(values[0], f"0.{number}") for number, values in enumerate(lanes, 1)]
+    rest = [
+        op
+        for number, values in enumerate(lanes, 1)
+        for op in (answer(values[0], f"0.{number}"), *calls(values[1:], f"0.{number}"))
+    ]
+    return [*begun, *rest, *END]
+
+
+lists_of_lanes = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=3), min_size=1, max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lists_of_lanes.flatmap(lambda lanes: st.tuples(st.just(lanes), st.permutations(lanes))))
+def test_lanes_that_began_in_any_other_order_are_a_reordering_at_most(lanes: Any) -> None:
+    first, second = lanes
+    comparison = compared(run_of_lanes(first), run_of_lanes(second))
+    assert comparison.verdict == ("same" if first == second else "reordered")
+    assert comparison.counts["matched"] == comparison.expected.events
+
+
+def test_hundreds_of_lanes_that_begin_alike() -> None:
+    lanes = [[0, number] for number in range(150)]
+    assert compared(run_of_lanes(lanes), run_of_lanes([*lanes[75:], *lanes[:75]])).verdict == "reordered"
+    changed = compared(run_of_lanes(lanes), run_of_lanes([*lanes[75:], *lanes[:74], [0, "new"]]))
+    assert counted(changed) == {"matched": 600, "changed": 1}
 
 
 def test_a_reordering_with_a_change_is_no_mere_reordering() -> None:

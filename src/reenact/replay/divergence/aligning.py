@@ -226,9 +226,13 @@ def _walked_back(history: list[dict[int, int]], diagonal: int, left: int, stretc
 def _joined(blocks: list[Block]) -> list[Block]:
     """In order, neighbours on one diagonal as one."""
     found: list[Block] = []
+    end_a = end_b = -1
     for block in sorted(blocks):
-        if found and (found[-1].a + found[-1].length, found[-1].b + found[-1].length) == (block.a, block.b):
-            found[-1] = found[-1]._replace(length=found[-1].length + block.length)
+        a, b, length = block
+        if a == end_a and b == end_b:
+            last = found[-1]
+            found[-1] = Block(last.a, last.b, last.length + length)
         else:
             found.append(block)
+        end_a, end_b = a + length, b + length
     return found

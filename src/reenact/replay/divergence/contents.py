@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from reenact.core.matching import VOLATILE_MEMBERS
+from reenact.core.links import BASE_RULES
+from reenact.core.matching import MatchRules
 from reenact.effect.divergences import first_difference
-from reenact.errors import Damaged
+from reenact.errors import Damaged, Refused
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow
 
@@ -16,6 +17,7 @@ class Contents:
 
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
+        self._rules = _rules_of(reader)
 
     def row(self, seq: int | None) -> EventRow | None:
         if seq is None:
@@ -32,9 +34,16 @@ class Contents:
         whole = row if row.content is not None else self.row(row.seq)
         assert whole is not None
         tree = self._reader.content_tree(whole, self._reader.link(whole))
-        if not isinstance(tree, dict):
-            return tree
-        return {name: value for name, value in tree.items() if name not in VOLATILE_MEMBERS}
+        return self._rules._masked(row.kind, tree) if isinstance(tree, dict) else tree
+
+
+def _rules_of(reader: JournalReader) -> MatchRules:
+    if reader.header.rules == BASE_RULES:
+        return MatchRules()
+    try:
+        return reader.rules()
+    except Refused:
+        return MatchRules()  # its own went with its facts: then fields that do not count may be shown
 
 
 def describe_contents(expected: Any, actual: Any) -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""Where two long runs part, by digests read; and aligning the rest, by processor time per event."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+from bench.measuring import Row, Workplace, elapsed
+from reenact import ActionRequested, ActionSucceeded, Journal, StateUpdated, Store, open_store
+from reenact.core.events import Event
+from reenact.replay.divergence.bisecting import find_divergences, open_pair
+from reenact.replay.divergence.comparing_runs import compare_runs
+
+BATCH = 2_000
+SHARE_CHANGED = 0.01
+ROUNDS = 3
+
+
+def diverging(workplace: Workplace) -> Iterator[Row]:
+    store = open_store(f"sqlite:///{workplace.path('diverging.db')}", durability="relaxed")
+    yield from _bisecting(store, workplace.count(1_000_000, least=10_000))
+    yield from _aligning(store, workplace)
+    store.close()
+
+
+def _bisecting(store: Store, length: int) -> Iterator[Row]:
+    odd = length * 2 // 3
+    for run in ("long-a", "long-b"):
+        _write(store, run, (StateUpdated(number if number != odd else run) for number in range(length)))
+    pair = open_pair(store, "long-a", store, "long-b")
+    found = []
+    seconds = elapsed(lambda: found.append(find_divergences(*pair)))
+    (divergences,) = found
+    place, reads = divergences.lanes[0].place, divergences.reads["0"]
+    yield Row(
+        f"first divergence of two runs of {length:,} events",
+        f"{reads} digests read ({seconds * 1000:.1f} ms)",
+        "≤ 60 in a lane",
+        place == odd + 1 and reads <= 60,
+    )
+
+
+def _aligning(store: Store, workplace: Workplace) -> Iterator[Row]:
+    per_event = {}
+    for length in (1_000, workplace.count(50_000, least=5_000)):
+        for side in ("a", "b"):
+            _write(store, f"{side}-{length}", _conversation(length, random.Random(1), side))
+        runs = (store, f"a-{length}", store, f"b-{length}")
+        times = [_processor_seconds(lambda runs=runs: compare_runs(*runs, most_shown=20)) for _ in range(ROUNDS)]
+        per_event[length] = statistics.median(times) / length * 1e6
+    (short, long), (short_us, long_us) = per_event.keys(), per_event.values()
+    ratio = long_us / short_us
+    yield Row(
+        f"aligning runs that differ in 1 %, processor time per event, {long:,} against {short:,}",
+        f"{ratio:.2f} × ({long_us:.1f} µs against {short_us:.1f} µs)",
+        "≤ 1.5 ×",
+        ratio <= 1.5,
+    )
+
+
+def _processor_seconds(act: Callable[[], object]) -> float:
+    start = time.process_time()
+    act()
+    return time.process_time() - start
+
+
+def _conversation(length: int, chance: random.Random, side: str) -> Iterator[Event]:
+    """Calls and their answers; the second run asks something else, or does not ask, in one call of a hundred."""
+    for number in range(length // 2):
+        fate = chance.random()
+        other = side == "b" and fate < SHARE_CHANGED
+        if other and fate < SHARE_CHANGED / 3:
+            continue
+        question = f"other {number}" if other else f"question {number % (length // 4)}"
+        yield ActionRequested(f"a{number}", {"question": question})
+        yield ActionSucceeded(f"a{number}", {"answer": number % 50})
+
+
+def _write(store: Store, run: str, events: Iterator[Event]) -> None:
+    journal = Journal.create(store, run)
+    batch: list[Event] = []
+    for event in events:
+        batch.append(event)
+        if len(batch) == BATCH:
+            journal.append(batch, sync=False)
+            batch = []
+    if batch:
+        journal.append(batch, sync=False)
+    journal.release()
