@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from reenact.core.events import TERMINAL_KINDS, ActionRequested, Completed, Failed
+from reenact.core.events import TERMINAL_KINDS, ActionRequested, Completed, Failed, ProcessAttached
 from reenact.core.hashing import render
 from reenact.core.links import ParentRun
 from reenact.effect import traps
@@ -21,7 +21,7 @@ from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
 from reenact.effect.past import Past
 from reenact.effect.places import PLACE, Inside
-from reenact.effect.policy import Policy
+from reenact.effect.policy import Guard, Policy
 from reenact.effect.running import carry, carry_async
 from reenact.effect.stopping import CodeChanged, Divergence, RunStopped, Suspended
 from reenact.effect.tickets import EffectSpec
@@ -140,14 +140,16 @@ class Agent(Generic[P, R]):
         live = self._taken_over(opened, run_id, namespace, accepts_code=accept_code)
         return self._carry(live, *given) if live is not None else self._ended(reader, self._last(reader))
 
-    def _taken_over(self, store: Store, run: str, namespace: str, *, accepts_code: bool = False) -> LiveRun | None:
+    def _taken_over(
+        self, store: Store, run: str, namespace: str, *, accepts_code: bool = False, above: Guard | None = None
+    ) -> LiveRun | None:
         """The run, held by this process. None: it has ended since somebody looked, and was let go of again."""
         journal = keeper.open_alone(store, run, namespace, self.lease_seconds)
         live = None
         try:
             past = Past.read(journal)
             if past.end is None:
-                live = LiveRun(journal, past=past, accepts_code=accepts_code, guard=self._guard())
+                live = LiveRun(journal, past=past, accepts_code=accepts_code, guard=self._guard(above))
         finally:
             if live is None:  # nobody carries it: a record that cannot be read is not kept from others
                 _release(journal)
@@ -229,8 +231,11 @@ class Agent(Generic[P, R]):
         finally:
             _let_go(live)
 
-    def _guard(self) -> Any:
-        return self.policy.guard() if self.policy is not None else None
+    def _guard(self, above: Guard | None = None) -> Guard | None:
+        """What it may do in a run; what it spends counts for the runs above, too."""
+        if self.policy is None and above is None:
+            return None
+        return (self.policy or Policy()).guard(above)
 
     def _begin(
         self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None, parent: ParentRun | None
@@ -295,6 +300,8 @@ class Agent(Generic[P, R]):
             return self._carry(live, args, kwargs) if live is not None else self._outcome_of(place.run, child)
         except Exception as error:
             self._stop_unless_ended(place.run, child, live, error)
+        finally:
+            self._note_spending(place.run, child, live)
         return self._outcome_of(place.run, child)
 
     async def _child_in_task(self, parent: LiveRun, child: str, args: Any, kwargs: Any) -> Any:
@@ -304,6 +311,8 @@ class Agent(Generic[P, R]):
             return await (self._carry(live, args, kwargs) if live is not None else self._outcome_of(parent, child))
         except Exception as error:
             self._stop_unless_ended(parent, child, live, error)
+        finally:
+            self._note_spending(parent, child, live)
         return await self._outcome_of(parent, child)
 
     def _child_run(self, parent: LiveRun, child: str, args: Any, kwargs: Any) -> LiveRun | None:
@@ -321,12 +330,28 @@ class Agent(Generic[P, R]):
             known = parent.secrets.value_without
             with suppress(RunExists):  # a process that died had begun it, and that has reached the store only now
                 begun = self._begin(known(args), known(kwargs), child, journal.store, link)
-                live = LiveRun(begun, guard=self._guard())
+                live = LiveRun(begun, guard=self._guard(parent.guard))
         if live is None:
-            live = self._taken_over(journal.store, child, self.namespace)
+            live = self._taken_over(journal.store, child, self.namespace, above=parent.guard)
         if live is not None:
             live.secrets.adopt(parent.secrets)
         return live
+
+    def _note_spending(self, parent: LiveRun, child: str, live: LiveRun | None) -> None:
+        """What a child that has ended has spent of its parent's budget is part of the parent's record."""
+        if parent.guard is None or parent.is_stopped:
+            return
+        last = parent.reader.store.last_event(self.namespace, child)
+        if last is None or last.kind not in TERMINAL_KINDS:
+            return
+        with parent.lock:
+            spent = parent.guard.child_ended(
+                child,
+                live.guard if live is not None else None,
+                lambda: JournalReader(parent.reader.store, child, self.namespace),
+            )
+            if spent is not None:
+                parent.note(ProcessAttached({"child": child, "spent": spent}))
 
     def _outcome_of(self, parent: LiveRun, child: str) -> Any:
         reader = JournalReader(parent.reader.store, child, self.namespace)

@@ -143,6 +143,8 @@ class Past:
         self.busy: dict[int, int] = {}
         """Answers that were handed over without waiting for a rest: seq → steps taken."""
         self.unmade = 0
+        self.spent_by_children: dict[str, dict[str, float]] = {}
+        """What runs that this one called, and that have ended, spent of its budget."""
         self.end: RecordedMark | None = None
         self.last_seq = 0
         self.last_time = reader.header_row.created
@@ -232,6 +234,8 @@ class Past:
             process = members["process"]
             if isinstance(process, dict) and "accepted" in process:
                 self._take_accepted(process["accepted"])
+            if isinstance(process, dict) and "spent" in process:
+                self.spent_by_children[str(process["child"])] = dict(process["spent"])
         elif row.kind == "ValuesDrawn":
             for lane, kind, value in members["draws"]:
                 self.draws.setdefault((lane, kind), []).append(value)

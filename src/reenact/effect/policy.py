@@ -10,10 +10,13 @@ Rules of a budget:
 3. What is under way when the limit is reached is not called back: effects that were asked for side by side may spend
    more than the limit together.
 4. Time is counted from the run's beginning by the clock, whoever carries it.
+5. What an agent spends that another one calls is spent by both: it stops at its own limits and at those of all above.
+   What a child has spent is written into its parent's record when it ends.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
@@ -23,13 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reenact.core.events import Event
+from reenact.core.events import OPENING_KINDS, ActionSucceeded, Event, ProcessAttached
 from reenact.effect.stopping import BudgetExceeded, Denied
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput, ReenactError
 
 if TYPE_CHECKING:
     from reenact.effect.past import Past
+    from reenact.journal.reader import JournalReader
 
 Check = Callable[[str, str, Any], str | None]
 """(name, kind, payload) → why not; None: allowed."""
@@ -70,15 +74,18 @@ class Policy(msgspec.Struct, frozen=True):
     check: Check | None = None
     budget: Budget | None = None
 
-    def guard(self) -> Guard:
-        return Guard(self)
+    def guard(self, above: Guard | None = None) -> Guard:
+        return Guard(self, above)
 
 
 class Guard:
-    """A policy at work in one run. Called with the run's lock held."""
+    """A policy at work in one run. Called with the run's lock held; those above belong to runs with other locks."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, above: Guard | None = None) -> None:
         self._policy = policy
+        self._above = above
+        self._lock: threading.Lock = threading.Lock() if above is None else above._lock
+        """One for a run and everything that it calls."""
         self._calls = 0
         self._spent = dict.fromkeys(SPENT, 0.0)
         self._counted: set[int] = set()
@@ -86,6 +93,8 @@ class Guard:
         self._elapsed = 0.0
         self._since = monotonic()
         self._denied: list[str] = []
+        self._children: set[str] = set()
+        """Runs that this one called, whose spending is on record."""
 
     def came_back(self, past: Past) -> None:
         """The run has a record: what was asked for there counts, and so does the time since it began."""
@@ -94,13 +103,41 @@ class Guard:
             if request.answer is not None and request.answer.kind == "ActionDenied":
                 self._deny(request.key)
             else:
-                self._calls += 1
+                self._spend("calls", 1)
+        for child, spent in past.spent_by_children.items():
+            self._children.add(child)
+            for name, amount in spent.items():
+                self._spend(name, amount)
+
+    def child_ended(self, child: str, live: Guard | None, reader: Callable[[], JournalReader]) -> Any:
+        """What a child has spent, to be written down; None when that is on record. One that this process carried has
+        been counted all along; otherwise its own record tells."""
+        if child in self._children:
+            return None
+        self._children.add(child)
+        if live is not None:
+            return live.spent()
+        spent = recorded_spending(reader())
+        for name, amount in spent.items():
+            self._spend(name, amount)
+        return spent
+
+    def _spend(self, name: str, amount: float) -> None:
+        """Here and in all runs above."""
+        with self._lock:
+            guard: Guard | None = self
+            while guard is not None:
+                if name == "calls":
+                    guard._calls += int(amount)
+                elif name in guard._spent:
+                    guard._spent[name] += float(amount)
+                guard = guard._above
 
     def __call__(self, spec: EffectSpec, event: Event) -> ReenactError | None:
         """Why it may not be done; None: it may."""
-        refusal = self._refusal(spec, event)
+        refusal = self._refusal(spec, event) or self._exceeded_above()
         if refusal is None:
-            self._calls += 1
+            self._spend("calls", 1)
         else:
             self._deny(str(event.content().get(event.pair_id or "", "")))
         return refusal
@@ -114,6 +151,15 @@ class Guard:
             if reason is not None:
                 return Denied(f"{spec.name} is not allowed: {reason}")
         return self._exceeded(policy.budget)
+
+    def _exceeded_above(self) -> ReenactError | None:
+        guard = self._above
+        while guard is not None:
+            refusal = guard._exceeded(guard._policy.budget)
+            if refusal is not None:
+                return refusal
+            guard = guard._above
+        return None
 
     def _exceeded(self, budget: Budget | None) -> ReenactError | None:
         if budget is None:
@@ -134,20 +180,42 @@ class Guard:
 
     def counts(self, spec: EffectSpec, seq: int, result: Any) -> None:
         """The agent is handed a result: what it cost is spent."""
-        if self._policy.budget is None or seq in self._counted:
+        if (self._policy.budget is None and self._above is None) or seq in self._counted:
             return
+        if spec.kind == "process":
+            return  # what it spent was counted where it was spent
         self._counted.add(seq)
         for name, amount in spent_by(spec, result).items():
-            self._spent[name] += amount
+            self._spend(name, amount)
 
     def standing(self) -> dict[str, float]:
         """What is spent so far."""
         seconds = round(self._elapsed + monotonic() - self._since, 6)
         return {"calls": self._calls, "seconds": seconds, **self._spent}
 
+    def spent(self) -> dict[str, float]:
+        """What is spent of everything that adds up: time does not."""
+        return {"calls": self._calls, **self._spent}
+
     def denials(self) -> list[str]:
         """The replay keys of what was denied last."""
         return list(self._denied)
+
+
+def recorded_spending(reader: JournalReader) -> dict[str, float]:
+    """What a run has spent that somebody else carried, as far as its record tells without its readers of usage."""
+    spent = {"calls": 0.0, **dict.fromkeys(SPENT, 0.0)}
+    for one in reader.scan():
+        found: Mapping[str, float] = {}
+        if one.event.pair_id is not None and one.kind in OPENING_KINDS:
+            found = {"calls": 1}
+        elif isinstance(one.event, ActionSucceeded):
+            found = usual_usage(one.event.output)
+        elif isinstance(one.event, ProcessAttached) and isinstance(one.event.process, dict):
+            found = one.event.process.get("spent") or {}
+        for name, amount in found.items():
+            spent[name] += amount
+    return spent
 
 
 def spent_by(spec: EffectSpec, result: Any) -> dict[str, float]:
