@@ -1,0 +1,168 @@
+"""Every counter of a tree, by path: what an answer used and cost, at every depth and under every usual name.
+
+A counter is a *number* under a name that says tokens or cost: `tokens`, `token_count`, `prompt_tokens`, `totalTokenCount`,
+`cost`, `total_cost`, `cost_usd`, `price` and the like. A subtree under such a name is walked as a whole, and so is
+everything under `usage`: all numbers in it are counters.
+
+Not counters but structure, which has to be equal: text or null under such a name; limits of a request (`max_tokens`,
+`budget_tokens`, anything under `budget` or `limits`); token numbers in a list (`"tokens": [15496, 995]`); true and false.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+from reenact.replay.comparing.pointers import Patterns, Places, escaped, steps_of
+from reenact.replay.comparing.tolerance import EXACT, DriftTolerance, Limit, PathRule, as_written
+
+CounterKind = Literal["tokens", "cost", "number"]
+
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_LIMITS = frozenset(
+    {
+        "allowance",
+        "allowed",
+        "budget",
+        "budgets",
+        "cap",
+        "ceiling",
+        "limit",
+        "limits",
+        "max",
+        "maximum",
+        "min",
+        "minimum",
+        "per",
+        "quota",
+        "rate",
+        "remaining",
+        "threshold",
+    }
+)
+_COST_WORDS = frozenset({"cost", "costs", "price", "prices", "spend"})
+_TOKEN_TAILS = frozenset({"count", "counts", "usage", "used", "spent", "total", "totals", "detail", "details"})
+_USAGE_NAMES = frozenset({"usage_metadata", "eval_count", "prompt_eval_count"})
+
+
+class Counter(NamedTuple):
+    path: str
+    kind: CounterKind
+    value: Any
+    """As it stands in the tree."""
+    number: Fraction
+    limit: Limit | None = None
+    """Its own, where a rule for its path gives one."""
+
+
+class Separated(NamedTuple):
+    """A tree taken apart: its counters, and the rest. Members that are counters are left out of the structure; a counter
+    in a list leaves null behind."""
+
+    structure: Any
+    counters: dict[str, Counter]
+
+
+def counter_kind(name: str) -> CounterKind | Literal["limit"] | None:
+    """What a number under this name is; None: the name says nothing of the kind."""
+    plain = _HUMPS.sub("_", name).lower().replace("-", "_").replace(" ", "_")
+    words = plain.split("_")
+    if not _LIMITS.isdisjoint(words):
+        return "limit"
+    if not _COST_WORDS.isdisjoint(words):
+        return "cost"
+    if plain in _USAGE_NAMES or words[-1] in ("usage", "tokens") or plain == "token":
+        return "tokens"
+    tail = len(words)
+    while tail and words[tail - 1] in _TOKEN_TAILS:
+        tail -= 1
+    return "tokens" if tail < len(words) and tail and words[tail - 1] in ("token", "tokens") else None
+
+
+def counters_of(tree: Any) -> dict[str, Counter]:
+    """All counters by JSON pointer, in the order of the tree."""
+    return separate(tree).counters
+
+
+class _Place(NamedTuple):
+    source: Any
+    copy: Any
+    path: str
+    kind: CounterKind | Literal["limit"] | None
+    """Of the nearest name above that says something."""
+    bare: bool
+    """In a list right under a name that says tokens: such numbers name tokens, they count nothing."""
+    rule: PathRule | None
+    places: Places[PathRule]
+
+
+def separate(tree: Any, tolerance: DriftTolerance = EXACT, at: str = "") -> Separated:
+    """Takes the counters out, and what a rule ignores; `at` is where the tree stands for the rules of the tolerance."""
+    patterns: Patterns[PathRule] = tolerance.patterns
+    places = patterns.start()
+    rule = patterns.found(places)
+    for step in steps_of(at):
+        places = patterns.step(places, step)
+        rule = patterns.found(places) or rule
+    whole: list[Any] = [None]
+    counters: dict[str, Counter] = {}
+    top = _Place([tree], whole, at, None, False, rule, places)
+    todo: list[_Place] = []
+    _sort_out(top, 0, tree, top._replace(bare=False), counters, todo)
+    while todo:
+        place = todo.pop()
+        is_object = type(place.source) is dict
+        for name, value in place.source.items() if is_object else enumerate(place.source):
+            _sort_out(place, name, value, _inside(place, name, is_object, patterns), counters, todo)
+    return Separated(whole[0], dict(sorted(counters.items())))
+
+
+def _inside(place: _Place, name: Any, is_object: bool, patterns: Patterns[PathRule]) -> _Place:
+    """What holds for a member or item."""
+    places, rule, kind = place.places, place.rule, place.kind
+    if places:
+        places = patterns.step(places, str(name))
+        rule = patterns.found(places) or rule
+    if is_object and kind != "limit":
+        own = counter_kind(name)
+        # Within a `usage` that has a `cost`, the nearer name decides.
+        kind = own if own is not None else kind
+    path = f"{place.path}/{escaped(name) if is_object else name}"
+    return _Place(None, None, path, kind, not is_object and kind == "tokens", rule, places)
+
+
+def _sort_out(
+    place: _Place, name: Any, value: Any, inner: _Place, counters: dict[str, Counter], todo: list[_Place]
+) -> None:
+    rule = inner.rule.rule if inner.rule is not None else None
+    if rule == "ignore":
+        return
+    number = number_of(value)
+    if number is not None:
+        if rule == "numeric" and inner.rule is not None:
+            counters[inner.path] = Counter(inner.path, "number", value, number, inner.rule.limit)
+            return
+        if rule is None and inner.kind is not None and inner.kind != "limit" and not inner.bare:
+            counters[inner.path] = Counter(inner.path, inner.kind, value, number)
+            return
+    if type(value) is dict or type(value) is list:
+        copy: Any = {} if type(value) is dict else [None] * len(value)
+        place.copy[name] = copy
+        todo.append(inner._replace(source=value, copy=copy))
+    else:
+        place.copy[name] = value
+
+
+def number_of(value: Any) -> Fraction | None:
+    """The number a value is: plain, or as the codec writes decimals and large integers."""
+    kind = type(value)
+    if kind is int:
+        return Fraction(value)
+    if kind is float:
+        return as_written(value) if value - value == 0.0 else None
+    if kind is dict and len(value) == 1:
+        text = value.get("$decimal", value.get("$int"))
+        if type(text) is str and len(text) <= 400 and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?(E[-+]?[0-9]{1,3})?", text):
+            return Fraction(text)
+    return None

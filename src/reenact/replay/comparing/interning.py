@@ -1,0 +1,50 @@
+"""Numbers for subtrees: two subtrees have one number exactly when they are equal.
+
+With them, whether two subtrees differ is one comparison however large they are, and a list is a sequence of numbers that
+can be aligned. Equality is that of the canonical form: the order of keys does not matter, 1 equals 1.0, and true does not
+equal 1. An exact interner keeps 1, 1.0 and -0.0 apart as well, for whoever has to make one tree out of another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Interner:
+    """Of trees that stay alive and unchanged while it is used: containers are remembered by identity."""
+
+    def __init__(self, *, exact: bool = False) -> None:
+        self._exact = exact
+        self._numbers: dict[Any, int] = {}
+        self._containers: dict[int, int] = {}
+
+    def add(self, tree: Any) -> int:
+        """Numbers every subtree; afterwards `number` answers for each of them."""
+        containers = [tree] if isinstance(tree, dict | list) else []
+        for container in containers:
+            for value in container.values() if type(container) is dict else container:
+                if type(value) is dict or type(value) is list:
+                    containers.append(value)  # noqa: B909 - the list is read while it grows: parents before children
+        for container in reversed(containers):
+            if type(container) is dict:
+                members = sorted(container.items(), key=_name)
+                key: Any = ("object", tuple((name, self.number(value)) for name, value in members))
+            else:
+                key = ("list", tuple(map(self.number, container)))
+            self._containers[id(container)] = self._numbers.setdefault(key, len(self._numbers))
+        return self.number(tree)
+
+    def number(self, value: Any) -> int:
+        kind = type(value)
+        if kind is dict or kind is list:
+            return self._containers[id(value)]
+        key: Any = value
+        if kind is bool:
+            key = ("bool", value)
+        elif self._exact and (kind is float or kind is int):
+            key = (kind.__name__, repr(value))
+        return self._numbers.setdefault(key, len(self._numbers))
+
+
+def _name(member: tuple[str, Any]) -> str:
+    return member[0]

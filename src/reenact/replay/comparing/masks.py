@@ -1,0 +1,147 @@
+"""Volatile fields, by declared rule: what differs between two honest runs takes no part in comparing them.
+
+A mask names a place and nothing but that place; what stands beside it is compared as ever. Masks are applied to both
+sides. A masked member is left out, whether or not the other side has it; a masked item of a list leaves null behind, so
+that the positions of the others still count.
+
+The rules that hold unless others are given stand in this file. They name the *envelope* of an event (its ids and times, at
+its top and in its `trace`, `meta` and `metadata`), never what is inside its input or output: a `request_id` that a tool
+was called with is behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from reenact.errors import InvalidInput
+from reenact.replay.comparing.pointers import Patterns, Places
+
+
+class MaskRule(NamedTuple):
+    """A pointer pattern (`*` any one step, `**` any number), for one kind of event or for all of them (`*`)."""
+
+    pattern: str
+    kind: str = "*"
+
+    def to_data(self) -> dict[str, Any]:
+        return {"pattern": self.pattern, "kind": self.kind}
+
+
+TOOL_EVENT = "tool_event"
+MODEL_RESPONSE = "model_response"
+
+_VOLATILE_IDS = (
+    "span_id",
+    "parent_span_id",
+    "parent_id",
+    "trace_id",
+    "traceparent",
+    "tracestate",
+    "request_id",
+    "event_id",
+    "call_id",
+    "tool_call_id",
+    "tool_use_id",
+    "correlation_id",
+)
+_TIMES = (
+    "timestamp",
+    "time",
+    "ts",
+    "at",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "finished_at",
+    "completed_at",
+    "start_time",
+    "end_time",
+    "duration",
+    "duration_ms",
+    "duration_us",
+    "latency_ms",
+    "elapsed_ms",
+)
+_ENVELOPES = ("", "/trace", "/meta", "/metadata")
+
+TOOL_EVENT_MASKS: tuple[MaskRule, ...] = tuple(
+    MaskRule(f"{envelope}/{name}", TOOL_EVENT) for envelope in _ENVELOPES for name in (*_VOLATILE_IDS, *_TIMES)
+)
+
+MODEL_RESPONSE_MASKS: tuple[MaskRule, ...] = tuple(
+    MaskRule(pattern, MODEL_RESPONSE)
+    for pattern in (
+        "/id",
+        "/created",
+        "/created_at",
+        "/completed_at",
+        "/system_fingerprint",
+        "/request_id",
+        "/_request_id",
+        "/choices/*/message/tool_calls/*/id",
+        "/content/*/id",
+        "/output/*/id",
+        "/output/*/call_id",
+        "/responseId",
+        "/response_id",
+        "/createTime",
+        "/create_time",
+        "/usage/queue_time",
+        "/usage/prompt_time",
+        "/usage/completion_time",
+        "/usage/total_time",
+        "/timings",
+        "/total_duration",
+        "/load_duration",
+        "/prompt_eval_duration",
+        "/eval_duration",
+    )
+)
+
+DEFAULT_MASKS = TOOL_EVENT_MASKS + MODEL_RESPONSE_MASKS
+
+
+class Masks:
+    """Mask rules, ready to be applied. `Masks(DEFAULT_MASKS + (MaskRule("/payload/nonce"),))` adds one to the usual."""
+
+    def __init__(self, rules: Iterable[MaskRule] = DEFAULT_MASKS) -> None:
+        self.rules = tuple(rules)
+        if any(rule.pattern == "" for rule in self.rules):
+            raise InvalidInput("a mask names a place in the tree, never the whole tree", code="bad_mask")
+        self._patterns: dict[str, Patterns[bool]] = {}
+
+    def applied(self, kind: str, tree: Any) -> Any:
+        """The tree without what the rules for this kind name; shares with the tree given what no rule can reach."""
+        patterns = self._patterns.get(kind)
+        if patterns is None:
+            patterns = Patterns([(rule.pattern, True) for rule in self.rules if rule.kind in ("*", kind)])
+            self._patterns[kind] = patterns
+        return _without(tree, patterns)
+
+    def to_data(self) -> list[dict[str, Any]]:
+        return [rule.to_data() for rule in self.rules]
+
+
+NO_MASKS = Masks(())
+
+
+def _without(tree: Any, patterns: Patterns[bool]) -> Any:
+    whole: list[Any] = [tree]
+    todo: list[tuple[Any, Any, Places[bool]]] = []
+
+    def kept(container: Any, name: Any, value: Any, places: Places[bool]) -> None:
+        if places and (type(value) is dict or type(value) is list):
+            container[name] = copy = {} if type(value) is dict else [None] * len(value)
+            todo.append((value, copy, places))
+        else:
+            container[name] = value
+
+    kept(whole, 0, tree, patterns.start())
+    while todo:
+        source, copy, places = todo.pop()
+        for name, value in source.items() if type(source) is dict else enumerate(source):
+            below = patterns.step(places, str(name))
+            if not patterns.found(below):
+                kept(copy, name, value, below)
+    return whole[0]
