@@ -70,6 +70,8 @@ class LiveRun(Answering):
         if guard is not None and past is not None:
             guard.came_back(past)
         self._pen = Pen(self.journal) if self.journal is not None else None
+        if self.journal is not None and past is not None:
+            self.journal.know_history(past.last_seq, past.unfinished())
         self._requested: list[Ticket] = []
         """Asked for, and not yet on record."""
         self._explicit: dict[str, tuple[bytes, Ticket]] = {}

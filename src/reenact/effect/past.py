@@ -148,6 +148,7 @@ class Past:
         self.end: RecordedMark | None = None
         self.last_seq = 0
         self.last_time = reader.header_row.created
+        self._last_state: EventRow | None = None
         self._by_seq: dict[int, RecordedRequest] = {}
         self._by_action: dict[str, RecordedRequest] = {}
         self._turns: dict[int, list[RecordedTurn]] = {}
@@ -179,6 +180,7 @@ class Past:
             if kind == "SignalReceived":
                 self._answers.append(mark)
             else:
+                self._last_state = row
                 self.lane(row.lane).marks.append(mark)
                 self._begin_lane(mark)
         elif kind in TERMINAL_KINDS:
@@ -358,6 +360,11 @@ class Past:
     @property
     def open_requests(self) -> list[RecordedRequest]:
         return [request for request in self._by_seq.values() if request.answer is None]
+
+    def unfinished(self) -> list[EventRow]:
+        """What a writer has to know of the past: requests that were never answered, and the last state."""
+        rows = [request.row for request in self.open_requests]
+        return sorted(rows if self._last_state is None else [*rows, self._last_state], key=lambda row: row.seq)
 
 
 CANCELLED = "cancelled"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -352,8 +352,20 @@ class Journal(JournalReader):
 
     def _read_history(self) -> None:
         """Finds open requests and the last state. Read once, when an event first depends on it."""
-        seqs = None if self._reducer is not None else self._open_and_last_state()
-        for row in self.store.scan(self.namespace, self.run, 1, self._chain.head.seq + 1) if seqs is None else seqs:
+        if self._reducer is not None:
+            self._observe(self.store.scan(self.namespace, self.run, 1, self._chain.head.seq + 1))
+        else:
+            self._observe(self._open_and_last_state())
+
+    def know_history(self, position: int, rows: Sequence[EventRow]) -> None:
+        """Spares looking for it: whoever has just read the run up to `position` has found the requests that were never
+        answered, and the last state."""
+        with self._lock:
+            if not self._history_known and self._reducer is None and position == self._chain.head.seq:
+                self._observe(rows)
+
+    def _observe(self, rows: Iterable[EventRow]) -> None:
+        for row in rows:
             link = self.link(row)
             tree = self.content_tree(row, link)
             event = None if tree is None else event_from_content(row.kind, self.decoded(tree))
