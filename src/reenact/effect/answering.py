@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reenact.core.events import ChunkReceived, Event
+from reenact.effect.items import Item
 from reenact.effect.past import CANCELLED
 from reenact.effect.tickets import Ticket
-from reenact.effect.turns import Item, Turns
+from reenact.effect.turns import Turns
 from reenact.journal.chain import Draft
 
 if TYPE_CHECKING:

@@ -23,11 +23,12 @@ from reenact.effect.divergences import (
     unrecorded_state,
 )
 from reenact.effect.doubts import effect_in_doubt, may_be_done_again
+from reenact.effect.exchanges import Exchanges
+from reenact.effect.items import SIGNAL
 from reenact.effect.outcomes import open_recorded
-from reenact.effect.past import CANCELLED, TIMER, Past, RecordedRequest
+from reenact.effect.past import CANCELLED, TIMER, Past, RecordedLane, RecordedMark, RecordedRequest, RecordedTurn
 from reenact.effect.stopping import RecordEnded
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
-from reenact.effect.turns import SIGNAL
 from reenact.errors import ReenactError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class ComingBack:
         self._accepts = accepts
         self._by_seq = sorted(past.by_key.values(), key=lambda request: request.seq)
         self._unmade_at = 0
+        self._exchanges = Exchanges(run, past)
         self.held: list[Ticket] = []
         """What the program asked for while the record lasted, and the record does not have."""
         self.in_doubt: list[Ticket] = []
@@ -58,10 +60,14 @@ class ComingBack:
 
     def first_unmade(self) -> int:
         """Seq of the first recorded request that has not been made again; beyond all if there is none."""
+        unmade = self._next_unmade()
+        return unmade.seq if unmade is not None else _BEYOND
+
+    def _next_unmade(self) -> RecordedRequest | None:
         requests = self._by_seq
         while self._unmade_at < len(requests) and requests[self._unmade_at].made:
             self._unmade_at += 1
-        return requests[self._unmade_at].seq if self._unmade_at < len(requests) else _BEYOND
+        return requests[self._unmade_at] if self._unmade_at < len(requests) else None
 
     # Requests
 
@@ -91,20 +97,119 @@ class ComingBack:
 
     def find(self, lane: Lane, spec: EffectSpec, asked: Asked, key: str | None, waiter: Waiter) -> Ticket | None:
         """The ticket of a request that the record has, or that is held back. None: it is new, and may run."""
-        book, event = self._run.book, asked.event
-        if lane.recorded is None and not book.bind(lane, asked.match, key):
+        event = asked.event
+        if lane.recorded is None and not self._bound(lane, asked.match, key):
             return self._not_recorded(lane, spec, event, key, waiter)
         ordinal = lane.next_ordinal(spec.name)
         recorded = self.past.by_key.get(key or f"{lane.path}/{spec.name}/{ordinal}")
-        if recorded is None or recorded.made or not _same(recorded, asked):
-            found = book.exchange(lane, asked.match)
-            if found is None:
-                if recorded is not None and not recorded.made and not self._accepts:
+        known = recorded is not None and not recorded.made and _same(recorded, asked)
+        if recorded is None or not known or not self._is_next(lane, recorded):
+            path, found = lane.path, self._found_elsewhere(lane, asked, key, f"/{spec.name}/{ordinal}", known=known)
+            if found is not None:
+                recorded = found
+            elif recorded is None or not known:
+                if recorded is not None and not recorded.made and not self._accepts and lane.path == path:
                     self._run.stop_here(conflicting_request(self._run, recorded, event))
                 lane.ordinals[spec.name] = ordinal  # it was not the record's
                 return self._not_recorded(lane, spec, event, key, waiter)
-            recorded = found
         return self._made_again(Ticket(lane, spec, recorded.key, event, waiter), recorded)
+
+    def _bound(self, lane: Lane, match: bytes, key: str | None) -> bool:
+        """The lane's first request: from now on it is known which recorded lane it is."""
+        book, exchanges = self._run.book, self._exchanges
+        above, begins = book.beginning(lane, match, key)
+        place, made = above.recorded, len(above.made)
+        if place is None or above.path == "0":
+            return book.bind(lane, match, key)
+
+        def begins_here(below: RecordedLane) -> bool:
+            first = below.first
+            if not begins(below) or type(first) is not RecordedRequest:
+                return False
+            over = self.past.lanes[below.path.rpartition(".")[0]]
+            asked = sum(request.rank < first.rank for request in over.requests)
+            return asked == made and self._is_as_far(above, over, first)
+
+        if not any(map(begins_here, self.past.unbound(place.path, match))):
+            exchanges.for_beginning(above, begins_here)
+        if book.bind(lane, match, key):
+            return True
+        return exchanges.for_beginning(above, begins) and book.bind(lane, match, key)
+
+    def _found_elsewhere(
+        self, lane: Lane, asked: Asked, key: str | None, name: str, *, known: bool
+    ) -> RecordedRequest | None:
+        """The request in the record of a sibling that was like this lane so far; the two change places. Known: the
+        lane's own record has it as well, but not here."""
+        made, recorded = len(lane.made), lane.recorded
+
+        def has_it(place: RecordedLane) -> bool:
+            request = place.requests[made] if made < len(place.requests) else None
+            return (
+                request is not None
+                and not request.made
+                and request.key == (key or f"{place.path}{name}")
+                and _same(request, asked)
+            )
+
+        def has_it_next(place: RecordedLane) -> bool:
+            return has_it(place) and self._is_as_far(lane, place, place.requests[made])
+
+        # Rather somebody who is there than a place that nobody has yet: its beginning would have to be made once more.
+        for fits in (lambda place: place.bound is not None and has_it_next(place), has_it_next, has_it):
+            if (not known or fits is not has_it) and self._exchanges.for_request(lane, fits):
+                return self.past.by_key[key or f"{lane.path}{name}"]
+        if not known and self._run.journal is not None and recorded is not None and made < len(recorded.requests):
+            # Where the record of a sibling ends, what comes now is new.
+            self._exchanges.for_request(lane, lambda place: len(place.requests) == made)
+        return None
+
+    def _is_next(self, lane: Lane, recorded: RecordedRequest) -> bool:
+        """It is what the lane asked for next when it was recorded. The first lane is like no other."""
+        place, made = lane.recorded, len(lane.made)
+        if lane.path == "0" or place is None:
+            return True
+        return (
+            made < len(place.requests) and place.requests[made] is recorded and self._is_as_far(lane, place, recorded)
+        )
+
+    def _is_as_far(self, lane: Lane, place: RecordedLane, request: RecordedRequest) -> bool:
+        """Whoever asked for this in the record had had the same turns before, and so had the lanes below."""
+        turns = {(turn.kind, turn.ordinal) for turn in self.past.turns_of(place.path) if turn.at <= request.rank}
+        taken = {
+            (one.kind, one.ordinal) for one in lane.taken if isinstance(one, RecordedTurn) and one.lane == lane.path
+        }
+        return turns == taken and not self._comes_later(place, request)
+
+    def _comes_later(self, place: RecordedLane, request: RecordedRequest) -> bool:
+        """Lanes below have asked for something before that, and have not done so again."""
+        return self.first_unmade() < request.seq and any(
+            any(not one.made and one.seq < request.seq for one in below.requests) or self._comes_later(below, request)
+            for below in self.past.children(place.path)
+        )
+
+    def found_another_way(self, *, sure: bool = True) -> bool:
+        """The run rests, and what the record has next cannot come: lanes may have been taken for each other. Not sure:
+        it has been standing still for long."""
+        if len(self.past.lanes) == 1 or (sure and self._run.turns.may_go_on()):
+            return False
+        entry, unmade, exchanges = self._run.turns.next_recorded(), self._next_unmade(), self._exchanges
+        if isinstance(entry, RecordedTurn) and exchanges.for_a_turn(entry, sure=sure):
+            return True
+        if unmade is None:
+            return False
+        missing = self.past.lanes[unmade.lane]
+        return (
+            exchanges.for_an_end(missing)
+            or exchanges.for_a_missing_one(missing, self.first_unmade)
+            or (not sure and exchanges.for_progress(missing))
+        )
+
+    def changed_places(self, tickets: list[Ticket]) -> None:
+        """Lanes were bound to the records of each other, and wait for other answers now."""
+        self._unmade_at = 0
+        self.in_doubt = [ticket for ticket in self.in_doubt if ticket not in tickets]
+        self.in_doubt += [one for one in tickets if one.recorded is not None and one.recorded.answer is None]
 
     def _note_made(self, lane: Lane, recorded: RecordedRequest) -> None:
         recorded.made = True
@@ -147,8 +252,8 @@ class ComingBack:
         """True: the record has this state already."""
         match = self.asked(event).match
         if lane.recorded is None:
-            self._run.book.bind(lane, match, None)
-        marks = lane.recorded.marks if lane.recorded is not None else []
+            self._bound(lane, match, None)
+        marks = self._marks(lane, ordinal, match)
         if ordinal < len(marks):
             if marks[ordinal].match not in (None, match):
                 self._run.stop_here(conflicting_state(self._run, marks[ordinal], event))
@@ -156,6 +261,20 @@ class ComingBack:
         if self._run.journal is None:
             self._run.stop_here(unrecorded_state(self._run, lane, event))
         return False
+
+    def _marks(self, lane: Lane, ordinal: int, match: bytes) -> list[RecordedMark]:
+        """The states of the lane's record, or of that of a sibling that was like it so far and has this one."""
+
+        def has_it(place: RecordedLane) -> bool:
+            return ordinal < len(place.marks) and place.marks[ordinal].match in (None, match)
+
+        if lane.recorded is None:
+            return []
+        if not has_it(lane.recorded):
+            lane.ordinals["state"] = ordinal  # this one is not yet among those that have to be the same
+            self._exchanges.for_request(lane, has_it)
+            lane.ordinals["state"] = ordinal + 1
+        return lane.recorded.marks
 
     # The end of the record
 
@@ -173,7 +292,8 @@ class ComingBack:
         if not self._accepts or self._run.journal is None or self._run.is_live:
             return False
         unmade = [request for request in self._by_seq if not request.made]
-        turns = self._run.turns.drop_unexpected({request.seq for request in unmade})
+        order = self._run.turns.order
+        turns = order.drop_unexpected({request.seq for request in unmade}) if order is not None else []
         self.past.drop(unmade)
         self._by_seq, self._unmade_at = [request for request in self._by_seq if request.made], 0
         for request in unmade:

@@ -4,20 +4,21 @@
    first request in it or below it: a branch that asks for nothing leaves no trace.
 2. When a run comes back, a lane is bound to the recorded sibling whose first request was the same. A name given by the
    program goes first; among equals the lower number goes first.
-3. Among equals a binding stays open: when a later request does not fit, it is exchanged with that of a sibling that
-   has asked and been answered the same so far.
+3. Among equals a binding stays open: when it turns out to be wrong it is exchanged with that of a sibling that has
+   asked and been answered the same so far (`exchanges`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, WeakValueDictionary
 
 from reenact.core.canonical import canonical_bytes
 from reenact.core.codec import encode
 from reenact.core.hashing import value_digest
-from reenact.effect.past import Past, RecordedLane, RecordedRequest
+from reenact.effect.past import Past, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
 
 if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
@@ -28,8 +29,8 @@ _GIVEN_BY_ASYNCIO = re.compile(r"Task-\d+\Z")
 
 class Lane:
     __slots__ = (
-        *("__weakref__", "_label", "_name", "_origin", "birth", "born", "made", "ordinals"),
-        *("parent", "path", "recorded", "run", "task"),
+        *("__weakref__", "_label", "_name", "_origin", "birth", "born", "ended", "made", "ordinals"),
+        *("parent", "path", "recorded", "run", "taken", "task"),
     )
 
     def __init__(self, run: LiveRun, parent: Lane | None, name: str | None = None, origin: Any = None) -> None:
@@ -40,6 +41,8 @@ class Lane:
         self._name = name
         self.task: ReferenceType[Any] | None = None
         """The task that is this lane, if it is one."""
+        self.ended = False
+        """Its thread has ended, if it is one."""
         self.path: str | None = "0" if parent is None else None
         """None until its first request."""
         self.born = 0
@@ -52,6 +55,8 @@ class Lane:
         self.recorded: RecordedLane | None = None
         self.made: list[RecordedRequest] = []
         """Recorded requests that were made again, where there are siblings to be told apart from."""
+        self.taken: list[RecordedTurn | RecordedChunk] = []
+        """What else of the record was handed to it."""
 
     @property
     def name(self) -> str | None:
@@ -64,6 +69,12 @@ class Lane:
         ordinal = self.ordinals.get(what, 0)
         self.ordinals[what] = ordinal + 1
         return ordinal
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more comes from it."""
+        task = self.task() if self.task is not None else None
+        return self.ended or (self.task is not None and (task is None or task.done()))
 
     @property
     def identity(self) -> str:
@@ -115,26 +126,28 @@ class LaneBook:
         """Finds the recorded lane of an unbound one, whose first request has this digest (and explicit key)."""
         if self._past is None:
             return False
-        chain = [lane]
-        while chain[-1].recorded is None:
-            parent = chain[-1].parent
-            if parent is None:
-                return False
-            chain.append(parent)
+        chain = _up_to_bound(lane)
         bound = chain.pop()
-        assert bound.path is not None
+        if bound.path is None or bound.recorded is None:
+            return False
         depth = bound.path.count(".") + len(chain)
         candidates = [
             candidate for candidate in self._past.unbound(bound.path, match) if _begins_with(candidate, key, depth)
         ]
         if not candidates:
             return False
-        chosen = next((one for one in candidates if lane.name and self._name(one) == lane.name), candidates[0])
+        chosen = next((one for one in candidates if lane.name and self.name_of(one) == lane.name), candidates[0])
         assert chosen.first is not None
         steps = chosen.first.lane.split(".")
         for offset, unbound in enumerate(reversed(chain), start=bound.path.count(".") + 2):
             self._tie(unbound, self._past.lane(".".join(steps[:offset])))
         return True
+
+    def beginning(self, lane: Lane, match: bytes, key: str | None) -> tuple[Lane, Callable[[RecordedLane], bool]]:
+        """The lane above an unbound one that is bound, and how to tell a recorded lane right below that begins so."""
+        *new, above = _up_to_bound(lane)
+        depth = (above.path or "").count(".") + len(new)
+        return above, lambda one: one.first is not None and one.first.match == match and _begins_with(one, key, depth)
 
     def _tie(self, lane: Lane, recorded: RecordedLane) -> None:
         lane.recorded, lane.path, recorded.bound = recorded, recorded.path, lane
@@ -143,7 +156,7 @@ class LaneBook:
         if self._past is not None:
             self._tie(lane, self._past.lanes["0"])
 
-    def _name(self, recorded: RecordedLane) -> str | None:
+    def name_of(self, recorded: RecordedLane) -> str | None:
         """The name that the program gave the recorded lane."""
         first = recorded.first
         if self._past is None or first is None or first.kind != "ActionRequested":
@@ -151,23 +164,13 @@ class LaneBook:
         meta = self._past.members(first.row).get("meta")
         return meta.get("lane") if isinstance(meta, dict) else None
 
-    def exchange(self, lane: Lane, match: bytes) -> RecordedRequest | None:
-        """The next request does not fit the lane's record; perhaps it fits that of an equal sibling."""
-        if self._past is None or lane.recorded is None or lane.path is None or lane.path == "0":
-            return None
-        made = len(lane.made)
-        for other in self._past.children(lane.path.rpartition(".")[0]):
-            holder: Lane | None = other.bound
-            if holder is None or holder is lane or len(other.requests) <= made or len(holder.made) < made:
-                continue
-            request = other.requests[made]
-            if request.match == match and not request.made and _alike(other, lane.recorded, made):
-                mine = lane.recorded
-                self._tie(lane, other)
-                self._tie(holder, mine)
-                lane.made, holder.made = holder.made, lane.made
-                return request
-        return None
+
+def _up_to_bound(lane: Lane) -> list[Lane]:
+    """The lane and those above it, up to the first that is bound to a recorded one."""
+    chain = [lane]
+    while chain[-1].recorded is None and chain[-1].parent is not None:
+        chain.append(chain[-1].parent)
+    return chain
 
 
 def _begins_with(candidate: RecordedLane, key: str | None, depth: int) -> bool:
@@ -175,16 +178,3 @@ def _begins_with(candidate: RecordedLane, key: str | None, depth: int) -> bool:
     if first is None or first.lane.count(".") != depth:
         return False
     return key is None or first.key == key
-
-
-def _alike(one: RecordedLane, other: RecordedLane, length: int) -> bool:
-    """Their first `length` requests were the same and were answered the same."""
-    for left, right in zip(one.requests[:length], other.requests[:length], strict=True):
-        if left.match != right.match:
-            return False
-        if left.answer is None or right.answer is None:
-            if left.answer is not right.answer:
-                return False
-        elif left.answer.row.match != right.answer.row.match:
-            return False
-    return True

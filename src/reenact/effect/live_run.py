@@ -29,13 +29,14 @@ from reenact.core.events import (
 from reenact.core.matching import MatchRules
 from reenact.effect.answering import Answering
 from reenact.effect.coming_back import Asked, ComingBack
+from reenact.effect.items import SIGNAL, Item
 from reenact.effect.lanes import Lane, LaneBook
 from reenact.effect.past import Past, RecordedRequest
 from reenact.effect.policy import Guard
 from reenact.effect.secrets import Secrets
 from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded, Suspended
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
-from reenact.effect.turns import SIGNAL, Item, Turns
+from reenact.effect.turns import Turns
 from reenact.effect.waits import WaitDesk
 from reenact.effect.writing import Pen
 from reenact.errors import InvalidInput, ReenactError, StaleEpoch
@@ -336,7 +337,7 @@ class LiveRun(Answering):
         self._to_be_cancelled = True
 
     def tell_cancelled(self) -> None:
-        if not self.is_live:
+        if not self.is_live and type(self.turns.next_recorded()) is not RecordedRequest:
             self.turns.advance()  # the record may have it here
         if self._to_be_cancelled:
             self._to_be_cancelled = False
@@ -408,16 +409,24 @@ class LiveRun(Answering):
     def reached(self, time_us: int) -> None:
         self.now_us = max(self.now_us, time_us)
 
-    def at_rest(self) -> None:
+    def at_rest(self) -> bool:
         assert self.coming_back is not None
-        if not self.coming_back.go_live_if_over() and self.came_to_rest is not None:
+        if self.coming_back.go_live_if_over():
+            return bool(self.turns.pending)  # the record has just ended, and things have arrived meanwhile
+        if self.coming_back.found_another_way():
+            return True
+        if self.came_to_rest is not None:
             self.came_to_rest()
+        return False
 
     def stands_still(self) -> None:
         """The watchdog's word: the run has been resting for a while and the record cannot go on."""
         with self.lock:
             if not self.is_stopped and not self.is_live and not self.turns.is_busy() and not self.turns.may_go_on():
-                self.stop_for_good()
+                if self.coming_back is not None and self.coming_back.found_another_way(sure=False):
+                    self.turns.advance()
+                else:
+                    self.stop_for_good()
 
     def stop_for_good(self) -> None:
         """The record cannot answer, and nothing else of the run can go on."""

@@ -12,11 +12,12 @@ from collections import deque
 from time import monotonic
 from typing import Any
 
+from reenact.effect.items import Item
 from reenact.effect.lanes import Lane
 from reenact.effect.past import LOCK
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.signals import Signal
-from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Item
+from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS
 
 
 class _Wish:

@@ -49,14 +49,17 @@ class RecordedRequest:
         "lane",
         "made",
         "match",
+        "rank",
         "row",
         "seq",
         "settled",
         "time",
     )
 
-    def __init__(self, row: EventRow, link: Link) -> None:
+    def __init__(self, row: EventRow, link: Link, rank: int) -> None:
         self.row = row
+        self.rank = rank
+        """How many requests came before it."""
         self.seq = row.seq
         self.kind = row.kind if row.kind != "ActionDenied" else "ActionRequested"
         self.key = link.key or str(row.seq)
@@ -152,6 +155,7 @@ class Past:
         self._by_seq: dict[int, RecordedRequest] = {}
         self._by_action: dict[str, RecordedRequest] = {}
         self._turns: dict[int, list[RecordedTurn]] = {}
+        self._turns_of: dict[str, list[RecordedTurn]] | None = None
         self._answers: list[RecordedRequest | RecordedMark | RecordedChunk] = []
         self._children: dict[str, list[RecordedLane]] = {}
         self._by_beginning: dict[str, dict[bytes | None, deque[RecordedLane]]] = {}
@@ -189,7 +193,7 @@ class Past:
             self._take_bookkeeping(row)
 
     def _take_request(self, row: EventRow, link: Link) -> None:
-        request = RecordedRequest(row, link)
+        request = RecordedRequest(row, link, len(self._by_seq))
         if row.kind == "ActionDenied":
             request.match = self._match_of_denied(row)
             request.answer = RecordedAnswer(row, link)
@@ -308,6 +312,22 @@ class Past:
         while lanes and lanes[0].bound is not None:
             lanes.popleft()
         return [lane for lane in lanes if lane.bound is None] if len(lanes) < MOST_ALIKE else [lanes[0]]
+
+    def turns_of(self, path: str) -> list[RecordedTurn]:
+        """The turns of a lane, once it had its number."""
+        if self._turns_of is None:
+            self._turns_of = {}
+            for turns in self._turns.values():
+                for turn in turns:
+                    self._turns_of.setdefault(turn.lane, []).append(turn)
+        return self._turns_of.get(path, [])
+
+    def is_free_again(self, lane: RecordedLane) -> None:
+        """Nobody is bound to it any more."""
+        begun = self._by_beginning.get(lane.path.rpartition(".")[0], {})
+        alike = begun.get(lane.first.match if lane.first is not None else None)
+        if alike is not None and lane not in alike:
+            alike.appendleft(lane)
 
     def drawn(self, identity: str, kind: str) -> list[Any]:
         """What that lane drew. A lane that has no number yet, and was born in another order, is known by its label."""

@@ -20,6 +20,7 @@ from typing import Any
 from reenact.core.codec import decode, encode
 from reenact.core.events import ChunkReceived
 from reenact.effect.attempts import Attempts
+from reenact.effect.items import CHUNK, Item
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
 from reenact.effect.outcomes import open_answer
@@ -28,7 +29,6 @@ from reenact.effect.places import PLACE, nobody
 from reenact.effect.stopping import RunStopped
 from reenact.effect.tasks import LoopHooks
 from reenact.effect.tickets import EffectSpec, Ticket
-from reenact.effect.turns import CHUNK, Item
 
 CUT = "the stream was cut off when the process that read it died"
 

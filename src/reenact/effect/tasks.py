@@ -22,12 +22,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
+from reenact.effect.items import Item
 from reenact.effect.lanes import Lane
 from reenact.effect.past import JOB, START, TIMER
 from reenact.effect.places import HERE, PLACE, nobody
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import Suspended
-from reenact.effect.turns import LOOK_SECONDS, Item
+from reenact.effect.turns import LOOK_SECONDS
 from reenact.errors import InvalidInput, ReenactError
 
 if TYPE_CHECKING:
@@ -418,6 +419,7 @@ class _Job:
             self._error = error
         HERE.token = None
         with run.lock:
+            self._lane.ended = True
             run.turns.rests(self)
             run.turns.arrive(self._end)
 

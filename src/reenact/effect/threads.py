@@ -19,13 +19,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from reenact.effect.items import Item
 from reenact.effect.lanes import Lane
 from reenact.effect.locks import new_lock, new_rlock
 from reenact.effect.past import START
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
-from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Item
+from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS
 
 if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
@@ -102,6 +103,7 @@ class _Branch:
             there.alive -= 1
             HERE.token = None
             with self.run.lock:
+                self.lane.ended = True
                 self.run.turns.rests(self)
                 self.run.turns.advance()
 

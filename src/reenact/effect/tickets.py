@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from reenact.core.events import ActionFailed, ActionSucceeded, Event
-from reenact.effect.turns import ANSWER, Item
+from reenact.effect.items import ANSWER, Item
 
 if TYPE_CHECKING:
     from reenact.effect.lanes import Lane

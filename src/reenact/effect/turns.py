@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reenact.effect.past import HandOver, Past, RecordedChunk, RecordedMark, RecordedRequest, RecordedTurn
+from reenact.effect.items import Item, name_of
+from reenact.effect.order import RecordedOrder
+from reenact.effect.past import HandOver, Past, RecordedChunk, RecordedMark, RecordedRequest
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane, LaneBook
-    from reenact.effect.tickets import Ticket
+    from reenact.effect.lanes import LaneBook
 
 STARVING_STEPS = 200
 """Steps of a run without a rest after which what waits is handed over all the same."""
@@ -38,7 +39,6 @@ WORK_SECONDS = 120.0
 """How long a run that comes back waits for a thread that asks for nothing."""
 RELAX_SECONDS = 0.3
 """How long a thread that comes back waits for its turn while nothing else goes on."""
-ANSWER, SIGNAL, CHUNK = "answer", "signal", "chunk"
 
 
 class Loop(Protocol):
@@ -69,38 +69,11 @@ class Loop(Protocol):
         ...
 
 
-class Item:
-    """Something to be handed over. `hand` is called once, with the run's lock held, by the loop's thread if looped."""
-
-    __slots__ = ("chunk", "chunk_seq", "committed", "hand", "kind", "lane", "looped", "ordinal", "ticket")
-
-    def __init__(
-        self,
-        kind: str,
-        lane: Lane,
-        ordinal: int,
-        hand: Callable[[], None],
-        *,
-        looped: bool,
-        ticket: Ticket | None = None,
-    ) -> None:
-        self.kind = kind
-        self.lane = lane
-        self.ordinal = ordinal
-        self.hand = hand
-        self.looped = looped
-        self.ticket = ticket
-        self.committed = False
-        self.chunk: Any = None
-        """A part of a stream, as an event or as it was recorded."""
-        self.chunk_seq = 0
-
-
 class Turns:
     def __init__(self, lock: threading.RLock, past: Past | None, book: LaneBook, owner: TurnsOwner) -> None:
         self._lock = lock
-        self._past = past
-        self._book = book
+        self.order = RecordedOrder(past, book, owner.first_unmade) if past is not None else None
+        """Of the record, as long as there is one to come back to."""
         self._owner = owner
         self.loop: Loop | None = None
         self.pending: deque[Item] = deque()
@@ -108,8 +81,6 @@ class Turns:
         """What was handed over and has no event of its own, for the next commit."""
         self.threads: dict[object, float] = {}
         """Threads of the agent that run its code, by what they are known by, and since when; not yet awake: `inf`."""
-        self._expected: dict[tuple[Any, ...], Item] = {}
-        self._next = 0
         self._last_answer = 0
         self._looking = False
         self._handed_at = monotonic()
@@ -123,7 +94,12 @@ class Turns:
 
     @property
     def replaying(self) -> bool:
-        return self._past is not None
+        return self.order is not None
+
+    @property
+    def progress(self) -> tuple[Any, ...]:
+        """Another one whenever something was asked for or handed over."""
+        return self.requests_made, self._handed_at
 
     def is_busy(self) -> bool:
         return bool(self.threads) or (self.loop is not None and self.loop.busy)
@@ -142,19 +118,21 @@ class Turns:
     def arrive(self, item: Item) -> None:
         """Something is ready to be handed over: an answer came, a timer is due, a job has ended."""
         with self._lock:
-            if self._past is not None and item.ticket is None:
-                self._expected[_name(item)] = item
+            if self.order is not None and item.ticket is None:
+                self.expect(item)
             else:
                 self.pending.append(item)
             self.advance()
 
     def expect(self, item: Item) -> None:
         """Someone waits for what the record has for it."""
-        self._expected[_name(item)] = item
+        if self.order is not None:
+            self.order.expected[name_of(item)] = item
 
     def forget(self, item: Item) -> None:
         """Nobody waits for it any more."""
-        self._expected.pop(_name(item), None)
+        if self.order is not None:
+            self.order.expected.pop(name_of(item), None)
         if item in self.pending:
             self.pending.remove(item)
 
@@ -169,10 +147,8 @@ class Turns:
                     return
                 item = self._peek()
                 if item is None:
-                    if self._past is not None:
-                        self._owner.at_rest()
-                        if self._past is None and self.pending:
-                            continue  # the record has just ended, and things have arrived meanwhile
+                    if self.order is not None and self._owner.at_rest():
+                        continue
                     return
                 if item.looped and self.loop is not None and not self.loop.is_here:
                     self.loop.wake()
@@ -186,8 +162,8 @@ class Turns:
         assert self.loop is not None
         with self._lock:
             steps = self.loop.steps
-            if self._past is not None:
-                if self._forced_at() == steps:
+            if self.order is not None:
+                if self.order.forced_at() == steps:
                     item = self._take()
                     if item is not None:
                         self._hand(item)
@@ -200,7 +176,7 @@ class Turns:
         """Threads that have been running for long are not waited for any more."""
         with self._lock:
             self._looking = False
-            grace = GRACE_SECONDS if self._past is None else GRACE_COMING_BACK_SECONDS
+            grace = GRACE_SECONDS if self.order is None else GRACE_COMING_BACK_SECONDS
             before = monotonic() - grace
             for token in [token for token, since in self.threads.items() if since < before]:
                 del self.threads[token]
@@ -217,7 +193,7 @@ class Turns:
         self.threads.pop(token, None)
 
     def _look_again(self) -> None:
-        if self.threads and not self._looking and self.loop is not None and (self.pending or self._past is not None):
+        if self.threads and not self._looking and self.loop is not None and (self.pending or self.order is not None):
             self._looking = True
             self.loop.look_again(LOOK_SECONDS)
 
@@ -228,13 +204,12 @@ class Turns:
         item.hand()
 
     def _take(self, busy: int = 0) -> Item | None:
-        return self._take_recorded() if self._past is not None else self._take_arrived(busy)
+        return self._take_recorded(self.order) if self.order is not None else self._take_arrived(busy)
 
     def _peek(self) -> Item | None:
-        if self._past is None:
+        if self.order is None:
             return self.pending[0] if self.pending else None
-        entry = self._skip_handed()
-        return self._find(entry) if entry is not None and self._is_due(entry) else None
+        return self.order.ready(self.requests_made)
 
     def _take_arrived(self, busy: int) -> Item | None:
         if not self.pending:
@@ -264,26 +239,11 @@ class Turns:
 
     # Coming back
 
-    def _skip_handed(self) -> HandOver | None:
-        """The next thing of the record that is still to be handed over."""
-        past = self._past
-        assert past is not None
-        while self._next < len(past.hand_overs):
-            entry = past.hand_overs[self._next]
-            if isinstance(entry, RecordedRequest) and entry.answer is not None and entry.answer.handed:
-                self._next += 1
-                continue
-            return entry
-        return None
-
-    def _take_recorded(self) -> Item | None:
-        entry, item = self._skip_handed(), self._peek()
+    def _take_recorded(self, order: RecordedOrder) -> Item | None:
+        entry, item = order.next(), self._peek()
         if entry is None or item is None:
             return None
-        del self._expected[_name(item)]
-        if isinstance(entry, RecordedChunk):
-            item.chunk = entry
-        self._next += 1
+        order.take(entry, item)
         self._mark_handed(entry)
         return item
 
@@ -296,53 +256,22 @@ class Turns:
         elif isinstance(entry, (RecordedMark, RecordedChunk)):
             self._last_answer = entry.seq
 
-    def _is_due(self, entry: HandOver) -> bool:
-        """Every request recorded before it has been made again."""
-        if isinstance(entry, RecordedTurn):
-            return self.requests_made >= entry.at
-        seq = entry.answer.seq if isinstance(entry, RecordedRequest) and entry.answer is not None else entry.seq
-        return self._owner.first_unmade() > seq
-
-    def _find(self, entry: HandOver) -> Item | None:
-        """Who waits for this."""
-        if isinstance(entry, RecordedRequest):
-            return self._expected.get((ANSWER, entry.key))
-        if isinstance(entry, RecordedMark):
-            return self._expected.get((SIGNAL,))
-        if isinstance(entry, RecordedChunk):
-            return self._expected.get((CHUNK, entry.key, entry.number))
-        lane = self._book.find(entry.lane)
-        label = entry.lane.partition("=")[2]
-        if lane is not None and (not label or lane.label == label):
-            return self._expected.get((entry.kind, id(lane), entry.ordinal))
-        for item in self._expected.values():  # born in another order than when it was recorded
-            if label and item.kind == entry.kind and item.ordinal == entry.ordinal and item.lane.label == label:
-                return item
-        return self._expected.get((entry.kind, id(lane), entry.ordinal))
-
-    def _forced_at(self) -> int:
-        """At which step the next thing of the record came without waiting for a rest; -1: it waited."""
-        entry = self._skip_handed()
-        if isinstance(entry, RecordedTurn):
-            return entry.busy or -1
-        if isinstance(entry, RecordedRequest) and entry.answer is not None and self._past is not None:
-            return self._past.busy.get(entry.answer.seq, -1)
-        return -1
-
     def forced(self, request: RecordedRequest) -> bool:
         """It was handed over without waiting for a rest."""
-        assert self._past is not None
-        return bool(self._past.busy) and request.answer is not None and request.answer.seq in self._past.busy
+        assert self.order is not None
+        busy = self.order.past.busy
+        return bool(busy) and request.answer is not None and request.answer.seq in busy
 
     def handed(self, request: RecordedRequest) -> None:
         """The next thing of the record was handed over at once: as if the run had rested and gone on with it."""
-        self._next += 1
+        assert self.order is not None
+        self.order.take(request)
         self._mark_handed(request)
         if self.loop is not None:
             self.loop.steps = 1
 
     def next_recorded(self) -> HandOver | None:
-        return self._skip_handed() if self._past is not None else None
+        return self.order.next() if self.order is not None else None
 
     def hand_out_of_order(self, item: Item, request: RecordedRequest) -> None:
         """Nothing else can go on, and this one has waited for long: the order is relaxed, and that is reported."""
@@ -352,25 +281,10 @@ class Turns:
         self.reordered.append(request.answer.seq)
         self._hand(item)
 
-    def drop_unexpected(self, unmade: set[int]) -> list[list[Any]]:
-        """Takes out of the record the answers to requests that were never made again, and turns that nobody waits for.
-        Returns the turns."""
-        assert self._past is not None
-        rest, dropped = self._past.hand_overs[self._next :], []
-        kept: list[HandOver] = []
-        for entry in rest:
-            if isinstance(entry, RecordedTurn) and self._find(entry) is None:
-                dropped.append([entry.kind, entry.lane, entry.ordinal])
-            elif not (isinstance(entry, RecordedRequest) and entry.seq in unmade):
-                kept.append(entry)
-        self._past.hand_overs[self._next :] = kept
-        return dropped
-
     def go_live(self) -> list[Item]:
         """The record has ended: what is still expected arrives by itself from now on. Returns the timers and jobs."""
-        self._past = None
-        waiting = list(self._expected.values())
-        self._expected.clear()
+        assert self.order is not None
+        waiting, self.order = list(self.order.expected.values()), None
         return waiting
 
 
@@ -388,8 +302,9 @@ class TurnsOwner(Protocol):
         """Writes a part of a stream, which outlives the process; False when the run has stopped over it."""
         ...
 
-    def at_rest(self) -> None:
-        """The run came to rest, and the record has nothing that could be handed over now."""
+    def at_rest(self) -> bool:
+        """The run came to rest, and the record has nothing that could be handed over now. True: there is something
+        after all."""
         ...
 
     def first_unmade(self) -> int:
@@ -399,13 +314,3 @@ class TurnsOwner(Protocol):
     def reached(self, time_us: int) -> None:
         """The run has come back to what happened at that time."""
         ...
-
-
-def _name(item: Item) -> tuple[Any, ...]:
-    if item.kind == SIGNAL:
-        return (SIGNAL,)
-    if item.kind == CHUNK and item.ticket is not None:
-        return (CHUNK, item.ticket.key, item.ordinal)
-    if item.ticket is not None:
-        return (ANSWER, item.ticket.key)
-    return (item.kind, id(item.lane), item.ordinal)

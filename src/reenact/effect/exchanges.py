@@ -1,0 +1,378 @@
+"""Lanes that began alike and were bound to each other's records change places.
+
+1. A lane is bound to the recorded sibling that began as it did. Where several did that is a guess, and a wrong one
+   shows later: the lane asks for what only the record of another has, or it ends where its record goes on.
+2. Then the two change places, with everything below them. Whatever the one has had so far must be the same in the
+   record of the other: requests, answers, turns, drawn values, states.
+3. What the one that is ahead has had is given back, for the one that is behind; what the other record has in its place
+   counts as taken. So the recorded order can be met again, whichever of them was ahead.
+
+All of this is called with the run's lock held, while the run comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reenact.effect.items import ANSWER, name_of
+from reenact.effect.past import TIMER, Past, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
+
+if TYPE_CHECKING:
+    from reenact.effect.lanes import Lane
+    from reenact.effect.live_run import LiveRun
+    from reenact.effect.order import RecordedOrder
+    from reenact.effect.past import HandOver
+    from reenact.effect.tickets import Ticket
+
+
+Fits = Callable[[RecordedLane], bool]
+"""Whether a recorded lane is the right one for whoever asks."""
+
+
+class _Pair(NamedTuple):
+    """Two recorded lanes whose holders are to change places. One of them may have none."""
+
+    one: RecordedLane
+    other: RecordedLane
+
+
+class Exchanges:
+    def __init__(self, run: LiveRun, past: Past) -> None:
+        self._run = run
+        self._past = past
+        self._asks: Lane | None = None
+        self._fits: Fits = _any_place
+        self._begins: Fits | None = None
+        self._tried: set[frozenset[str]] = set()
+        self._tried_at: tuple[Any, ...] = ()
+
+    # When
+
+    def for_request(self, lane: Lane, fits: Fits, *, at_rest: bool = False) -> bool:
+        """The lane asks for what its own record does not have: binds it to one that fits, if it can."""
+        exchange = self._try if at_rest else self._exchange
+        self._asks, self._fits = lane, fits
+        try:
+            return lane.recorded is not None and any(
+                exchange(own, sibling)
+                for own in self._upwards(lane.recorded)  # it may be the one above that was bound wrongly
+                for sibling in self._siblings(own)
+            )
+        finally:
+            self._asks, self._fits = None, _any_place
+
+    def for_beginning(self, above: Lane, begins: Fits) -> bool:
+        """A new lane begins as none does in the record of the one above it: binds that one to one where it does."""
+        self._begins = begins
+        try:
+            return self.for_request(above, lambda place: any(map(begins, self._past.children(place.path))))
+        finally:
+            self._begins = None
+
+    def for_an_end(self, missing: RecordedLane) -> bool:
+        """What the record has next does not come, and the lane that it should come from or go to has ended: its place
+        is where the record has such an end."""
+        own = self._lowest_bound(missing)
+        if own is None or not own.bound.is_over:
+            return False
+        made, taken = self._made_below(own), sum(isinstance(one, RecordedTurn) for one in own.bound.taken)
+
+        def ends_so(place: RecordedLane) -> bool:
+            if place.bound is not None and place.bound.is_over:
+                return False
+            return self._recorded_below(place) == made and len(self._past.turns_of(place.path)) <= taken
+
+        return self.for_request(own.bound, ends_so, at_rest=True)
+
+    def for_a_turn(self, turn: RecordedTurn, *, sure: bool) -> bool:
+        """What the record has next is nothing that the lane waits for, but a sibling does. Of timers that is sure at
+        once: they are waited for as soon as they are made."""
+        own = self._past.lanes.get(turn.lane)
+        if own is None or (sure and turn.kind != TIMER) or self._order.find(turn) is not None:
+            return False
+        waiting = self._order.expected
+        return self.for_an_end(own) or any(
+            sibling.bound is not None
+            and (turn.kind, id(sibling.bound), turn.ordinal) in waiting
+            and self._try(own, sibling)
+            for sibling in self._siblings(own)
+        )
+
+    def for_a_missing_one(self, missing: RecordedLane, first_unmade: Callable[[], int]) -> bool:
+        """The next request of the record has not been made by the lane that should, but a sibling has made its like."""
+        before = first_unmade()
+        for own in self._upwards(missing):
+            for sibling in self._siblings(own):
+                pairs = self._pairs(own, sibling) if self._made_below(sibling) else None
+                if pairs is not None:
+                    self._apply(pairs)
+                    if first_unmade() > before:
+                        return True
+                    self._apply(pairs)  # and back again
+        return False
+
+    def for_progress(self, missing: RecordedLane) -> bool:
+        """The run stands still. Perhaps it is somebody else who asks for what the record has next: somebody who is not
+        as far yet, so that this comes to an end."""
+        own = self._lowest_bound(missing)
+        if own is None:
+            return False
+        progress = _progress(own.bound)
+
+        def is_behind(place: RecordedLane) -> bool:
+            return place.bound is not None and _progress(place.bound) < progress
+
+        return self.for_request(own.bound, is_behind, at_rest=True)
+
+    def _lowest_bound(self, recorded: RecordedLane) -> RecordedLane | None:
+        return next((one for one in self._upwards(recorded) if one.bound is not None), None)
+
+    def _upwards(self, recorded: RecordedLane) -> Iterator[RecordedLane]:
+        path = recorded.path
+        while "." in path:
+            yield self._past.lanes[path]
+            path = path.rpartition(".")[0]
+
+    def _siblings(self, recorded: RecordedLane) -> list[RecordedLane]:
+        return [one for one in self._past.children(recorded.path.rpartition(".")[0]) if one is not recorded]
+
+    def _recorded_below(self, recorded: RecordedLane) -> int:
+        return len(recorded.requests) + sum(map(self._recorded_below, self._past.children(recorded.path)))
+
+    def _made_below(self, recorded: RecordedLane) -> int:
+        made = len(recorded.bound.made) if recorded.bound is not None else 0
+        return made + sum(map(self._made_below, self._past.children(recorded.path)))
+
+    @property
+    def _order(self) -> RecordedOrder:
+        order = self._run.turns.order
+        assert order is not None
+        return order
+
+    # Whether they are alike
+
+    def _exchange(self, one: RecordedLane, other: RecordedLane) -> bool:
+        pairs = self._pairs(one, other)
+        if pairs is None or not self._has_room(pairs):
+            return False
+        self._apply(pairs)
+        return True
+
+    def _has_room(self, pairs: list[_Pair]) -> bool:
+        """There, a lane that begins as the new one does is not one of those that have begun already."""
+        if self._begins is None:
+            return True
+        place = next(there for here, there in _both_ways(pairs) if here.bound is self._asks)
+        taken = {id(there) for here, there in _both_ways(pairs) if here.bound is not None}
+        gone = {id(there) for here, there in _both_ways(pairs) if here.bound is None}
+        return any(
+            self._begins(child) and id(child) not in taken and (child.bound is None or id(child) in gone)
+            for child in self._past.children(place.path)
+        )
+
+    def _try(self, one: RecordedLane, other: RecordedLane) -> bool:
+        """The same, but not to and fro as long as nothing comes of it."""
+        turns, key = self._run.turns, frozenset((one.path, other.path))
+        if self._tried_at != turns.progress:
+            self._tried, self._tried_at = set(), turns.progress
+        if key in self._tried or not self._exchange(one, other):
+            return False
+        self._tried.add(key)
+        return True
+
+    def _pairs(self, one: RecordedLane, other: RecordedLane) -> list[_Pair] | None:
+        """What changes places with what, from these two downwards; None if they are not alike."""
+        if not (self._suits(one.bound, one, other) and self._suits(other.bound, other, one)):
+            return None
+        pairs = [_Pair(one, other)]
+        left, right = list(self._past.children(one.path)), list(self._past.children(other.path))
+        for here, there in ((left, right), (right, left)):
+            for below in sorted(here, key=self._has_who_asks, reverse=True):
+                if below.bound is None or below not in here:
+                    continue
+                found = self._counterpart(below, there)
+                if found is None:
+                    return None
+                here.remove(below)
+                there.remove(found[0].other)
+                pairs += found
+        return pairs
+
+    def _has_who_asks(self, recorded: RecordedLane) -> bool:
+        own = self._asks.path if self._asks is not None else None
+        return own is not None and f"{own}.".startswith(f"{recorded.path}.")
+
+    def _counterpart(self, below: RecordedLane, among: list[RecordedLane]) -> list[_Pair] | None:
+        number = below.path.rpartition(".")[2]
+        for candidate in sorted(among, key=lambda one: one.path.rpartition(".")[2] != number):
+            pairs = self._pairs(below, candidate)
+            if pairs is not None:
+                return pairs
+        return None
+
+    def _suits(self, lane: Lane | None, own: RecordedLane, place: RecordedLane) -> bool:
+        """Everything that the lane has had of its own record is the same there."""
+        if lane is None:
+            return True
+        made, states = len(lane.made), lane.ordinals.get("state", 0)
+        return (
+            (lane is not self._asks or self._fits(place))
+            and made <= len(place.requests)
+            and lane.made == own.requests[:made]
+            and all(map(self._is_alike, lane.made, place.requests))
+            and [mark.match for mark in own.marks[:states]] == [mark.match for mark in place.marks[:states]]
+            and self._has_taken(lane, own, place)
+            and all(self._drew(own, kind, n) == self._drew(place, kind, n) for kind, n in _draws(lane, own.path))
+            and self._run.book.name_of(own) == self._run.book.name_of(place)
+        )
+
+    def _is_alike(self, own: RecordedRequest, other: RecordedRequest) -> bool:
+        if own.match is None or own.match != other.match or own.kind != other.kind or _short(own) != _short(other):
+            return False
+        mine, others = own.answer, other.answer
+        if mine is not None and mine.handed:
+            return others is not None and mine.row.match is not None and mine.row.match == others.row.match
+        # It waits for the answer, and may as well wait for that of the other; or it has given up waiting.
+        waits = any(ticket.recorded is own for ticket in self._run.waiting)
+        return waits and (others is None or others.kind != "ActionDenied")
+
+    def _has_taken(self, lane: Lane, own: RecordedLane, place: RecordedLane) -> bool:
+        turns = self._turns(own, place) if lane.taken else {}
+        for entry in lane.taken:
+            there = _counterpart_of(entry, own, place, turns)
+            if there is None:
+                return False
+            if isinstance(entry, RecordedChunk) and isinstance(there, RecordedChunk):
+                mine, others = (self._past.members(chunk.row)["chunk"] for chunk in (entry, there))
+                if mine != others:
+                    return False
+        return True
+
+    def _turns(self, *places: RecordedLane) -> dict[tuple[Any, ...], RecordedTurn]:
+        """The turns of these lanes, whether they have been taken or not."""
+        known: list[HandOver] = self._order.rest
+        for place in places:
+            known += place.bound.taken if place.bound is not None else ()
+        paths = {place.path for place in places}
+        turns = [entry for entry in known if isinstance(entry, RecordedTurn) and entry.lane in paths]
+        return {(turn.kind, turn.lane, turn.ordinal): turn for turn in turns}
+
+    def _drew(self, place: RecordedLane, kind: str, count: int) -> list[Any]:
+        return self._past.draws.get((place.path, kind), [])[:count]
+
+    # Changing places
+
+    def _apply(self, pairs: list[_Pair]) -> None:
+        order = self._order
+        moved = {id(lane) for pair in pairs for lane in (pair.one.bound, pair.other.bound) if lane is not None}
+        tickets = [one for one in self._run.waiting if id(one.lane) in moved and one.recorded is not None]
+        items = [item for item in order.expected.values() if item.ticket in tickets]
+        for item in items:
+            del order.expected[name_of(item)]
+        given_back: list[HandOver] = []
+        taken: list[HandOver] = []
+        instead: dict[int, RecordedRequest] = {}
+        for pair in pairs:
+            self._exchange_taken(pair, given_back, taken)
+            given_back += _exchange_requests(pair, instead)
+            self._exchange_holders(pair)
+        order.change(given_back, taken)
+        for ticket in tickets:
+            self._rebind(ticket, instead)
+        for item in items:
+            if item.kind != ANSWER:
+                order.expected[name_of(item)] = item
+        assert self._run.coming_back is not None
+        self._run.coming_back.changed_places(tickets)
+
+    def _exchange_taken(self, pair: _Pair, given_back: list[HandOver], taken: list[HandOver]) -> None:
+        holders: list[Lane | None] = [pair.one.bound, pair.other.bound]
+        before = [lane.taken if lane is not None else [] for lane in holders]
+        turns = self._turns(*pair) if any(before) else {}
+        after: list[list[Any]] = [
+            [_counterpart_of(entry, own, place, turns) for entry in entries]
+            for entries, own, place in ((before[0], *pair), (before[1], pair.other, pair.one))
+        ]
+        had, has = ({id(entry): entry for entry in (*lists[0], *lists[1])} for lists in (before, after))
+        given_back += [entry for key, entry in had.items() if key not in has]
+        taken += [entry for key, entry in has.items() if key not in had]
+        for lane, entries in zip(holders, after, strict=True):
+            if lane is not None:
+                lane.taken = entries
+
+    def _exchange_holders(self, pair: _Pair) -> None:
+        one, other = pair.one.bound, pair.other.bound
+        for lane, own, place in ((one, pair.one, pair.other), (other, pair.other, pair.one)):
+            place.bound = lane
+            if lane is None:
+                self._past.is_free_again(place)
+                continue
+            lane.recorded, lane.path, lane.made = place, place.path, place.requests[: len(lane.made)]
+            for kind, count in list(_draws(lane, own.path)):
+                lane.ordinals[f"draw:{kind}:{place.path}"] = count
+                del lane.ordinals[f"draw:{kind}:{own.path}"]
+
+    def _rebind(self, ticket: Ticket, instead: dict[int, RecordedRequest]) -> None:
+        assert ticket.recorded is not None
+        recorded = instead.get(ticket.recorded.seq, ticket.recorded)
+        ticket.recorded, ticket.key, ticket.request_seq = recorded, recorded.key, recorded.seq
+        if recorded.answer is not None and not recorded.answer.handed:
+            self._run.turns.expect(ticket.item)
+
+
+def _any_place(_: RecordedLane) -> bool:
+    return True
+
+
+def _both_ways(pairs: list[_Pair]) -> Iterator[tuple[RecordedLane, RecordedLane]]:
+    for pair in pairs:
+        yield pair.one, pair.other
+        yield pair.other, pair.one
+
+
+def _exchange_requests(pair: _Pair, instead: dict[int, RecordedRequest]) -> list[HandOver]:
+    """Which of their requests were made, and which answers handed over. Returns the ones that are given back."""
+    given_back: list[HandOver] = []
+    made = max(len(lane.made) if lane is not None else 0 for lane in (pair.one.bound, pair.other.bound))
+    for one, other in zip(pair.one.requests[:made], pair.other.requests[:made], strict=True):
+        instead[one.seq], instead[other.seq] = other, one
+        one.made, other.made = other.made, one.made
+        if one.answer is None or other.answer is None or one.answer.handed is other.answer.handed:
+            continue
+        one.answer.handed, other.answer.handed = other.answer.handed, one.answer.handed
+        given_back.append(other if one.answer.handed else one)
+    return given_back
+
+
+def _counterpart_of(
+    entry: RecordedTurn | RecordedChunk,
+    own: RecordedLane,
+    place: RecordedLane,
+    turns: dict[tuple[Any, ...], RecordedTurn],
+) -> RecordedTurn | RecordedChunk | None:
+    """What the other record has instead."""
+    if isinstance(entry, RecordedTurn):
+        # What came before the lane's first request is known by its birth, and stays the lane's own.
+        return turns.get((entry.kind, place.path, entry.ordinal)) if entry.lane == own.path else entry
+    for mine, others in zip(own.requests, place.requests, strict=False):
+        if mine.key == entry.key:
+            return others.chunks[entry.number] if entry.number < len(others.chunks) else None
+    return None
+
+
+def _short(request: RecordedRequest) -> str:
+    """Its key without the lane; a key of the caller's own is like no other."""
+    return request.key.removeprefix(request.lane) if request.key.startswith(f"{request.lane}/") else request.key
+
+
+def _draws(lane: Lane, path: str) -> Iterator[tuple[str, int]]:
+    """How many values the lane drew by its record, of each kind."""
+    for name, count in lane.ordinals.items():
+        if name.startswith("draw:") and name.endswith(f":{path}"):
+            yield name.removeprefix("draw:").removesuffix(f":{path}"), count
+
+
+def _progress(lane: Lane) -> int:
+    """How much of its record the lane has had."""
+    return len(lane.taken) + sum(request.answer is not None and request.answer.handed for request in lane.made)

@@ -1,0 +1,122 @@
+"""The order of the record: what a run that comes back is handed next, and who waits for it.
+
+Rules: what is next is handed over when every request recorded before it has been made again, and somebody waits for it.
+Lanes that have changed places (`exchanges`) change what is behind them too: what one of them has taken is given back to
+the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from reenact.effect.items import ANSWER, CHUNK, SIGNAL, Item, name_of
+from reenact.effect.past import HandOver, Past, RecordedChunk, RecordedMark, RecordedRequest, RecordedTurn
+
+if TYPE_CHECKING:
+    from reenact.effect.lanes import LaneBook
+
+
+class RecordedOrder:
+    def __init__(self, past: Past, book: LaneBook, first_unmade: Callable[[], int]) -> None:
+        self.past = past
+        self._book = book
+        self._first_unmade = first_unmade
+        self.expected: dict[tuple[Any, ...], Item] = {}
+        """Who waits for what the record has for them."""
+        self._next = 0
+        self._places: dict[int, int] = {}
+
+    # What comes next
+
+    def next(self) -> HandOver | None:
+        """The next thing of the record that is still to be handed over."""
+        entries = self.past.hand_overs
+        while self._next < len(entries):
+            entry = entries[self._next]
+            if isinstance(entry, RecordedRequest) and entry.answer is not None and entry.answer.handed:
+                self._next += 1
+                continue
+            return entry
+        return None
+
+    def ready(self, requests_made: int) -> Item | None:
+        """Who is to be handed the next thing, if that can be done now."""
+        entry = self.next()
+        return self.find(entry) if entry is not None and self._is_due(entry, requests_made) else None
+
+    def take(self, entry: HandOver, item: Item | None = None) -> None:
+        """It is handed over, at once or to whoever waits."""
+        self._next += 1
+        if item is None:
+            return
+        del self.expected[name_of(item)]
+        if isinstance(entry, RecordedChunk):
+            item.chunk = entry
+        if not isinstance(entry, (RecordedRequest, RecordedMark)) and item.lane.path != "0":
+            item.lane.taken.append(entry)
+
+    def _is_due(self, entry: HandOver, requests_made: int) -> bool:
+        """Every request recorded before it has been made again."""
+        if isinstance(entry, RecordedTurn):
+            return requests_made >= entry.at
+        seq = entry.answer.seq if isinstance(entry, RecordedRequest) and entry.answer is not None else entry.seq
+        return self._first_unmade() > seq
+
+    def find(self, entry: HandOver) -> Item | None:
+        """Who waits for this."""
+        expected = self.expected
+        if isinstance(entry, RecordedRequest):
+            return expected.get((ANSWER, entry.key))
+        if isinstance(entry, RecordedMark):
+            return expected.get((SIGNAL,))
+        if isinstance(entry, RecordedChunk):
+            return expected.get((CHUNK, entry.key, entry.number))
+        lane = self._book.find(entry.lane)
+        label = entry.lane.partition("=")[2]
+        if lane is not None and (not label or lane.label == label):
+            return expected.get((entry.kind, id(lane), entry.ordinal))
+        for item in expected.values():  # born in another order than when it was recorded
+            if label and item.kind == entry.kind and item.ordinal == entry.ordinal and item.lane.label == label:
+                return item
+        return expected.get((entry.kind, id(lane), entry.ordinal))
+
+    def forced_at(self) -> int:
+        """At which step the next thing of the record came without waiting for a rest; -1: it waited."""
+        entry = self.next()
+        if isinstance(entry, RecordedTurn):
+            return entry.busy or -1
+        if isinstance(entry, RecordedRequest) and entry.answer is not None:
+            return self.past.busy.get(entry.answer.seq, -1)
+        return -1
+
+    # Changes
+
+    @property
+    def rest(self) -> list[HandOver]:
+        return self.past.hand_overs[self._next :]
+
+    def change(self, given_back: Iterable[HandOver], taken: Iterable[HandOver]) -> None:
+        """What is given back comes again, where it came; what was taken does not come any more."""
+        if not self._places:
+            self._places = {id(entry): place for place, entry in enumerate(self.past.hand_overs)}
+        rest = {id(entry): entry for entry in self.rest}
+        for entry in given_back:
+            if id(entry) in self._places:  # some answers were never handed to anybody
+                rest[id(entry)] = entry
+        for entry in taken:
+            rest.pop(id(entry), None)
+        self.past.hand_overs[self._next :] = sorted(rest.values(), key=lambda entry: self._places[id(entry)])
+
+    def drop_unexpected(self, unmade: set[int]) -> list[list[Any]]:
+        """Takes out of the record the answers to requests that were never made again, and turns that nobody waits for.
+        Returns the turns."""
+        dropped: list[list[Any]] = []
+        kept: list[HandOver] = []
+        for entry in self.rest:
+            if isinstance(entry, RecordedTurn) and self.find(entry) is None:
+                dropped.append([entry.kind, entry.lane, entry.ordinal])
+            elif not (isinstance(entry, RecordedRequest) and entry.seq in unmade):
+                kept.append(entry)
+        self.past.hand_overs[self._next :] = kept
+        return dropped

@@ -1,0 +1,239 @@
+"""Lanes that begin alike, and are started in another order when the run comes back, find their own answers.
+
+Nothing tells such lanes apart but what they ask for later. What has to come back is what they found, in some order, and
+without asking anybody again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from runtime_support import Died, events, new_id, replay, resume, run
+
+import reenact
+from reenact.effect import tasks
+
+calls: list[Any] = []
+SEEDS = 40
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    calls.clear()
+    monkeypatch.setattr(tasks, "PATIENCE_SECONDS", 0.05)
+    yield
+    Order.chance = None
+
+
+@reenact.step
+async def ask(value: Any) -> Any:
+    calls.append(value)
+    for _ in range(random.randrange(4)):
+        await asyncio.sleep(0)
+    return [value]
+
+
+@reenact.step
+def ask_blocking(value: Any) -> Any:
+    calls.append(value)
+    return [value]
+
+
+class Order:
+    """In which order siblings are started: as they are, or by chance."""
+
+    chance: random.Random | None = None
+
+    @classmethod
+    def of(cls, plans: list[Any]) -> list[Any]:
+        if cls.chance is None:
+            return plans
+        return cls.chance.sample(plans, len(plans))
+
+
+async def carry_out(box: list[Any]) -> Any:
+    """One lane. The plan comes in a box, so that the lane's origin does not give it away."""
+    found: list[Any] = []
+    for what, more in box[0]:
+        if what == "ask":
+            found.append(await ask(more))
+        elif what == "block":
+            found.append(ask_blocking(more))
+        elif what == "sleep":
+            await asyncio.sleep(0.0001)
+        elif what == "limit":
+            async with asyncio.timeout(60):
+                found.append(await ask(more))
+        elif what == "job":
+            found.append(await asyncio.to_thread(ask_blocking, more))
+        elif what == "children":
+            found.append(await together(more))
+        elif what == "state":
+            reenact.set_state(more)
+        elif what == "die" and dies[0]:
+            raise Died
+    return found
+
+
+async def together(plans: list[Any]) -> Any:
+    return sorted(await asyncio.gather(*(carry_out([plan]) for plan in Order.of(plans))), key=repr)
+
+
+dies = [False]
+
+
+@reenact.agent
+async def siblings(plans: Any) -> Any:
+    found = await together(plans)
+    if dies[0]:
+        raise Died
+    return [found, await ask("after all")]
+
+
+def random_plans(rng: random.Random, kinds: list[str]) -> list[Any]:
+    """A few lanes; most begin as one of the others does, and go on for a while as that one goes on."""
+    plans: list[Any] = []
+    for _ in range(rng.randrange(2, 6)):
+        prefix = rng.choice(plans) if plans and rng.random() < 0.7 else [("ask", "same")]
+        plan = prefix[: rng.randrange(1, len(prefix) + 1)]
+        plans.append(plan + [(rng.choice(kinds), rng.randrange(3)) for _ in range(rng.randrange(3))])
+    return plans
+
+
+KINDS = [["ask"], ["ask", "block"], ["ask", "limit", "block"], ["ask", "job"]]
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
+def test_siblings_with_equal_beginnings_find_their_answers_in_any_order(memory: Any, kinds: list[str]) -> None:
+    for seed in range(SEEDS):
+        plans, run_id = random_plans(random.Random(seed), kinds), new_id()
+        Order.chance = None
+        recorded = run(siblings, plans, store=memory, run_id=run_id)
+        asked = len(calls)
+        for other in range(4):
+            Order.chance = random.Random(other)
+            assert replay(siblings, run_id, store=memory) == recorded, (seed, other, plans)
+        assert len(calls) == asked
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
+def test_a_run_that_is_resumed_in_another_order_asks_nobody_again(memory: Any, kinds: list[str]) -> None:
+    for seed in range(SEEDS):
+        plans, run_id = random_plans(random.Random(seed), kinds), new_id()
+        Order.chance, dies[0] = None, True
+        with pytest.raises(Died):
+            run(siblings, plans, store=memory, run_id=run_id)
+        Order.chance, dies[0] = random.Random(seed), False
+        asked = len(calls)
+        result = resume(siblings, run_id, store=memory)
+        assert calls[asked:] == ["after all"], (seed, plans)
+        Order.chance = None
+        assert replay(siblings, run_id, store=memory) == result, (seed, plans)
+
+
+def test_a_run_that_cannot_be_resumed_in_another_order_asks_nobody_and_goes_on_in_its_own(memory: Any) -> None:
+    """In the middle of it nobody can always tell who is who; then nothing happens."""
+    went_on = 0
+    for seed in range(SEEDS):
+        rng = random.Random(seed)
+        plans, run_id = random_plans(rng, ["ask"]), new_id()
+        victim = rng.randrange(len(plans))
+        plans[victim] = [*plans[victim], ("die", None)]
+        Order.chance, dies[0] = None, True
+        with pytest.raises(Died):
+            run(siblings, plans, store=memory, run_id=run_id)
+        Order.chance, dies[0] = random.Random(seed), False
+        asked, written = len(calls), len(events(memory, run_id))
+        try:
+            result = resume(siblings, run_id, store=memory)
+            went_on += 1
+        except reenact.Divergence:
+            assert len(calls) == asked, (seed, plans)
+            assert len(events(memory, run_id)) == written, (seed, plans)
+            Order.chance = None
+            result = resume(siblings, run_id, store=memory)
+        assert replay(siblings, run_id, store=memory) == result, (seed, plans)
+        answered = [one for one in events(memory, run_id) if one.kind == "ActionSucceeded"]
+        assert len(answered) == sum(what == "ask" for plan in plans for what, _ in plan) + 1
+    assert went_on > SEEDS / 2
+
+
+SAME = ("ask", "same")
+
+
+@pytest.mark.parametrize(
+    "plans",
+    [
+        pytest.param([[SAME, ("ask", n)] for n in range(3)], id="a cycle of three"),
+        pytest.param([[SAME, SAME, SAME, ("ask", n)] for n in range(4)], id="one runs far ahead"),
+        pytest.param([[SAME], [SAME, ("ask", 1)], [SAME, ("ask", 1), ("ask", 2)]], id="they end one after the other"),
+        pytest.param([[SAME, ("sleep", 0), ("ask", n)] for n in range(3)], id="timers before they part"),
+        pytest.param(
+            [[SAME, ("sleep", 0), ("ask", 1)], [SAME, ("ask", 1), ("sleep", 0)]], id="a timer before or after"
+        ),
+        pytest.param([[SAME, ("children", [[SAME], [SAME]]), ("ask", n)] for n in range(3)], id="children of each"),
+        pytest.param([[SAME, ("children", [[SAME, ("ask", n)]])] for n in range(3)], id="only the children part"),
+        pytest.param(
+            [[("children", [[SAME, ("ask", n), ("ask", n + 3)]])] for n in range(3)], id="nothing of their own"
+        ),
+        pytest.param([[SAME, ("children", [[SAME]] * n)] for n in (1, 2, 3)], id="by the number of children"),
+        pytest.param([[SAME, ("state", n), ("ask", 1)] for n in range(3)], id="by what they set"),
+    ],
+)
+def test_lanes_that_part_later_change_places(memory: Any, plans: list[Any]) -> None:
+    for _ in range(10):
+        run_id = new_id()
+        Order.chance = None
+        recorded = run(siblings, plans, store=memory, run_id=run_id)
+        asked = len(calls)
+        for other in range(6):
+            Order.chance = random.Random(other)
+            assert replay(siblings, run_id, store=memory) == recorded
+        assert len(calls) == asked
+
+
+def test_lanes_that_were_answered_differently_do_not_change_places(memory: Any) -> None:
+    """What one of them has seen cannot be given to another: the first difference is told instead."""
+    order = ["left", "right"]
+
+    @reenact.step
+    async def number() -> int:
+        calls.append("number")
+        return len(calls)
+
+    @reenact.agent
+    async def different() -> Any:
+        async def one(name: str) -> Any:
+            return [await number(), await ask(name)]
+
+        return await asyncio.gather(*map(one, order))
+
+    run_id = new_id()
+    run(different, store=memory, run_id=run_id)
+    asked = len(calls)
+    order.reverse()
+    with pytest.raises(reenact.Divergence) as parted:
+        replay(different, run_id, store=memory)
+    assert parted.value.where["path"] == "/payload/value"
+    assert len(calls) == asked
+
+
+def test_lanes_that_drew_different_values_do_not_change_places(memory: Any) -> None:
+    order = ["left", "right"]
+
+    @reenact.agent
+    async def drawing() -> Any:
+        async def one(name: str) -> Any:
+            return [await ask("same"), reenact.random(), await ask(name)]
+
+        return await asyncio.gather(*map(one, order))
+
+    run_id = new_id()
+    run(drawing, store=memory, run_id=run_id)
+    order.reverse()
+    with pytest.raises(reenact.Divergence):
+        replay(drawing, run_id, store=memory)
