@@ -169,9 +169,9 @@ def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any],
     if type(lane) is not Lane:
         return call()
     run = lane.run
+    if HERE.token is None:
+        return _at_once(run, lane, spec, make, call, key)
     waiter = ThreadWaiter(run)
-    if waiter.token is None:
-        return _at_once(run, lane, spec, make, call, key, waiter)
     with run.lock:
         ticket = run.request(lane, spec, make, key=key, waiter=waiter)
         if ticket.waiter is not waiter:
@@ -196,7 +196,6 @@ def _at_once(
     make: MakeEvent,
     call: Callable[[], Any],
     key: str | None,
-    waiter: ThreadWaiter,
 ) -> Any:
     """Nothing else of the run can go on before this returns, so it is nobody else's turn."""
     asked = None
@@ -208,6 +207,7 @@ def _at_once(
             assert found.answer is not None
             return open_recorded(run, spec, found.answer)
         asked = found
+    waiter = ThreadWaiter(run)
     with run.lock:
         ticket = run.request(lane, spec, make, key=key, waiter=waiter, asked=asked)
         if ticket.waiter is not waiter:
