@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
+from os.path import dirname
 from typing import TYPE_CHECKING, Any
 
 from reenact.core.codec import encode
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
     from reenact.effect.tickets import EffectSpec
 
-_OWN_FOLDER = __file__.rpartition("effect")[0]
+_NOBODYS_CODE = tuple(f"{folder}{os.sep}" for folder in (dirname(dirname(__file__)), dirname(asyncio.__file__)))
+"""Folders of what stands between an agent and its call: this package, and asyncio itself."""
 
 
 def conflicting_request(run: LiveRun, recorded: RecordedRequest, event: Event) -> Divergence:
@@ -169,7 +173,7 @@ def source_line() -> str:
     frame: Any = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN_FOLDER) and "asyncio" not in file and not file.startswith("<"):
+        if not file.startswith((*_NOBODYS_CODE, "<")):
             return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

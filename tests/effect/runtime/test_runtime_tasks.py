@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -791,3 +792,23 @@ def test_a_swallowed_divergence_still_ends_the_replay(memory: Any) -> None:
     run(swallowing, store=memory, run_id=run_id)
     text[0] = "b"
     divergence_of(lambda: replay(swallowing, run_id, store=memory))
+
+
+@pytest.mark.parametrize("place", ["my_asyncio_agent.py", "asyncio/agent.py", "reenact/effect/agent.py"])
+def test_the_line_is_told_wherever_the_agents_file_is(memory: Any, tmp_path: Path, place: str) -> None:
+    """Only asyncio's own files, and ours, are nobody's code."""
+    file = tmp_path / place
+    source = "async def body(ask, text):\n    await ask(0, 'first')\n    return await ask(0, text)\n"
+    code: dict[str, Any] = {}
+    exec(compile(source, str(file), "exec"), code)
+    text = ["recorded"]
+
+    @reenact.agent
+    async def elsewhere() -> Any:
+        return await asyncio.gather(code["body"](after, text[0]))
+
+    run_id = new_id()
+    run(elsewhere, store=memory, run_id=run_id)
+    text[0] = "changed"
+    parted = divergence_of(lambda: replay(elsewhere, run_id, store=memory))
+    assert parted.where["line"] == f"{file}:3"
