@@ -281,16 +281,20 @@ def test_tasks_that_began_in_another_order_are_the_same_lanes(memory: Store) -> 
     assert divergences.order.position == 1
 
 
-def test_among_lanes_that_begin_alike_the_name_decides(memory: Store) -> None:
-    def run(name: str, first: str, second: str, answers: tuple[int, int]) -> None:
-        begin = [ask("same", "0.1", name=first), ask("same", "0.2", name=second)]
-        write(memory, name, [*begin, answer(answers[0], "0.1"), answer(answers[1], "0.2")])
+def test_lanes_belong_together_by_their_first_request_though_they_part_later(memory: Store) -> None:
+    write(memory, "one", [*calls(["left", 1], "0.1"), *calls(["right", 2], "0.2")])
+    write(memory, "two", [*calls(["right", 3], "0.1"), *calls(["left", 4], "0.2")])
+    divergences = found(memory, "one", memory, "two")
+    assert [(one.pair.a, one.pair.b, one.place) for one in divergences.lanes] == [("0.1", "0.2", 3), ("0.2", "0.1", 3)]
 
-    run("one", "left", "right", (1, 2))
-    run("named", "right", "left", (2, 3))
-    named = found(memory, "one", memory, "named")
-    assert {(pair.a, pair.b) for pair in named.pairs} >= {("0.1", "0.2"), ("0.2", "0.1")}
-    assert told(named) == ("0.1", 2, 3, 4), "lane `left` was answered 1, then 3"
+
+def test_among_lanes_that_begin_alike_the_name_decides(memory: Store) -> None:
+    begin = [ask("same", "0.1", name="left"), ask("same", "0.2", name="right")]
+    write(memory, "one", [*begin, answer(1, "0.1"), answer(2, "0.2")])
+    write(memory, "two", [*begin, answer(5, "0.1"), answer(1, "0.2")])
+    divergences = found(memory, "one", memory, "two")
+    told_lanes = [(one.pair.a, one.pair.b, one.place) for one in divergences.lanes]
+    assert told_lanes == [("0.1", "0.1", 2), ("0.2", "0.2", 2)], "not the two lanes that were answered 1"
 
 
 def test_among_lanes_that_begin_alike_those_that_did_the_same_belong_together(memory: Store) -> None:
@@ -319,6 +323,15 @@ def test_behind_a_content_that_was_erased_on_one_side_the_comparison_goes_on(mem
     divergences = found(memory, "one", memory, "two", namespace_a="left", namespace_b="right")
     assert told(divergences) == ("0", 7, 7, 7)
     assert divergences.unknown == [(3, 3)]
+
+
+def test_an_erased_event_is_still_of_its_kind(memory: Store) -> None:
+    write(memory, "one", [*call("alpha"), Op("state", "value-to-forget"), *call("beta")], "left")
+    write(memory, "two", [*call("alpha"), ask("beta"), Op("state", 1), answer("fine")], "right")
+    erase_value(memory, "value-to-forget", "left", reason="asked for")
+    divergences = found(memory, "one", memory, "two", namespace_a="left", namespace_b="right")
+    assert told(divergences) == ("0", 3, 3, 3)
+    assert divergences.unknown == []
 
 
 def test_what_was_erased_on_both_sides_is_unknown_although_the_digests_are_equal(memory: Store) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from reenact.core.links import BASE_RULES
 from reenact.core.matching import MatchRules
-from reenact.effect.divergences import first_difference
 from reenact.errors import Damaged, Refused
 from reenact.journal.reader import JournalReader
+from reenact.replay.comparing.trees import compare_trees
 from reenact.store.contract import EventRow
 
 
@@ -47,6 +47,5 @@ def _rules_of(reader: JournalReader) -> MatchRules:
 
 
 def describe_contents(expected: Any, actual: Any) -> dict[str, Any]:
-    """Where two encoded contents differ, as data."""
-    path = first_difference(expected, actual)
-    return {"count": 0 if path is None else None, "paths": [] if path is None else [path]}
+    """Where two encoded contents differ: the first places, with what stands there, and how many there are."""
+    return compare_trees(expected, actual).to_data()
