@@ -19,7 +19,7 @@ from reenact.replay.divergence.bisecting import (
     find_divergences,
     open_pair,
 )
-from reenact.replay.divergence.contents import Contents, describe_contents
+from reenact.replay.divergence.contents import Contents, begun_differently, describe_contents
 from reenact.replay.divergence.lane_events import LaneEvents, LaneReader
 from reenact.replay.divergence.reasons import Reason, reason_between
 from reenact.replay.divergence.results import (
@@ -77,6 +77,7 @@ def compare_runs(
         expected=runs[0],
         actual=runs[1],
         first=_first(two, found, alignments),
+        begun_differently=begun_differently(a.reader, b.reader),
         aligned=align,
         counts=_count(a, b, found, alignments) if align else {},
         changes=_changes(two, found, alignments, most_shown),

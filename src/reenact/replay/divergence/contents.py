@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from reenact.core.canonical import canonical_bytes
+from reenact.core.codec import encode
 from reenact.core.links import BASE_RULES
 from reenact.core.matching import MatchRules
 from reenact.errors import Damaged, Refused
@@ -44,6 +46,25 @@ def _rules_of(reader: JournalReader) -> MatchRules:
         return reader.rules()
     except Refused:
         return MatchRules()  # its own went with its facts: then fields that do not count may be shown
+
+
+def begun_differently(a: JournalReader, b: JournalReader) -> list[str]:
+    """Which facts tell two runs apart before they did anything: their agents, inputs, code, whatever is recorded.
+
+    Facts are no behaviour, so they decide nothing; but they may be why the runs part.
+    """
+    if a.header_row.match is not None and a.header_row.match == b.header_row.match:
+        return []
+    facts_a, facts_b = a.facts(), b.facts()
+    if facts_a is None or facts_b is None:
+        return ["unknown: erased"]
+    names = [*facts_a, *(name for name in facts_b if name not in facts_a)]
+    absent = object()
+    return [name for name in names if _written(facts_a.get(name, absent)) != _written(facts_b.get(name, absent))]
+
+
+def _written(value: object) -> bytes:
+    return b"" if type(value) is object else canonical_bytes(encode(value).tree)
 
 
 def describe_contents(expected: Any, actual: Any) -> dict[str, Any]:

@@ -86,6 +86,8 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     expected: ComparedRun
     actual: ComparedRun
     first: FirstDivergence | None = None
+    begun_differently: list[str] = []
+    """Facts that differ (agent, input, code, …): no behaviour, but perhaps why the runs part."""
     aligned: bool
     """False: only the first divergence was looked for, and nothing below is filled in but `unknown` and `reads`."""
     counts: dict[str, int] = {}
