@@ -1,0 +1,199 @@
+"""Checking a bundle without the store that made it.
+
+Rules:
+
+1. Nothing is parsed before its size is known to be within limits, and nothing of the statement is believed before a
+   signature of a trusted key holds over it.
+2. Parts are read in the order of the statement, each exactly as long as it says, and digested as they come. Nothing is
+   extracted under a name from the bundle; a recording goes through a private temporary file that is gone afterwards.
+3. Each recording is verified as a stranger's, down to the match digests, and has to be the run that was signed.
+4. A bad bundle is a report with a stable code, never an exception.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from reenact.core.codec import decode
+from reenact.core.hashing import parse_hash, render
+from reenact.core.strict_json import read_strict
+from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
+from reenact.journal.importing import verify_file
+from reenact.journal.recording_file import RecordingFile
+from reenact.journal.verify import VerificationReport
+from reenact.replay.evidence.bundling import ARTIFACT_TAG
+from reenact.replay.evidence.envelope import MAX_ENVELOPE_BYTES, read_envelope, verified_signers
+from reenact.replay.evidence.problems import BundleProblem, FlawError
+from reenact.replay.evidence.public_keys import PublicKey, public_key
+from reenact.replay.evidence.statement import Part, RunClaim, Statement, read_statement
+from reenact.store.contract import Head
+
+MAX_BUNDLE_BYTES = 4 * 1024**3
+PIECE_BYTES = 1024 * 1024
+
+
+class BundleReport(msgspec.Struct):
+    """What a check found. `statement` is there only if its signature holds."""
+
+    problems: list[BundleProblem] = []
+    signed_by: list[str] = []
+    statement: Statement | None = None
+    recordings: list[VerificationReport] = []
+    result: Any = None
+    differences: dict[str, bytes] = {}
+
+    @property
+    def valid(self) -> bool:
+        """Signed, complete and verified; never by default."""
+        return (
+            not self.problems
+            and bool(self.signed_by)
+            and self.statement is not None
+            and len(self.recordings) == len(self.statement.runs) > 0
+        )
+
+    @property
+    def code(self) -> str:
+        return self.problems[0].code if self.problems else "valid" if self.valid else "unchecked"
+
+    @property
+    def line(self) -> str:
+        if self.problems:
+            return f"Evidence: {self.problems[0].message} - INVALID"
+        events = sum(report.verified for report in self.recordings)
+        signers = ", ".join(self.signed_by)
+        verdict = "VALID" if self.valid else "UNCHECKED"
+        return f"Evidence: {len(self.recordings)} runs, {events} events verified, signed by {signers} - {verdict}"
+
+    def __str__(self) -> str:
+        return self.line
+
+    def raise_if_invalid(self) -> None:
+        if not self.valid:
+            raise Damaged(self.line, code=self.code, hint="Get the bundle again from whoever signed it.")
+
+
+def check_bundle(
+    data: bytes | str | Path,
+    public_keys: Iterable[PublicKey | bytes | str],
+    *,
+    max_bytes: int = MAX_BUNDLE_BYTES,
+) -> BundleReport:
+    """Checks a bundle, given as bytes or by its path, against the keys that the checker trusts."""
+    trusted = {key.id: key for key in map(public_key, public_keys)}
+    report = BundleReport()
+    with BytesIO(data) if isinstance(data, bytes) else _open(Path(data)) as file:
+        try:
+            _check(file, trusted, max_bytes, report)
+        except FlawError as flaw:
+            report.problems.append(flaw.problem)
+    return report
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotFound(f"cannot read {path}: {error.strerror}", hint="Give the path of a bundle.") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InvalidInput(f"{path} is not a regular file", code="not_a_file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _check(file: BinaryIO, trusted: dict[str, PublicKey], max_bytes: int, report: BundleReport) -> None:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if size > max_bytes:
+        raise FlawError("too_large", f"the bundle has {size:,} bytes, the limit is {max_bytes:,}")
+    if not trusted:
+        raise FlawError("no_keys", "no public key was given to check it with")
+    envelope = read_envelope(_first_line(file))
+    signers = verified_signers(envelope, trusted)
+    statement = read_statement(envelope.payload)
+    for key in signers:
+        if not key.signed_at(statement.created):
+            raise FlawError("key_not_in_use", f"key {key.id} was not in use when this is said to have been signed")
+    report.signed_by = [key.id for key in signers]
+    report.statement = statement
+    claims = iter(statement.runs)
+    for number, part in enumerate(statement.parts, 1):
+        _take(file, number, part, claims, report)
+    if file.read(1):
+        raise FlawError("trailing_bytes", "something follows the last part")
+
+
+def _first_line(file: BinaryIO) -> bytes:
+    line = file.readline(MAX_ENVELOPE_BYTES + 1)
+    if line.endswith(b"\n"):
+        return line[:-1]
+    if len(line) > MAX_ENVELOPE_BYTES:
+        raise FlawError("too_large", f"the first line is longer than {MAX_ENVELOPE_BYTES:,} bytes")
+    raise FlawError("truncated", "the bundle ends in its first line")
+
+
+def _take(file: BinaryIO, number: int, part: Part, claims: Any, report: BundleReport) -> None:
+    """One part: digested first, looked into only if it is the one that was signed."""
+    if part.kind == "recording":
+        with tempfile.NamedTemporaryFile(prefix="reenact-evidence-") as kept:
+            _copy(file, kept, number, part)
+            kept.flush()
+            report.recordings.append(_verified(Path(kept.name), number, next(claims)))
+        return
+    kept_bytes = BytesIO()
+    _copy(file, kept_bytes, number, part)
+    if part.kind == "difference":
+        report.differences = {**report.differences, part.digest: kept_bytes.getvalue()}
+        return
+    try:
+        report.result = decode(read_strict(kept_bytes.getvalue()))
+    except ReenactError as problem:
+        raise FlawError("bad_result", f"part {number}: {problem.message}") from None
+
+
+def _copy(file: BinaryIO, to: Any, number: int, part: Part) -> None:
+    digest, left = sha256(ARTIFACT_TAG), part.size
+    while left:
+        piece = file.read(min(left, PIECE_BYTES))
+        if not piece:
+            raise FlawError("truncated", f"the bundle ends in part {number} ({part.kind})")
+        digest.update(piece)
+        to.write(piece)
+        left -= len(piece)
+    if render(digest.digest()) != part.digest:
+        raise FlawError("bad_part", f"part {number} ({part.kind}) is not the one that was signed")
+    after = file.read(1)
+    if after != b"\n":
+        code = "bad_part" if after else "truncated"
+        raise FlawError(code, f"part {number} ({part.kind}) is not followed by a line feed")
+
+
+def _verified(path: Path, number: int, claim: RunClaim) -> VerificationReport:
+    where = f"part {number}, run {claim.run}"
+    try:
+        with RecordingFile(path) as recording:
+            header, digest = recording.header, recording.header_row.hash
+        found = verify_file(path, deep=True, expected=Head(claim.events, parse_hash(claim.head)))
+    except ReenactError as problem:
+        raise FlawError("bad_recording", f"{where}: {_without_path(problem.message, path)}") from None
+    if not found.valid:
+        first = found.problems[0]
+        raise FlawError("bad_recording", f"{where}, event {first.seq}: {first.message}")
+    said = (claim.namespace, claim.run, claim.header_hash, claim.head, claim.events, claim.terminal)
+    if said != (header.namespace, header.run, render(digest), found.head, found.events, found.terminal):
+        raise FlawError("other_run", f"{where}: the recording is of another run, or of another state of it")
+    return found
+
+
+def _without_path(message: str, path: Path) -> str:
+    """The temporary file's name says nothing to anybody."""
+    return message.replace(f"{path.name}, ", "").replace(str(path), "it")
