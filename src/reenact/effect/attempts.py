@@ -59,6 +59,13 @@ def note_call(name: str) -> None:
         notes.append(["tool", name])
 
 
+def attempt_once(place: Inside, call: Callable[[], Any]) -> Any:
+    """The usual case: the first attempt, without a limit, and the last one whatever comes of it."""
+    PLACE.set(place)
+    _NOTES.set([])
+    return call()
+
+
 class Attempts:
     def __init__(self, run: LiveRun, ticket: Ticket) -> None:
         self._run = run

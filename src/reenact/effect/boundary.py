@@ -14,7 +14,7 @@ from contextvars import copy_context
 from time import monotonic
 from typing import Any
 
-from reenact.effect.attempts import Attempts
+from reenact.effect.attempts import Attempts, attempt_once
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
 from reenact.effect.outcomes import open_answer, open_recorded
@@ -223,15 +223,20 @@ def _at_once(
                 run.stop_for_good()
     if waiter.told_to_begin:
         run.answer_at_once(ticket, *_carry_out(run, ticket, call))
+        if run.coming_back is None:
+            return open_answer(run, ticket)
     return _handed(run, ticket)
 
 
 def _carry_out(run: LiveRun, ticket: Ticket, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    attempts = Attempts(run, ticket)
-    context = copy_context()
-    context.run(PLACE.set, attempts.place)
+    spec, context = ticket.spec, copy_context()
     try:
-        value = context.run(attempts.carry_out_blocking, call)
+        if spec.retry is None and spec.timeout_seconds is None and ticket.recorded is None:
+            value = context.run(attempt_once, Inside(run, ticket, 1), call)
+        else:
+            attempts = Attempts(run, ticket)
+            context.run(PLACE.set, attempts.place)
+            value = context.run(attempts.carry_out_blocking, call)
     except Exception as error:
         return ticket.spec.answers.failed(ticket.key, error), error
     return ticket.spec.answers.done(ticket.key, value), None

@@ -271,7 +271,8 @@ class LiveRun(Answering):
     def write(self, drafts: Sequence[Draft], *, sync: bool) -> bool:
         """Everything that waits to be written, then the drafts, in one batch. False: the run has stopped over it."""
         assert self._pen is not None
-        sync = sync or any(ticket.spec.syncs_request for ticket in self._requested)
+        if self._requested and not sync:
+            sync = any(ticket.spec.syncs_request for ticket in self._requested)
         turns, self.turns.log = self.turns.log, []
         try:
             self._pen.write(turns, drafts, self.secrets, sync=sync)
