@@ -6,6 +6,7 @@ import asyncio
 import enum
 import io
 import math
+import sys
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -455,3 +456,46 @@ def test_an_effect_that_is_cancelled_inside_comes_back_as_that(memory: Any) -> N
         return "paid"
 
     assert recorded_and_replayed(cancelled_inside, store=memory) == "cancelled"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_error_whose_class_is_gone_is_still_caught_as_what_it_was(
+    memory: Any, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    class Refused(ValueError):
+        def __init__(self, code: int) -> None:
+            super().__init__(f"refused with {code}")
+            self.code = code
+
+    Refused.__qualname__ = "Refused"
+    monkeypatch.setattr(sys.modules[__name__], "Refused", Refused, raising=False)
+
+    @reenact.step
+    def refusing() -> None:
+        raise Refused(7)
+
+    @reenact.step
+    async def refusing_later() -> None:
+        raise Refused(7)
+
+    def told(error: Any) -> list[Any]:
+        return [str(error), error.code]
+
+    @reenact.agent
+    def catching() -> Any:
+        try:
+            refusing()
+        except ValueError as error:
+            return told(error)
+
+    @reenact.agent
+    async def catching_later() -> Any:
+        try:
+            await refusing_later()
+        except ValueError as error:
+            return told(error)
+
+    agent, run_id = catching_later if is_async else catching, new_id()
+    assert run(agent, store=memory, run_id=run_id) == ["refused with 7", 7]
+    monkeypatch.delattr(sys.modules[__name__], "Refused")
+    assert replay(agent, run_id, store=memory) == ["refused with 7", 7]

@@ -23,7 +23,7 @@ from reenact.core.codec.annotations import (
     key_of,
     value_of,
 )
-from reenact.core.codec.failures import MEMBERS, build_error
+from reenact.core.codec.failures import MAX_BASES, MEMBERS, build_error
 from reenact.core.codec.json_text import write_json_text
 from reenact.core.codec.registry import Registered, Registry, default_registry, loaded_class, standard_class
 from reenact.core.codec.shapes import FORMS, MismatchError
@@ -300,14 +300,22 @@ def _from_data(registered: Registered, data: Any) -> Any:
         raise RefusalError(f"the tag $object does not hold what {registered.name} is made from", "bad_tag") from None
 
 
+def _is_error(cls: type) -> bool:
+    return issubclass(cls, BaseException)
+
+
 def _error(decoder: _Decoder, tag: _Tag) -> Any:
     label, names = _text_of(tag.content["type"]), list(tag.content)
     if not set(names) <= set(MEMBERS):
         return UnknownTag(tag.tree)
-    cls = decoder.class_for(label, tag.options, lambda cls: issubclass(cls, BaseException))
+    cls = decoder.class_for(label, tag.options, _is_error)
+
+    def known(bases: list[Any]) -> list[type]:
+        found = [decoder.class_for(_text_of(base), tag.options, _is_error) for base in bases[:MAX_BASES]]
+        return [base for base in found if base is not None]
 
     def build(done: list[Any]) -> Any:
-        return build_error(cls, dict(zip(names, done, strict=True)))
+        return build_error(cls, dict(zip(names, done, strict=True)), known)
 
     return decoder.inner(tag, [(tag.content[name], ()) for name in names], build, names)
 

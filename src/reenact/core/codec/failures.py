@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from reenact.core.codec.registry import label_of
 from reenact.core.codec.standins import RecordedError
 
 MAX_CHAIN = 10  # how many errors deep causes are followed
+MAX_BASES = 32  # how many classes that an error derived from are looked for
 MEMBERS = (
     *("type", "message", "args", "attributes", "cause", "context"),
     *("suppress_context", "notes", "members", "bases"),
@@ -32,7 +36,7 @@ def read_error(error: BaseException) -> dict[str, Any]:
     cause, context = error.__cause__, error.__context__
     notes = error.__dict__.get("__notes__")
     members = {
-        **(_read_recorded(error) if type(error) is RecordedError else _read_real(error)),
+        **(_read_recorded(error) if isinstance(error, RecordedError) else _read_real(error)),
         "cause": cause,
         "context": None if context is cause else context,
         "suppress_context": error.__suppress_context__,
@@ -47,13 +51,14 @@ def _is_empty(member: Any) -> bool:
 
 
 def _read_recorded(error: RecordedError) -> dict[str, Any]:
+    kept = error.__dict__
     return {
-        "type": error.label,
-        "message": error.message,
-        "args": list(error.args),
-        "attributes": error.attributes,
-        "members": list(error.members),
-        "bases": list(error.bases),
+        "type": kept["label"],
+        "message": kept["message"],
+        "args": list(_args(error)),
+        "attributes": kept["attributes"],
+        "members": list(kept["members"]),
+        "bases": list(kept["bases"]),
     }
 
 
@@ -86,19 +91,21 @@ def _message(error: BaseException) -> str:
         return ""
 
 
-def build_error(cls: type | None, members: dict[str, Any]) -> BaseException:
-    """The exception again; a `RecordedError` if its class is missing or needs its own code to be made."""
+def build_error(cls: type | None, members: dict[str, Any], known: Callable[[list[Any]], list[type]]) -> BaseException:
+    """The exception again; a `RecordedError` if its class is missing or needs its own code to be made.
+
+    `known` gives those of the classes that it derived from that are at hand, the nearest first.
+    """
     args, attributes = tuple(members.get("args", ())), members.get("attributes", {})
     inner = tuple(members.get("members", ()))
     if type(members.get("message", "")) is not str:
         raise TypeError
     error = _instance(cls, args, attributes, inner) if cls is not None else None
     if error is None:
-        message, bases = members.get("message", ""), tuple(members.get("bases", ()))
-        error = RecordedError(members["type"], message, args, attributes, inner, bases)
-    error.__cause__ = members.get("cause")
-    error.__context__ = members.get("context")
-    error.__suppress_context__ = members.get("suppress_context", False)
+        message, bases = members.get("message", ""), members.get("bases", [])
+        error = _stand_in(known(bases), (members["type"], message, args, attributes, inner, tuple(bases)))
+    for name, absent in (("cause", None), ("context", None), ("suppress_context", False)):
+        object.__setattr__(error, f"__{name}__", members.get(name, absent))  # a class may set attributes its own way
     if "notes" in members:
         error.__dict__["__notes__"] = members["notes"]
     return error
@@ -132,3 +139,52 @@ def _instance(
         else:
             made.__dict__[name] = value
     return made
+
+
+def _stand_in(known: Sequence[type], kept: tuple[Any, ...]) -> BaseException:
+    """One that an `except` for any of the known classes finds, if that can be had without running code of theirs."""
+    nearest: list[type] = []
+    for base in known:
+        if _runs_no_code(base) and not any(issubclass(one, base) for one in (RecordedError, *nearest)):
+            nearest.append(base)
+    _, message, args, attributes, inner, _ = kept
+    for bases in (tuple(nearest), tuple(nearest[:1])):
+        cls = _derived(bases) if bases else None
+        made: BaseException | None = _bare(cls, message, args, inner) if cls is not None else None
+        if isinstance(made, RecordedError):
+            RecordedError.__init__(made, *kept)
+            for name in _built_in(type(made)):
+                with suppress(Exception):
+                    object.__setattr__(made, name, attributes.get(name))
+            return made
+    return RecordedError(*kept)
+
+
+def _runs_no_code(cls: type) -> bool:
+    """Deriving from it tells nobody."""
+    users = [one for one in cls.__mro__ if one.__flags__ & _HEAP_TYPE]
+    return type(cls) is type and not any("__init_subclass__" in vars(one) for one in users)
+
+
+@lru_cache(maxsize=256)
+def _derived(bases: tuple[type, ...]) -> type[RecordedError] | None:
+    try:
+        return type("RecordedError", (RecordedError, *bases), {"__module__": RecordedError.__module__})
+    except TypeError:  # built-in exceptions that do not go together
+        return None
+
+
+def _bare(cls: type[RecordedError], message: str, args: tuple[Any, ...], inner: tuple[Any, ...]) -> Any:
+    if issubclass(cls, BaseExceptionGroup):
+        text = args[0] if args and type(args[0]) is str else message
+        with suppress(Exception):  # of nothing, or of what are no errors
+            return BaseExceptionGroup.__new__(cls, text, list(inner))
+        return None
+    for base in cls.__mro__:
+        if not base.__flags__ & _HEAP_TYPE and issubclass(base, BaseException):
+            with suppress(TypeError):  # another of them is the one that can make it
+                made = base.__new__(cls)
+                with suppress(Exception):
+                    base.__init__(made, *args)
+                return made
+    return None

@@ -109,7 +109,18 @@ class Erased(_Frozen):
 
 
 class RecordedError(Exception):
-    """In place of an exception whose class is not at hand."""
+    """In place of an exception whose class is not at hand.
+
+    Where classes that it derived from are, it is made as one of theirs as well (`failures`), so that an `except` for
+    one of them finds it. What it kept in attributes is found there, too.
+    """
+
+    label: str
+    message: str
+    attributes: dict[str, Any]
+    members: tuple[Any, ...]
+    """Of an exception group."""
+    bases: tuple[str, ...]
 
     def __init__(
         self,
@@ -120,15 +131,18 @@ class RecordedError(Exception):
         members: tuple[Any, ...] = (),
         bases: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(*args)
-        self.label = label
-        self.message = message
-        self.attributes = attributes or {}
-        self.members = members  # of an exception group
-        self.bases = bases
+        BaseException.args.__set__(self, args)  # type: ignore[attr-defined]
+        # Past whatever a class that it derives from makes of names and of setting them.
+        self.__dict__.update(label=label, message=message, attributes=attributes or {}, members=members, bases=bases)
+
+    def __getattr__(self, name: str) -> Any:
+        attributes = self.__dict__.get("attributes", {})
+        if name in attributes:
+            return attributes[name]
+        raise AttributeError(f"{self.__dict__.get('label', 'RecordedError')} has no attribute {name!r} here")
 
     def __str__(self) -> str:
-        return self.message
+        return str(self.__dict__["message"])
 
     def __repr__(self) -> str:
-        return f"RecordedError({self.label!r}, {self.message!r})"
+        return f"RecordedError({self.__dict__['label']!r}, {self.__dict__['message']!r})"
