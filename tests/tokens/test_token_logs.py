@@ -234,3 +234,19 @@ def test_bytes_that_nobody_has_are_asked_for(memory: MemoryStore) -> None:
     log.append(built("again", 1, token, inputs=bytes(70_000)))
     with pytest.raises(Damaged):
         log.artifact(bytes(32))
+
+
+def test_a_damaged_run_hides_nobody_elses_receipts(memory: MemoryStore) -> None:
+    from journal.helpers import Altered, rows_of, with_content
+
+    recorded_run(memory)
+    recorded_run(memory, "r2")
+    rows = rows_of(memory)
+    rows[1] = with_content(rows[1], lambda stored: stored.replace(b'"4"', b'"5"'))
+    log = JournalReplayLog(Altered(memory, rows=rows))  # type: ignore[arg-type]
+    token = next(mint(JournalReader(memory, "r2")))
+    assert log.get(token.token_hash) == token
+    with pytest.raises(Damaged):
+        log.get("sha256:" + "0" * 64)  # nobody can say that there is none
+    with pytest.raises(Damaged):
+        log.query()  # an answer with holes is no answer

@@ -184,3 +184,19 @@ def test_a_damaged_journal_gives_no_receipts(memory: MemoryStore) -> None:
     rows[1] = with_content(rows[1], lambda stored: stored.replace(b'"4"', b'"5"'))
     with pytest.raises(Damaged):
         tokens_of(Altered(memory, rows=rows))  # type: ignore[arg-type]
+
+
+def test_ordinary_data_never_stops_the_minting(memory: MemoryStore) -> None:
+    deep: Any = "bottom"
+    for _ in range(900):
+        deep = [deep]
+    odd = {"raw": b"\0" * 70_000, "nan": float("nan"), "big": 2**80, "set": {1, 2}, "$node": 1, "client": object()}
+    tags = {"long": "x" * 5000, "n": 1, **{f"t{number}": "v" for number in range(100)}}
+    journal = Journal.create(memory, "r1", facts={"tags": tags})
+    for number, value in enumerate([deep, odd, None, "", "\ud800"]):
+        journal.append([ActionRequested(f"a{number}", value, " ", "x" * 3000), ActionSucceeded(f"a{number}", value)])
+    tokens = tokens_of(memory)
+    assert len(tokens) == 5
+    assert check_chain(tokens).whole
+    assert all(ReplayToken.from_json(token.to_json()).verifies for token in tokens)
+    assert len(tokens[0].tags) == 64

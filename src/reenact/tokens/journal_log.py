@@ -17,7 +17,7 @@ from reenact.core.codec import UnknownTag
 from reenact.core.events import SignalReceived
 from reenact.core.hashing import parse_hash
 from reenact.core.links import OPERATIONS_RUN, check_namespace, is_name
-from reenact.errors import InvalidInput, InvalidValue, MovedHead, NotFound, Refused, StaleEpoch
+from reenact.errors import Damaged, InvalidInput, InvalidValue, MovedHead, NotFound, Refused, StaleEpoch
 from reenact.journal.journal import Journal
 from reenact.journal.reach import all_runs
 from reenact.journal.reader import JournalReader, NodeReader
@@ -72,12 +72,14 @@ class JournalReplayLog:
     def get(self, token_hash: str) -> ReplayToken:
         with self._lock:
             found = self._at(token_hash)
-            if found is None:
-                self._look_through_all()
-                found = self._at(token_hash)
-        if found is None:
-            raise unknown_token(self.namespace)
-        return found
+            if found is not None:
+                return found
+            damaged = self._look_through_all()
+            found = self._at(token_hash)
+        if found is not None:
+            return found
+        # A damaged run hides nobody else's receipts; but with one, nobody can say that there is no such receipt.
+        raise damaged or unknown_token(self.namespace)
 
     def tokens_for_flow(self, flow: str) -> list[ReplayToken]:
         return list(mint(self._reader(flow)))
@@ -115,9 +117,14 @@ class JournalReplayLog:
             return token if (seq, token.token_hash) == (spot.seq, token_hash) else None
         return None
 
-    def _look_through_all(self) -> None:
+    def _look_through_all(self) -> Damaged | None:
+        damaged = None
         for run in self._runs():
-            self._look_through(self._reader(run))
+            try:
+                self._look_through(self._reader(run))
+            except Damaged as damage:
+                damaged = damage
+        return damaged
 
     def _look_through(self, reader: JournalReader) -> _Seen:
         """Goes on where it stopped; what was erased meanwhile is found out when a spot is used."""

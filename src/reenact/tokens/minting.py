@@ -29,6 +29,7 @@ from reenact.tokens.sampling import NAMES
 from reenact.tokens.token import (
     ERASED,
     FORMAT,
+    MAX_TAGS,
     MAX_TEXT,
     NONCE_BYTES,
     Place,
@@ -202,10 +203,11 @@ def _model(kind: str | None, inputs: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _tags(tags: Any) -> dict[str, str]:
-    """The run's own: `tags` of its facts, where they are texts."""
+    """The run's own: `tags` of its facts, as far as they are what a receipt can hold."""
     if not isinstance(tags, dict):
         return {}
-    return {name: value for name, value in tags.items() if isinstance(name, str) and isinstance(value, str)}
+    fitting = [pair for pair in tags.items() if all(isinstance(text, str) and len(text) <= MAX_TEXT for text in pair)]
+    return dict(fitting[:MAX_TAGS])
 
 
 def _kept(reader: JournalReader, row: EventRow) -> ReplayToken | None:

@@ -16,7 +16,7 @@ from reenact.journal.exporting import export_run
 from reenact.journal.importing import import_file
 from reenact.journal.journal import Journal
 from reenact.journal.reader import JournalReader
-from reenact.replay.evidence import check_bundle, make_bundle, write_bundle
+from reenact.replay.evidence import check_bundle, keep_difference, make_bundle, write_bundle
 from reenact.store.contract import Store
 from reenact.store.memory import MemoryStore
 
@@ -117,6 +117,30 @@ def test_what_cannot_be_signed_is_refused(memory: MemoryStore, tmp_path: Path) -
     with pytest.raises(NotFound) as refused:
         make_bundle(memory, "r1", differences=["sha256:" + "0" * 64], keys=keys)
     assert refused.value.code == "unknown_difference"
+
+
+def test_what_no_checker_would_take_is_not_signed(
+    memory: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded_run(memory)
+    monkeypatch.setattr("reenact.replay.evidence.bundling.MAX_ENVELOPE_BYTES", 100)
+    with pytest.raises(InvalidInput) as refused:
+        write_bundle(tmp_path / "x", memory, "r1", keys=keys_at(tmp_path))
+    assert refused.value.code == "too_many_parts"
+    monkeypatch.setattr("reenact.replay.evidence.statement.MAX_PARTS", 0)
+    with pytest.raises(InvalidInput) as refused:
+        make_bundle(memory, "r1", keys=keys_at(tmp_path))
+    assert refused.value.code == "bad_statement"
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["keys.json", "keys.json.lock"]
+
+
+def test_a_result_that_equals_a_difference_is_no_confusion(memory: MemoryStore, tmp_path: Path) -> None:
+    keys = keys_at(tmp_path)
+    recorded_run(memory)
+    digest = keep_difference(memory, "default", b'"same"')
+    report = check_bundle(make_bundle(memory, "r1", result="same", differences=[digest], keys=keys), keys.public_keys())
+    assert report.valid
+    assert (report.result, report.differences) == ("same", {digest: b'"same"'})
 
 
 def test_a_damaged_run_is_never_signed(memory: MemoryStore, tmp_path: Path) -> None:

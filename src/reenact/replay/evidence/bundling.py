@@ -26,9 +26,16 @@ from reenact.journal.exporting import export_lines
 from reenact.journal.reader import JournalReader
 from reenact.journal.sources import Sources, SystemSources
 from reenact.replay.evidence.differences import fetch_difference
-from reenact.replay.evidence.envelope import PAYLOAD_TYPE, Envelope, pre_authentication_encoding, write_envelope
+from reenact.replay.evidence.envelope import (
+    MAX_ENVELOPE_BYTES,
+    PAYLOAD_TYPE,
+    Envelope,
+    pre_authentication_encoding,
+    write_envelope,
+)
+from reenact.replay.evidence.problems import FlawError
 from reenact.replay.evidence.signing_keys import SigningKeys
-from reenact.replay.evidence.statement import Part, RunClaim, Statement
+from reenact.replay.evidence.statement import Part, RunClaim, Statement, read_statement
 from reenact.store.contract import Store
 
 ARTIFACT_TAG = b"reenact.artifact/1\0"
@@ -69,7 +76,7 @@ def write_bundle(
 ) -> int:
     """Writes a bundle in one piece: a half-written one never stands under its name. Returns its size in bytes."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{SystemSources().entropy(8).hex()}.tmp")
     try:
         with tempfile.TemporaryFile(dir=path.parent) as parts, open(temporary, "xb") as file:
             os.chmod(temporary, 0o600)
@@ -109,11 +116,24 @@ def _write(
     # Not before the key itself, whatever the clock says: who knows when it was made would take this for a forgery.
     created = max((sources or SystemSources()).now_us(), signer.not_before or 0)
     statement = Statement(created=created, runs=claims, result=named, parts=parts.made)
-    payload = statement.to_bytes()
+    payload = _checked(statement)
     signature = keys.sign_bytes(pre_authentication_encoding(PAYLOAD_TYPE, payload))
-    file.write(write_envelope(Envelope(payload, PAYLOAD_TYPE, [signature])) + b"\n")
+    line = write_envelope(Envelope(payload, PAYLOAD_TYPE, [signature]))
+    if len(line) > MAX_ENVELOPE_BYTES:
+        raise InvalidInput("the bundle would have too many parts", hint="Make several.", code="too_many_parts")
+    file.write(line + b"\n")
     spool.seek(0)
     shutil.copyfileobj(spool, file)
+
+
+def _checked(statement: Statement) -> bytes:
+    """What no checker would take is not signed in the first place."""
+    payload = statement.to_bytes()
+    try:
+        read_statement(payload)
+    except FlawError as flaw:
+        raise InvalidInput(f"there is no such evidence: {flaw.problem.message}", code=flaw.problem.code) from None
+    return payload
 
 
 def _result_text(result: Any) -> bytes:
