@@ -90,5 +90,5 @@ def test_hostile_texts_cost_a_bounded_number_of_steps_for_each_word(
 
 def test_a_phrase_that_repeats_words_is_still_found_in_a_long_text() -> None:
     words = [f"w{n * n % 97}" for n in range(3000)] + [f"v{n * n * n % 89}" for n in range(3000)]
-    moved = words[:2000] + ["here", "it", "is"] + words[2000:]
+    moved = [*words[:2000], "here", "it", "is", *words[2000:]]
     assert told(diff_texts(" ".join(words), " ".join(moved))).count("[") == 1

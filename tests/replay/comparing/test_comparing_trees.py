@@ -134,7 +134,7 @@ def test_a_small_gap_is_aligned_by_a_longest_common_subsequence(left: list[int],
 def test_long_lists_are_aligned_by_what_is_seldom_and_by_stretches() -> None:
     generator = random.Random(7)
     words = [generator.randrange(50) for _ in range(5000)]
-    other = words[:1000] + [77] + words[1000:3000] + words[3001:]
+    other = [*words[:1000], 77, *words[1000:3000], *words[3001:]]
     hunks = hunks_of(aligned(words, other), len(words), len(other))
     assert len(hunks) == 2
     assert sum(hunk.stop - hunk.start + hunk.other_stop - hunk.other_start for hunk in hunks) == 2

@@ -1,11 +1,11 @@
 """Aligning two sequences of numbers: which stretches are common, in order. Cost stays linear for any input.
 
 1. What both begin and end with is common.
-2. Numbers that stand exactly once on each side are anchors; where they are few, so are short stretches that stand once on
-   each side, and where there are none, numbers that stand equally often and seldom. The longest ascending choice of
-   anchors splits the rest into gaps, which are aligned in the same way.
-3. A gap that is small, or has no anchors, is aligned by the shortest edit script (Myers' greedy search), within a budget
-   proportional to its length. What cannot match because the other side lacks it is left out first.
+2. Numbers that stand exactly once on each side are anchors; where they are few, so are short stretches that stand
+   once on each side, and where there are none, numbers that stand equally often and seldom. The longest ascending
+   choice of anchors splits the rest into gaps, which are aligned in the same way.
+3. A gap that is small, or has no anchors, is aligned by the shortest edit script (Myers' greedy search), within a
+   budget proportional to its length. What cannot match because the other side lacks it is left out first.
 4. A gap whose budget is used up is told as replaced. The result is then still true, only not the shortest.
 
 Gaps are split a bounded number of times, so every number is looked at a bounded number of times.

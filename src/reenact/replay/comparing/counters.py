@@ -1,11 +1,12 @@
 """Every counter of a tree, by path: what an answer used and cost, at every depth and under every usual name.
 
-A counter is a *number* under a name that says tokens or cost: `tokens`, `token_count`, `prompt_tokens`, `totalTokenCount`,
-`cost`, `total_cost`, `cost_usd`, `price` and the like. A subtree under such a name is walked as a whole, and so is
-everything under `usage`: all numbers in it are counters.
+A counter is a *number* under a name that says tokens or cost: `tokens`, `token_count`, `prompt_tokens`,
+`totalTokenCount`, `cost`, `total_cost`, `cost_usd`, `price` and the like. A subtree under such a name is walked as a
+whole, and so is everything under `usage`: all numbers in it are counters.
 
 Not counters but structure, which has to be equal: text or null under such a name; limits of a request (`max_tokens`,
-`budget_tokens`, anything under `budget` or `limits`); token numbers in a list (`"tokens": [15496, 995]`); true and false.
+`budget_tokens`, anything under `budget` or `limits`); token numbers in a list (`"tokens": [15496, 995]`); true and
+false.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class Counter(NamedTuple):
 
 
 class Separated(NamedTuple):
-    """A tree taken apart: its counters, and the rest. Members that are counters are left out of the structure; a counter
-    in a list leaves null behind."""
+    """A tree taken apart: its counters, and the rest. Members that are counters are left out of the structure; a
+    counter in a list leaves null behind."""
 
     structure: Any
     counters: dict[str, Counter]
@@ -81,7 +82,7 @@ def counter_kind(name: str) -> CounterKind | Literal["limit"] | None:
 
 
 def counters_of(tree: Any) -> dict[str, Counter]:
-    """All counters by JSON pointer, in the order of the tree."""
+    """All counters by JSON pointer, sorted by it."""
     return separate(tree).counters
 
 

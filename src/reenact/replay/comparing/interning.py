@@ -1,8 +1,9 @@
 """Numbers for subtrees: two subtrees have one number exactly when they are equal.
 
-With them, whether two subtrees differ is one comparison however large they are, and a list is a sequence of numbers that
-can be aligned. Equality is that of the canonical form: the order of keys does not matter, 1 equals 1.0, and true does not
-equal 1. An exact interner keeps 1, 1.0 and -0.0 apart as well, for whoever has to make one tree out of another.
+With them, whether two subtrees differ is one comparison however large they are, and a list is a sequence of numbers
+that can be aligned. Equality is that of the canonical form: the order of keys does not matter, 1 equals 1.0, and true
+does not equal 1. An exact interner keeps 1, 1.0 and -0.0 apart as well, for whoever has to make one tree out of
+another.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class Interner:
         """Numbers every subtree; afterwards `number` answers for each of them."""
         containers = [tree] if isinstance(tree, dict | list) else []
         for container in containers:
-            for value in container.values() if type(container) is dict else container:
-                if type(value) is dict or type(value) is list:
-                    containers.append(value)  # noqa: B909 - the list is read while it grows: parents before children
+            inner = container.values() if type(container) is dict else container
+            # The list is read while it grows, so parents come before their children.
+            containers += [value for value in inner if type(value) is dict or type(value) is list]
         for container in reversed(containers):
             if type(container) is dict:
                 members = sorted(container.items(), key=_name)

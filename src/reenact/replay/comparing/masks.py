@@ -4,9 +4,9 @@ A mask names a place and nothing but that place; what stands beside it is compar
 sides. A masked member is left out, whether or not the other side has it; a masked item of a list leaves null behind, so
 that the positions of the others still count.
 
-The rules that hold unless others are given stand in this file. They name the *envelope* of an event (its ids and times, at
-its top and in its `trace`, `meta` and `metadata`), never what is inside its input or output: a `request_id` that a tool
-was called with is behaviour.
+The rules that hold unless others are given stand in this file. They name the *envelope* of an event (its ids and
+times, at its top and in its `trace`, `meta` and `metadata`), never what is inside its input or output: a `request_id`
+that a tool was called with is behaviour.
 """
 
 from __future__ import annotations

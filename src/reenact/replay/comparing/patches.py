@@ -1,9 +1,9 @@
 """JSON patches (RFC 6902): the steps that make one tree of another, and carrying them out.
 
-`json_patch(a, b)` applied to `a` gives `b` exactly: 1 stays apart from 1.0; only the order of an object's keys, which JSON
-does not know, is not carried over. The patch is made of `add`, `remove` and `replace`; `apply_patch` knows all six
-operations. A patch that cannot be applied is refused with the number of the step, and nothing is changed in any case: the
-tree that was given is never touched.
+`json_patch(a, b)` applied to `a` gives `b` exactly: 1 stays apart from 1.0; only the order of an object's keys, which
+JSON does not know, is not carried over. The patch is made of `add`, `remove` and `replace`; `apply_patch` knows all
+six operations. A patch that cannot be applied is refused with the number of the step, and nothing is changed in any
+case: the tree that was given is never touched.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _copied(tree: Any) -> Any:
         for name, value in list(container.items() if type(container) is dict else enumerate(container)):
             if type(value) is dict or type(value) is list:
                 container[name] = value.copy()
-                copies.append(container[name])  # noqa: B909 - the list is read while it grows
+                copies.append(container[name])  # the list is read while it grows
     return copies[0][0]
 
 
@@ -154,7 +154,7 @@ def _at(value: Any, steps: list[str]) -> Any:
         if isinstance(value, dict) and step in value:
             value = value[step]
         elif isinstance(value, list):
-            value = value[_index(value, step, len(value) - 1)]
+            value = value[_index(step, len(value) - 1)]
         else:
             raise _bad("there is nothing at its path")
     return value
@@ -181,12 +181,12 @@ def _add(document: list[Any], steps: list[str], value: Any) -> None:
         container[steps[-1]] = value
     elif isinstance(container, list):
         last = len(container)
-        container.insert(last if steps[-1] == "-" else _index(container, steps[-1], last), value)
+        container.insert(last if steps[-1] == "-" else _index(steps[-1], last), value)
     else:
         raise _bad("what its path leads to holds no members")
 
 
-def _index(items: list[Any], step: str, last: int) -> int:
+def _index(step: str, last: int) -> int:
     if not _INDEX.match(step) or int(step) > last:
         raise _bad("it names an item that is not there")
     return int(step)

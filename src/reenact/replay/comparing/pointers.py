@@ -1,8 +1,8 @@
 """JSON pointers (RFC 6901), and patterns of them.
 
-In a pattern `*` stands for any one member or item and `**` for any number of them, none included; `~2` writes a literal
-`*` in a name, as `~0` and `~1` write `~` and `/`. Patterns are kept as one tree, so asking a thousand of them at a place
-costs what asking one does.
+In a pattern `*` stands for any one member or item and `**` for any number of them, none included; `~2` writes a
+literal `*` in a name, as `~0` and `~1` write `~` and `/`. Patterns are kept as one tree, so asking a thousand of them
+at a place costs what asking one does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The difference of two texts as runs: what is equal, what was removed, what was added.
 
-Compared by words (with blanks and punctuation as words of their own; in scripts without blanks, character by character)
-or by lines. The runs without the added ones are the expected text, the runs without the removed ones the actual text, to
-the character. A blank that alone stays the same between two changes is told as part of the change.
+Compared by words (with blanks and punctuation as words of their own; in scripts without blanks, character by
+character) or by lines. The runs without the added ones are the expected text, the runs without the removed ones the
+actual text, to the character. A blank that alone stays the same between two changes is told as part of the change.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
 """How far what came now may be from what was recorded.
 
-**Numbers.** A counter may move by `relative × |expected|` or by `absolute`, whichever is more; exactly at the limit is
-inside. Relative is measured against the recorded value. Numbers count as they are written, in decimal: 100 → 101 is within
-1 %, and 1.00 → 1.01 too.
+**Numbers.** A counter may move by `relative × |expected|` or by `absolute`, whichever is more; exactly at the limit
+is inside. Relative is measured against the recorded value. Numbers count as they are written, in decimal: 100 → 101
+is within 1 %, and 1.00 → 1.01 too.
 
 **Zero base.** 0 → 0 is equal. 0 → x is beyond every relative tolerance, however large; only an absolute one allows it.
 
-**Tools.** `exact`: the same calls in the same order. `same_calls`: the same calls in any order. `same_tools`: the same tools
-equally often, whatever they were given and answered. `ignore`: tools take no part.
+**Tools.** `exact`: the same calls in the same order. `same_calls`: the same calls in any order. `same_tools`: the
+same tools equally often, whatever they were given and answered. `ignore`: tools take no part.
 
 **Content** is text, unless it stands under a name that makes it a label (`LABELS`: roles, types, names, reasons to
 stop); labels are structure and always have to be equal. `exact`: equal to the character. `normalised`: equal after
 `normalised_text`. A function of (expected, actual) may say True, False or a distance, which must not be above
 `content_limit`.
 
-**Rules for paths** come before all of that: a rule holds for the place its pattern names and all below it; of two, the one
-that names the nearer place holds, of two for one place the first. What a rule ignores is taken out on both sides before
-anything else is looked at.
+**Rules for paths** come before all of that: a rule holds for the place its pattern names and all below it; of two,
+the one that names the nearer place holds, of two for one place the first. What a rule ignores is taken out on both
+sides before anything else is looked at.
 """
 
 from __future__ import annotations
@@ -195,9 +195,9 @@ def normalised_text(text: str) -> str:
 
     1. Unicode composed (NFC) and letters folded to one case;
     2. runs of white space are one blank, none at the ends;
-    3. numbers in digits: commas between groups of three are left out (`1,000` → `1000`), zeros at the end of a fraction
-       and an empty fraction too (`2.50` → `2.5`, `3.0` → `3`). Anything with letters, two points or zeros in front is left
-       alone: `v1.10`, `1.10.2` and `007` are not quantities.
+    3. numbers in digits: commas between groups of three are left out (`1,000` → `1000`), zeros at the end of a
+       fraction and an empty fraction too (`2.50` → `2.5`, `3.0` → `3`). Anything with letters, two points or zeros in
+       front is left alone: `v1.10`, `1.10.2` and `007` are not quantities.
     """
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
     ungrouped = _GROUPED.sub(lambda match: match[1].replace(",", ""), " ".join(folded.split()))

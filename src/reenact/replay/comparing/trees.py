@@ -1,8 +1,9 @@
 """The structural difference of two plain JSON trees: a list of places, each with what was and what is there.
 
-Equality is that of the canonical form (the order of keys does not matter, 1 equals 1.0, true does not equal 1), so two
-trees differ exactly when their digests do. Lists are aligned: an item put in front is one addition, not a change of all
-items; an item that turns up elsewhere in the same list has moved. Items that stand in for each other are compared in turn.
+Equality is that of the canonical form (the order of keys does not matter, 1 equals 1.0, true does not equal 1), so
+two trees differ exactly when their digests do. Lists are aligned: an item put in front is one addition, not a change
+of all items; an item that turns up elsewhere in the same list has moved. Items that stand in for each other are
+compared in turn.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ DifferenceKind = Literal["changed", "added", "removed", "moved"]
 class Difference(NamedTuple):
     """`path` leads there in the expected tree, `actual_path` in the actual one: they part where list items shifted.
 
-    What was added has no place in the expected tree, so its `path` is that in the actual one; what was removed likewise.
+    What was added has no place in the expected tree, so its `path` is that in the actual one; what was removed
+    likewise.
     """
 
     path: str
