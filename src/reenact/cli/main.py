@@ -25,6 +25,8 @@ COMMANDS = {
     "replay": ("replaying", "Run the code of a run again on its record alone."),
     "ls": ("listing", "List the runs of the store, newest first."),
     "show": ("showing", "Show a run: what happened, one event, or its state."),
+    "step": ("stepping", "Walk a run event by event, forward and back."),
+    "diff": ("diffing", "Find where two runs part."),
     "verify": ("verifying", "Check that a run or an exported file is as it was written."),
     "export": ("copying", "Write a run to one text file that anybody can verify."),
     "import": ("copying", "Bring an exported file into the store."),

@@ -55,17 +55,18 @@ class MatchRules:
         """The match digest of an encoded, fully expanded content; `odd` as the codec said of it."""
         if odd and (self._paths or any(container is content for container in odd)):
             odd = None  # what holds the floats is copied below
-        return match_digest(canonical_bytes({"content": self._masked(kind, content), "kind": kind}, odd=odd))
+        return match_digest(canonical_bytes({"content": self.without_volatile(kind, content), "kind": kind}, odd=odd))
 
     def match_of(self, kind: str, content: Mapping[str, Any]) -> bytes:
         """The match digest of a content that nobody has encoded yet."""
-        plain = canonical_of_plain({"content": self._masked(kind, content), "kind": kind})
+        plain = canonical_of_plain({"content": self.without_volatile(kind, content), "kind": kind})
         if plain is not None:
             return match_digest(plain)
         encoded = encode(content)
         return self.match(kind, encoded.tree, odd=encoded.odd)
 
-    def _masked(self, kind: str, content: Mapping[str, Any]) -> Any:
+    def without_volatile(self, kind: str, content: Mapping[str, Any]) -> Any:
+        """The part of a content that counts."""
         masked: Any = {name: value for name, value in content.items() if name not in VOLATILE_MEMBERS}
         for path_kind, steps in self._paths:
             if path_kind in ("*", kind):

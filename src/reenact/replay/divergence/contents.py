@@ -36,7 +36,7 @@ class Contents:
         whole = row if row.content is not None else self.row(row.seq)
         assert whole is not None
         tree = self._reader.content_tree(whole, self._reader.link(whole))
-        return self._rules._masked(row.kind, tree) if isinstance(tree, dict) else tree
+        return self._rules.without_volatile(row.kind, tree) if isinstance(tree, dict) else tree
 
 
 def _rules_of(reader: JournalReader) -> MatchRules:
