@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from bench.appending import append_postgres, append_sqlite, group_commit
+from bench.comparing import diff_of_texts
 from bench.conversation import conversation
 from bench.digesting import digest
 from bench.diverging import diverging
@@ -30,4 +31,5 @@ SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
     "effects-resume": resuming,
     "effects-waits": waits,
     "diverging": diverging,
+    "diff-texts": diff_of_texts,
 }

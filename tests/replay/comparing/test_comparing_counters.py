@@ -204,6 +204,8 @@ def test_a_masked_field_never_hides_its_neighbours() -> None:
     masked = Masks().applied("tool_event", event)
     assert masked == {"name": "find", "trace": {"sampled": True}, "input": {"request_id": 7}}
     assert Masks().applied("outcome", event) == event
+    flat = {"name": "sleep", "duration": 5, "start_time": "noon"}
+    assert Masks().applied("tool_event", flat) == flat
     assert NO_MASKS.applied("tool_event", event) == event
 
 
@@ -220,5 +222,5 @@ def test_mask_rules_are_listed_as_data_and_the_whole_tree_cannot_be_masked() -> 
     assert len(Masks().to_data()) == len(DEFAULT_MASKS)
     for pattern, code in (("", "bad_mask"), ("a", "bad_pointer")):
         with pytest.raises(InvalidInput) as refusal:
-            Masks([MaskRule(pattern)]).applied("x", {})
+            Masks([MaskRule(pattern)])
         assert refusal.value.code == code

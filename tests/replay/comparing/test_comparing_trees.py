@@ -142,7 +142,7 @@ def test_long_lists_are_aligned_by_what_is_seldom_and_by_stretches() -> None:
 
 def test_a_hundred_thousand_items_are_compared_and_patched() -> None:
     expected = [{"n": n} for n in range(100_000)]
-    actual = [{"n": -1}, *expected]
+    actual: list[Any] = [{"n": -1}, *expected]
     actual[50_001] = {"n": "other"}
     assert found(expected, actual) == [("added", "/0"), ("changed", "/50000/n")]
     patch = json_patch(expected, actual)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from reenact.replay.comparing.pointers import Patterns, Places, escaped, steps_of
@@ -65,6 +66,7 @@ class Separated(NamedTuple):
     counters: dict[str, Counter]
 
 
+@lru_cache(maxsize=4096)
 def counter_kind(name: str) -> CounterKind | Literal["limit"] | None:
     """What a number under this name is; None: the name says nothing of the kind."""
     plain = _HUMPS.sub("_", name).lower().replace("-", "_").replace(" ", "_")

@@ -31,10 +31,9 @@ class MaskRule(NamedTuple):
 TOOL_EVENT = "tool_event"
 MODEL_RESPONSE = "model_response"
 
-_VOLATILE_IDS = (
+_VOLATILE_NAMES = (
     "span_id",
     "parent_span_id",
-    "parent_id",
     "trace_id",
     "traceparent",
     "tracestate",
@@ -44,29 +43,30 @@ _VOLATILE_IDS = (
     "tool_call_id",
     "tool_use_id",
     "correlation_id",
-)
-_TIMES = (
     "timestamp",
-    "time",
     "ts",
-    "at",
     "created_at",
     "started_at",
     "ended_at",
     "finished_at",
     "completed_at",
-    "start_time",
-    "end_time",
-    "duration",
     "duration_ms",
     "duration_us",
     "latency_ms",
     "elapsed_ms",
 )
-_ENVELOPES = ("", "/trace", "/meta", "/metadata")
+_VOLATILE_BESIDE = ("parent_id", "start_time", "end_time", "time", "duration")
+"""Volatile beside an event; at its top they may be what the tool was called with."""
 
 TOOL_EVENT_MASKS: tuple[MaskRule, ...] = tuple(
-    MaskRule(f"{envelope}/{name}", TOOL_EVENT) for envelope in _ENVELOPES for name in (*_VOLATILE_IDS, *_TIMES)
+    MaskRule(f"{envelope}/{name}", TOOL_EVENT)
+    for envelope, names in (
+        ("", _VOLATILE_NAMES),
+        ("/trace", _VOLATILE_NAMES + _VOLATILE_BESIDE),
+        ("/meta", _VOLATILE_NAMES + _VOLATILE_BESIDE),
+        ("/metadata", _VOLATILE_NAMES + _VOLATILE_BESIDE),
+    )
+    for name in names
 )
 
 MODEL_RESPONSE_MASKS: tuple[MaskRule, ...] = tuple(
@@ -109,15 +109,15 @@ class Masks:
         self.rules = tuple(rules)
         if any(rule.pattern == "" for rule in self.rules):
             raise InvalidInput("a mask names a place in the tree, never the whole tree", code="bad_mask")
-        self._patterns: dict[str, Patterns[bool]] = {}
+        self._patterns = {kind: self._of_kind(kind) for kind in {rule.kind for rule in self.rules}}
+
+    def _of_kind(self, kind: str) -> Patterns[bool]:
+        return Patterns([(rule.pattern, True) for rule in self.rules if rule.kind in ("*", kind)])
 
     def applied(self, kind: str, tree: Any) -> Any:
         """The tree without what the rules for this kind name; shares with the tree given what no rule can reach."""
-        patterns = self._patterns.get(kind)
-        if patterns is None:
-            patterns = Patterns([(rule.pattern, True) for rule in self.rules if rule.kind in ("*", kind)])
-            self._patterns[kind] = patterns
-        return _without(tree, patterns)
+        patterns = self._patterns.get(kind) or self._patterns.get("*")
+        return tree if patterns is None else _without(tree, patterns)
 
     def to_data(self) -> list[dict[str, Any]]:
         return [rule.to_data() for rule in self.rules]

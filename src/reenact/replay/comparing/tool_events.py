@@ -11,6 +11,7 @@ import dataclasses
 from collections import defaultdict, deque
 from typing import Any, Literal, NamedTuple
 
+from reenact.core.canonical import canonical_bytes
 from reenact.errors import InvalidInput
 from reenact.replay.comparing.alignment import aligned, hunks_of
 from reenact.replay.comparing.interning import Interner
@@ -75,6 +76,7 @@ def compare_tool_events(expected: list[Any] | None, actual: list[Any] | None, ma
 def _masked(events: list[Any] | None, masks: Masks) -> list[Any]:
     if events is not None and not isinstance(events, list):
         raise InvalidInput("tool events are a list", code="bad_tool_events")
+    canonical_bytes(events)  # refuses what is not plain, which may have no end
     return [masks.applied(TOOL_EVENT, event) for event in events or []]
 
 
