@@ -14,11 +14,18 @@ from crash_scene import ForkServer
 from reenact.store.opening import open_store
 
 
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys"))
-    with closing(ForkServer(tmp_path)) as made:
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    with closing(ForkServer()) as made:
         yield made
+
+
+@pytest.fixture
+def server(fork_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys"))
+    fork_server.serve_in(tmp_path)
+    yield fork_server
+    fork_server.end_all()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -38,32 +38,46 @@ def seeded(*names: object) -> random.Random:
 
 
 class ForkServer:
-    def __init__(self, folder: Path) -> None:
-        self.errors = folder / "errors.txt"
+    """Serves test after test; each says in which folder it is."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = Path()
+
+    def serve_in(self, folder: Path) -> None:
+        self._folder = folder
+        if self._process is not None:
+            return
         places = [*filter(None, [os.environ.get("PYTHONPATH")]), str(HERE), str(HERE.parents[1]), str(HERE.parents[2])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "REENACT_KEY_FILE": str(folder / "keys")}
         self._process = subprocess.Popen(
             [sys.executable, "-W", "error", str(HERE / "fork_server.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            env=environment,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
             start_new_session=True,
         )
 
     def _ask(self, *command: Any, seconds: float = PATIENCE_SECONDS) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command).encode() + b"\n")
-        came, _, _ = select.select([self._process.stdout], [], [], seconds)
-        answer = self._process.stdout.readline() if came else b""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(command).encode() + b"\n")
+        came, _, _ = select.select([process.stdout], [], [], seconds)
+        answer = process.stdout.readline() if came else b""
         if not answer:
-            how = f"ended with {self._process.wait()}" if came else f"did not answer within {seconds:g} seconds"
+            self.close()
+            how = f"ended with {process.wait()}" if came else f"did not answer within {seconds:g} seconds"
             raise AssertionError(f"the fork server {how}, asked for {command[:2]}: {self.said()}")
         return json.loads(answer)
 
+    def end_all(self) -> None:
+        if self._process is not None:
+            self._ask("end_all")
+
     def begin(self, work: str, **options: Any) -> int:
-        pid: int = self._ask("begin", work, options, str(self.errors))
+        pid: int = self._ask("begin", work, options, str(self._folder))
         return pid
 
     def signal(self, pid: int, number: int) -> bool:
@@ -85,27 +99,32 @@ class ForkServer:
 
     def said(self) -> str:
         """What the processes had to say about what went wrong."""
-        return self.errors.read_text()[-6000:] if self.errors.exists() else ""
+        errors = self._folder / "errors.txt"
+        return errors.read_text()[-6000:] if errors.exists() else ""
 
     def until(self, pid: int, what: str, holds: Callable[[], object]) -> None:
         """Waits for something that the process does in its life."""
         until = time.monotonic() + PATIENCE_SECONDS
+        state = state_of(pid)
         while not holds():
-            state = state_of(pid)
             assert state not in ("Z", ""), f"{what}: the process is over. {self.said()}"
             assert time.monotonic() < until, f"{what}: not within {PATIENCE_SECONDS} s ({state}). {self.said()}"
             time.sleep(0.003)
+            state = state_of(pid)
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()  # it kills whatever lives, and ends
         try:
-            self._process.wait(PATIENCE_SECONDS)
+            process.wait(PATIENCE_SECONDS)
         finally:
-            self._process.kill()
-            self._process.wait()
-            self._process.stdout.close()
+            process.kill()
+            process.wait()
+            process.stdout.close()
 
 
 def state_of(pid: int, thread: int | None = None) -> str:

@@ -3,12 +3,13 @@ has one thread and no open store.
 
 Reads one JSON list a line, and answers each with one:
 
-    ["begin", WORK, OPTIONS, FILE FOR ERRORS]   its pid
-    ["signal", PID, NUMBER]                     true; false: it is over already
-    ["wait", PID, SECONDS]                      its exit status; null: it does not end
+    ["begin", WORK, OPTIONS, FOLDER]   its pid; its errors and its keys are in that folder
+    ["signal", PID, NUMBER]            true; false: it is over already
+    ["wait", PID, SECONDS]             its exit status; null: it does not end
+    ["end_all"]                        whatever still lives is killed
 
 Only the parent of a process can signal it and be sure whom it meets: until it has been waited for, its pid is nobody
-else's. Whatever lives when the input ends is killed.
+else's. Whatever lives when the input ends is killed, too.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from typing import Any
 HANG_SECONDS = 120
 
 
-def live(work: str, options: dict[str, Any], errors: str) -> None:
+def live(work: str, options: dict[str, Any], folder: str) -> None:
     import crash_lives
 
-    descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.environ["REENACT_KEY_FILE"] = f"{folder}/keys"
+    descriptor = os.open(f"{folder}/errors.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(descriptor, 2)
     os.dup2(descriptor, 1)
     faulthandler.dump_traceback_later(HANG_SECONDS, exit=True, file=descriptor)
@@ -81,6 +83,7 @@ class Server:
             os.kill(pid, signal.SIGKILL)
         for pid in self._children:
             os.waitpid(pid, 0)
+        self._children.clear()
 
 
 def serve() -> None:
