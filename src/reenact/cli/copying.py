@@ -41,7 +41,7 @@ def export(settings: Settings, run: str, output: str, force: bool) -> None:
         raise InvalidInput("-o - and --json both want stdout", hint="Export to a file.", code="usage")
     path = Path(output)
     if output != "-":
-        _check_free(path, force)
+        check_output(path, force)
     with reading(settings) as store:
         reader = JournalReader(store, selected_run(store, settings.namespace, run), settings.namespace)
         if output == "-":
@@ -56,7 +56,7 @@ def export(settings: Settings, run: str, output: str, force: bool) -> None:
     say(f"exported {inert(reader.run)} to {inert(output)}: {count_text(events, 'event')}, {bytes_text(size)}")
 
 
-def _check_free(path: Path, force: bool) -> None:
+def check_output(path: Path, force: bool) -> None:
     if path.is_dir():
         raise InvalidInput(f"{path} is a folder", hint="Name the file to write.", code="bad_output")
     if not path.parent.is_dir():

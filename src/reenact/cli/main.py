@@ -28,6 +28,8 @@ COMMANDS = {
     "step": ("stepping", "Walk a run event by event, forward and back."),
     "diff": ("diffing", "Find where two runs part."),
     "verify": ("verifying", "Check that a run or an exported file is as it was written."),
+    "token": ("receipts", "Receipts of effects: make, check, find."),
+    "evidence": ("receipts", "Signed evidence of runs that a stranger can check."),
     "export": ("copying", "Write a run to one text file that anybody can verify."),
     "import": ("copying", "Bring an exported file into the store."),
     "recover": ("copying", "Copy the valid prefix of a damaged run to another store."),
