@@ -20,7 +20,11 @@ POLICY = (
     "A parcel that is not delivered after ten days counts as lost; the customer gets a new copy. Never promise more "
     "than the price of the order. A parcel leaves the house only after a person of the shop has agreed to it. If "
     "anything about an order looks odd, say so and stop. Do not ask for card numbers, addresses or birthdays: what you "
-    "never see you cannot give away."
+    "never see you cannot give away. When a customer is angry, say that you understand, once, and then help. Answer in "
+    "the language of the question. Prices are in cents and include tax; never round them. A book that is out of print "
+    "is offered from the second-hand list, with its condition told in plain words: spine, corners, notes in the "
+    "margins. Gifts are wrapped for nothing, and the invoice goes to whoever paid, never into the parcel. What you do "
+    "not know you do not guess: ask the shop, wait for the answer, and tell the customer how long that may take."
 )
 WAIT_TO_BE_KILLED_SECONDS = 60.0
 

@@ -111,10 +111,10 @@ def _selected(settings: Settings, run: str) -> str:
 def worker(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...], seconds: float, once: bool) -> None:
     """Carry on the runs that nobody holds any more: of the agents in these files, again and again until stopped.
 
-    Any number of workers may sweep one store. A worker carries one run at a time, also while that one waits for
-    somebody. What is under way when it is stopped is suspended, and goes on with the next.
+    Any number of workers may sweep one store. A worker carries many runs side by side, and looks for more meanwhile.
+    What is under way when it is stopped is suspended, and goes on with the next.
     """
-    from reenact.effect.workers import sweep
+    from reenact.effect.workers import Sweeper, sweep
 
     names = _load(settings, files, modules)
     if not names:
@@ -124,13 +124,22 @@ def worker(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...],
     if not settings.json:
         note(f"sweeping for {count_text(len(names), 'agent')}: {inert(', '.join(names))}")
     swept: list[Swept] = []
-    with writing(settings) as store, _until_stopped() as stopped:
-        while not stopped.is_set():
-            swept = sweep(store, settings.namespace)
-            for one in swept if not settings.json else ():
-                say(f"{inert(one.run)} {inert(one.outcome)}")
-            if once or stopped.wait(seconds):
-                break
+
+    def tell(found: list[Swept]) -> None:
+        swept.extend(found)
+        for one in found if not settings.json else ():
+            say(f"{inert(one.run)} {inert(one.outcome)}")
+
+    with writing(settings) as store:
+        sweeper = Sweeper(store, settings.namespace)
+        with _until_stopped() as stopped:
+            if once:
+                tell(sweep(store, settings.namespace))
+            while not once and not stopped.is_set():
+                sweeper.sweep()
+                stopped.wait(seconds)
+                tell(sweeper.news())
+        tell(sweeper.news())
     if settings.json:
         say_json({"runs": [{"run": one.run, "outcome": one.outcome} for one in swept]})
 

@@ -55,6 +55,38 @@ def sweep(store: Store | str | None = None, namespace: str = "default") -> list[
     return [found for found in swept if found is not None]
 
 
+class Sweeper:
+    """Sweeps that do not wait for what they have begun: a long run keeps nobody from being picked up."""
+
+    def __init__(self, store: Store, namespace: str = "default") -> None:
+        self._store = store
+        self._namespace = namespace
+        self._carried: dict[str, _Carried] = {}
+
+    def sweep(self) -> None:
+        """Begins to carry what nobody holds."""
+        at_work = sum(one.is_under_way and not one.is_waiting for one in self._carried.values())
+        for row in unfinished(self._store, self._namespace):
+            if at_work >= AT_ONCE:
+                break
+            known = self._carried.get(row.header.run)
+            if known is None or not known.is_under_way:
+                self._carried[row.header.run] = _Carried(self._store, self._namespace, row.header.run)
+                at_work += 1
+
+    def news(self) -> list[Swept]:
+        """What has come of runs since the last time; that one waits is told once."""
+        told = []
+        for run, one in list(self._carried.items()):
+            if not one.is_under_way:
+                del self._carried[run]
+                told.append(one.outcome())
+            elif not one.told and one.is_waiting:
+                one.told = True
+                told.append(Swept(run, "waiting"))
+        return [found for found in told if found is not None]
+
+
 class _Carried:
     """One run, carried on in a thread of its own."""
 
@@ -63,17 +95,28 @@ class _Carried:
         self._namespace = namespace
         self._run = run
         self._found: Swept | None = None
+        self.told = False
+        """That it waits has been told."""
         self._thread = threading.Thread(target=self._carry, name=f"reenact-{run}", daemon=True)
         Context().run(self._thread.start)
 
     def _carry(self) -> None:
         self._found = _carry_on(self._store, self._namespace, self._run)
 
+    @property
+    def is_under_way(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def is_waiting(self) -> bool:
+        """For a word from outside."""
+        live = keeper.find(self._store, self._run, self._namespace)
+        return live is not None and live.is_waiting
+
     def outcome(self) -> Swept | None:
         while self._thread.is_alive():
             self._thread.join(LOOK_SECONDS)
-            live = keeper.find(self._store, self._run, self._namespace)
-            if live is not None and live.is_waiting:
+            if self.is_waiting:
                 return Swept(self._run, "waiting")
         return self._found
 
@@ -105,7 +148,7 @@ async def _awaited(made: Any) -> Any:
 
 
 class Worker:
-    """Sweeps until it is told to stop."""
+    """Sweeps until it is told to stop. What it carries goes on meanwhile, also after that."""
 
     def __init__(
         self, store: Store | str | None = None, namespace: str = "default", *, seconds: float = SWEEP_SECONDS
@@ -116,9 +159,11 @@ class Worker:
         self._stop = threading.Event()
 
     def run(self) -> None:
+        sweeper = Sweeper(self._store, self._namespace)
         while not self._stop.is_set():
             with suppress(StoreError):  # it may be back at the next sweep
-                sweep(self._store, self._namespace)
+                sweeper.sweep()
+            sweeper.news()
             self._stop.wait(self._seconds)
 
     def stop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -296,6 +297,39 @@ def test_a_worker_sweeps_until_it_is_stopped(memory: Any) -> None:
         thread.join()
     assert resume(worked_on, run_id, store=memory) == "done"
     assert calls == ["x"]
+
+
+def test_a_long_run_keeps_a_worker_from_nothing(memory: Any) -> None:
+    go_on, ended = threading.Event(), threading.Event()
+
+    def work(name: str) -> None:
+        look(name)
+        if threading.current_thread() is threading.main_thread():
+            raise Died
+
+    @reenact.agent(store=memory)
+    def takes_long() -> Any:
+        work("long")
+        return reenact.run_step("wait", lambda: go_on.wait(30))
+
+    @reenact.agent(store=memory)
+    def comes_later() -> None:
+        work("short")
+        ended.set()
+
+    first = broken_off(takes_long, store=memory)
+    worker = reenact.Worker(memory, seconds=0.01)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        broken_off(comes_later, store=memory)
+        assert ended.wait(20)
+    finally:
+        go_on.set()
+        worker.stop()
+        thread.join()
+    while memory.last_event("default", first).kind != "Completed":  # it goes on when the worker has stopped
+        time.sleep(0.01)
 
 
 # Policy
