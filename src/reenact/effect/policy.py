@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from math import isfinite
@@ -147,9 +148,12 @@ class Guard:
         if policy.allow is not None and spec.name not in policy.allow:
             return Denied(f"{spec.name} is not among what this agent may do", hint="Add it to `allow`.")
         if policy.check is not None:
-            reason = policy.check(spec.name, spec.kind, event.content().get("payload"))
-            if reason is not None:
-                return Denied(f"{spec.name} is not allowed: {reason}")
+            try:
+                reason = policy.check(spec.name, spec.kind, event.content().get("payload"))
+                if reason is not None:
+                    return Denied(f"{spec.name} is not allowed: {reason}")
+            except (Exception, CancelledError) as error:
+                return _check_failed(spec, error)
         return self._exceeded(policy.budget)
 
     def _exceeded_above(self) -> ReenactError | None:
@@ -200,6 +204,20 @@ class Guard:
     def denials(self) -> list[str]:
         """The replay keys of what was denied last."""
         return list(self._denied)
+
+
+def _check_failed(spec: EffectSpec, error: BaseException) -> Denied:
+    """Who cannot say whether it is allowed has not allowed it. The denial is on record, so a replay gets it too."""
+    try:
+        said = str(error)
+    except Exception:
+        said = ""
+    return Denied(
+        f"{spec.name} is not allowed: the check of the policy failed with {type(error).__name__}"
+        + (f": {said}" if said else ""),
+        hint="Mend the check; what was denied stays denied in this run.",
+        code="policy_check_failed",
+    )
 
 
 def recorded_spending(reader: JournalReader) -> dict[str, float]:
