@@ -237,7 +237,7 @@ def _carry_out(run: LiveRun, ticket: Ticket, call: Callable[[], Any]) -> tuple[A
             attempts = Attempts(run, ticket)
             context.run(PLACE.set, attempts.place)
             value = context.run(attempts.carry_out_blocking, call)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:  # nobody of the agent can have cancelled it: it came of it
         return ticket.spec.answers.failed(ticket.key, error), error
     return ticket.spec.answers.done(ticket.key, value), None
 

@@ -143,7 +143,7 @@ class _Reader:
                 chunks.append(chunk)
                 assert self._item is not None
                 self._run.chunk_came(self._item, ChunkReceived(ticket.key, len(chunks) - 1, chunk))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:  # a reader that has gone is answered nothing any more
             self._run.answered(ticket, ticket.spec.answers.failed(ticket.key, error), error)
         else:
             self._run.answered(ticket, ticket.spec.answers.done(ticket.key, chunks))
