@@ -285,3 +285,21 @@ def test_an_unknown_run_makes_no_store() -> None:
         assert done.returncode == 3
         assert_two_lines(done.stderr, "no_store")
     assert not os.path.exists(STORE)
+
+
+def test_a_decision_for_a_run_that_has_ended_is_refused() -> None:
+    write_program("import reenact\n\n@reenact.agent\ndef ask():\n    return 1\n", "asks.py")
+    assert reenact_process("run", "asks.py", "--run-id", "one").returncode == 0
+    done = reenact_process("resume", "one", "--decision", "true")
+    assert done.returncode == 6
+    assert done.stdout == ""
+    assert_two_lines(done.stderr, "not_blocked")
+
+
+def test_an_id_that_is_taken_is_refused_before_anything_runs() -> None:
+    write_program("import reenact\n\n@reenact.agent\ndef ask():\n    print('runs')\n    return 1\n", "asks.py")
+    assert reenact_process("run", "asks.py", "--run-id", "one").returncode == 0
+    done = reenact_process("run", "asks.py", "--run-id", "one")
+    assert done.returncode == 6
+    assert "runs" not in done.stdout
+    assert_two_lines(done.stderr, "run_exists")

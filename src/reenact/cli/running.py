@@ -69,6 +69,12 @@ def run(
         args, kwargs = _arguments(agent, given)
         _settle_namespace(settings, agent)
         with writing(settings) as store:
+            if store.run_row(settings.namespace, name) is not None:
+                raise Refused(
+                    f"there is a run {name} already",
+                    hint=f"Go on with it: reenact resume {name}; or choose another id.",
+                    code="run_exists",
+                )
             _say_run(settings, name)
             begin = partial(agent.run, *args, run_id=name, store=store, **kwargs)
             result = _carried(settings, store, name, agent, begin, no_wait)
@@ -106,6 +112,12 @@ def resume(
 
     with _told_as_own(), reading(settings) as store:  # going on must not make a store
         name = selected_run(store, settings.namespace, run)
+        if decision is not None and _ended_with(store, settings.namespace, name) is not None:
+            raise Refused(
+                f"run {name} has ended; nothing in it waits for a decision",
+                hint="Without --decision its result is given again.",
+                code="not_blocked",
+            )
         ended, output = _ended(settings, JournalReader(store, name, settings.namespace))
     if ended:
         say_result(settings, name, output)

@@ -19,11 +19,12 @@ from reenact.effect.handles import RunHandle
 from reenact.effect.keeping import keeper
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
+from reenact.effect.outcomes import is_opaque
 from reenact.effect.past import Past
 from reenact.effect.places import PLACE, Inside
 from reenact.effect.policy import Guard, Policy
 from reenact.effect.running import carry, carry_async
-from reenact.effect.stopping import CodeChanged, Divergence, RunStopped, Suspended
+from reenact.effect.stopping import CodeChanged, Divergence, NotReplayable, RunStopped, Suspended
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput, NotFound, ReenactError, RunExists
 from reenact.journal.journal import LEASE_SECONDS, Journal
@@ -68,6 +69,12 @@ class Agent(Generic[P, R]):
         namespace: str = "default",
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidInput(
+                f"{function.__qualname__} is a generator: it would do its work after its run has ended",
+                hint="An agent returns its result; what it has to say meanwhile goes through a tool or its state.",
+                code="generator_agent",
+            )
         functools.update_wrapper(self, function)
         self.function: Callable[..., Any] = function
         self.name = name or function.__qualname__.replace(".<locals>", "")
@@ -271,6 +278,11 @@ class Agent(Generic[P, R]):
                 f"run {reader.run} is not one of the agent {self.name}",
                 hint="`reenact show` tells which agent recorded it.",
                 code="other_agent",
+            )
+        if is_opaque((reader.facts_tree() or {}).get("input")):
+            raise NotReplayable(
+                f"the input of run {reader.run} holds something of which only the type could be recorded",
+                hint="Give agents plain values, and let them make clients and files themselves.",
             )
         return facts["input"]["args"], facts["input"]["kwargs"]
 

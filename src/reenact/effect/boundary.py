@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from time import monotonic
 from typing import Any
@@ -29,6 +29,8 @@ from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS
 _told: set[str] = set()
 strict_outside = False
 """True: an effect outside of any run is refused instead of simply being done."""
+replays: dict[int, LiveRun] = {}
+"""Replays that are going on, by the thread that carries them: nothing is done live in it, whatever the context."""
 
 
 def outside(name: str, depth: int = 3) -> bool:
@@ -39,6 +41,15 @@ def outside(name: str, depth: int = 3) -> bool:
     if type(place) is Lane:
         return False
     if place is None:
+        replay = replays.get(threading.get_ident()) if replays else None
+        if replay is not None and not replay.is_stopped:
+            replay.stop_here(
+                Divergence(
+                    f"{name} was called in an empty context, where the replay of run {replay.name} cannot be seen",
+                    hint="Effects are recorded, and replayed, where the agent's own context is passed on.",
+                    code="outside_replay",
+                )
+            )
         if strict_outside:
             raise OutsideRun(f"{name} was called outside of any run, where nothing is recorded")
         if name not in _told:
@@ -99,11 +110,19 @@ class TaskWaiter:
             self._task.cancel()
 
 
-async def perform(
+def perform(
     spec: EffectSpec, make: MakeEvent, call: Callable[[], Awaitable[Any]], *, key: str | None = None
-) -> Any:
+) -> Coroutine[Any, Any, Any]:
     """An effect of a task. Outside of a run it is simply done (`outside` has said so)."""
+    return _perform(PLACE.get(), spec, make, call, key)
+
+
+async def _perform(
+    asked_in: Any, spec: EffectSpec, make: MakeEvent, call: Callable[[], Awaitable[Any]], key: str | None
+) -> Any:
     lane = PLACE.get()
+    if lane is None:
+        lane = asked_in  # a task with an empty context: whoever asked is the one to whom it belongs
     if type(lane) is not Lane:
         return await call()
     run, asked = lane.run, None

@@ -82,7 +82,7 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any
         raise _denial(tree.get("reason"))
     member = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
     inner = tree.get(member[row.kind])
-    if row.kind != "ActionFailed" and _is_opaque(inner):
+    if row.kind != "ActionFailed" and is_opaque(inner):
         raise _stopped(
             run, f"the result of {spec.name} at seq {row.seq} of run {run.name} has no value that could be recorded"
         )
@@ -108,7 +108,7 @@ def _denial(reason: Any) -> Denied:
     return cls(message, hint=hint, code=None if code == cls.code else code)
 
 
-def _is_opaque(tree: Any) -> bool:
+def is_opaque(tree: Any) -> bool:
     """Somewhere in it stands something of which only the type was recorded."""
     todo = [tree]
     while todo:

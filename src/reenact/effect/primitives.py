@@ -52,7 +52,7 @@ def _drawn(kind: str, make: Callable[[], Any]) -> Any:
 
 def sleep(seconds: float) -> Any:
     """Sleeps durably: `await sleep(60)` in a task, `sleep(60)` in a thread."""
-    if not 0 <= seconds < 1e12:
+    if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e12:
         raise InvalidInput("a sleep is a number of seconds from 0 on", code="bad_sleep")
     due = time.time() + seconds
 
@@ -94,4 +94,4 @@ def set_state(value: Any, *, step_id: str | None = None) -> None:
 def state() -> Any:
     """The run's state as it was last set; None before."""
     lane = PLACE.get()
-    return lane.run.state if type(lane) is Lane else None
+    return own_copy(lane.run.state) if type(lane) is Lane else None

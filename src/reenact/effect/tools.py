@@ -92,6 +92,12 @@ class Effect(Generic[P, R]):
         usage: Callable[[Any], Any] | None = None,
         transactional: bool = False,
     ) -> None:
+        if inspect.isgeneratorfunction(function):
+            raise InvalidInput(
+                f"{function.__qualname__} is a plain generator, whose steps nobody could record",
+                hint="A tool that yields is an async generator (`async def`); or return a list.",
+                code="plain_generator",
+            )
         functools.update_wrapper(self, function)
         self.function: Callable[..., Any] = function
         annotation = getattr(function, "__annotations__", {}).get("return")

@@ -28,6 +28,7 @@ from datetime import date
 from types import BuiltinMethodType, FrameType
 from typing import TYPE_CHECKING, Any
 
+from reenact.effect.boundary import replays
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
 from reenact.effect.stopping import Divergence, RunStopped
@@ -91,15 +92,29 @@ def guarded(run: LiveRun, call: Callable[[], Any], *, is_async: bool, strict: bo
         )
 
     def plain() -> Any:
-        with _watched(run, strict):
+        with _carried_here(run), _watched(run, strict):
             return call()
 
     async def awaited() -> Any:
-        with _watched(run, strict):
+        with _carried_here(run), _watched(run, strict):
             made: Awaitable[Any] = call()
             return await made
 
     return awaited if is_async else plain
+
+
+@contextmanager
+def _carried_here(run: LiveRun) -> Iterator[None]:
+    here = threading.get_ident()
+    around = replays.get(here)
+    replays[here] = run
+    try:
+        yield
+    finally:
+        if around is None:
+            replays.pop(here, None)
+        else:
+            replays[here] = around
 
 
 def _install() -> None:

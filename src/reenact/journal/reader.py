@@ -87,16 +87,21 @@ class JournalReader:
 
     def facts(self) -> dict[str, Any] | None:
         """What was known when the run began; None once erased."""
+        tree = self.facts_tree()
+        members = None if tree is None else self.decoded(tree)
+        if members is not None and not isinstance(members, dict):
+            raise Damaged(f"the facts of run {self.run} are not an object", code="bad_content")
+        return members
+
+    def facts_tree(self) -> Any:
+        """The same as they are recorded."""
         row = self.header_row
         if row.content is None or row.salt is None or row.match is None:
             return None
         stored = unpack(row.content)
         if render(commitment(row.salt, row.match, stored)) != self.header.content:
             raise Damaged(f"the facts of run {self.run} do not match its header", code="bad_content")
-        members = self.decoded(expand(stored, self.nodes.fetch))
-        if not isinstance(members, dict):
-            raise Damaged(f"the facts of run {self.run} are not an object", code="bad_content")
-        return members
+        return expand(stored, self.nodes.fetch)
 
     def rules(self) -> MatchRules:
         volatile = (self.facts() or {}).get("volatile") or []

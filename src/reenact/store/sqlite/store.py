@@ -97,7 +97,10 @@ class SqliteStore(Reading):
                 hint="It can be read. Upgrade to write to it.",
             )
         elif self.read_only and version == 0:
-            raise SchemaMismatch(f"{self.path} is empty")
+            raise SchemaMismatch(
+                f"{self.path} is empty",
+                hint="A process was stopped before it had made it; the next one that writes to it does so.",
+            )
         elif not self.read_only:
             if not exists:
                 files.create(self.path)
