@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 import reenact
+from reenact.core.wait_keys import Resolution, WaitIdentity
+from reenact.effect.waits import WaitDesk
+from reenact.journal.chain import Draft
 from reenact.store.memory import MemoryStore
 
 store = MemoryStore()
@@ -82,6 +85,114 @@ def test_a_stream_outside_of_a_run_is_an_ordinary_generator() -> None:
         return [word async for word in stream]
 
     assert asyncio.run(read()) == ["w0", "w1"]
+
+
+closed = 0
+kept: list[Any] = []
+
+
+@reenact.tool
+async def letters() -> AsyncIterator[str]:
+    global closed
+    try:
+        for letter in "abcde":
+            await asyncio.sleep(0)
+            yield letter
+    finally:
+        closed += 1
+
+
+@reenact.agent(store=store)
+async def leaving(how: str) -> str:
+    stream = letters() if how in ("kept", "held") else None
+    if how == "kept":
+        kept.append(stream)
+    async for letter in stream or letters():
+        if how == "return":
+            return letter
+        if how == "raise" and letter == "b":
+            raise ValueError(letter)
+        if how not in ("return", "raise"):
+            break
+    if how == "ask":
+        return await ask(letter)
+    return letter
+
+
+def _keys(run: str) -> list[tuple[str, str | None]]:
+    reader = reenact.JournalReader(store, run)
+    return [(row.kind, reader.link(row).key) for row in store.scan("default", run, 1)]
+
+
+async def _outcome(carried: Any) -> str:
+    """With the rest of the loop's work done: what is left by then is left for good."""
+    try:
+        return str(await carried)
+    except ValueError as error:
+        return f"raised {error}"
+    finally:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [("break", "a"), ("return", "a"), ("raise", "raised b"), ("held", "a"), ("kept", "a"), ("ask", "A")],
+)
+def test_a_stream_that_is_left_early(how: str, expected: str) -> None:
+    before = closed
+    run = f"left by {how}".replace(" ", "-")
+    assert asyncio.run(_outcome(leaving.run(how, run_id=run))) == expected
+    assert closed == before + 1  # with the run, not with the process
+    events = list(reenact.JournalReader(store, run).scan())
+    kinds = [event.kind for event in events if event.kind != "ChunkReceived"]
+    rest = ["ActionRequested", "ActionSucceeded"] if how == "ask" else []
+    assert kinds == ["ActionRequested", "ActionFailed", *rest, "Failed" if how == "raise" else "Completed"]
+    assert next(key for kind, key in _keys(run) if kind == "ActionFailed") == "cancelled"
+    assert asyncio.run(_outcome(leaving.replay(run))) == expected
+    assert asyncio.run(_outcome(leaving.resume(run))) == expected if how != "raise" else True
+    kept.clear()
+    assert len(list(reenact.JournalReader(store, run).scan())) == len(events)
+
+
+def test_a_record_that_ends_with_an_open_stream() -> None:
+    """Nobody was there to say that it was left: the run has ended upon what it had read all the same."""
+    asyncio.run(leaving.run("break", run_id="said"))
+    reader = reenact.JournalReader(store, "said")
+    with reenact.Journal.create(store, "unsaid", facts=reader.facts()) as journal:
+        for one, (kind, key) in zip(reader.scan(), _keys("said"), strict=True):
+            if kind != "ActionFailed":
+                journal.append(Draft(one.event, key=key))
+    assert asyncio.run(_outcome(leaving.replay("unsaid"))) == "a"
+
+
+def test_a_stream_that_was_left_is_not_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys"))
+
+    @reenact.agent(store=store, name="leaving_then_waiting")
+    async def waiting() -> list[Any]:
+        stream = letters()
+        letter = await anext(stream)
+        del stream
+        return [letter, await reenact.wait_for("word")]
+
+    async def suspended() -> None:
+        task = asyncio.create_task(waiting.run(run_id="doubt"))
+        while (last := store.last_event("default", "doubt")) is None or last.kind != "WaitCreated":
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def resumed() -> Any:
+        task = asyncio.create_task(waiting.resume("doubt"))
+        desk = WaitDesk(store)
+        key = await asyncio.to_thread(desk.key, "doubt", WaitIdentity.named("word"))
+        await asyncio.to_thread(desk.resolve, key, Resolution.ok("yes"))
+        return await asyncio.wait_for(task, 60)
+
+    asyncio.run(suspended())
+    assert asyncio.run(resumed()) == ["a", "yes"]
+    assert asyncio.run(waiting.replay("doubt")) == ["a", "yes"]
 
 
 CUT = """

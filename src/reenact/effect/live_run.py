@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
+from weakref import WeakSet
 
 from reenact.core.canonical import parse_stored, stored_bytes
 from reenact.core.codec import decode, encode
@@ -77,6 +78,8 @@ class LiveRun(Answering):
         """Asked for, and not yet on record."""
         self._explicit: dict[str, tuple[bytes, Ticket]] = {}
         self.waiting: set[Ticket] = set()
+        self.streams: WeakSet[LeftAtTheEnd] = WeakSet()
+        """Those that were begun; the agent may let go of them unread."""
         self.stopped: ReenactError | None = None
         self.interrupted_by: BaseException | None = None
         self.ended = False
@@ -106,6 +109,11 @@ class LiveRun(Answering):
     @property
     def is_stopped(self) -> bool:
         return self.stopped is not None or self.ended
+
+    @property
+    def is_being_changed(self) -> bool:
+        """By the calling thread, which holds the lock."""
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]
 
     @property
     def is_live(self) -> bool:
@@ -469,9 +477,19 @@ class LiveRun(Answering):
         """The terminal event; afterwards nothing is accepted."""
         with self.lock:
             self.check_going_on()
+            for stream in list(self.streams):
+                stream.left()
             if not self.write([Draft(event)], sync=True):
                 self.check_going_on()
             self.ended = True
+
+
+class LeftAtTheEnd(Protocol):
+    """A stream, as its run sees it."""
+
+    def left(self) -> None:
+        """Nobody reads on."""
+        ...
 
 
 class _Nobody:

@@ -270,7 +270,10 @@ class Past:
         self._answers = [one for one in self._answers if one.seq not in forgotten or not isinstance(one, RecordedChunk)]
 
     def _drop_unseen_chunks(self) -> None:
-        """Streams that were cut off and whose chunks nobody acted upon begin anew."""
+        """Streams that were cut off and whose chunks nobody acted upon begin anew. A run that has ended did so upon
+        what it had seen."""
+        if self.end is not None:
+            return
         last_request = max(self._by_seq, default=0)
         for request in self.open_requests:
             if request.chunks and last_request < request.chunks[0].seq:

@@ -7,6 +7,9 @@ chunks, is committed with the disk. The effect never runs ahead of its reader by
 A process that dies in the middle leaves the stream in doubt. If nothing was asked for after its chunks, nobody has seen
 them but this agent, which begins anew: the stream is done again. Otherwise its chunks are served as they were, and then
 a `ConnectionError`.
+
+A reader that has had enough closes the stream, lets go of it (`break`) or ends with it open: the effect is told, and
+its answer says that it was given up, as long as the run goes on. Nobody waits for that answer when the run comes back.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
@@ -36,13 +40,14 @@ CUT = "the stream was cut off when the process that read it died"
 class Stream:
     """What a tool that yields returns to an agent: an asynchronous iterator over its chunks."""
 
+    _ticket: Ticket | None = None
+
     def __init__(self, lane: Lane, spec: EffectSpec, make: MakeEvent, generate: Callable[[], Any]) -> None:
         self._run: LiveRun = lane.run
         self._lane = lane
         self._spec = spec
         self._make = make
         self._reader = _Reader(lane.run, generate)
-        self._ticket: Ticket | None = None
         self._index = 0
         self._over = False
 
@@ -55,6 +60,7 @@ class Stream:
         run, reader = self._run, self._reader
         if self._ticket is None:
             self._ticket = run.request(self._lane, self._spec, self._make, key=None, waiter=reader)
+            run.streams.add(self)
         item = Item(CHUNK, self._lane, self._index, reader.wake, looped=True, ticket=self._ticket)
         reader.ask(item)
         run.expect_chunk(item)
@@ -75,14 +81,21 @@ class Stream:
 
     async def aclose(self) -> None:
         """The reader has had enough: that is the end of the effect, too."""
+        self.left()
+
+    def left(self) -> None:
+        """Nobody reads on."""
         if self._ticket is not None and not self._over:
             self._give_up(GeneratorExit())
+
+    def __del__(self) -> None:
+        if self._ticket is not None and not self._over:
+            self._reader.forgotten(self._ticket)
 
     def _give_up(self, reason: BaseException) -> None:
         assert self._ticket is not None
         self._over = True
-        self._reader.give_up()
-        self._run.abandoned(self._ticket, reason)
+        self._reader.give_up(self._ticket, reason)
 
 
 def _opened(run: LiveRun, chunk: ChunkReceived | RecordedChunk) -> Any:
@@ -156,6 +169,16 @@ class _Reader:
         elif not self.future.done():
             self.future.set_result(None)
 
-    def give_up(self) -> None:
+    def give_up(self, ticket: Ticket, reason: BaseException) -> None:
         if self._task is not None:
             self._task.cancel()
+        self._run.abandoned(ticket, reason)
+
+    def forgotten(self, ticket: Ticket) -> None:
+        """The agent has let go of the stream. That is found out where it happens, or by the collector, which may come
+        in any thread and in the middle of anything."""
+        if threading.get_ident() == self._thread and not self._run.is_being_changed:
+            self.give_up(ticket, GeneratorExit())
+            return
+        with suppress(RuntimeError):  # the loop is closed, and everything in it over
+            self._loop.call_soon_threadsafe(self.give_up, ticket, GeneratorExit(), context=nobody())
