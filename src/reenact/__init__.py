@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from reenact.core.state import Reducer, StateUpdatedOnlyReducer, state_hash
     from reenact.effect.agents import Agent, agent, replay, resume
     from reenact.effect.attempts import note_attempt
+    from reenact.effect.checkpoints import checkpoint, restored
     from reenact.effect.policy import Budget, Policy
     from reenact.effect.primitives import now, random, set_state, sleep, state, uuid
     from reenact.effect.recording import record
@@ -80,6 +81,7 @@ _HOMES = {
     "reenact.core.state": ("Reducer", "StateUpdatedOnlyReducer", "state_hash"),
     "reenact.effect.agents": ("Agent", "agent", "replay", "resume"),
     "reenact.effect.attempts": ("note_attempt",),
+    "reenact.effect.checkpoints": ("checkpoint", "restored"),
     "reenact.effect.policy": ("Budget", "Policy"),
     "reenact.effect.primitives": ("now", "random", "set_state", "sleep", "state", "uuid"),
     "reenact.effect.recording": ("record",),
@@ -171,6 +173,7 @@ __all__ = [
     "Worker",
     "agent",
     "cancel",
+    "checkpoint",
     "export_run",
     "idempotency_key",
     "import_file",
@@ -182,6 +185,7 @@ __all__ = [
     "record",
     "register_type",
     "replay",
+    "restored",
     "resume",
     "run_step",
     "scan_execution_log",

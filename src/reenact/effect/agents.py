@@ -15,6 +15,7 @@ from reenact.core.hashing import render
 from reenact.core.links import ParentRun
 from reenact.effect import traps
 from reenact.effect.boundary import perform, perform_blocking
+from reenact.effect.earlier import past_to_resume
 from reenact.effect.handles import RunHandle
 from reenact.effect.keeping import keeper
 from reenact.effect.lanes import Lane
@@ -154,9 +155,10 @@ class Agent(Generic[P, R]):
         journal = keeper.open_alone(store, run, namespace, self.lease_seconds)
         live = None
         try:
-            past = Past.read(journal)
+            guard = self._guard(above)
+            past = past_to_resume(journal, guard)
             if past.end is None:
-                live = LiveRun(journal, past=past, accepts_code=accepts_code, guard=self._guard(above))
+                live = LiveRun(journal, past=past, accepts_code=accepts_code, guard=guard)
         finally:
             if live is None:  # nobody carries it: a record that cannot be read is not kept from others
                 _release(journal)

@@ -12,7 +12,7 @@ All of this is called with the run's lock held.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reenact.core.events import ActionFailed, Event, ProcessAttached, Resumed, StateUpdated, WaitResolved
 from reenact.effect.divergences import (
@@ -119,7 +119,7 @@ class ComingBack:
         book, exchanges = self._run.book, self._exchanges
         above, begins = book.beginning(lane, match, key)
         place, made = above.recorded, len(above.made)
-        if place is None or above.path == "0":
+        if place is None or above.main:
             return book.bind(lane, match, key)
 
         def begins_here(below: RecordedLane) -> bool:
@@ -165,9 +165,9 @@ class ComingBack:
         return None
 
     def _is_next(self, lane: Lane, recorded: RecordedRequest) -> bool:
-        """It is what the lane asked for next when it was recorded. The first lane is like no other."""
+        """It is what the lane asked for next when it was recorded. The agent's own lane is like no other."""
         place, made = lane.recorded, len(lane.made)
-        if lane.path == "0" or place is None:
+        if lane.main or place is None:
             return True
         return (
             made < len(place.requests) and place.requests[made] is recorded and self._is_as_far(lane, place, recorded)
@@ -214,7 +214,7 @@ class ComingBack:
     def _note_made(self, lane: Lane, recorded: RecordedRequest) -> None:
         recorded.made = True
         self.past.unmade -= 1
-        if lane.path != "0":
+        if not lane.main:
             lane.made.append(recorded)
 
     def _made_again(self, ticket: Ticket, recorded: RecordedRequest) -> Ticket:
@@ -299,7 +299,10 @@ class ComingBack:
         for request in unmade:
             if request.answer is None:  # its key may be asked for again, so it must not stay open
                 self._run.note(_closed(request), request.lane, CANCELLED)
-        dropped = {"dropped": [request.seq for request in unmade], "turns": turns}
+        dropped: dict[str, list[Any]] = {"dropped": [request.seq for request in unmade], "turns": turns}
+        checkpoints = order.drop_checkpoints() if order is not None else []
+        if checkpoints:
+            dropped["checkpoints"] = checkpoints
         self._run.note(ProcessAttached({"accepted": dropped}))
         self.go_live_if_over()
         self._run.turns.advance()

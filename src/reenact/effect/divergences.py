@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from reenact.core.codec import encode
 from reenact.core.matching import VOLATILE_MEMBERS
-from reenact.effect.past import HandOver, RecordedMark, RecordedRequest, RecordedTurn
-from reenact.effect.stopping import Divergence
+from reenact.effect.past import HandOver, RecordedCheckpoint, RecordedMark, RecordedRequest, RecordedTurn
+from reenact.effect.stopping import Divergence, RecordEnded
 
 if TYPE_CHECKING:
     from reenact.core.events import Event
     from reenact.effect.lanes import Lane
     from reenact.effect.live_run import LiveRun
     from reenact.effect.tickets import EffectSpec
+    from reenact.errors import ReenactError
 
 _NOBODYS_CODE = tuple(f"{folder}{os.sep}" for folder in (dirname(dirname(__file__)), dirname(asyncio.__file__)))
 """Folders of what stands between an agent and its call: this package, and asyncio itself."""
@@ -63,7 +64,7 @@ def unrecorded_request(run: LiveRun, lane: Lane, spec: EffectSpec, event: Event)
     )
 
 
-def conflicting_state(run: LiveRun, recorded: RecordedMark, event: Event) -> Divergence:
+def conflicting_state(run: LiveRun, recorded: RecordedMark | RecordedCheckpoint, event: Event) -> Divergence:
     assert run.past is not None
     expected = run.past.members(recorded.row)
     path = first_difference(_compared(encode(expected).tree), _compared(encode(event.content()).tree))
@@ -82,6 +83,22 @@ def unrecorded_state(run: LiveRun, lane: Lane, event: Event) -> Divergence:
     return Divergence(
         f"run {run.name} never recorded this state",
         code="unrecorded_state",
+        lane=lane.identity,
+        actual=event.content(),
+        line=source_line(),
+    )
+
+
+def unrecorded_checkpoint(run: LiveRun, lane: Lane, event: Event) -> ReenactError:
+    past = run.past
+    assert past is not None
+    entry = run.turns.next_recorded()
+    if past.end is None and not past.unmade and entry is None:
+        return RecordEnded(f"the record of run {run.name} ends at seq {past.last_seq}, before its end")
+    return Divergence(
+        f"run {run.name} came to a checkpoint that it never recorded here",
+        code="unrecorded_checkpoint",
+        seq=entry.seq if entry is not None and not isinstance(entry, RecordedTurn) else None,
         lane=lane.identity,
         actual=event.content(),
         line=source_line(),
@@ -125,6 +142,8 @@ def _entry_in_words(entry: HandOver | None) -> str:
         return f"the answer to seq {entry.seq} ({entry.key}) was handed over"
     if isinstance(entry, RecordedTurn):
         return f"{entry.kind} {entry.ordinal} of lane {entry.lane} was handed over"
+    if isinstance(entry, RecordedCheckpoint):
+        return f"the checkpoint at seq {entry.seq}"
     return "what was recorded next"
 
 

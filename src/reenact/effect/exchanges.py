@@ -130,12 +130,15 @@ class Exchanges:
 
     def _upwards(self, recorded: RecordedLane) -> Iterator[RecordedLane]:
         path = recorded.path
-        while "." in path:
+        while not self._past.lanes[path].main:
             yield self._past.lanes[path]
             path = path.rpartition(".")[0]
 
     def _siblings(self, recorded: RecordedLane) -> list[RecordedLane]:
-        return [one for one in self._past.children(recorded.path.rpartition(".")[0]) if one is not recorded]
+        if recorded.main:
+            return []
+        beside = self._past.children(recorded.path.rpartition(".")[0])
+        return [one for one in beside if one is not recorded and not one.main]
 
     def _recorded_below(self, recorded: RecordedLane) -> int:
         return len(recorded.requests) + sum(map(self._recorded_below, self._past.children(recorded.path)))

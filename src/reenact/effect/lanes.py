@@ -6,6 +6,8 @@
    program goes first; among equals the lower number goes first.
 3. Among equals a binding stays open: when it turns out to be wrong it is exchanged with that of a sibling that has
    asked and been answered the same so far (`exchanges`).
+4. Behind a checkpoint the agent's own code is in a lane of its own, below the first one, with everything that it starts
+   below that: ordinals and births begin anew there, so nothing of what was before is needed to find them again.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from weakref import ReferenceType, WeakValueDictionary
+from weakref import ReferenceType, WeakSet, WeakValueDictionary
 
 from reenact.core.canonical import canonical_bytes
 from reenact.core.codec import encode
@@ -21,6 +23,7 @@ from reenact.core.hashing import value_digest
 from reenact.effect.past import Past, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
 
 if TYPE_CHECKING:
+    from reenact.core.wait_keys import WaitIdentity
     from reenact.effect.live_run import LiveRun
 
 
@@ -29,8 +32,8 @@ _GIVEN_BY_ASYNCIO = re.compile(r"Task-\d+\Z")
 
 class Lane:
     __slots__ = (
-        *("__weakref__", "_label", "_name", "_origin", "birth", "born", "ended", "made", "ordinals"),
-        *("parent", "path", "recorded", "run", "taken", "task"),
+        *("__weakref__", "_label", "_name", "_origin", "birth", "born", "ended", "keys", "left", "made", "main"),
+        *("ordinals", "parent", "path", "recorded", "run", "taken", "task"),
     )
 
     def __init__(self, run: LiveRun, parent: Lane | None, name: str | None = None, origin: Any = None) -> None:
@@ -57,6 +60,12 @@ class Lane:
         """Recorded requests that were made again, where there are siblings to be told apart from."""
         self.taken: list[RecordedTurn | RecordedChunk] = []
         """What else of the record was handed to it."""
+        self.main = parent is None
+        """The agent's own code is in it: the first lane, and the one behind each checkpoint. They are like no other."""
+        self.left: bool = parent is not None and parent.left
+        """The agent has gone on in another one behind a checkpoint: nobody asks for anything in this one any more."""
+        self.keys: dict[str, tuple[int, WaitIdentity]] | None = None
+        """Keys of waits that were given out: at which ordinal, and for which wait."""
 
     @property
     def name(self) -> str | None:
@@ -99,10 +108,31 @@ class LaneBook:
         self._past = past
         self._numbers: dict[str, int] = {}
         self._by_birth: WeakValueDictionary[str, Lane] = WeakValueDictionary()
+        self._branches: WeakSet[Lane] = WeakSet()
 
     def born(self, lane: Lane) -> None:
+        self._branches.add(lane)
         if self._past is not None:
             self._by_birth[lane.birth] = lane
+
+    def has_branches(self) -> bool:
+        """Some task, job or thread of the agent has not ended."""
+        return any(not lane.is_over for lane in list(self._branches))
+
+    def has_threads(self) -> bool:
+        return any(lane.task is None and not lane.ended for lane in list(self._branches))
+
+    def behind_checkpoint(self, root: Lane, recorded: RecordedLane | None) -> Lane:
+        """The lane in which the agent goes on: the recorded one, or the next below the first.
+
+        Whoever begins there has counted nothing of what was before, so it is known by its number alone."""
+        lane = Lane(root.run, root)
+        lane.main, lane.left = True, False
+        if recorded is not None:
+            self._tie(lane, recorded)
+        lane.birth = f"@{self.number(lane)}"
+        lane.ordinals["state"] = 1
+        return lane
 
     def find(self, identity: str) -> Lane | None:
         if identity.startswith(":"):
@@ -116,7 +146,7 @@ class LaneBook:
         if lane.path is None:
             assert lane.parent is not None
             above = self.number(lane.parent)
-            taken = len(self._past.children(above)) if self._past is not None else 0
+            taken = self._past.last_number(above) if self._past is not None else 0
             number = self._numbers.get(above, taken) + 1
             self._numbers[above] = number
             lane.path = f"{above}.{number}"

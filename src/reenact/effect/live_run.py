@@ -28,11 +28,13 @@ from reenact.core.events import (
     StateUpdated,
 )
 from reenact.core.matching import MatchRules
+from reenact.core.wait_keys import WaitIdentity
 from reenact.effect.answering import Answering
 from reenact.effect.coming_back import Asked, ComingBack
+from reenact.effect.earlier import Carrier, EarlierKeys, come_in_behind, left_behind
 from reenact.effect.items import SIGNAL, Item
 from reenact.effect.lanes import Lane, LaneBook
-from reenact.effect.past import Past, RecordedRequest
+from reenact.effect.past import Past, RecordedCheckpoint, RecordedRequest
 from reenact.effect.policy import Guard
 from reenact.effect.secrets import Secrets
 from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded, Suspended
@@ -67,6 +69,10 @@ class LiveRun(Answering):
         self.turns = Turns(self.lock, past, self.book, self)
         self.root = Lane(self, None)
         self.book.tie_root(self.root)
+        self.main = self.root
+        """The lane that the agent's own code is in: another one behind each checkpoint."""
+        self.carrier: Carrier | None = None
+        """The thread, and the task, that the agent's own code runs in."""
         self.rules: MatchRules = reader.rules()
         self.guard = guard
         if guard is not None and past is not None:
@@ -74,9 +80,12 @@ class LiveRun(Answering):
         self._pen = Pen(self.journal) if self.journal is not None else None
         if self.journal is not None and past is not None:
             self.journal.know_history(past.last_seq, past.unfinished())
+            if past.began_at:
+                self.journal.know_lanes(past.last_seq, past.lane_ends.values())
         self._requested: list[Ticket] = []
         """Asked for, and not yet on record."""
-        self._explicit: dict[str, tuple[bytes, Ticket]] = {}
+        self._explicit: dict[str, tuple[bytes | None, Ticket]] = {}
+        self._earlier = EarlierKeys(reader, past.began_at) if past is not None and past.began_at else None
         self.waiting: set[Ticket] = set()
         self.streams: WeakSet[LeftAtTheEnd] = WeakSet()
         """Those that were begun; the agent may let go of them unread."""
@@ -85,6 +94,10 @@ class LiveRun(Answering):
         self.ended = False
         self.was_let_go = False
         self.state: Any = None
+        self.restored: Any = None
+        """The state of the last checkpoint that was passed."""
+        self.snapshots_kept: list[int] | None = None
+        """Where there are snapshots of checkpoints, once somebody has looked."""
         self._cancel: Item | None = None
         self._to_be_cancelled = False
         self._desk: WaitDesk | None = None
@@ -100,6 +113,8 @@ class LiveRun(Answering):
         self.on_live: list[Callable[[], None]] = []
         self.came_to_rest: Callable[[], None] | None = None
         """Called when the run rests and the record cannot go on: the watchdog."""
+        if past is not None and past.beginning is not None:
+            come_in_behind(self, past, past.beginning)
         self.coming_back = ComingBack(self, past, accepts=accepts_code) if past is not None else None
         if self.coming_back is not None:
             self.coming_back.go_live_if_over()
@@ -119,6 +134,20 @@ class LiveRun(Answering):
     def is_live(self) -> bool:
         """Nothing of the record is left to come back to."""
         return not self.turns.replaying
+
+    @property
+    def is_alone(self) -> bool:
+        """Nothing is under way but the step that is being taken, and nothing of the run has still to come."""
+        turns, loop = self.turns, self.turns.loop
+        expected = turns.order.expected.values() if turns.order is not None else ()
+        return not (
+            self._requested
+            or self.waiting
+            or turns.pending
+            or any(item.ticket is None and item is not self._cancel for item in expected)
+            or (loop is not None and (loop.ready or loop.timers))
+            or self.book.has_branches()
+        )
 
     @property
     def is_waiting(self) -> bool:
@@ -174,8 +203,10 @@ class LiveRun(Answering):
         """The agent asks for an effect. The ticket's waiter is woken when the answer is to be handed over."""
         with self.lock:
             self.check_going_on()
+            if lane.left:
+                raise left_behind()
             if key is not None:
-                used = self._used_before(key, make)
+                used = self._used_before(lane, spec, key, make)
                 if used is not None:
                     return used
             self.turns.requests_made += 1
@@ -189,12 +220,19 @@ class LiveRun(Answering):
                 self._explicit[key] = (self._match_of(make), ticket)
             return ticket
 
-    def _used_before(self, key: str, make: MakeEvent) -> Ticket | None:
+    def _used_before(self, lane: Lane, spec: EffectSpec, key: str, make: MakeEvent) -> Ticket | None:
         """A key of the caller's own means one effect: asked for again it is answered with what came of it."""
         if key not in self._explicit:
-            return None
+            if self._earlier is None or self.past is None or key in self.past.by_key:
+                return None
+            earlier = self._earlier.find(key)
+            if earlier is None:
+                return None
+            found = Ticket(lane, spec, key, make(key), _Nobody())
+            found.recorded, found.request_seq = earlier, earlier.seq
+            self._explicit[key] = earlier.match, found
         match, ticket = self._explicit[key]
-        if self._match_of(make) != match:
+        if match is not None and self._match_of(make) != match:
             raise EffectConflict(f"run {self.name} has used the replay key {key[:128]!r} for another input")
         if not ticket.has_answer:
             raise EffectConflict(f"the effect with the replay key {key[:128]!r} of run {self.name} is under way")
@@ -293,6 +331,12 @@ class LiveRun(Answering):
         self.now_us = self._pen.last_time
         return True
 
+    @property
+    def next_seq(self) -> int:
+        """That of what is written next, behind everything that waits to be written."""
+        assert self._pen is not None
+        return self._pen.next_seq(self.turns.log)
+
     def note(self, event: Event, lane: str = "0", key: str | None = None) -> None:
         """An event that is written with the next commit, before whatever is asked for."""
         self.add(event, lane, key)
@@ -346,7 +390,7 @@ class LiveRun(Answering):
         self._to_be_cancelled = True
 
     def tell_cancelled(self) -> None:
-        if not self.is_live and type(self.turns.next_recorded()) is not RecordedRequest:
+        if not self.is_live and type(self.turns.next_recorded()) not in (RecordedRequest, RecordedCheckpoint):
             self.turns.advance()  # the record may have it here
         if self._to_be_cancelled:
             self._to_be_cancelled = False
@@ -360,8 +404,9 @@ class LiveRun(Answering):
                 self._desk = WaitDesk(self.reader.store, self.reader.namespace)
             return self._desk
 
-    def name_of_waits(self, name: str) -> str:
-        return f"{self.name}/{name}"
+    def stand_in(self, identity: WaitIdentity) -> str:
+        """What stands in the record for the key of a wait."""
+        return f"<wait key {self.name}/{identity.name}>"
 
     def counts(self, spec: EffectSpec, seq: int, result: Any) -> None:
         """The agent is handed a result: what it cost counts against the budget."""
@@ -384,6 +429,8 @@ class LiveRun(Answering):
     def draw(self, lane: Lane, kind: str, make: Callable[[], Any]) -> Any:
         with self.lock:
             self.check_going_on()
+            if lane.left:
+                raise left_behind()
             identity = lane.identity  # it changes with the lane's first request, and so does where values are kept
             ordinal = lane.next_ordinal(f"draw:{kind}:{identity}")
             if self.past is not None:
@@ -404,8 +451,10 @@ class LiveRun(Answering):
         """The agent sets its state; when the run comes back it must set what it set before."""
         with self.lock:
             self.check_going_on()
+            if lane.left:
+                raise left_behind()
             ordinal, back = lane.next_ordinal("state"), self.coming_back
-            if back is None or self.is_live or not back.check_state(lane, ordinal, event):
+            if back is None or self.is_live or not back.check_state(lane, ordinal, self.secrets.without(event)):
                 self.add(event, self.book.number(lane))
             self.state = event.payload
 

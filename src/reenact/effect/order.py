@@ -1,6 +1,7 @@
 """The order of the record: what a run that comes back is handed next, and who waits for it.
 
 Rules: what is next is handed over when every request recorded before it has been made again, and somebody waits for it.
+A checkpoint is waited for by nobody: the agent passes it, and only then comes what is behind it.
 Lanes that have changed places (`exchanges`) change what is behind them too: what one of them has taken is given back to
 the other.
 """
@@ -11,7 +12,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from reenact.effect.items import ANSWER, CHUNK, SIGNAL, Item, name_of
-from reenact.effect.past import HandOver, Past, RecordedChunk, RecordedMark, RecordedRequest, RecordedTurn
+from reenact.effect.past import (
+    HandOver,
+    Past,
+    RecordedCheckpoint,
+    RecordedChunk,
+    RecordedMark,
+    RecordedRequest,
+    RecordedTurn,
+)
 
 if TYPE_CHECKING:
     from reenact.effect.lanes import LaneBook
@@ -53,7 +62,7 @@ class RecordedOrder:
         del self.expected[name_of(item)]
         if isinstance(entry, RecordedChunk):
             item.chunk = entry
-        if not isinstance(entry, (RecordedRequest, RecordedMark)) and item.lane.path != "0":
+        if isinstance(entry, (RecordedTurn, RecordedChunk)) and not item.lane.main:
             item.lane.taken.append(entry)
 
     def _is_due(self, entry: HandOver, requests_made: int) -> bool:
@@ -66,6 +75,8 @@ class RecordedOrder:
     def find(self, entry: HandOver) -> Item | None:
         """Who waits for this."""
         expected = self.expected
+        if isinstance(entry, RecordedCheckpoint):
+            return None
         if isinstance(entry, RecordedRequest):
             return expected.get((ANSWER, entry.key))
         if isinstance(entry, RecordedMark):
@@ -107,6 +118,12 @@ class RecordedOrder:
         for entry in taken:
             rest.pop(id(entry), None)
         self.past.hand_overs[self._next :] = sorted(rest.values(), key=lambda entry: self._places[id(entry)])
+
+    def drop_checkpoints(self) -> list[int]:
+        """Takes the rest of them out of the record. Returns their seqs."""
+        dropped = [entry.seq for entry in self.rest if isinstance(entry, RecordedCheckpoint)]
+        self.past.hand_overs[self._next :] = [one for one in self.rest if not isinstance(one, RecordedCheckpoint)]
+        return dropped
 
     def drop_unexpected(self, unmade: set[int]) -> list[list[Any]]:
         """Takes out of the record the answers to requests that were never made again, and turns that nobody waits for.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
@@ -59,7 +60,7 @@ class RecordedRequest:
     def __init__(self, row: EventRow, link: Link, rank: int) -> None:
         self.row = row
         self.rank = rank
-        """How many requests came before it."""
+        """How many requests came before it, since the last checkpoint."""
         self.seq = row.seq
         self.kind = row.kind if row.kind != "ActionDenied" else "ActionRequested"
         self.key = link.key or str(row.seq)
@@ -107,6 +108,18 @@ class RecordedMark(NamedTuple):
         return None
 
 
+class RecordedCheckpoint(NamedTuple):
+    """A state from which a process that comes back may begin. What came before it is over."""
+
+    seq: int
+    time: int
+    row: EventRow
+
+    @property
+    def lane(self) -> str:
+        return self.row.lane
+
+
 class RecordedChunk(NamedTuple):
     """A part of a stream."""
 
@@ -116,15 +129,18 @@ class RecordedChunk(NamedTuple):
     row: EventRow
 
 
-HandOver = RecordedRequest | RecordedTurn | RecordedMark | RecordedChunk
-"""What the record has to hand over: the answer to a request, a turn, a signal, a part of a stream."""
+HandOver = RecordedRequest | RecordedTurn | RecordedMark | RecordedChunk | RecordedCheckpoint
+"""What the record has to hand over: the answer to a request, a turn, a signal, a part of a stream. A checkpoint is
+handed to nobody: the agent passes it, and what comes behind it comes then."""
 
 
 class RecordedLane:
-    __slots__ = ("bound", "first", "marks", "path", "requests")
+    __slots__ = ("bound", "first", "main", "marks", "path", "requests")
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.main = path == "0"
+        """The agent's own: the first one, or one behind a checkpoint."""
         self.requests: list[RecordedRequest] = []
         self.marks: list[RecordedMark] = []
         self.first: RecordedRequest | RecordedMark | None = None
@@ -132,11 +148,20 @@ class RecordedLane:
         self.bound: Any = None
 
 
+class Beginning(NamedTuple):
+    """Where a process comes in that does not begin at the beginning."""
+
+    row: EventRow
+    state: Any
+
+
 class Past:
     """The index. Contents are opened when they are needed, not before."""
 
-    def __init__(self, reader: JournalReader) -> None:
+    def __init__(self, reader: JournalReader, beginning: Beginning | None = None) -> None:
         self.reader = reader
+        self.beginning = beginning
+        """The checkpoint behind which it was read; None: it is the whole of it."""
         self._rules = reader.rules()
         self.lanes: dict[str, RecordedLane] = {"0": RecordedLane("0")}
         self.by_key: dict[str, RecordedRequest] = {}
@@ -156,14 +181,24 @@ class Past:
         self._by_action: dict[str, RecordedRequest] = {}
         self._turns: dict[int, list[RecordedTurn]] = {}
         self._turns_of: dict[str, list[RecordedTurn]] | None = None
-        self._answers: list[RecordedRequest | RecordedMark | RecordedChunk] = []
+        self._answers: list[RecordedRequest | RecordedMark | RecordedChunk | RecordedCheckpoint] = []
+        self._ranks_from = 0
+        """How many requests came before the last checkpoint: behind it they are counted anew."""
+        self.carried: dict[str, Any] | None = None
+        """What the checkpoint that it begins with has carried over besides the state."""
+        self.lane_ends: dict[str, EventRow] = {}
+        """The last behavioural event of each lane that it was read of."""
+        self.is_dropped = False
+        """The checkpoint that it begins with was dropped by changed code: nobody begins there any more."""
         self._children: dict[str, list[RecordedLane]] = {}
         self._by_beginning: dict[str, dict[bytes | None, deque[RecordedLane]]] = {}
 
     @classmethod
-    def read(cls, reader: JournalReader, rows: Iterable[EventRow] | None = None) -> Past:
-        past = cls(reader)
-        for row in rows if rows is not None else reader.store.scan(reader.namespace, reader.run, 1):
+    def read(cls, reader: JournalReader, beginning: Beginning | None = None) -> Past:
+        """The whole record, or what is behind a checkpoint."""
+        past = cls(reader, beginning)
+        rows: Iterable[EventRow] = reader.store.scan(reader.namespace, reader.run, past.began_at + 1)
+        for row in rows if beginning is None else chain((beginning.row,), rows):
             try:
                 past._take(row, reader.link(row))
             except (TypeError, ValueError, LookupError, AttributeError) as error:
@@ -172,9 +207,15 @@ class Past:
         past._order()
         return past
 
+    @property
+    def began_at(self) -> int:
+        return self.beginning.row.seq if self.beginning is not None else 0
+
     def _take(self, row: EventRow, link: Link) -> None:
         kind = row.kind
         self.last_seq, self.last_time = row.seq, link.time
+        if self.beginning is not None and row.lane_seq is not None:
+            self.lane_ends[row.lane] = row
         if kind in OPENING_KINDS or (kind == "ActionDenied" and link.parent is None):
             self._take_request(row, link)
         elif kind in ANSWERS:
@@ -187,13 +228,21 @@ class Past:
                 self._last_state = row
                 self.lane(row.lane).marks.append(mark)
                 self._begin_lane(mark)
+                if link.key == CHECKPOINT:
+                    self._take_checkpoint(row, link)
         elif kind in TERMINAL_KINDS:
             self.end = RecordedMark(row.seq, kind, row)
         else:
             self._take_bookkeeping(row)
 
+    def _take_checkpoint(self, row: EventRow, link: Link) -> None:
+        self.lane(row.lane).main = True
+        self._ranks_from = len(self._by_seq)
+        if row.seq != self.began_at:  # that one has been passed
+            self._answers.append(RecordedCheckpoint(row.seq, link.time, row))
+
     def _take_request(self, row: EventRow, link: Link) -> None:
-        request = RecordedRequest(row, link, len(self._by_seq))
+        request = RecordedRequest(row, link, len(self._by_seq) - self._ranks_from)
         if row.kind == "ActionDenied":
             request.match = self._match_of_denied(row)
             request.answer = RecordedAnswer(row, link)
@@ -242,11 +291,15 @@ class Past:
                 self._take_accepted(process["accepted"])
             if isinstance(process, dict) and "spent" in process:
                 self.spent_by_children[str(process["child"])] = dict(process["spent"])
+            if isinstance(process, dict) and process.get("checkpoint") == self.began_at != 0:
+                self.carried = dict(process["carried"])
         elif row.kind == "ValuesDrawn":
             for lane, kind, value in members["draws"]:
                 self.draws.setdefault((lane, kind), []).append(value)
         elif row.kind in ("AttemptRecorded", "ChunkReceived", "EffectSettled"):
             request = self._by_action.get(members["action_id"])
+            if request is None and self.beginning is not None:
+                return  # of something that was given up before: nobody asks for it any more
             if request is None:
                 raise Damaged(f"event {row.seq} belongs to no request")
             if row.kind == "AttemptRecorded":
@@ -281,7 +334,7 @@ class Past:
 
     def _order(self) -> None:
         self._drop_unseen_chunks()
-        self.hand_overs.extend(self._turns.get(0, ()))
+        self.hand_overs.extend(self._turns.get(self.began_at, ()))
         for answer in self._answers:
             self.hand_overs.append(answer)
             seq = answer.seq
@@ -303,12 +356,16 @@ class Past:
         """In the order of their first requests, which is that of their numbers."""
         return self._children.get(path, [])
 
+    def last_number(self, path: str) -> int:
+        """The highest number among the lanes right below; behind a checkpoint the earlier ones are not known."""
+        return max((int(lane.path.rpartition(".")[2]) for lane in self.children(path)), default=0)
+
     def unbound(self, path: str, match: bytes | None) -> list[RecordedLane]:
         """Lanes below that began with this digest and that no lane of the program is bound to yet."""
         if path not in self._by_beginning:
             begun: dict[bytes | None, deque[RecordedLane]] = {}
             for lane in self.children(path):
-                if lane.first is not None:
+                if lane.first is not None and not lane.main:
                     begun.setdefault(lane.first.match, deque()).append(lane)
             self._by_beginning[path] = begun
         lanes = self._by_beginning[path].get(match, deque())
@@ -375,10 +432,21 @@ class Past:
             for one in self._answers
             if id(one) not in gone and not (isinstance(one, RecordedChunk) and one.key in keys)
         ]
+        self._drop_checkpoints(set(accepted.get("checkpoints", ())))
         turns = {tuple(turn) for turn in accepted["turns"]}
         for after, recorded in self._turns.items():
             self._turns[after] = [turn for turn in recorded if (turn.kind, turn.lane, turn.ordinal) not in turns]
         self.drop(requests)
+        passed = max((one.seq for one in self._answers if isinstance(one, RecordedCheckpoint)), default=self.began_at)
+        self._ranks_from = sum(seq < passed for seq in self._by_seq)
+
+    def _drop_checkpoints(self, dropped: set[int]) -> None:
+        """The changed code has not come by there, nor to anything that was behind."""
+        self.is_dropped |= self.began_at in dropped
+        for one in [one for one in self._answers if one.seq in dropped]:
+            if isinstance(one, RecordedCheckpoint):
+                self._answers.remove(one)
+                self.lane(one.lane).marks.clear()
 
     @property
     def open_requests(self) -> list[RecordedRequest]:
@@ -392,3 +460,5 @@ class Past:
 
 CANCELLED = "cancelled"
 """The key of an answer that nobody was handed: the agent itself had cancelled its request."""
+CHECKPOINT = "checkpoint"
+"""The key of a state from which a process may begin."""

@@ -96,10 +96,26 @@ class Guard:
         self._denied: list[str] = []
         self._children: set[str] = set()
         """Runs that this one called, whose spending is on record."""
+        self._counted_to = 0
+        """Up to this seq everything is counted: a checkpoint there has said what was spent."""
+
+    @property
+    def counts_usage(self) -> bool:
+        return self._policy.budget is not None or self._above is not None
+
+    def carried(self) -> dict[str, Any]:
+        """What a checkpoint says of it, for whoever begins there."""
+        return {"spent": self.spent(), "denied": self.denials()}
 
     def came_back(self, past: Past) -> None:
         """The run has a record: what was asked for there counts, and so does the time since it began."""
         self._elapsed = max(0.0, time.time() - past.reader.header_row.created / 1_000_000)
+        self._counted_to = past.began_at
+        carried = past.carried or {}
+        for name, amount in carried.get("spent", {}).items():
+            self._spend(name, amount)
+        for key in carried.get("denied", ()):
+            self._deny(key)
         for request in past.by_key.values():
             if request.answer is not None and request.answer.kind == "ActionDenied":
                 self._deny(request.key)
@@ -184,7 +200,7 @@ class Guard:
 
     def counts(self, spec: EffectSpec, seq: int, result: Any) -> None:
         """The agent is handed a result: what it cost is spent."""
-        if (self._policy.budget is None and self._above is None) or seq in self._counted:
+        if not self.counts_usage or seq in self._counted or seq <= self._counted_to:
             return
         if spec.kind == "process":
             return  # what it spent was counted where it was spent

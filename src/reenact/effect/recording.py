@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from reenact.core.events import Completed, Failed
 from reenact.effect import threads
 from reenact.effect.agents import store_of
+from reenact.effect.earlier import Carrier
 from reenact.effect.keeping import keeper
 from reenact.effect.live_run import LiveRun
 from reenact.effect.places import HERE, PLACE
@@ -34,7 +35,8 @@ def record(
     journal = Journal.create(store_of(store), run_id, namespace, facts={"recording": name})
     run = LiveRun(journal, guard=policy.guard() if policy is not None else None)
     keeper.keep(run, LEASE_SECONDS)
-    place, token = PLACE.set(run.root), HERE.token
+    place, token = PLACE.set(run.main), HERE.token
+    run.carrier = Carrier.here()
     HERE.token = None
     try:
         yield run

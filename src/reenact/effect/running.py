@@ -15,6 +15,7 @@ from reenact.core.codec import encode
 from reenact.core.events import Cancelled, Completed, Event, Failed
 from reenact.effect import threads
 from reenact.effect.divergences import first_difference, resting_too_early
+from reenact.effect.earlier import Carrier
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
 from reenact.effect.past import Past, RecordedMark
@@ -31,7 +32,8 @@ def carry(run: LiveRun, call: Callable[[], Any]) -> Any:
     """Runs a synchronous agent in this thread."""
     threads.install()
     context = copy_context()
-    context.run(PLACE.set, run.root)
+    context.run(PLACE.set, run.main)
+    run.carrier = Carrier.here()
     token = HERE.token
     HERE.token = None
     run.on_cancel(run.cancel_at_next_effect, looped=False)
@@ -63,9 +65,10 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]], let_go: 
     queue = hooks.enter(run)
     queue.let_go = let_go
     context = copy_context()
-    context.run(PLACE.set, run.root)
+    context.run(PLACE.set, run.main)
     main = _Main(_awaited(call), loop=loop, context=context)
     main.run = run
+    run.carrier = Carrier.of(main)
     queue.tasks.add(main)
 
     def cancel_main() -> None:

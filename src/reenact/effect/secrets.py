@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from reenact.core.codec import decode, encode
 from reenact.core.events import Event
+
+E = TypeVar("E", bound=Event)
 
 
 class Secrets:
@@ -28,7 +30,7 @@ class Secrets:
     def value_without(self, value: Any) -> Any:
         return replaced(value, self._stand_ins) if self._stand_ins else value
 
-    def without(self, event: Event) -> Event:
+    def without(self, event: E) -> E:
         """The event as it may be written."""
         if not self._stand_ins:
             return event

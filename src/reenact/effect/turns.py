@@ -53,6 +53,11 @@ class Loop(Protocol):
         ...
 
     @property
+    def timers(self) -> Collection[object]:
+        """Timers of the run that have not come yet."""
+        ...
+
+    @property
     def busy(self) -> bool: ...
 
     @property
@@ -269,6 +274,10 @@ class Turns:
         self._mark_handed(request)
         if self.loop is not None:
             self.loop.steps = 1
+
+    def begin_behind(self, seq: int) -> None:
+        """What comes from here on comes behind the checkpoint at `seq`, and is counted from there."""
+        self._last_answer, self.requests_made = seq, 0
 
     def next_recorded(self) -> HandOver | None:
         return self.order.next() if self.order is not None else None

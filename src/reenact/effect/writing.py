@@ -31,6 +31,10 @@ class Pen:
     def add(self, event: Event, *, lane: str = "0", key: str | None = None) -> None:
         self.waiting.append(Draft(event, lane=lane, key=key))
 
+    def next_seq(self, turns: list[list[Any]]) -> int:
+        """The seq of the first draft that is written next, as `write` puts the batch together."""
+        return self.journal.position + 1 + bool(turns) + bool(self.draws) + len(self.waiting)
+
     def write(self, turns: list[list[Any]], drafts: Sequence[Draft], secrets: Secrets, *, sync: bool) -> None:
         """The turns taken, the values drawn, what waits, and the drafts, in one batch, without the secrets."""
         batch: list[Draft] = []

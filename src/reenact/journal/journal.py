@@ -92,7 +92,8 @@ class Journal(JournalReader):
         self._chain = Chain(run, Head(0, self.header_row.hash), self.rules(), reducer)
         self._synced = self._chain.head
         """The last event that this handle knows to be on the disk."""
-        self._history_known = fresh
+        self._history_known = self._lanes_known = fresh
+        self._later_lanes_known = False
         if not fresh:
             self._read_tail()
 
@@ -219,6 +220,9 @@ class Journal(JournalReader):
             self._refresh_if_moved(expected)
         if not self._history_known and any(_needs_history(draft, self._reducer) for draft in drafts):
             self._read_history()
+        if not self._lanes_known and any(map(self._needs_lanes, drafts)):
+            self._read_lanes(self.store.lanes(self.namespace, self.run, self._chain.head.seq + 1))
+            self._lanes_known = True
         linked = self._chain.link(drafts, self._sources, self._new_id)
         if linked.artifacts:
             try:
@@ -342,13 +346,30 @@ class Journal(JournalReader):
             self.link(last)
             chain.head = Head(last.seq, last.hash)
             chain.closed_by = last.kind if last.kind in TERMINAL_KINDS else None
-        for row in self.store.lanes(self.namespace, self.run):
-            if row.lane_seq is None or row.prefix is None:
-                raise Damaged(f"event {row.seq} of run {self.run} has no place in its lane", code="bad_lane")
-            chain.lanes[row.lane] = LaneEnd(row.lane_seq, row.prefix)
         self._chain = chain
         self._synced = chain.head
         self._history_known = False
+        self._lanes_known = self._later_lanes_known = False
+
+    def _read_lanes(self, rows: Iterable[EventRow]) -> None:
+        """Where each lane ends. Read once, when an event of a lane is first to be written."""
+        for row in rows:
+            if row.lane_seq is None or row.prefix is None:
+                raise Damaged(f"event {row.seq} of run {self.run} has no place in its lane", code="bad_lane")
+            self._chain.lanes.setdefault(row.lane, LaneEnd(row.lane_seq, row.prefix))
+
+    def _needs_lanes(self, draft: Draft) -> bool:
+        if not draft.event.behavioural or draft.lane in self._chain.lanes:
+            return False
+        return not self._later_lanes_known or draft.lane == "0"
+
+    def know_lanes(self, position: int, rows: Iterable[EventRow]) -> None:
+        """Spares looking for the ends of lanes: whoever has read the run from a checkpoint up to `position` has found
+        those of all lanes that go on, but for that of the first."""
+        with self._lock:
+            if not self._lanes_known and position == self._chain.head.seq:
+                self._read_lanes(rows)
+                self._later_lanes_known = True
 
     def _read_history(self) -> None:
         """Finds open requests and the last state. Read once, when an event first depends on it."""

@@ -126,11 +126,29 @@ def _as_recorded(event: Event) -> Event:
     return event_from_content(event.kind, members)
 
 
+class Vouched(NamedTuple):
+    """A snapshot on its way: the event that vouches for it, and the state that is kept once the event is on record."""
+
+    draft: Draft
+    position: int
+    stored: bytes
+
+
 def take_snapshot(journal: Journal, reducer: Reducer, state: Any, position: int) -> int:
     """Keeps the state at `position`, which must be the head, and appends the event that vouches for it."""
     head = journal.head()
     if head.seq != position:
         raise InvalidInput(f"a snapshot is of the head (seq {head.seq}), not of seq {position}", code="bad_position")
+    vouched = vouch_for(journal, reducer, state, position)
+    # The voucher first: a crash in between leaves a voucher without a snapshot, which harms nobody.
+    journal.append(vouched.draft, expected=head)
+    keep_snapshot(journal, reducer, vouched, head.hash)
+    return position
+
+
+def vouch_for(journal: Journal, reducer: Reducer, state: Any, position: int) -> Vouched:
+    """The event that is to stand right after `position`: whoever appends both in one batch takes a snapshot for the
+    price of one commit."""
     encoded = encode(state)
     for address, data in encoded.artifacts.items():
         journal.store.put_artifact(journal.namespace, address, data)
@@ -142,12 +160,15 @@ def take_snapshot(journal: Journal, reducer: Reducer, state: Any, position: int)
         state_version=reducer.state_version,
         state=render(state_link_of(salt, canonical_bytes(encoded.tree))),
     )
-    # The voucher first: a crash in between leaves a voucher without a snapshot, which harms nobody.
-    journal.append(Draft(event, salt=salt), expected=head)
-    seal = snapshot_seal(journal.run, position, head.hash, reducer.id, reducer.state_version, stored)
-    row = SnapshotRow(position, head.hash, reducer.id, reducer.state_version, seal, pack(stored))
+    return Vouched(Draft(event, salt=salt), position, stored)
+
+
+def keep_snapshot(journal: Journal, reducer: Reducer, vouched: Vouched, head: bytes) -> None:
+    """`head` is the hash of the link at the snapshot's position; its voucher is on record."""
+    position, stored = vouched.position, vouched.stored
+    seal = snapshot_seal(journal.run, position, head, reducer.id, reducer.state_version, stored)
+    row = SnapshotRow(position, head, reducer.id, reducer.state_version, seal, pack(stored))
     journal.store.put_snapshot(journal.namespace, journal.run, row)
-    return position
 
 
 def load_snapshot(

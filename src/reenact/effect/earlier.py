@@ -1,0 +1,183 @@
+"""What lies before a checkpoint, and how a process comes in behind one without reading it.
+
+1. A process that comes back begins behind the newest checkpoint whose snapshot can be trusted. One that cannot is
+   passed over for an older one, and in the end for the beginning of the run: that costs time and changes nothing.
+2. Of what was before, only this is still needed: the state, how much was spent, the keys of waits that were given out
+   and not waited for. It is on record with the checkpoint.
+3. An effect that the agent gave a key of its own is found by that key, however long ago it was. Only for such a key
+   that the rest of the record does not have the earlier history is looked through, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
+
+from reenact.core.events import ANSWERS, OPENING_KINDS
+from reenact.core.state import StateUpdatedOnlyReducer
+from reenact.core.wait_keys import WaitIdentity
+from reenact.effect.past import CHECKPOINT, Beginning, Past, RecordedAnswer, RecordedRequest
+from reenact.effect.secrets import replaced
+from reenact.errors import InvalidInput
+from reenact.journal.reader import JournalReader
+from reenact.journal.snapshots import load_snapshot
+
+if TYPE_CHECKING:
+    from reenact.effect.lanes import Lane
+    from reenact.effect.live_run import LiveRun
+    from reenact.effect.policy import Guard
+    from reenact.journal.journal import Journal
+    from reenact.store.contract import EventRow
+
+
+class Carrier(NamedTuple):
+    """Where the agent's own code runs: what it starts may look like it, and is not."""
+
+    thread: int
+    task: ref[Any] | None
+
+    @classmethod
+    def here(cls) -> Carrier:
+        task = asyncio.current_task() if asyncio._get_running_loop() is not None else None
+        return cls(threading.get_ident(), ref(task) if task is not None else None)
+
+    @classmethod
+    def of(cls, task: asyncio.Task[Any]) -> Carrier:
+        return cls(threading.get_ident(), ref(task))
+
+
+def left_behind() -> InvalidInput:
+    return InvalidInput(
+        "this code was begun before a checkpoint, and belongs to what the run has left behind",
+        hint="Begin behind the checkpoint what asks for something there; call `checkpoint` in the agent's own context, "
+        "not in a copy of it.",
+        code="left_behind",
+    )
+
+
+# Where to begin
+
+
+def past_to_resume(journal: Journal, guard: Guard | None) -> Past:
+    """The record behind the newest checkpoint that a process can begin with, or all of it."""
+    at_most: int | None = None
+    while True:
+        snapshot, _ = load_snapshot(journal, StateUpdatedOnlyReducer(), at_most=at_most)
+        if snapshot is None:
+            return Past.read(journal)
+        at_most = snapshot.position - 1
+        row = journal.store.event(journal.namespace, journal.run, snapshot.position)
+        if row is None or not is_checkpoint(journal, row):
+            continue  # a snapshot of another kind
+        past = Past.read(journal, Beginning(row, snapshot.state))
+        if not past.is_dropped and _says_enough(past, guard):
+            return past
+
+
+def snapshots_at_checkpoints(reader: JournalReader) -> list[int]:
+    """Where the run has such, oldest first. There may be snapshots of other kinds beside them."""
+    store, place = reader.store, (reader.namespace, reader.run)
+    found = [store.event(*place, snapshot.seq) for snapshot in store.snapshots(*place)]
+    return sorted(row.seq for row in found if row is not None and is_checkpoint(reader, row))
+
+
+def is_checkpoint(reader: JournalReader, row: EventRow) -> bool:
+    return row.kind == "StateUpdated" and reader.link(row).key == CHECKPOINT
+
+
+def _says_enough(past: Past, guard: Guard | None) -> bool:
+    """What was spent before has to be known where it counts: a budget may be newer than the checkpoint."""
+    return guard is None or not guard.counts_usage or "spent" in (past.carried or {})
+
+
+def carried_by(run: LiveRun, lane: Lane) -> dict[str, Any]:
+    """What a checkpoint in this lane has to say besides the state."""
+    carried: dict[str, Any] = {}
+    if run.guard is not None and run.guard.counts_usage:
+        carried.update(run.guard.carried())
+    waits = {name: [identity.name, identity.ordinal] for name, identity in keys_out(lane).items()}
+    return {**carried, "waits": waits} if waits else carried
+
+
+def keys_out(lane: Lane) -> dict[str, WaitIdentity]:
+    """Keys that were given out in this lane, and whose waits have not begun."""
+    given = lane.keys or {}
+    return {name: one for name, (at, one) in given.items() if lane.ordinals.get(f"wait:{name}", 0) == at}
+
+
+def come_in_behind(run: LiveRun, past: Past, beginning: Beginning) -> None:
+    """The run stands behind the checkpoint, as if it had just been passed."""
+    row = beginning.row
+    lane = run.book.behind_checkpoint(run.root, past.lane(row.lane))
+    waits = (past.carried or {}).get("waits", {})
+    lane.keys = {name: (0, WaitIdentity.named(*given)) for name, given in waits.items()}
+    run.main, run.root.left = lane, True
+    run.turns.begin_behind(row.seq)
+    run.reached(past.reader.link(row).time)
+    run.state = run.restored = _with_keys(run, lane, beginning.state)
+
+
+def _with_keys(run: LiveRun, lane: Lane, state: Any) -> Any:
+    """The state with the keys of waits themselves, for which the record has only names."""
+    if not lane.keys or run.journal is None:
+        return state
+    texts = {}
+    for _, identity in lane.keys.values():
+        text = run.desk().key(run.name, identity).text
+        run.secrets.keep(text, run.stand_in(identity))
+        texts[run.stand_in(identity)] = text
+    return replaced(state, texts)
+
+
+# What was before
+
+
+class EarlierKeys:
+    """Requests up to a checkpoint, by their keys."""
+
+    def __init__(self, reader: JournalReader, last: int) -> None:
+        self._reader = reader
+        self._last = last
+        self._places: dict[str, list[int]] | None = None
+
+    def find(self, key: str) -> RecordedRequest | None:
+        """The request under that key with its answer, as if the agent had been handed it."""
+        if self._places is None:
+            self._places = self._look_through()
+        rows = [self._event(seq) for seq in self._places.get(key, ())]
+        if not rows:
+            return None
+        request, answer = (RecordedRequest(rows[0], self._reader.link(rows[0]), 0), rows[-1])
+        request.made = True
+        if answer is not rows[0]:
+            request.answer = RecordedAnswer(answer, self._reader.link(answer))
+            request.answer.handed = True
+        return request
+
+    def _look_through(self) -> dict[str, list[int]]:
+        reader = self._reader
+        places: dict[str, list[int]] = {}
+        keys: dict[int, str] = {}
+        for row in reader.store.scan(reader.namespace, reader.run, 1, self._last + 1, contents=False):
+            if row.kind in OPENING_KINDS:
+                key = reader.link(row).key or ""
+                keys[row.seq], places[key] = key, [row.seq]
+            elif row.kind in ANSWERS:
+                places.get(keys.get(reader.link(row).parent or 0, ""), []).append(row.seq)
+            elif row.kind == "ProcessAttached":
+                for seq in self._dropped(row.seq):
+                    places.pop(keys.get(seq, ""), None)
+        return places
+
+    def _dropped(self, seq: int) -> list[int]:
+        """Requests that changed code did not make any more: their keys are free again."""
+        process = getattr(self._reader.sequenced(self._event(seq)).event, "process", None)
+        accepted = process.get("accepted") if isinstance(process, dict) else None
+        return list(accepted["dropped"]) if isinstance(accepted, dict) else []
+
+    def _event(self, seq: int) -> EventRow:
+        row = self._reader.store.event(self._reader.namespace, self._reader.run, seq)
+        assert row is not None
+        return row
