@@ -108,7 +108,7 @@ def test_a_conflict_that_rolls_everything_back_commits_nothing_after_it(sqlite: 
     assert sqlite.last_event(NS, writer.run) is None
 
 
-def test_a_closed_connection_commits_nothing(sqlite: Any) -> None:
+def test_closing_the_connection_is_refused_and_commits_nothing(sqlite: Any) -> None:
     writer = Writer(sqlite)
 
     def work(connection: Any) -> PendingAppend:
@@ -118,7 +118,7 @@ def test_a_closed_connection_commits_nothing(sqlite: Any) -> None:
 
     with pytest.raises(Refused) as refusal:
         sqlite.transact(work)
-    assert refusal.value.code == "transaction_ended"
+    assert refusal.value.code == "not_in_transaction"
     assert notes(sqlite) == []
     writer.append(event_row(1))
 
@@ -135,8 +135,9 @@ def test_cursors_left_open_are_closed(sqlite: Any) -> None:
 
     sqlite.transact(work)
     for cursor in left:
-        with pytest.raises(apsw.CursorClosedError):
+        with pytest.raises(InvalidInput) as over:
             cursor.fetchall()
+        assert over.value.code == "transaction_over"
     assert len(notes(sqlite)) == 4
 
 

@@ -6,7 +6,8 @@ crash at any instant leaves both or neither; neither means that the step is done
 
 Rules:
 
-1. The connection is no part of what is recorded, and is good until the function returns.
+1. The connection is no part of what is recorded. It is lent: it and its cursors are dead once the function has
+   returned (`transaction_over`).
 2. From the function's first line to the commit the run is locked, and with SQLite the store too: nothing else of the
    run goes on, and nobody else writes. Such a step is short, and waits for nothing but the database.
 3. An `async` function runs in a loop and a thread of its own, since the agent's loop may have to wait for the commit.

@@ -123,7 +123,7 @@ def test_a_stream_that_gives_up_ends_with_it(store: Any) -> None:
         found: list[Any] = []
         try:
             async for part in parts():
-                found.append(part)  # noqa: PERF401: what came before the end counts
+                found.append(part)  # noqa: PERF401
         except asyncio.CancelledError:
             found.append("cancelled")
         return found

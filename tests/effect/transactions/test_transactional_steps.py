@@ -194,3 +194,26 @@ def test_the_stores_own_tables_are_refused_as_an_outcome(store: Any) -> None:
         return ""
 
     assert meddling.run(store=store) == "not_in_transaction"
+
+
+def test_the_connection_is_dead_once_the_step_has_returned(store: Any) -> None:
+    kept: list[Any] = []
+
+    @reenact.step(transactional=True)
+    def keep(db: Any) -> int:
+        kept[:] = [db, db.execute("SELECT what FROM paid")]
+        return 1
+
+    @reenact.agent
+    def keeping() -> list[Any]:
+        found: list[Any] = [keep()]
+        for use in (lambda: kept[0].execute("DELETE FROM paid"), lambda: kept[1].fetchall()):
+            try:
+                use()
+            except InvalidInput as refusal:
+                found.append(refusal.code)
+        return [*found, pay("a")]
+
+    assert keeping.run(run_id="r", store=store) == [1, "transaction_over", "transaction_over", 1]
+    assert verify_run(store, "r").valid
+    assert paid(store) == ["a"]

@@ -3,7 +3,9 @@
 Rules:
 
 1. The user's code works on a connection of the pool, inside our transaction, with the search path and the planner's
-   settings that the database gives everybody. What it raises comes out as it is, and everything is rolled back.
+   settings that the database gives everybody. What it raises comes out as it is, and everything is rolled back. It is
+   lent the connection (`reenact.store.lending`): it can do with it what is named here, and nothing any more when the
+   work is over.
 2. The run is looked at, and locked, only after the work, together with the append: whoever took the run over meanwhile
    has won, and the work is undone.
 3. Statements go through a cursor that refuses our schema and any word that ends the transaction. It is a guard against
@@ -18,15 +20,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import _GeneratorContextManager, contextmanager
+from types import GeneratorType
 from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.adapt import AdaptersMap
 from psycopg.types.numeric import Int8
 
 from reenact.errors import Refused
 from reenact.store.contract import PendingAppend
+from reenact.store.lending import Kinds, Lent, LentContext, LentIterator, Loan
+from reenact.store.lending import refusal as _refusal
 from reenact.store.postgres.appends import (
     CHECK,
     PUT_EVENTS,
@@ -77,19 +83,111 @@ class GuestCursor(psycopg.Cursor[Any]):
         self._ask(statement)
         return super().copy(statement, *arguments, **options)
 
+    def stream(self, query: Any, *arguments: Any, **options: Any) -> Any:
+        self._ask(query)
+        return super().stream(query, *arguments, **options)
+
     def _ask(self, query: Any) -> None:
-        if not isinstance(query, (str, bytes)):
-            query = query.as_string(self.connection)
-        text = query.decode(errors="replace") if isinstance(query, bytes) else query
-        text = _LITERALS.sub("''", _COMMENTS.sub(" ", text))
-        if _ENDS.match(text):
-            raise _refusal("begin or end a transaction")
-        if _SETTINGS.match(text):
-            raise _refusal("change a setting of the connection")
-        if _OURS.search(text):
-            raise _refusal("touch the schema `reenact`, which is the store's own")
-        if self.connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-            raise _ended()
+        _ask(self.connection, query)
+
+
+class GuestServerCursor(psycopg.ServerCursor[Any]):
+    """A cursor with a name. Its text is part of a `DECLARE`, which is not prepared."""
+
+    def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
+        if ";" in _ask(self.connection, query).rstrip().rstrip(";"):
+            raise _refusal("give several statements at once to a cursor with a name")
+        return super().execute(query, *arguments, **options)
+
+
+def _ask(connection: psycopg.Connection[Any], query: Any) -> str:
+    """Refuses what the work may not do; otherwise the statement without comments and literals."""
+    if not isinstance(query, (str, bytes)):
+        query = query.as_string(connection)
+    text = query.decode(errors="replace") if isinstance(query, bytes) else query
+    text = _LITERALS.sub("''", _COMMENTS.sub(" ", text))
+    if _ENDS.match(text):
+        raise _refusal("begin or end a transaction")
+    if _SETTINGS.match(text):
+        raise _refusal("change a setting of the connection")
+    if _OURS.search(text):
+        raise _refusal("touch the schema `reenact`, which is the store's own")
+    if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        raise _ended()
+    return text
+
+
+class LentConnection(Lent):
+    __slots__ = ()
+    _looks_like = psycopg.Connection
+    _methods = frozenset({"execute", "cursor", "transaction", "pipeline", "commit", "rollback"})
+    _values = frozenset({"adapters", "closed", "broken", "row_factory"})
+    _settable = frozenset({"row_factory"})
+
+    @property
+    def connection(self) -> None:
+        """Asked for by whoever composes a text; it can do without."""
+        self._open()
+
+
+class LentCursor(LentContext, LentIterator):
+    __slots__ = ()
+    _looks_like = psycopg.Cursor
+    _methods = frozenset(
+        {
+            *("execute", "executemany", "fetchone", "fetchmany", "fetchall", "copy", "stream", "scroll", "close"),
+            *("nextset", "results", "set_result", "setinputsizes", "setoutputsize"),
+        }
+    )
+    _values = frozenset(
+        {
+            *("connection", "adapters", "arraysize", "closed", "description", "format", "row_factory", "rowcount"),
+            *("rownumber", "statusmessage", "name", "scrollable", "withhold", "itersize"),
+        }
+    )
+    _settable = frozenset({"arraysize", "format", "row_factory", "itersize"})
+
+
+class LentCopy(LentIterator):
+    __slots__ = ()
+    _looks_like = psycopg.Copy
+    _methods = frozenset({"read", "read_row", "rows", "set_types", "write", "write_row"})
+
+    def __iter__(self) -> Any:
+        return self._call("__iter__")
+
+
+class LentTransaction(Lent):
+    __slots__ = ()
+    _looks_like = psycopg.Transaction
+    _values = frozenset({"savepoint_name", "status"})
+
+
+class LentPipeline(Lent):
+    __slots__ = ()
+    _looks_like = psycopg.Pipeline
+    _methods = frozenset({"sync"})
+
+
+class LentBlock(LentContext):
+    """A `with` that gives one of the others."""
+
+    __slots__ = ()
+    _looks_like = _GeneratorContextManager
+
+
+_LENT: Kinds = {
+    psycopg.Connection: LentConnection,
+    psycopg.Cursor: LentCursor,
+    psycopg.ServerCursor: LentCursor,
+    psycopg.Copy: LentCopy,
+    psycopg.Transaction: LentTransaction,
+    psycopg.Pipeline: LentPipeline,
+    GeneratorType: LentIterator,
+    _GeneratorContextManager: LentBlock,
+}
+_GUESTS_OWN = ("cursor_factory", "server_cursor_factory", "row_factory", "_adapters")
+"""Of the connection: what is the guest's own while it works."""
 
 
 class Guests:
@@ -151,8 +249,8 @@ class _Attempt:
     def _done(self, connection: Connection) -> bool:
         """Lets the work be done; False when it failed and the connection is whole."""
         try:
-            with _as_guest(connection):
-                pending = self._work(connection)
+            with _as_guest(connection), Loan(connection, _LENT) as lent:
+                pending = self._work(lent)
             self.pending = checked(pending)
         except BaseException as error:
             if connection.closed or connection.broken:
@@ -192,20 +290,14 @@ def _one_more(pool: Pool) -> Iterator[None]:
 
 @contextmanager
 def _as_guest(connection: Connection) -> Iterator[None]:
-    factory = connection.cursor_factory
-    connection.cursor_factory = GuestCursor
+    before = {name: getattr(connection, name) for name in _GUESTS_OWN}
+    connection.cursor_factory, connection.server_cursor_factory = GuestCursor, GuestServerCursor
+    connection._adapters = AdaptersMap(connection.adapters)
     try:
         yield
     finally:
-        connection.cursor_factory = factory
-
-
-def _refusal(what: str) -> Refused:
-    return Refused(
-        f"a step in the store's transaction may not {what}",
-        hint="Use tables of your own in it, and leave the transaction to the store.",
-        code="not_in_transaction",
-    )
+        for name, value in before.items():
+            setattr(connection, name, value)
 
 
 def _ended() -> Refused:

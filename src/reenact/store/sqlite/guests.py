@@ -3,7 +3,8 @@
 Rules:
 
 1. The user's code works on the writer's connection, under the store's write lock, inside its transaction. What it
-   raises comes out as it is, and everything is rolled back.
+   raises comes out as it is, and everything is rolled back. It is lent the connection (`reenact.store.lending`): it
+   can do with it what is named here, and nothing any more when the work is over.
 2. While it works, SQLite asks us about each statement: our own tables, transactions, attached files, settings,
    temporary tables (which would hide ours), views and triggers (which our connections do not run) are refused.
 3. No commit but ours can happen: a hook turns any other into a rollback. `INSERT OR ROLLBACK` ends a transaction
@@ -22,6 +23,8 @@ import apsw
 
 from reenact.errors import ReenactError, Refused
 from reenact.store.contract import PendingAppend
+from reenact.store.lending import Kinds, Lent, LentContext, LentIterator, Loan
+from reenact.store.lending import refusal as _refusal
 from reenact.store.sqlite import schema
 from reenact.store.sqlite.group_commit import Request
 from reenact.store.sqlite.writer import Writer
@@ -59,6 +62,52 @@ _STORE_FAILURES = (
 """Not the user's mistakes, whosever statement meets them: nothing is known to be wrong with the work."""
 
 
+class _Rows(Lent):
+    """What may set how rows are made."""
+
+    __slots__ = ()
+    _settable = frozenset({"row_trace", "rowtrace"})
+
+    def _set(self, thing: Any, name: str, value: Any) -> None:
+        loan = self._loan
+        trace = value if value is None else lambda cursor, row: value(loan.lend(cursor), row)
+        super()._set(thing, name, trace)
+
+
+class LentConnection(_Rows, LentContext):
+    """`with` makes a savepoint, as it does with any connection of apsw's."""
+
+    __slots__ = ()
+    _looks_like = apsw.Connection
+    _methods = frozenset(
+        {
+            *("execute", "executemany", "cursor", "pragma", "changes", "total_changes", "totalchanges"),
+            *("last_insert_rowid", "get_autocommit", "getautocommit", "column_metadata", "table_exists"),
+        }
+    )
+    _values = frozenset({"in_transaction", "filename", "row_trace", "rowtrace"})
+
+
+class LentCursor(_Rows, LentIterator):
+    __slots__ = ()
+    _looks_like = apsw.Cursor
+    _methods = frozenset(
+        {
+            *("execute", "executemany", "fetchone", "fetchall", "close"),
+            *("get_description", "getdescription", "get_connection", "getconnection"),
+        }
+    )
+    _values = frozenset(
+        {
+            *("connection", "description", "description_full", "get", "bindings_count", "bindings_names"),
+            *("expanded_sql", "has_vdbe", "is_explain", "is_readonly", "sql", "row_trace", "rowtrace"),
+        }
+    )
+
+
+_LENT: Kinds = {apsw.Connection: LentConnection, apsw.Cursor: LentCursor}
+
+
 class _WorkFailed(ReenactError):
     """Carries what the work raised past the code that translates SQLite's own errors."""
 
@@ -74,8 +123,8 @@ def transact(writer: Writer, path: str, work: Work) -> None:
         connection = cursor.connection
         guard = _Guard(connection)
         try:
-            with guard:
-                pending = work(connection)
+            with guard, Loan(connection, _LENT) as lent:
+                pending = work(lent)
         except _STORE_FAILURES:
             raise
         except BaseException as error:
@@ -116,7 +165,7 @@ class _Guard:
 
     def __enter__(self) -> _Guard:
         connection = self._connection
-        self._factory = connection.cursor_factory
+        self._factory, self._trace = connection.cursor_factory, connection.row_trace
         connection.cursor_factory = self._cursor
         connection.set_commit_hook(lambda: True)
         connection.authorizer = self._ask
@@ -129,7 +178,7 @@ class _Guard:
             connection = self._connection
             connection.authorizer = None
             connection.set_commit_hook(None)
-            connection.cursor_factory = self._factory
+            connection.cursor_factory, connection.row_trace = self._factory, self._trace
 
     def _cursor(self, connection: apsw.Connection) -> apsw.Cursor:
         cursor: apsw.Cursor = self._factory(connection)
@@ -162,11 +211,3 @@ class _Guard:
             self._dropping = False
         elif table == "sqlite_sequence" and action != apsw.SQLITE_READ and not self._dropping:
             raise _refusal("touch the table 'sqlite_sequence', by which the store numbers its runs")
-
-
-def _refusal(what: str) -> Refused:
-    return Refused(
-        f"a step in the store's transaction may not {what}",
-        hint="Use tables of your own in it, and leave the transaction to the store.",
-        code="not_in_transaction",
-    )
