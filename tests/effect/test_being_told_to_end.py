@@ -11,6 +11,8 @@ import pytest
 
 import reenact
 from reenact.core.events import Cancelled, SignalReceived
+from reenact.effect.keeping import keeper
+from reenact.effect.stopping import Suspended
 from reenact.store.memory import MemoryStore
 
 done: list[int] = []
@@ -67,6 +69,87 @@ def test_a_synchronous_agent_is_told_at_its_next_effect() -> None:
     with pytest.raises(asyncio.CancelledError):
         counting.replay("c")
     assert len(done) == count
+
+
+@pytest.mark.parametrize("how", ["open wait", "effect in doubt", "between effects", "before its end", "setting state"])
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_run_that_is_cancelled_while_nobody_holds_it(how: str, is_async: bool, marked: bool) -> None:
+    """A replay goes as far as the record, and ends as that does: the agent was never told, and has not diverged."""
+    if not marked and how not in ("open wait", "effect in doubt"):
+        return  # an older record does not tell these from an agent that cancels itself
+    store, goes_on = MemoryStore(), [False]
+
+    def body() -> Any:
+        work(1)
+        if how == "open wait":
+            return reenact.wait_for("word")
+        if how == "effect in doubt":
+            return cut()
+        cut_here()
+        if how == "between effects":
+            work(2)
+        elif how == "setting state":
+            reenact.set_state({"at": "end"})
+        return "end"
+
+    @reenact.tool
+    def cut() -> str:
+        raise KeyboardInterrupt
+
+    def cut_here() -> None:
+        if not goes_on[0]:
+            raise KeyboardInterrupt
+
+    @reenact.agent(store=store, name="cut")
+    async def in_a_loop() -> Any:
+        if how == "open wait":
+            work(1)
+            return await reenact.wait_for("word")
+        return body()
+
+    agent: Any = in_a_loop if is_async else reenact.agent(store=store, name="cut")(body)
+    _suspended(in_a_loop if how == "open wait" else agent, store, waits=how == "open wait")
+    goes_on[0] = True
+    if marked:
+        assert reenact.cancel(store, "r", reason="enough") is True
+    else:
+        with reenact.Journal.open(store, "r") as journal:
+            journal.append(Cancelled("enough"))
+    before = list(done)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(agent.replay("r")) if is_async else agent.replay("r")
+    assert done == before
+
+
+def _suspended(agent: Any, store: MemoryStore, *, waits: bool) -> None:
+    if not waits:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(agent.run(run_id="r")) if agent.is_async else agent.run(run_id="r")
+        return
+    handle = agent.start(run_id="r")
+    _until(lambda: (last := store.last_event("default", "r")) is not None and last.kind == "WaitCreated")
+    live = keeper.find(store, "r", "default")
+    assert live is not None
+    live.stop(Suspended("enough"))
+    with pytest.raises(Suspended):
+        handle.result(60)
+
+
+def test_an_end_from_outside_does_not_hide_that_the_code_has_changed() -> None:
+    global text
+    store = MemoryStore()
+
+    @reenact.agent(store=store, name="changed")
+    async def changed() -> Any:
+        return [await add(text), await reenact.wait_for("word")]
+
+    text = "old"
+    _suspended(changed, store, waits=True)
+    reenact.cancel(store, "r")
+    text = "new"
+    with pytest.raises(reenact.Divergence, match="asked for something else"):
+        asyncio.run(changed.replay("r"))
 
 
 def test_a_waiting_run_does_not_hold_a_sweep_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import inspect
@@ -25,7 +26,7 @@ from reenact.effect.past import Past
 from reenact.effect.places import PLACE, Inside
 from reenact.effect.policy import Guard, Policy
 from reenact.effect.running import carry, carry_async
-from reenact.effect.stopping import CodeChanged, Divergence, NotReplayable, RunStopped, Suspended
+from reenact.effect.stopping import CodeChanged, Divergence, NotReplayable, RecordCancelled, RunStopped, Suspended
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput, NotFound, ReenactError, RunExists
 from reenact.journal.journal import LEASE_SECONDS, Journal
@@ -215,6 +216,8 @@ class Agent(Generic[P, R]):
             return carry(live, call)
         except Divergence as divergence:
             raise self._explained(live, divergence) from None
+        except RecordCancelled:
+            raise asyncio.CancelledError from None
         finally:
             _let_go(live)
 
@@ -237,6 +240,8 @@ class Agent(Generic[P, R]):
             return await carry_async(live, call, functools.partial(_let_go, live))
         except Divergence as divergence:
             raise self._explained(live, divergence) from None
+        except RecordCancelled:
+            raise asyncio.CancelledError from None
         finally:
             _let_go(live)
 

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reenact.core.events import ActionFailed, Event, ProcessAttached, Resumed, StateUpdated, WaitResolved
 from reenact.effect.divergences import (
+    beyond_the_record,
     conflicting_request,
     conflicting_state,
+    record_ended,
     resting_too_early,
     unrecorded_request,
     unrecorded_state,
@@ -27,7 +29,6 @@ from reenact.effect.exchanges import Exchanges
 from reenact.effect.items import SIGNAL
 from reenact.effect.outcomes import open_recorded
 from reenact.effect.past import CANCELLED, TIMER, Past, RecordedLane, RecordedMark, RecordedRequest, RecordedTurn
-from reenact.effect.stopping import RecordEnded
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.errors import ReenactError
 
@@ -236,8 +237,8 @@ class ComingBack:
     ) -> Ticket | None:
         """A request that the record does not have, while the record still has something to come back to."""
         if self._run.journal is None:
-            if self.past.end is None and self.past.unmade == 0:
-                self._run.stop_here(self._record_ended())
+            if self.past.unmade == 0 and self.past.is_open_ended:
+                self._run.stop_here(record_ended(self._run))
             self._run.stop_here(unrecorded_request(self._run, lane, spec, event))
         if self.past.unmade == 0:
             return None  # all recorded requests have been made again
@@ -259,7 +260,7 @@ class ComingBack:
                 self._run.stop_here(conflicting_state(self._run, marks[ordinal], event))
             return True
         if self._run.journal is None:
-            self._run.stop_here(unrecorded_state(self._run, lane, event))
+            self._run.stop_here(beyond_the_record(self._run) or unrecorded_state(self._run, lane, event))
         return False
 
     def _marks(self, lane: Lane, ordinal: int, match: bytes) -> list[RecordedMark]:
@@ -278,14 +279,9 @@ class ComingBack:
 
     # The end of the record
 
-    def _record_ended(self) -> RecordEnded:
-        return RecordEnded(f"the record of run {self._run.name} ends at seq {self.past.last_seq}, before its end")
-
     def why_it_rests(self) -> ReenactError:
         """What to say of a run that cannot go on by its record."""
-        if self.past.unmade == 0 and self._run.turns.next_recorded() is None and self.past.end is None:
-            return self._record_ended()
-        return resting_too_early(self._run)
+        return beyond_the_record(self._run) or resting_too_early(self._run)
 
     def accept(self) -> bool:
         """Drops what changed code does not ask for any more; False where that is not wanted."""

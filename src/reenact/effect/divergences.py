@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reenact.core.codec import encode
 from reenact.core.matching import VOLATILE_MEMBERS
 from reenact.effect.past import HandOver, RecordedCheckpoint, RecordedMark, RecordedRequest, RecordedTurn
-from reenact.effect.stopping import Divergence, RecordEnded
+from reenact.effect.stopping import Divergence, RecordCancelled, RecordEnded
 
 if TYPE_CHECKING:
     from reenact.core.events import Event
@@ -93,8 +93,9 @@ def unrecorded_checkpoint(run: LiveRun, lane: Lane, event: Event) -> ReenactErro
     past = run.past
     assert past is not None
     entry = run.turns.next_recorded()
-    if past.end is None and not past.unmade and entry is None:
-        return RecordEnded(f"the record of run {run.name} ends at seq {past.last_seq}, before its end")
+    beyond = beyond_the_record(run)
+    if beyond is not None:
+        return beyond
     return Divergence(
         f"run {run.name} came to a checkpoint that it never recorded here",
         code="unrecorded_checkpoint",
@@ -103,6 +104,23 @@ def unrecorded_checkpoint(run: LiveRun, lane: Lane, event: Event) -> ReenactErro
         actual=event.content(),
         line=source_line(),
     )
+
+
+def beyond_the_record(run: LiveRun) -> RecordEnded | None:
+    """Everything on record has been done again, and the agent's own end is not among it. None: it is still to come."""
+    past = run.past
+    assert past is not None
+    if past.unmade or run.turns.next_recorded() is not None or not past.is_open_ended:
+        return None
+    return record_ended(run)
+
+
+def record_ended(run: LiveRun) -> RecordEnded:
+    past = run.past
+    assert past is not None
+    if past.was_cut_off:
+        return RecordCancelled(f"run {run.name} was cancelled from outside at seq {past.last_seq}")
+    return RecordEnded(f"the record of run {run.name} ends at seq {past.last_seq}, before its end")
 
 
 def resting_too_early(run: LiveRun) -> Divergence:

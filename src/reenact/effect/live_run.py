@@ -31,6 +31,7 @@ from reenact.core.matching import MatchRules
 from reenact.core.wait_keys import WaitIdentity
 from reenact.effect.answering import Answering
 from reenact.effect.coming_back import Asked, ComingBack
+from reenact.effect.divergences import beyond_the_record
 from reenact.effect.earlier import Carrier, EarlierKeys, come_in_behind, left_behind
 from reenact.effect.items import SIGNAL, Item
 from reenact.effect.lanes import Lane, LaneBook
@@ -438,8 +439,8 @@ class LiveRun(Answering):
                 if ordinal < len(drawn):
                     return drawn[ordinal]
             if self.journal is None:
-                self.stop(Divergence(f"the record has no further {kind} for lane {lane.identity}", lane=lane.identity))
-                self.check_going_on()
+                no_more = f"the record has no further {kind} for lane {lane.identity}"
+                self.stop_here(beyond_the_record(self) or Divergence(no_more, lane=lane.identity))
             value = make()
             assert self._pen is not None
             self._pen.draws.append([lane.identity, kind, value])

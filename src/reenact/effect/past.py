@@ -176,6 +176,8 @@ class Past:
         self.end: RecordedMark | None = None
         self.last_seq = 0
         self.last_time = reader.header_row.created
+        self.was_cut_off = False
+        """The end was put to it from outside: the agent was never told."""
         self._last_state: EventRow | None = None
         self._by_seq: dict[int, RecordedRequest] = {}
         self._by_action: dict[str, RecordedRequest] = {}
@@ -234,6 +236,9 @@ class Past:
             self.end = RecordedMark(row.seq, kind, row)
         else:
             self._take_bookkeeping(row)
+            told = any(isinstance(one, RecordedMark) for one in self._answers)
+            cut_off_unsaid = kind == "Cancelled" and not told and bool(self.open_requests)  # before it had its key
+            self.was_cut_off = link.key == OUTSIDE or cut_off_unsaid
 
     def _take_checkpoint(self, row: EventRow, link: Link) -> None:
         self.lane(row.lane).main = True
@@ -450,6 +455,11 @@ class Past:
 
     @property
     def open_requests(self) -> list[RecordedRequest]:
+    @property
+    def is_open_ended(self) -> bool:
+        """The agent did not come to an end of its own."""
+        return self.end is None or self.was_cut_off
+
         return [request for request in self._by_seq.values() if request.answer is None]
 
     def unfinished(self) -> list[EventRow]:
@@ -462,3 +472,5 @@ CANCELLED = "cancelled"
 """The key of an answer that nobody was handed: the agent itself had cancelled its request."""
 CHECKPOINT = "checkpoint"
 """The key of a state from which a process may begin."""
+OUTSIDE = "outside"
+"""The key of an end that was put to a run while nobody carried it."""

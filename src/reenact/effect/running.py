@@ -14,13 +14,13 @@ from typing import Any
 from reenact.core.codec import encode
 from reenact.core.events import Cancelled, Completed, Event, Failed
 from reenact.effect import threads
-from reenact.effect.divergences import first_difference, resting_too_early
+from reenact.effect.divergences import beyond_the_record, first_difference, resting_too_early
 from reenact.effect.earlier import Carrier
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
 from reenact.effect.past import Past, RecordedMark
 from reenact.effect.places import HERE, PLACE, nobody
-from reenact.effect.stopping import Divergence, RecordEnded, RunStopped, Suspended
+from reenact.effect.stopping import Divergence, RunStopped, Suspended
 from reenact.effect.tasks import LoopHooks, TaskQueue
 from reenact.errors import ReenactError
 
@@ -159,9 +159,9 @@ def _end(run: LiveRun, event: Event) -> None:
     """Writes the end down, or compares it with the recorded one."""
     past = run.past
     if past is not None and not run.is_live and not run.accept_changes():
-        if past.end is None and not past.unmade and run.turns.next_recorded() is None:
-            reason = f"the record of run {run.name} ends at seq {past.last_seq}, before its end"
-            raise _stopped(run, RecordEnded(reason))
+        beyond = beyond_the_record(run)
+        if beyond is not None:
+            raise _stopped(run, beyond)
         if past.unmade or past.end is None:
             raise _stopped(run, resting_too_early(run))
         _check_states(run, past)

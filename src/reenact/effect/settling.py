@@ -7,7 +7,7 @@ from typing import Any
 from reenact.core.events import ActionFailed, ActionSucceeded, Cancelled, EffectSettled, Event
 from reenact.effect.doubts import DONE, FAIL, RETRY
 from reenact.effect.keeping import CANCEL_KEY, keeper
-from reenact.effect.past import Past, RecordedRequest
+from reenact.effect.past import OUTSIDE, Past, RecordedRequest
 from reenact.errors import InvalidInput, NotFound, ReenactError, Refused
 from reenact.journal import inbox
 from reenact.journal.chain import Draft
@@ -85,7 +85,7 @@ def cancel(store: Store, run: str, namespace: str = "default", *, reason: Any = 
         raise Refused(f"run {run} has ended already", code="closed_run")
     try:
         with Journal.open(store, run, namespace) as journal:
-            journal.append(Cancelled(reason))
+            journal.append(Draft(Cancelled(reason), key=OUTSIDE))
             return True
     except Refused as busy:
         if busy.code != "run_busy":

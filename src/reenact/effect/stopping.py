@@ -72,6 +72,11 @@ class RecordEnded(ReenactError):
     default_hint = "`reenact resume` goes on from there."
 
 
+class RecordCancelled(RecordEnded):
+    """A replay has come to where a run was cancelled from outside. Its agent was never told, and ends as the record
+    does: whoever asked for the replay sees a cancellation."""
+
+
 class NotReplayable(ReenactError):
     """What was recorded has no value that could be handed over again."""
 
