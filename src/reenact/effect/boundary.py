@@ -11,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
-from time import monotonic
 from typing import Any
 
 from reenact.effect.attempts import Attempts, attempt_once
@@ -24,7 +23,7 @@ from reenact.effect.signals import Signal
 from reenact.effect.stopping import Divergence, OutsideRun, RunStopped
 from reenact.effect.tasks import PATIENCE_SECONDS, LoopHooks, TaskQueue
 from reenact.effect.tickets import EffectSpec, Ticket
-from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS
+from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
 
 _told: set[str] = set()
 strict_outside = False
@@ -262,15 +261,15 @@ def _carry_out(run: LiveRun, ticket: Ticket, call: Callable[[], Any]) -> tuple[A
 
 
 def _wait_for_turn(run: LiveRun, ticket: Ticket, waiter: ThreadWaiter) -> None:
-    since = monotonic()
+    patience = Patience(run.turns)
     while not waiter.event.wait(LOOK_SECONDS):
         if run.is_stopped:
             run.check_going_on()
         run.turns.overdue()
-        waited = monotonic() - since
-        if waited > RELAX_SECONDS and not run.is_live:
-            _relax(run, ticket)
-        if waited > RELAX_SECONDS + PATIENCE_SECONDS and not run.is_live:
+        if run.is_live or (still := patience.seconds) <= RELAX_SECONDS:
+            continue
+        _relax(run, ticket)
+        if still > RELAX_SECONDS + PATIENCE_SECONDS:
             run.stands_still()
     if waiter.token in run.turns.threads:
         run.turns.runs(waiter.token, awake=True)

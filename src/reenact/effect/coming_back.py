@@ -28,7 +28,17 @@ from reenact.effect.doubts import effect_in_doubt, may_be_done_again
 from reenact.effect.exchanges import Exchanges
 from reenact.effect.items import SIGNAL
 from reenact.effect.outcomes import open_recorded
-from reenact.effect.past import CANCELLED, TIMER, Past, RecordedLane, RecordedMark, RecordedRequest, RecordedTurn
+from reenact.effect.past import (
+    CANCELLED,
+    LATE,
+    LATE_LOCK,
+    TIMER,
+    Past,
+    RecordedLane,
+    RecordedMark,
+    RecordedRequest,
+    RecordedTurn,
+)
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.errors import ReenactError
 
@@ -310,7 +320,7 @@ class ComingBack:
         if run.is_live or self.past.unmade or run.turns.next_recorded() is not None or run.journal is None:
             return run.is_live
         for item in run.turns.go_live():
-            if item.ticket is None and item.kind not in (TIMER, SIGNAL):
+            if item.ticket is None and item.kind not in (TIMER, SIGNAL, LATE, LATE_LOCK):  # these come by the clock
                 run.turns.pending.append(item)
         held, self.held = self.held, []
         for ticket in held:

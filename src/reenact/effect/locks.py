@@ -1,7 +1,8 @@
 """Locks that an agent's threads share: who gets one next is part of the record.
 
 Inside a run `threading.Lock()` and `threading.RLock()` make these. Free, they are taken like any lock. Taken, the
-thread that wants one rests, and gets it in its turn, like an answer. Everywhere else they are ordinary locks. A lock
+thread that wants one rests, and gets it in its turn, like an answer; where it was late, that is its turn. Everywhere
+else they are ordinary locks. A lock
 that was made before the run, or outside of it, is not seen; see `boundary._relax` for what then happens.
 """
 
@@ -10,32 +11,45 @@ from __future__ import annotations
 from _thread import allocate_lock, get_ident
 from collections import deque
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reenact.effect.items import Item
 from reenact.effect.lanes import Lane
-from reenact.effect.past import LOCK
+from reenact.effect.past import LATE_LOCK, LOCK
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.signals import Signal
-from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS
+from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
+
+if TYPE_CHECKING:
+    from reenact.effect.live_run import LiveRun
 
 
 class _Wish:
     """A thread that wants the lock."""
 
-    def __init__(self, lock: TurnLock, lane: Lane, token: object) -> None:
+    def __init__(self, lock: TurnLock, lane: Lane, token: object, late: Item | None) -> None:
         self._lock = lock
         self._run = lane.run
         self._token = token
         self.granted = False
+        self.is_late = False
         self.signal = Signal()
         self.item = Item(LOCK, lane, lane.next_ordinal(LOCK), self._grant, looped=False)
+        self.late = late
+        if late is not None:
+            late.hand = self._be_late
 
     def _grant(self) -> None:
         if self._lock.grant(self):
             self.granted = True
             self._run.turns.runs(self._token)
             self.signal.set()
+
+    def _be_late(self) -> None:
+        self._lock.withdraw(self)
+        self.is_late = True
+        self._run.turns.runs(self._token)
+        self.signal.set()
 
 
 class TurnLock:
@@ -44,7 +58,7 @@ class TurnLock:
         self._wishes: deque[_Wish] = deque()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        if self._inner.acquire(False):
+        if timeout < 0 and self._inner.acquire(False):
             return True
         lane, token = PLACE.get(), HERE.token
         if not blocking:
@@ -54,34 +68,55 @@ class TurnLock:
         return self._wait(lane, token, timeout)
 
     def _wait(self, lane: Lane, token: object, timeout: float) -> bool:
-        run = lane.run
+        run, late = lane.run, None
         with run.lock:
-            if self._inner.acquire(False):
+            if timeout >= 0:  # each such attempt has its number, so that the one that was late is known
+                late = Item(LATE_LOCK, lane, lane.next_ordinal(LATE_LOCK), _nothing, looped=False)
+                run.turns.expect(late)
+            if not run.turns.will_be_late(late) and self._inner.acquire(False):
+                self._forget_late(run, late)
                 return True
-            wish = _Wish(self, lane, token)
+            wish = _Wish(self, lane, token, late)
             self._wishes.append(wish)
             run.turns.rests(token)
             run.turns.advance()
-        since = monotonic()
+        since, patience = monotonic(), Patience(run.turns)
         while not wish.signal.wait(LOOK_SECONDS):
             run.turns.overdue()
-            waited = monotonic() - since
             with run.lock:
-                late = 0 <= timeout < waited
-                if late or run.is_stopped or (waited > RELAX_SECONDS and not run.is_live):
-                    if wish.granted or self._inner.acquire(False):
-                        self._withdraw(wish)
-                        run.turns.runs(token, awake=True)
-                        return True
-                    if late:
-                        self._withdraw(wish)
-                        run.turns.runs(token, awake=True)
-                        return False
-        if token in run.turns.threads:
-            run.turns.runs(token, awake=True)
-        return True
+                given_up = self._given_up(wish, patience.seconds, late=0 <= timeout < monotonic() - since)
+                if given_up is not None:
+                    self._forget_late(run, late)
+                    run.turns.runs(token, awake=True)
+                    return given_up
+        with run.lock:
+            self._forget_late(run, late)
+            if token in run.turns.threads:
+                run.turns.runs(token, awake=True)
+        return not wish.is_late
 
-    def _withdraw(self, wish: _Wish) -> None:
+    def _forget_late(self, run: LiveRun, late: Item | None) -> None:
+        if late is not None:
+            run.turns.forget(late)
+
+    def _given_up(self, wish: _Wish, still: float, *, late: bool) -> bool | None:
+        """Whether it has the lock although it was not its turn; None: it still waits."""
+        run = wish.item.lane.run
+        is_late = late and not run.turns.replaying
+        relaxed = still > RELAX_SECONDS and not run.is_live and not run.turns.will_be_late(wish.late)
+        if run.is_stopped or relaxed:
+            if wish.granted or self._inner.acquire(False):
+                self.withdraw(wish)
+                return True
+            if is_late:
+                self.withdraw(wish)
+                return False
+        elif is_late and wish.late is not None and wish in self._wishes and wish.item not in run.turns.pending:
+            self.withdraw(wish)
+            run.turns.arrive(wish.late)  # being late is a turn like any other
+        return None
+
+    def withdraw(self, wish: _Wish) -> None:
         if wish in self._wishes:
             self._wishes.remove(wish)
         wish.item.lane.run.turns.forget(wish.item)
@@ -169,6 +204,9 @@ class TurnRLock:
 
     def _at_fork_reinit(self) -> None:
         self.__init__()  # type: ignore[misc]
+
+
+def _nothing() -> None: ...
 
 
 def in_a_run() -> bool:

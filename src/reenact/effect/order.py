@@ -92,6 +92,16 @@ class RecordedOrder:
                 return item
         return expected.get((entry.kind, id(lane), entry.ordinal))
 
+    def has(self, item: Item) -> bool:
+        """The record has a turn for it, sooner or later."""
+        return any(
+            isinstance(entry, RecordedTurn)
+            and entry.kind == item.kind
+            and entry.ordinal == item.ordinal
+            and self.find(entry) is item
+            for entry in self.rest
+        )
+
     def forced_at(self) -> int:
         """At which step the next thing of the record came without waiting for a rest; -1: it waited."""
         entry = self.next()

@@ -22,7 +22,9 @@ from reenact.store.contract import EventRow
 
 MOST_ALIKE = 100
 """More siblings that began alike are told apart by their order alone."""
-TIMER, JOB, START, LOCK = "timer", "job", "start", "lock"
+TIMER, JOB, START, LOCK, WAKE = "timer", "job", "start", "lock", "wake"
+LATE, LATE_LOCK = "late", "late lock"
+"""A wait for others, or for a lock, that ended because its time did."""
 
 
 class RecordedAnswer:
@@ -174,10 +176,10 @@ class Past:
         self.spent_by_children: dict[str, dict[str, float]] = {}
         """What runs that this one called, and that have ended, spent of its budget."""
         self.end: RecordedMark | None = None
-        self.last_seq = 0
-        self.last_time = reader.header_row.created
         self.was_cut_off = False
         """The end was put to it from outside: the agent was never told."""
+        self.last_seq = 0
+        self.last_time = reader.header_row.created
         self._last_state: EventRow | None = None
         self._by_seq: dict[int, RecordedRequest] = {}
         self._by_action: dict[str, RecordedRequest] = {}
@@ -234,11 +236,11 @@ class Past:
                     self._take_checkpoint(row, link)
         elif kind in TERMINAL_KINDS:
             self.end = RecordedMark(row.seq, kind, row)
-        else:
-            self._take_bookkeeping(row)
             told = any(isinstance(one, RecordedMark) for one in self._answers)
             cut_off_unsaid = kind == "Cancelled" and not told and bool(self.open_requests)  # before it had its key
             self.was_cut_off = link.key == OUTSIDE or cut_off_unsaid
+        else:
+            self._take_bookkeeping(row)
 
     def _take_checkpoint(self, row: EventRow, link: Link) -> None:
         self.lane(row.lane).main = True
@@ -454,12 +456,12 @@ class Past:
                 self.lane(one.lane).marks.clear()
 
     @property
-    def open_requests(self) -> list[RecordedRequest]:
-    @property
     def is_open_ended(self) -> bool:
         """The agent did not come to an end of its own."""
         return self.end is None or self.was_cut_off
 
+    @property
+    def open_requests(self) -> list[RecordedRequest]:
         return [request for request in self._by_seq.values() if request.answer is None]
 
     def unfinished(self) -> list[EventRow]:
@@ -470,7 +472,7 @@ class Past:
 
 CANCELLED = "cancelled"
 """The key of an answer that nobody was handed: the agent itself had cancelled its request."""
-CHECKPOINT = "checkpoint"
-"""The key of a state from which a process may begin."""
 OUTSIDE = "outside"
 """The key of an end that was put to a run while nobody carried it."""
+CHECKPOINT = "checkpoint"
+"""The key of a state from which a process may begin."""

@@ -38,6 +38,8 @@ nobody = Context
 class _Here(threading.local):
     token: object = None
     """What turns know the current thread by; None for a loop's own thread and for threads of no run."""
+    ahead: float = 0.0
+    """How far the clock of its time-outs is ahead: a wait that was late is late again without waiting (`waking`)."""
 
 
 HERE = _Here()

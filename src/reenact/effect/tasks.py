@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
@@ -42,6 +43,7 @@ _HOOKED = (
     *("call_soon", "call_soon_threadsafe", "call_later", "call_at", "create_task", "run_in_executor", "time"),
     "close",
 )
+_TIMED_OUT = asyncio.Timeout._on_timeout  # type: ignore[attr-defined]
 _HOOKS = "_reenact_hooks"
 """Kept by the loop itself, and gone with it."""
 
@@ -60,6 +62,7 @@ class TaskQueue:
         self._scheduled = False
         self._thread = threading.get_ident()
         self._watching: TimerHandle | None = None
+        self._seen: tuple[Any, ...] = ()
         self.offset = 0.0
         """What the run's clock shows beyond the loop's, once it has come back from a record."""
         self.began = hooks.time()
@@ -168,10 +171,16 @@ class TaskQueue:
     def watch(self) -> None:
         """The run rests and its record cannot go on: unless something comes soon, it never will."""
         if self._watching is None and self.is_here:
+            self._seen = self.run.turns.progress
             self._watching = self.hooks.call_later(PATIENCE_SECONDS, self._stood_still, context=nobody())
 
     def _stood_still(self) -> None:
         self._watching = None
+        turns = self.run.turns
+        turns.advance()  # what has just arrived may not have been looked at
+        if turns.replaying and not self.run.is_stopped and (self.busy or turns.progress != self._seen):
+            self.watch()
+            return
         self.run.stands_still()
         if not self.run.is_stopped and not self.run.is_live and self.run.turns.may_go_on():
             self.watch()
@@ -300,9 +309,12 @@ class LoopHooks:
         return None, None
 
     def _call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Handle:
-        queue, _ = self._queue(context)
-        if queue is None:
+        queue, lane = self._queue(context)
+        if queue is None or lane is None:
             return self.call_soon(callback, *args, context=context)
+        if type(callback) is MethodType and callback.__func__ is _TIMED_OUT:
+            # Its time was up before it was begun with. Whether that is so is a matter of the clock, so it is a timer.
+            return RunTimer(queue, lane, queue.time(), callback, args, context or copy_context())
         handle = Handle(callback, args, self.loop, context)
         queue.add(handle)
         return handle

@@ -8,16 +8,17 @@ what events, queues, semaphores, barriers and futures wait for) counts as restin
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
+import time
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, _base
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
-from time import monotonic
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from reenact.effect.items import Item
 from reenact.effect.lanes import Lane
@@ -26,17 +27,12 @@ from reenact.effect.past import START
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
-from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS
+from reenact.effect.turns import LOOK_SECONDS
+from reenact.effect.waking import Attendance, thread_clock, wait_in_turn
 
 if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
 
-WAKE = "wake"
-SLICE_SECONDS = 0.05
-PATIENCE_SECONDS = 1.0
-"""How long all threads of a run that comes back may wait for each other before that is called a divergence."""
-CLEAN_UP_SECONDS = 1.0
-"""How long threads of a stopped run may wait for each other."""
 _installed = threading.Lock()
 _originals: dict[str, Any] = {}
 
@@ -55,6 +51,9 @@ def install() -> None:
             lock=threading.Lock,
             rlock=threading.RLock,
         )
+        setattr(threading, "_time", thread_clock)  # noqa: B010
+        setattr(queue, "time", thread_clock)  # noqa: B010
+        setattr(_base, "time", SimpleNamespace(**{**vars(time), "monotonic": thread_clock}))  # noqa: B010
         setattr(threading.Thread, "start", _start)  # noqa: B010
         setattr(threading.Thread, "join", _join)  # noqa: B010
         setattr(threading.Condition, "wait", _wait)  # noqa: B010
@@ -76,6 +75,7 @@ class _Branch:
             HERE.token = self.run.main_token
             self.run.turns.runs(self.run.main_token, awake=True)
         self._turn = Signal()
+        self._begun = False
         self._item = Item(START, lane, lane.next_ordinal(START), self._begin, looped=False)
         self.context = copy_context()
         self.context.run(PLACE.set, self.lane)
@@ -95,13 +95,18 @@ class _Branch:
                 with self.run.lock:
                     self._begin()
         self.run.turns.runs(self, awake=True)
-        there = _Attendance.of(self.run)
-        there.alive += 1
+        self._begun = True
+        Attendance.of(self.run).alive += 1
         try:
             return self.context.run(call, *args, **options)
         finally:
-            there.alive -= 1
             HERE.token = None
+
+    def is_over(self, _: object = None) -> None:
+        """Others may have their turn. Of a job that is so once its future has the result: whoever waits sees that."""
+        if self._begun:
+            self._begun = False
+            Attendance.of(self.run).alive -= 1
             with self.run.lock:
                 self.lane.ended = True
                 self.run.turns.rests(self)
@@ -109,8 +114,11 @@ class _Branch:
 
     def work_alone(self, call: Callable[[], Any]) -> None:
         """Nobody waits for what a thread returns: that the run has stopped is told where the run is carried."""
-        with suppress(RunStopped):
-            self.work(call)
+        try:
+            with suppress(RunStopped):
+                self.work(call)
+        finally:
+            self.is_over()
 
 
 def _start(thread: threading.Thread) -> None:
@@ -130,6 +138,7 @@ def _submit(pool: ThreadPoolExecutor, call: Callable[..., Any], /, *args: Any, *
         branch = _Branch(lane)
         with _nowhere():  # the pool's own threads belong to nobody's lane
             submitted: Future[Any] = _originals["submit"](pool, branch.work, call, *args, **options)
+            submitted.add_done_callback(branch.is_over)
         return submitted
     result: Future[Any] = _originals["submit"](pool, call, *args, **options)
     return result
@@ -144,81 +153,6 @@ def _nowhere() -> Iterator[None]:
         PLACE.reset(token)
 
 
-class _Attendance:
-    """How many threads a run has, the first one included, and how many of them wait for each other."""
-
-    def __init__(self) -> None:
-        self.alive = 1
-        self.waiting = 0
-
-    @classmethod
-    def of(cls, run: LiveRun) -> _Attendance:
-        with run.lock:
-            return _attendances.setdefault(run, cls())
-
-
-_attendances: WeakKeyDictionary[LiveRun, _Attendance] = WeakKeyDictionary()
-
-
-def _patiently(run: LiveRun, wait: Callable[[float], bool], timeout: float | None) -> bool:
-    """Waits in slices: a run that stops, or whose threads all wait for each other in a replay, is not waited for."""
-    there, since, stopped = _Attendance.of(run), monotonic(), 0.0
-    there.waiting += 1
-    try:
-        while True:
-            left = SLICE_SECONDS if timeout is None else min(SLICE_SECONDS, since + timeout - monotonic())
-            if wait(max(left, 0.0)):
-                return True
-            now = monotonic()
-            if run.stopped is not None:
-                stopped = stopped or now
-                if now - stopped > CLEAN_UP_SECONDS:
-                    raise RunStopped(run.stopped)
-            elif timeout is not None and now - since >= timeout:
-                return False
-            elif not run.is_live and there.waiting >= there.alive and now - since > PATIENCE_SECONDS:
-                run.stands_still()
-    finally:
-        there.waiting -= 1
-
-
-class _Resting:
-    """The thread waits for something that is not an effect: others may have their turn."""
-
-    def __enter__(self) -> None:
-        lane = PLACE.get()
-        self._run = lane.run if type(lane) is Lane and HERE.token is not None else None
-        if self._run is not None:
-            with self._run.lock:
-                self._run.turns.rests(HERE.token)
-                self._run.turns.advance()
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if self._run is not None:
-            if kind is None:
-                _take_turn(self._run)
-            self._run.turns.runs(HERE.token, awake=True)
-
-
-def _take_turn(run: LiveRun) -> None:
-    """What woke this thread may have woken others: they go on one after the other, and again in that order."""
-    lane, token, turn = PLACE.get(), HERE.token, Signal()
-    assert type(lane) is Lane
-
-    def begin() -> None:
-        run.turns.runs(token)
-        turn.set()
-
-    item = Item(WAKE, lane, lane.next_ordinal(WAKE), begin, looped=False)
-    run.turns.arrive(item)
-    since = monotonic()
-    while not turn.wait(LOOK_SECONDS):
-        run.turns.overdue()
-        if run.is_stopped or (not run.is_live and monotonic() - since > RELAX_SECONDS):
-            run.turns.forget(item)
-            return
-
-
 def _join(thread: threading.Thread, timeout: float | None = None) -> None:
     lane = PLACE.get()
     if type(lane) is not Lane or _is_in_a_loop(lane.run):
@@ -229,8 +163,7 @@ def _join(thread: threading.Thread, timeout: float | None = None) -> None:
         _originals["join"](thread, seconds)
         return not thread.is_alive()
 
-    with _Resting():
-        _patiently(lane.run, joined, timeout)
+    wait_in_turn(lane.run, joined, timeout)
 
 
 def _is_in_a_loop(run: LiveRun) -> bool:
@@ -255,14 +188,15 @@ def _wait_in_turn(run: LiveRun, condition: Any, timeout: float | None) -> bool:
     condition._waiters.append(waiter)
     saved, notified = condition._release_save(), False
     try:
-        with _Resting():
-            notified = _patiently(run, partial(waiter.acquire, True), timeout)
+        notified = wait_in_turn(run, partial(waiter.acquire, True), timeout)
         return notified
     finally:
         condition._acquire_restore(saved)
         if not notified:
-            with suppress(ValueError):
+            try:
                 condition._waiters.remove(waiter)
+            except ValueError:  # it was woken all the same; another may be woken instead
+                condition.notify()
 
 
 def _run_forever(loop: asyncio.BaseEventLoop) -> None:

@@ -275,6 +275,11 @@ class Turns:
         if self.loop is not None:
             self.loop.steps = 1
 
+    def will_be_late(self, item: Item | None) -> bool:
+        """The record has it that this one, which is expected, was late."""
+        with self._lock:
+            return item is not None and self.order is not None and self.order.has(item)
+
     def begin_behind(self, seq: int) -> None:
         """What comes from here on comes behind the checkpoint at `seq`, and is counted from there."""
         self._last_answer, self.requests_made = seq, 0
@@ -295,6 +300,22 @@ class Turns:
         assert self.order is not None
         waiting, self.order = list(self.order.expected.values()), None
         return waiting
+
+
+class Patience:
+    """How long a run has been standing still while somebody waits for his turn. Slow is not still."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._seen = turns.progress
+        self._since = monotonic()
+
+    @property
+    def seconds(self) -> float:
+        seen, now = self._turns.progress, monotonic()
+        if seen != self._seen or self._turns.is_busy():
+            self._seen, self._since = seen, now
+        return now - self._since
 
 
 class TurnsOwner(Protocol):

@@ -155,6 +155,25 @@ def test_a_time_out_that_fired_fires_again(memory: Any) -> None:
     assert calls == ["never", "never", "in time"]
 
 
+def test_a_time_that_was_up_before_it_was_begun_with_is_up_again(memory: Any) -> None:
+    """The clock says so while recording, and stands still in a replay."""
+
+    @reenact.agent
+    async def too_late() -> Any:
+        seen = []
+        for seconds in (0.001, 0.0, -1.0):
+            limit = asyncio.timeout(seconds)
+            time.sleep(0.002)
+            try:
+                async with limit:
+                    await never()
+            except TimeoutError:
+                seen.append(await after(0, "up"))
+        return seen
+
+    assert recorded_and_replayed(too_late, store=memory) == ["up", "up", "up"]
+
+
 def test_the_loops_clock_moves_in_a_replay_as_timers_fire(memory: Any) -> None:
     """Timers fire by the record: an hour that was cut short by the record is not waited for."""
 
