@@ -181,6 +181,8 @@ class LiveRun(Answering):
         otherwise what was asked, for `request`."""
         with self.lock:
             self.check_going_on()
+            if self.secrets:
+                spec = self.secrets.spec_without(spec)
             assert self.coming_back is not None
             asked = self.coming_back.asked(self.secrets.without(make("")))
             if self.is_live or key is not None or not self.turns.is_quiet():
@@ -206,6 +208,8 @@ class LiveRun(Answering):
             self.check_going_on()
             if lane.left:
                 raise left_behind()
+            if self.secrets:
+                spec, key = self.secrets.spec_without(spec), self.secrets.value_without(key)
             if key is not None:
                 used = self._used_before(lane, spec, key, make)
                 if used is not None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reenact.core.codec import decode, encode
 from reenact.core.events import Event
 
+if TYPE_CHECKING:
+    from reenact.effect.tickets import EffectSpec
+
 E = TypeVar("E", bound=Event)
+_CONTENTS = frozenset({"$bytes", "$bytearray", "$text", "$artifact"})
 
 
 class Secrets:
@@ -27,6 +31,11 @@ class Secrets:
     def __bool__(self) -> bool:
         return bool(self._stand_ins)
 
+    def spec_without(self, spec: EffectSpec) -> EffectSpec:
+        """An effect is known by its name, in keys too: one that holds a secret has another one for the run."""
+        name = self.value_without(spec.name)
+        return spec if name == spec.name else spec._replace(name=name)
+
     def value_without(self, value: Any) -> Any:
         return replaced(value, self._stand_ins) if self._stand_ins else value
 
@@ -40,7 +49,7 @@ class Secrets:
 
 def replaced(value: Any, secrets: Mapping[str, str]) -> Any:
     """The value with every occurrence of a secret in its texts replaced by its stand-in; itself if there is none."""
-    if isinstance(value, str):
+    if type(value) is str:
         for secret, stand_in in secrets.items():
             if secret in value:
                 value = value.replace(secret, stand_in)
@@ -49,9 +58,7 @@ def replaced(value: Any, secrets: Mapping[str, str]) -> Any:
         return {replaced(name, secrets): replaced(item, secrets) for name, item in value.items()}
     if type(value) in (list, tuple, set, frozenset):
         return type(value)(replaced(item, secrets) for item in value)
-    if isinstance(value, BaseException):
-        return value if not any(secret in str(value) for secret in secrets) else _error(value, secrets)
-    if isinstance(value, (bytes, bytearray)):
+    if type(value) in (bytes, bytearray):
         for secret, stand_in in secrets.items():
             if secret.encode() in value:
                 value = value.replace(secret.encode(), stand_in.encode())
@@ -60,17 +67,29 @@ def replaced(value: Any, secrets: Mapping[str, str]) -> Any:
 
 
 def _object(value: Any, secrets: Mapping[str, str]) -> Any:
-    """Whatever else there is, looked through as it would be written."""
+    """Whatever else there is, looked through as it would be written: an error with its attributes, causes and notes.
+
+    If a secret is in it, it is a copy that is written: the agent has the value itself."""
     encoded = encode(value)
-    tree = replaced(encoded.tree, secrets)
+    artifacts = dict(encoded.artifacts)
+    tree = _tree(encoded.tree, secrets, artifacts)
     if tree == encoded.tree:
         return value
-    return decode(tree, loaded_classes=True, artifact=encoded.artifacts.__getitem__)
+    return decode(tree, loaded_classes=True, artifact=artifacts.__getitem__)
 
 
-def _error(error: BaseException, secrets: Mapping[str, str]) -> BaseException:
-    """A copy of the error: the agent has the error itself."""
-    made = error.__class__.__new__(error.__class__)
-    made.args = tuple(replaced(item, secrets) for item in error.args)
-    made.__dict__.update({name: replaced(item, secrets) for name, item in error.__dict__.items()})
-    return made
+def _tree(tree: Any, secrets: Mapping[str, str], artifacts: dict[bytes, bytes]) -> Any:
+    """What was encoded, with the bytes and odd texts in it, which are not written as they are, looked through too."""
+    if type(tree) is list:
+        return [_tree(item, secrets, artifacts) for item in tree]
+    if type(tree) is not dict:
+        return replaced(tree, secrets)
+    if len(tree) == 1 and not _CONTENTS.isdisjoint(tree):
+        content = decode(tree, artifact=artifacts.__getitem__)
+        found = replaced(content, secrets) if type(content) in (str, bytes, bytearray) else content
+        if found == content:
+            return tree
+        encoded = encode(found)
+        artifacts.update(encoded.artifacts)
+        return encoded.tree
+    return {replaced(name, secrets): _tree(item, secrets, artifacts) for name, item in tree.items()}

@@ -74,6 +74,7 @@ def wait_for(name: str, *, timeout: float | str | timedelta | None = None) -> An
     In a thread it waits without `await`. `TimeoutError` when time is over, `WaitFailed` when the answer is an error.
     """
     lane = _lane("wait_for")
+    name = lane.run.secrets.value_without(name)
     seconds = seconds_of(timeout)
     deadline = None if seconds is None else time.time() + seconds
     identity = _identity(lane, name)
@@ -109,7 +110,8 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
 
     `name, value = await wait_for_first("approve", "reject", timeout="2d")`
     """
-    lane = _lane("wait_for_first")
+    lane, asked = _lane("wait_for_first"), names
+    names = tuple(lane.run.secrets.value_without(name) for name in asked)
     if not names or len(set(names)) != len(names):
         raise InvalidInput("waiting for the first needs one name or more, each once", code="bad_wait")
     seconds = seconds_of(timeout)
@@ -140,7 +142,8 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
         return found(desk.wait_first_blocking(keys, deadline=_due(place, deadline)))
 
     def opened(answer: Any) -> tuple[str, Any]:
-        return answer["winner"], _value(together, answer)
+        winner = answer["winner"]
+        return asked[names.index(winner)] if winner in names else winner, _value(together, answer)
 
     if asyncio._get_running_loop() is None:
         return opened(perform_blocking(spec, make, wait_blocking))
@@ -193,6 +196,7 @@ def wait_key(name: str) -> str:
     In the record its place is taken by a name: a key is a secret. A replay, which nobody can resolve, gets the name.
     """
     lane = _lane("wait_key")
+    name = lane.run.secrets.value_without(name)
     run, identity = lane.run, _identity(lane, name)
     if lane.main:  # a checkpoint may come before the wait does
         lane.keys = {**(lane.keys or {}), name: (lane.ordinals.get(f"wait:{name}", 0), identity)}
