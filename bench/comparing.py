@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from bench.measuring import Row, Workplace, interleaved
-from reenact.replay.comparing.texts import diff_texts
+from reenact.replays.comparing.texts import diff_texts
 
 MEGABYTE = 1_000_000
 Texts = Callable[[int], tuple[str, str]]

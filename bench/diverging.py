@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from bench.measuring import Row, Workplace, elapsed
 from reenact import ActionRequested, ActionSucceeded, Journal, StateUpdated, Store, open_store
 from reenact.core.events import Event
-from reenact.replay.divergence.bisecting import find_divergences, open_pair
-from reenact.replay.divergence.comparing_runs import compare_runs
+from reenact.replays.divergence.bisecting import find_divergences, open_pair
+from reenact.replays.divergence.comparing_runs import compare_runs
 
 BATCH = 2_000
 SHARE_CHANGED = 0.01

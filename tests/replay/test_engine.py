@@ -12,7 +12,7 @@ from reenact.core.events import Completed, StateUpdated
 from reenact.errors import BadPosition, NotFound, Refused
 from reenact.journal.reader import JournalReader
 from reenact.journal.snapshots import EveryEvents, SnapshotManager, StateFold
-from reenact.replay.engine import KEPT_EVERY, ReplayEngine
+from reenact.replays.engine import KEPT_EVERY, ReplayEngine
 from reenact.store.contract import Store
 from reenact.store.memory import MemoryStore
 

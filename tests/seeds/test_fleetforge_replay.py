@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from reenact.errors import InvalidInput
-from reenact.replay.comparing.attestations import Attestation
-from reenact.replay.comparing.drift import NotReplayable, Outcome, StepDrift, compare_outcomes
-from reenact.replay.comparing.tolerance import DriftTolerance
+from reenact.replays.comparing.attestations import Attestation
+from reenact.replays.comparing.drift import NotReplayable, Outcome, StepDrift, compare_outcomes
+from reenact.replays.comparing.tolerance import DriftTolerance
 
 ONE_PERCENT = DriftTolerance(tokens=0.01, cost=0.01)
 

@@ -12,7 +12,7 @@ from reenact.cli.stores import other_store, reading
 from reenact.cli.text import brief, inert
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.replay.divergence.results import EventPlace, FirstDivergence, RunChange, RunComparison
+    from reenact.replays.divergence.results import EventPlace, FirstDivergence, RunChange, RunComparison
     from reenact.store.contract import Store
 
 FOUND_SOMETHING = 1
@@ -55,7 +55,7 @@ def _compare(
     settings: Settings, first: tuple[Store, str], second: tuple[Store, str], first_only: bool, limit: int
 ) -> int | None:
     from reenact.cli.selection import selected_run
-    from reenact.replay.divergence.comparing_runs import compare_runs
+    from reenact.replays.divergence.comparing_runs import compare_runs
 
     namespace = settings.namespace
     names = [selected_run(store, namespace, run) for store, run in (first, second)]
@@ -120,7 +120,7 @@ def _place(place: EventPlace | None) -> str:
 
 
 def _cells(change: RunChange) -> list[str]:
-    from reenact.replay.divergence.reasons import WORDS
+    from reenact.replays.divergence.reasons import WORDS
 
     lane = next(one.lane for one in (change.expected, change.actual) if one is not None)
     return [change.status, _short(change.expected), _short(change.actual), inert(lane), _why(change, WORDS)]

@@ -164,8 +164,8 @@ def evidence() -> None:
 def make(settings: Settings, runs: tuple[str, ...], output: str, compared: bool, force: bool) -> None:
     """Sign RUN, or several. They are verified first: a damaged run is never signed."""
     from reenact.cli.selection import selected_run
-    from reenact.replay.divergence.comparing_runs import compare_runs
-    from reenact.replay.evidence import write_bundle
+    from reenact.replays.divergence.comparing_runs import compare_runs
+    from reenact.replays.evidence import write_bundle
 
     check_output(Path(output), force)
     if compared and len(runs) != 2:
@@ -191,7 +191,7 @@ def make(settings: Settings, runs: tuple[str, ...], output: str, compared: bool,
 @click.pass_obj
 def check_evidence(settings: Settings, file: str, files: tuple[str, ...]) -> int | None:
     """Check a bundle with the public keys that you trust. No store is needed."""
-    from reenact.replay.evidence import check_bundle
+    from reenact.replays.evidence import check_bundle
 
     report = check_bundle(Path(file), [Path(one).read_text() for one in files])
     if settings.json:
@@ -208,7 +208,7 @@ def check_evidence(settings: Settings, file: str, files: tuple[str, ...]) -> int
 @click.pass_obj
 def key(settings: Settings) -> None:
     """Show the public key that evidence is signed with."""
-    from reenact.replay.evidence import SigningKeys
+    from reenact.replays.evidence import SigningKeys
 
     keys = SigningKeys().public_keys()
     if not keys:

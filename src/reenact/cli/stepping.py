@@ -15,7 +15,7 @@ from reenact.errors import BadPosition, Damaged
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.journal.reader import JournalReader, SequencedEvent
-    from reenact.replay.engine import ReplayEngine
+    from reenact.replays.engine import ReplayEngine
 
 HELP = """\
 n, Enter   the next event            b    one event back
@@ -40,7 +40,7 @@ def step(settings: Settings, run: str, position: int) -> int | None:
     With --json all events are told with the hash of the state after each.
     """
     from reenact.cli.selection import selected_run
-    from reenact.replay.engine import ReplayEngine
+    from reenact.replays.engine import ReplayEngine
 
     with reading(settings) as store:
         engine = ReplayEngine(store, selected_run(store, settings.namespace, run), settings.namespace)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reenact.errors import InvalidInput
-from reenact.replay.comparing.conversations import compare_conversations, is_truncated
-from reenact.replay.comparing.messages import messages_of
+from reenact.replays.comparing.conversations import compare_conversations, is_truncated
+from reenact.replays.comparing.messages import messages_of
 
 
 def user(text: Any) -> dict[str, Any]:

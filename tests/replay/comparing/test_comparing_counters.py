@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from reenact.core.codec import encode
 from reenact.errors import InvalidInput
-from reenact.replay.comparing.counters import counter_kind, counters_of, separate
-from reenact.replay.comparing.masks import DEFAULT_MASKS, NO_MASKS, MaskRule, Masks
-from reenact.replay.comparing.pointers import Patterns, steps_of
-from reenact.replay.comparing.tolerance import DriftTolerance, Limit, PathRule, as_written, normalised_text
+from reenact.replays.comparing.counters import counter_kind, counters_of, separate
+from reenact.replays.comparing.masks import DEFAULT_MASKS, NO_MASKS, MaskRule, Masks
+from reenact.replays.comparing.pointers import Patterns, steps_of
+from reenact.replays.comparing.tolerance import DriftTolerance, Limit, PathRule, as_written, normalised_text
 
 
 @pytest.mark.parametrize(

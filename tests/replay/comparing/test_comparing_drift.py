@@ -1,4 +1,4 @@
-"""The verdict of one step, cell by cell of the table in `reenact.replay.comparing.drift`."""
+"""The verdict of one step, cell by cell of the table in `reenact.replays.comparing.drift`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from reenact.core.codec import encode
 from reenact.errors import InvalidInput, InvalidValue
-from reenact.replay.comparing.attestations import Attestation
-from reenact.replay.comparing.drift import NotReplayable, Outcome, StepDrift, compare_outcomes
-from reenact.replay.comparing.masks import NO_MASKS, MaskRule, Masks
-from reenact.replay.comparing.tolerance import DriftTolerance, PathRule
-from reenact.replay.comparing.trees import tree_digest
+from reenact.replays.comparing.attestations import Attestation
+from reenact.replays.comparing.drift import NotReplayable, Outcome, StepDrift, compare_outcomes
+from reenact.replays.comparing.masks import NO_MASKS, MaskRule, Masks
+from reenact.replays.comparing.tolerance import DriftTolerance, PathRule
+from reenact.replays.comparing.trees import tree_digest
 
 ONE_PERCENT = DriftTolerance(tokens=0.01, cost=0.01)
 NORMALISED = DriftTolerance(content="normalised")

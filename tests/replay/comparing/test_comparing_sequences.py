@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reenact.errors import InvalidInput
-from reenact.replay.comparing.attestations import (
+from reenact.replays.comparing.attestations import (
     Attestation,
     attestations_in,
     compare_attestations,
     content_digest,
 )
-from reenact.replay.comparing.masks import NO_MASKS
-from reenact.replay.comparing.tool_calls import ToolCall, without_tool_calls
-from reenact.replay.comparing.tool_events import compare_tool_events
+from reenact.replays.comparing.masks import NO_MASKS
+from reenact.replays.comparing.tool_calls import ToolCall, without_tool_calls
+from reenact.replays.comparing.tool_events import compare_tool_events
 
 
 def event(name: str, stdout: str = "", span: str = "s") -> dict[str, Any]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.replay.comparing import alignment
-from reenact.replay.comparing.texts import TextDiff, diff_texts
+from reenact.replays.comparing import alignment
+from reenact.replays.comparing.texts import TextDiff, diff_texts
 
 TEXTS = st.text(alphabet="ab \n.1é漢字", max_size=80) | st.text(max_size=40)
 

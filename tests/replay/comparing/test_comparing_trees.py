@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from reenact.core.canonical import stored_bytes
 from reenact.errors import InvalidInput, InvalidValue
-from reenact.replay.comparing.alignment import aligned, hunks_of
-from reenact.replay.comparing.patches import apply_patch, json_patch
-from reenact.replay.comparing.trees import compare_trees, tree_digest
+from reenact.replays.comparing.alignment import aligned, hunks_of
+from reenact.replays.comparing.patches import apply_patch, json_patch
+from reenact.replays.comparing.trees import compare_trees, tree_digest
 
 SCALARS = (
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, -0.0, 1.0, 0.5]) | st.sampled_from("ab~/*")

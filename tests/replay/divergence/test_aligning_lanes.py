@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reenact.replay.divergence import aligning
-from reenact.replay.divergence.aligning import SHORT, align
+from reenact.replays.divergence import aligning
+from reenact.replays.divergence.aligning import SHORT, align
 
 
 def checked(a: Sequence[int], b: Sequence[int]) -> int:

@@ -19,7 +19,7 @@ from reenact.journal.erasure import erase_value
 from reenact.journal.exporting import export_run
 from reenact.journal.importing import import_file
 from reenact.journal.reader import JournalReader
-from reenact.replay.divergence.bisecting import Divergences, LaneDivergence, find_divergences, open_pair
+from reenact.replays.divergence.bisecting import Divergences, LaneDivergence, find_divergences, open_pair
 from reenact.store.contract import EventRow, Store
 from reenact.store.memory import MemoryStore
 from reenact.store.opening import open_store

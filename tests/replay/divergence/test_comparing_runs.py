@@ -21,9 +21,9 @@ from reenact.journal.exporting import export_run
 from reenact.journal.importing import import_file
 from reenact.journal.journal import Journal
 from reenact.journal.reader import JournalReader
-from reenact.replay.divergence.comparing_runs import compare_runs
-from reenact.replay.divergence.reasons import WORDS
-from reenact.replay.divergence.results import RunComparison
+from reenact.replays.divergence.comparing_runs import compare_runs
+from reenact.replays.divergence.reasons import WORDS
+from reenact.replays.divergence.results import RunComparison
 from reenact.store.contract import Store
 from reenact.store.memory import MemoryStore
 

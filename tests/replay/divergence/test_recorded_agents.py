@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 import reenact
-from reenact.replay.divergence.comparing_runs import compare_runs
-from reenact.replay.divergence.results import RunComparison
+from reenact.replays.divergence.comparing_runs import compare_runs
+from reenact.replays.divergence.results import RunComparison
 from reenact.store.memory import MemoryStore
 
 slow_city = ""

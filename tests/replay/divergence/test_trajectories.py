@@ -13,7 +13,7 @@ import pytest
 
 from reenact.core.events import ActionRequested, ActionSucceeded, Completed, Event
 from reenact.journal.journal import Draft, Journal
-from reenact.replay.divergence.comparing_runs import compare_runs
+from reenact.replays.divergence.comparing_runs import compare_runs
 from reenact.store.memory import MemoryStore
 
 FILE = Path(__file__).parents[4] / "shared" / "data" / "trajectories" / "tau-bench-airline-tasks-0-19.json"

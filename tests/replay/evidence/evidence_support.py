@@ -11,8 +11,8 @@ from golden.vectors import FixedSources
 from reenact.core.canonical import stored_bytes
 from reenact.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
 from reenact.journal.journal import Journal
-from reenact.replay.evidence import SigningKeys, keep_difference, make_bundle
-from reenact.replay.evidence.envelope import PAYLOAD_TYPE, pre_authentication_encoding
+from reenact.replays.evidence import SigningKeys, keep_difference, make_bundle
+from reenact.replays.evidence.envelope import PAYLOAD_TYPE, pre_authentication_encoding
 from reenact.store.contract import Store
 
 

@@ -13,8 +13,8 @@ import pytest
 from evidence_support import Taken, full_bundle, keys_at, recorded_run, signature
 
 from reenact.errors import Damaged, InvalidInput, NotFound
-from reenact.replay.evidence import BundleReport, PublicKey, SigningKeys, check_bundle, make_bundle
-from reenact.replay.evidence.envelope import MAX_ENVELOPE_BYTES, MAX_SIGNATURES
+from reenact.replays.evidence import BundleReport, PublicKey, SigningKeys, check_bundle, make_bundle
+from reenact.replays.evidence.envelope import MAX_ENVELOPE_BYTES, MAX_SIGNATURES
 from reenact.store.memory import MemoryStore
 
 

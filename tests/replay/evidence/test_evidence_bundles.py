@@ -16,7 +16,7 @@ from reenact.journal.exporting import export_run
 from reenact.journal.importing import import_file
 from reenact.journal.journal import Journal
 from reenact.journal.reader import JournalReader
-from reenact.replay.evidence import check_bundle, keep_difference, make_bundle, write_bundle
+from reenact.replays.evidence import check_bundle, keep_difference, make_bundle, write_bundle
 from reenact.store.contract import Store
 from reenact.store.memory import MemoryStore
 
@@ -123,11 +123,11 @@ def test_what_no_checker_would_take_is_not_signed(
     memory: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded_run(memory)
-    monkeypatch.setattr("reenact.replay.evidence.bundling.MAX_ENVELOPE_BYTES", 100)
+    monkeypatch.setattr("reenact.replays.evidence.bundling.MAX_ENVELOPE_BYTES", 100)
     with pytest.raises(InvalidInput) as refused:
         write_bundle(tmp_path / "x", memory, "r1", keys=keys_at(tmp_path))
     assert refused.value.code == "too_many_parts"
-    monkeypatch.setattr("reenact.replay.evidence.statement.MAX_PARTS", 0)
+    monkeypatch.setattr("reenact.replays.evidence.statement.MAX_PARTS", 0)
     with pytest.raises(InvalidInput) as refused:
         make_bundle(memory, "r1", keys=keys_at(tmp_path))
     assert refused.value.code == "bad_statement"
@@ -174,7 +174,7 @@ def test_a_second_opinion_on_the_signature(memory: MemoryStore, tmp_path: Path) 
 
 def test_import_reenact_loads_no_cryptography() -> None:
     code = (
-        "import sys, reenact, reenact.replay, reenact.replay.evidence;"
+        "import sys, reenact, reenact.replays, reenact.replays.evidence;"
         "assert not [name for name in sys.modules if name.startswith(('cryptography', 'securesystemslib'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -186,7 +186,7 @@ def test_without_the_package_it_is_said_what_to_install(memory: MemoryStore, tmp
     bundle = make_bundle(memory, "r1", keys=keys)
     code = (
         "import sys; sys.modules['cryptography'] = None\n"
-        "from reenact.replay.evidence import SigningKeys, check_bundle\n"
+        "from reenact.replays.evidence import SigningKeys, check_bundle\n"
         "from reenact.errors import InvalidInput\n"
         "for act in (lambda: check_bundle(open(sys.argv[1], 'rb').read(), [bytes([7] * 32)]),\n"
         "            lambda: SigningKeys(sys.argv[2]).sign_bytes(b'')):\n"

@@ -10,7 +10,7 @@ from reenact.errors import Damaged, NotFound
 from reenact.journal.erasure import erase_value
 from reenact.journal.retention import retirable_runs, retire_run
 from reenact.journal.verify import verify_run
-from reenact.replay.evidence import fetch_difference, keep_difference
+from reenact.replays.evidence import fetch_difference, keep_difference
 from reenact.store.contract import Store
 from reenact.store.memory import MemoryStore
 

@@ -12,7 +12,7 @@ from evidence_support import keys_at, recorded_run
 from reenact.effect.keys import KeyRing
 from reenact.errors import InvalidInput, KeysUnavailable
 from reenact.journal.operations import OperationsJournal
-from reenact.replay.evidence import PublicKey, SigningKeys, check_bundle, make_bundle, public_key
+from reenact.replays.evidence import PublicKey, SigningKeys, check_bundle, make_bundle, public_key
 from reenact.store.memory import MemoryStore
 
 
@@ -157,7 +157,7 @@ def test_a_key_of_small_order_is_refused(y: int, sign: int) -> None:
 
 def test_why_keys_of_small_order_are_refused() -> None:
     """Under the neutral element one signature fits every message."""
-    from reenact.replay.evidence.public_keys import PublicKey as Unchecked
+    from reenact.replays.evidence.public_keys import PublicKey as Unchecked
 
     neutral = (1).to_bytes(32, "little")
     forged = neutral + bytes(32)

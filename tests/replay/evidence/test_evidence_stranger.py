@@ -12,7 +12,7 @@ import pytest
 from evidence_support import Taken, full_bundle, keys_at, recorded_run, signature
 
 from reenact.journal.erasure import erase_value
-from reenact.replay.evidence import check_bundle, make_bundle
+from reenact.replays.evidence import check_bundle, make_bundle
 from reenact.store.memory import MemoryStore
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "evidence.md"

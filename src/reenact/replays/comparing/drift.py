@@ -31,15 +31,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from reenact.replay.comparing import reasons as codes
-from reenact.replay.comparing.attestations import Attestation, AttestationDiff, attestations_in, compare_attestations
-from reenact.replay.comparing.judging import CounterPair, judge
-from reenact.replay.comparing.masks import Masks
-from reenact.replay.comparing.reasons import Reason, Reasons
-from reenact.replay.comparing.tolerance import EXACT, DriftTolerance
-from reenact.replay.comparing.tool_calls import ToolCall, without_tool_calls
-from reenact.replay.comparing.tool_events import ToolDiff, ToolFinding, compare_tool_events
-from reenact.replay.comparing.trees import TreeDiff, tree_digest
+from reenact.replays.comparing import reasons as codes
+from reenact.replays.comparing.attestations import Attestation, AttestationDiff, attestations_in, compare_attestations
+from reenact.replays.comparing.judging import CounterPair, judge
+from reenact.replays.comparing.masks import Masks
+from reenact.replays.comparing.reasons import Reason, Reasons
+from reenact.replays.comparing.tolerance import EXACT, DriftTolerance
+from reenact.replays.comparing.tool_calls import ToolCall, without_tool_calls
+from reenact.replays.comparing.tool_events import ToolDiff, ToolFinding, compare_tool_events
+from reenact.replays.comparing.trees import TreeDiff, tree_digest
 
 Verdict = Literal["pass", "drift", "broken"]
 

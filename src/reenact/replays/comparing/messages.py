@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from reenact.errors import InvalidInput
-from reenact.replay.comparing.tool_calls import ToolCall, parsed_input, tool_call_of
+from reenact.replays.comparing.tool_calls import ToolCall, parsed_input, tool_call_of
 
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _RESULT_TYPES = frozenset({"tool_result", "function_call_output", "custom_tool_call_output"})

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from reenact.effect.stopping import Divergence
-from reenact.replay.divergence.aligned_lanes import Status
-from reenact.replay.divergence.reasons import WORDS, Reason
+from reenact.replays.divergence.aligned_lanes import Status
+from reenact.replays.divergence.reasons import WORDS, Reason
 
 Verdict = Literal["same", "reordered", "diverged", "unknown", "empty"]
 """`reordered`: all of it happened in both, in another order. `unknown`: nothing is known to differ, but contents are

@@ -30,7 +30,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 from reenact.errors import InvalidInput
-from reenact.replay.comparing.pointers import Patterns
+from reenact.replays.comparing.pointers import Patterns
 
 ToolRule = Literal["exact", "same_calls", "same_tools", "ignore"]
 TOOL_RULES: tuple[ToolRule, ...] = ("exact", "same_calls", "same_tools", "ignore")

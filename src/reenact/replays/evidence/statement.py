@@ -12,7 +12,7 @@ from reenact.core.links import FORMAT as RECORDING_FORMAT
 from reenact.core.links import MAX_TIME, is_name
 from reenact.core.strict_json import read_strict
 from reenact.errors import InvalidValue
-from reenact.replay.evidence.problems import FlawError
+from reenact.replays.evidence.problems import FlawError
 
 FORMAT = "reenact.evidence/1"
 MAX_PARTS = 10_000

@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 from reenact.core.canonical import canonical_bytes
 from reenact.errors import InvalidInput
-from reenact.replay.comparing.alignment import aligned, hunks_of
-from reenact.replay.comparing.interning import Interner
-from reenact.replay.comparing.masks import TOOL_EVENT, Masks
-from reenact.replay.comparing.trees import TreeDiff, compare_trees, moved_items, tree_digest
+from reenact.replays.comparing.alignment import aligned, hunks_of
+from reenact.replays.comparing.interning import Interner
+from reenact.replays.comparing.masks import TOOL_EVENT, Masks
+from reenact.replays.comparing.trees import TreeDiff, compare_trees, moved_items, tree_digest
 
 ToolFindingKind = Literal["missing", "unexpected", "reordered", "duplicate", "changed"]
 

@@ -14,7 +14,7 @@ import msgspec
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
 from reenact.core.links import OwnMembers
 from reenact.errors import Damaged
-from reenact.replay.divergence.run_lanes import RunLanes
+from reenact.replays.divergence.run_lanes import RunLanes
 from reenact.store.contract import EventRow
 
 ERASED = -1

@@ -16,8 +16,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from reenact.replay.comparing.pointers import Patterns, Places, escaped, steps_of
-from reenact.replay.comparing.tolerance import EXACT, DriftTolerance, Limit, PathRule, as_written
+from reenact.replays.comparing.pointers import Patterns, Places, escaped, steps_of
+from reenact.replays.comparing.tolerance import EXACT, DriftTolerance, Limit, PathRule, as_written
 
 CounterKind = Literal["tokens", "cost", "number"]
 

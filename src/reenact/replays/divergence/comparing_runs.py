@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 from reenact.core.events import TERMINAL_KINDS
 from reenact.core.hashing import render
-from reenact.replay.divergence.aligned_lanes import NOBODY, LaneAlignment, Step, lanes_in_order
-from reenact.replay.divergence.bisecting import (
+from reenact.replays.divergence.aligned_lanes import NOBODY, LaneAlignment, Step, lanes_in_order
+from reenact.replays.divergence.bisecting import (
     Divergences,
     LaneDivergence,
     OrderDivergence,
     find_divergences,
     open_pair,
 )
-from reenact.replay.divergence.contents import Contents, begun_differently, describe_contents
-from reenact.replay.divergence.lane_events import LaneEvents, LaneReader
-from reenact.replay.divergence.reasons import Reason, reason_between
-from reenact.replay.divergence.results import (
+from reenact.replays.divergence.contents import Contents, begun_differently, describe_contents
+from reenact.replays.divergence.lane_events import LaneEvents, LaneReader
+from reenact.replays.divergence.reasons import Reason, reason_between
+from reenact.replays.divergence.results import (
     STATUSES,
     ComparedRun,
     EventPlace,
@@ -31,7 +31,7 @@ from reenact.replay.divergence.results import (
     RunComparison,
     Verdict,
 )
-from reenact.replay.divergence.run_lanes import RunLanes
+from reenact.replays.divergence.run_lanes import RunLanes
 from reenact.store.contract import EventRow, Store
 
 MOST_SHOWN = 100

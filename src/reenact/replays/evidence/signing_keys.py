@@ -14,7 +14,7 @@ from typing import Any
 from reenact.effect.keys import KeyInfo, KeyRing
 from reenact.errors import KeysUnavailable
 from reenact.journal.sources import Sources
-from reenact.replay.evidence.public_keys import KEY_BYTES, PublicKey, cryptography
+from reenact.replays.evidence.public_keys import KEY_BYTES, PublicKey, cryptography
 from reenact.store.contract import Store
 
 PURPOSE = "signature"

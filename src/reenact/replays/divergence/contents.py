@@ -10,7 +10,7 @@ from reenact.core.links import BASE_RULES
 from reenact.core.matching import MatchRules
 from reenact.errors import Damaged, Refused
 from reenact.journal.reader import JournalReader
-from reenact.replay.comparing.trees import compare_trees
+from reenact.replays.comparing.trees import compare_trees
 from reenact.store.contract import EventRow
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from reenact.core.hashing import artifact_address, parse_hash, render
 from reenact.errors import InvalidInput, InvalidValue
-from reenact.replay.comparing.alignment import aligned, hunks_of
-from reenact.replay.comparing.trees import moved_items, tree_digest
+from reenact.replays.comparing.alignment import aligned, hunks_of
+from reenact.replays.comparing.trees import moved_items, tree_digest
 
 
 class _Absent:

@@ -17,11 +17,11 @@ import re
 from collections import Counter
 from typing import Any, Literal, NamedTuple
 
-from reenact.replay.comparing.alignment import Hunk, aligned, hunks_of
-from reenact.replay.comparing.interning import Interner
-from reenact.replay.comparing.messages import ChatMessage, messages_of
-from reenact.replay.comparing.texts import TextDiff, diff_texts
-from reenact.replay.comparing.trees import TreeDiff, compare_trees, tree_digest
+from reenact.replays.comparing.alignment import Hunk, aligned, hunks_of
+from reenact.replays.comparing.interning import Interner
+from reenact.replays.comparing.messages import ChatMessage, messages_of
+from reenact.replays.comparing.texts import TextDiff, diff_texts
+from reenact.replays.comparing.trees import TreeDiff, compare_trees, tree_digest
 
 MessageChangeKind = Literal["SAME", "INJECTED", "DROPPED", "CHANGED", "TRUNCATED"]
 

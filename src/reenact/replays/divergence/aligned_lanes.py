@@ -16,8 +16,8 @@ from array import array
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from reenact.replay.divergence.aligning import Block, align
-from reenact.replay.divergence.lane_events import ERASED, LaneEvents, Numbers
+from reenact.replays.divergence.aligning import Block, align
+from reenact.replays.divergence.lane_events import ERASED, LaneEvents, Numbers
 
 Status = Literal["matched", "changed", "added", "removed", "moved", "unknown"]
 NOBODY = -1

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 
 from reenact.core.canonical import canonical_bytes
 from reenact.core.hashing import render, value_digest
-from reenact.replay.comparing.alignment import Block, Hunk, aligned, hunks_of
-from reenact.replay.comparing.interning import Interner
-from reenact.replay.comparing.pointers import escaped
+from reenact.replays.comparing.alignment import Block, Hunk, aligned, hunks_of
+from reenact.replays.comparing.interning import Interner
+from reenact.replays.comparing.pointers import escaped
 
 SHOWN = 8
 """How many differences a result lists, unless asked for another number; it counts all of them."""

@@ -19,9 +19,9 @@ from reenact.core.links import BASE_RULES
 from reenact.errors import InvalidInput, Refused
 from reenact.journal.reader import JournalReader
 from reenact.journal.records import erased_seqs
-from reenact.replay.divergence.binding import LanePair, bind_lanes
-from reenact.replay.divergence.lane_events import ERASED, LaneEvents, LaneReader
-from reenact.replay.divergence.run_lanes import RunLanes
+from reenact.replays.divergence.binding import LanePair, bind_lanes
+from reenact.replays.divergence.lane_events import ERASED, LaneEvents, LaneReader
+from reenact.replays.divergence.run_lanes import RunLanes
 from reenact.store.contract import EventRow, Store
 
 

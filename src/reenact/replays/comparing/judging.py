@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from reenact.replay.comparing import reasons as codes
-from reenact.replay.comparing.counters import Counter, separate
-from reenact.replay.comparing.pointers import escaped, steps_of
-from reenact.replay.comparing.reasons import Reason, Reasons
-from reenact.replay.comparing.tolerance import LABELS, DriftTolerance, Limit, normalised_text
-from reenact.replay.comparing.trees import SHOWN, Difference, TreeDiff, differences_of, tree_digest
+from reenact.replays.comparing import reasons as codes
+from reenact.replays.comparing.counters import Counter, separate
+from reenact.replays.comparing.pointers import escaped, steps_of
+from reenact.replays.comparing.reasons import Reason, Reasons
+from reenact.replays.comparing.tolerance import LABELS, DriftTolerance, Limit, normalised_text
+from reenact.replays.comparing.trees import SHOWN, Difference, TreeDiff, differences_of, tree_digest
 
 _DRIFT_CODES = {"tokens": codes.TOKEN_DRIFT, "cost": codes.COST_DRIFT, "number": codes.NUMBER_DRIFT}
 _WITHOUT_VALUE = ("$opaque", "$erased")

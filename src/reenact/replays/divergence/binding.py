@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-from reenact.replay.divergence.run_lanes import ROOT, RunLanes
+from reenact.replays.divergence.run_lanes import ROOT, RunLanes
 
 MOST_NAMED = 100
 """Of more lanes that began alike, the names are not read: their order decides."""

@@ -13,7 +13,7 @@ from collections import defaultdict
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
-from reenact.replay.comparing.alignment import aligned, hunks_of
+from reenact.replays.comparing.alignment import aligned, hunks_of
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = re.compile(rf"[^\W{_UNSPACED}]+|\s+|.", re.DOTALL)

@@ -13,10 +13,10 @@ from typing import Any
 
 from reenact.core.canonical import canonical_bytes
 from reenact.errors import InvalidInput
-from reenact.replay.comparing.alignment import Block, aligned
-from reenact.replay.comparing.interning import Interner
-from reenact.replay.comparing.pointers import escaped, steps_of
-from reenact.replay.comparing.trees import paired, tree_digest
+from reenact.replays.comparing.alignment import Block, aligned
+from reenact.replays.comparing.interning import Interner
+from reenact.replays.comparing.pointers import escaped, steps_of
+from reenact.replays.comparing.trees import paired, tree_digest
 
 Operation = dict[str, Any]
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from reenact.core.canonical import stored_bytes
 from reenact.core.strict_json import read_strict
 from reenact.errors import InvalidValue
-from reenact.replay.evidence.problems import FlawError
-from reenact.replay.evidence.public_keys import SIGNATURE_BYTES, PublicKey
+from reenact.replays.evidence.problems import FlawError
+from reenact.replays.evidence.public_keys import SIGNATURE_BYTES, PublicKey
 
 PAYLOAD_TYPE = "application/vnd.reenact.evidence.v1+json"
 MAX_ENVELOPE_BYTES = 4 * 1024 * 1024

@@ -25,17 +25,17 @@ from reenact.errors import InvalidInput, StoreUnavailable
 from reenact.journal.exporting import export_lines
 from reenact.journal.reader import JournalReader
 from reenact.journal.sources import Sources, SystemSources
-from reenact.replay.evidence.differences import fetch_difference
-from reenact.replay.evidence.envelope import (
+from reenact.replays.evidence.differences import fetch_difference
+from reenact.replays.evidence.envelope import (
     MAX_ENVELOPE_BYTES,
     PAYLOAD_TYPE,
     Envelope,
     pre_authentication_encoding,
     write_envelope,
 )
-from reenact.replay.evidence.problems import FlawError
-from reenact.replay.evidence.signing_keys import SigningKeys
-from reenact.replay.evidence.statement import Part, RunClaim, Statement, read_statement
+from reenact.replays.evidence.problems import FlawError
+from reenact.replays.evidence.signing_keys import SigningKeys
+from reenact.replays.evidence.statement import Part, RunClaim, Statement, read_statement
 from reenact.store.contract import Store
 
 ARTIFACT_TAG = b"reenact.artifact/1\0"

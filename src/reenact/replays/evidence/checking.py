@@ -30,11 +30,11 @@ from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
 from reenact.journal.importing import verify_file
 from reenact.journal.recording_file import RecordingFile
 from reenact.journal.verify import VerificationReport
-from reenact.replay.evidence.bundling import ARTIFACT_TAG
-from reenact.replay.evidence.envelope import MAX_ENVELOPE_BYTES, read_envelope, verified_signers
-from reenact.replay.evidence.problems import BundleProblem, FlawError
-from reenact.replay.evidence.public_keys import PublicKey, public_key
-from reenact.replay.evidence.statement import Part, RunClaim, Statement, read_statement
+from reenact.replays.evidence.bundling import ARTIFACT_TAG
+from reenact.replays.evidence.envelope import MAX_ENVELOPE_BYTES, read_envelope, verified_signers
+from reenact.replays.evidence.problems import BundleProblem, FlawError
+from reenact.replays.evidence.public_keys import PublicKey, public_key
+from reenact.replays.evidence.statement import Part, RunClaim, Statement, read_statement
 from reenact.store.contract import Head
 
 MAX_BUNDLE_BYTES = 4 * 1024**3

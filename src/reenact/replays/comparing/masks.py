@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from reenact.errors import InvalidInput
-from reenact.replay.comparing.pointers import Patterns, Places
+from reenact.replays.comparing.pointers import Patterns, Places
 
 
 class MaskRule(NamedTuple):
