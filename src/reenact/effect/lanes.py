@@ -101,6 +101,22 @@ class Lane:
         return self._label
 
 
+def origin_of(coro: Any) -> Any:
+    """What a task was begun with: its function and the arguments."""
+    frame = getattr(coro, "cr_frame", None)
+    if frame is None:
+        return None
+    return [getattr(coro, "__qualname__", ""), {name: kept(value) for name, value in frame.f_locals.items()}]
+
+
+def kept(value: Any) -> Any:
+    """Of what can change, only the type."""
+    return value if type(value) in _UNCHANGING else type(value).__qualname__
+
+
+_UNCHANGING = frozenset({str, int, float, bool, bytes, type(None)})
+
+
 class LaneBook:
     """All lanes of one run: numbering new ones, finding recorded ones."""
 

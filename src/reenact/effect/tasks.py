@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from reenact.effect.items import Item
-from reenact.effect.lanes import Lane
-from reenact.effect.past import JOB, START, TIMER
-from reenact.effect.places import HERE, PLACE, nobody
-from reenact.effect.signals import Signal
+from reenact.effect.jobs import Job
+from reenact.effect.lanes import Lane, origin_of
+from reenact.effect.past import TIMER
+from reenact.effect.places import PLACE, nobody
 from reenact.effect.stopping import Suspended
-from reenact.effect.turns import LOOK_SECONDS
 from reenact.errors import InvalidInput, ReenactError
 
 if TYPE_CHECKING:
@@ -357,7 +356,7 @@ class LoopHooks:
             return self.create_task(coro, name=name, **more)
         context = context if context is not None else copy_context()
         if not _is_for_wait_for():
-            child = Lane(lane.run, lane, name, _origin(coro))
+            child = Lane(lane.run, lane, name, origin_of(coro))
             lane.run.book.born(child)
             context.run(PLACE.set, child)
         task = self.create_task(coro, name=name, context=context, **more)
@@ -371,93 +370,7 @@ class LoopHooks:
         queue, lane = self._queue(None)
         if queue is None or lane is None:
             return self.run_in_executor(executor, func, *args)
-        return _Job(queue, lane, executor, func, args).future
-
-
-class _Job:
-    """A job of the agent in an executor: it begins in its turn, and its end is handed over in its turn."""
-
-    def __init__(self, queue: TaskQueue, lane: Lane, executor: Any, func: Callable[..., Any], args: Any) -> None:
-        self.queue = queue
-        self.future: asyncio.Future[Any] = queue.hooks.loop.create_future()
-        self._executor = executor
-        self._lane = Lane(lane.run, lane, None, [getattr(func, "__qualname__", ""), list(map(_kept, args))])
-        lane.run.book.born(self._lane)
-        self._call = self._in_its_lane(func, args)
-        self._result: Any = None
-        self._error: BaseException | None = None
-        ordinal = lane.next_ordinal(JOB)
-        self._end = Item(JOB, lane, ordinal, self._hand_over, looped=True)
-        self._start = Item(START, lane, ordinal, self._begin, looped=False)
-        self._turn = Signal()
-        self._submit()
-
-    def _in_its_lane(self, func: Callable[..., Any], args: Any) -> Callable[[], Any]:
-        # asyncio.to_thread has copied the caller's context already; it is the job's from here on.
-        inner = getattr(func, "func", None) if isinstance(func, partial) else None
-        context = getattr(inner, "__self__", None)
-        if isinstance(context, Context):
-            context.run(PLACE.set, self._lane)
-            return partial(func, *args)
-        context = copy_context()
-        context.run(PLACE.set, self._lane)
-        return partial(context.run, func, *args)
-
-    def _submit(self) -> None:
-        with self.queue.run.lock:
-            self.queue.run.turns.coming += 1
-        place = PLACE.set(None)  # the pool's own threads belong to nobody's lane
-        try:
-            self.queue.hooks.run_in_executor(self._executor, self._work)
-        finally:
-            PLACE.reset(place)
-
-    def _begin(self) -> None:
-        self.queue.run.turns.runs(self)
-        self._turn.set()
-
-    def _work(self) -> None:
-        run = self.queue.run
-        with run.lock:
-            run.turns.coming -= 1
-        run.turns.arrive(self._start)  # now that there is a thread for it; a pool may have been full
-        while not self._turn.wait(LOOK_SECONDS) and not run.is_stopped:
-            run.turns.overdue()
-        HERE.token = self
-        run.turns.runs(self, awake=True)
-        try:
-            self._result = self._call()
-        except BaseException as error:
-            self._error = error
-        HERE.token = None
-        with run.lock:
-            self._lane.ended = True
-            run.turns.rests(self)
-            run.turns.arrive(self._end)
-
-    def _hand_over(self) -> None:
-        if self.future.done():
-            return
-        if self._error is not None:
-            self.future.set_exception(self._error)
-        else:
-            self.future.set_result(self._result)
-
-
-def _origin(coro: Any) -> Any:
-    """What a task was begun with: its function and the arguments."""
-    frame = getattr(coro, "cr_frame", None)
-    if frame is None:
-        return None
-    return [getattr(coro, "__qualname__", ""), {name: _kept(value) for name, value in frame.f_locals.items()}]
-
-
-def _kept(value: Any) -> Any:
-    """Of what can change, only the type."""
-    return value if type(value) in _UNCHANGING else type(value).__qualname__
-
-
-_UNCHANGING = frozenset({str, int, float, bool, bytes, type(None)})
+        return Job(queue, lane, executor, func, args).future
 
 
 _WAIT_FOR = asyncio.wait_for.__code__
