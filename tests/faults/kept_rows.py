@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -135,7 +136,14 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 def record_every_kind(store: Store, run: str = "small", *, end: bool = True) -> None:
     """A small run with an event of every kind a run may hold but two of the three endings."""
-    journal = Journal.create(store, run, facts={"agent": "demo", "prompt": "p" * 1200})
+    journal = Journal.create(
+        store,
+        run,
+        facts={
+            "agent": "demo",
+            "prompt": "p" * 900 + "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(4)),
+        },
+    )
     long = [{"role": "system", "content": "s" * 1120}]
     state = {"a": 1}
     for event in (
@@ -176,7 +184,7 @@ def record_much(store: Store, events: int, run: str = "large") -> None:
     while journal.head().seq < events:
         for number in range(60):
             action = f"a{journal.head().seq}-{number}"
-            talk = [*talk[-8:], {"role": "user", "content": f"{action} " * 12}]
+            talk = [*talk[-8:], {"role": "user", "content": f"{action} " * 24}]
             lane = "0" if number % 3 else f"0.{number % 5 + 1}"
             batch.append(Draft(ActionRequested(action_id=action, payload={"messages": talk}, name="ask"), lane=lane))
             batch.append(Draft(ValuesDrawn(draws=[number])))
