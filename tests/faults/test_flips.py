@@ -20,6 +20,7 @@ from crash_scenes import SOAK, no_hanging, seeded, told
 from kept_rows import NAMESPACE, Rows, Stretch, flipped, record_every_kind, record_much
 
 from reenact.core.events import ANSWERS, KINDS, Completed, SignalReceived, TurnTaken
+from reenact.core.packing import unpack
 from reenact.core.sharing import reachable
 from reenact.errors import Damaged, ReenactError
 from reenact.journal.journal import Journal
@@ -159,8 +160,7 @@ def first_use(rows: Rows) -> dict[bytes, int]:
     contents = [(0, rows.header.content), *((row.seq, row.content) for row in rows.events)]
     for seq, blob in contents:
         assert blob is not None
-        assert blob[0] == 0
-        for address in reachable([blob[1:]], fetch, lambda address: pytest.fail(address.hex())):
+        for address in reachable([unpack(blob)], fetch, lambda address: pytest.fail(address.hex())):
             found.setdefault(address, seq)
     return found
 
