@@ -23,6 +23,7 @@ from reenact.core.packing import unpack
 
 REPLAYED = (100, 10_000, 100_000)
 RESUMED = 10_000
+BEHIND_CHECKPOINT = 10
 REQUEST_BYTES = 5000
 BLOCK = 20
 """So many effects, then so many bare digests of the same inputs."""
@@ -138,13 +139,36 @@ def resuming(workplace: Workplace) -> Iterator[Row]:
             "≤ 3 ×",
             ratio <= 3,
         )
+        yield _with_a_checkpoint(workplace, effects, how, make, statistics.median(ours))
+
+
+def _with_a_checkpoint(
+    workplace: Workplace, effects: int, how: str, make: Callable[..., Resumable], whole: float
+) -> Row:
+    """The same run with a checkpoint a few effects before its end: what is before it is not read."""
+    store = reenact.open_store(f"sqlite:///{workplace.path(f'checkpointed-{how}.db')}", durability="relaxed")
+    begin, go_on, entered = make(store, effects, checkpoint_at=effects - BEHIND_CHECKPOINT)
+    begin()
+    ours = []
+    for _ in range(5):
+        start = time.perf_counter()
+        go_on()
+        ours.append(entered[-1] - start)
+    store.close()
+    seconds = statistics.median(ours)
+    return Row(
+        f"the same with a checkpoint {BEHIND_CHECKPOINT} effects before its end, {how}",
+        f"{seconds / whole:.4f} × ({seconds * 1000:.2f} ms; without {whole * 1000:.0f} ms)",
+        "≤ 0.1 ×",
+        seconds / whole <= 0.1,
+    )
 
 
 Resumable = tuple[Callable[[], None], Callable[[], None], list[float]]
 """Records the run; goes on with it, one effect further; when new effects were entered."""
 
 
-def _resumable(store: reenact.Store, effects: int) -> Resumable:
+def _resumable(store: reenact.Store, effects: int, checkpoint_at: int | None = None) -> Resumable:
     limit, entered = [effects], [0.0]
 
     @reenact.step
@@ -154,9 +178,11 @@ def _resumable(store: reenact.Store, effects: int) -> Resumable:
 
     @reenact.agent(name="bench-resumed", store=store)
     def work() -> None:
-        for number in range(effects + 1000):
+        for number in range(reenact.restored() or 0, effects + 1000):
             if number == limit[0]:
                 raise _Interrupted
+            if number == checkpoint_at and reenact.restored() is None:
+                reenact.checkpoint(number)
             look_up(effect_input(number))
 
     def begin() -> None:
@@ -169,7 +195,7 @@ def _resumable(store: reenact.Store, effects: int) -> Resumable:
     return begin, go_on, entered
 
 
-def _resumable_async(store: reenact.Store, effects: int) -> Resumable:
+def _resumable_async(store: reenact.Store, effects: int, checkpoint_at: int | None = None) -> Resumable:
     limit, entered = [effects], [0.0]
 
     @reenact.step
@@ -179,9 +205,11 @@ def _resumable_async(store: reenact.Store, effects: int) -> Resumable:
 
     @reenact.agent(name="bench-resumed-async", store=store)
     async def work() -> None:
-        for number in range(effects + 1000):
+        for number in range(reenact.restored() or 0, effects + 1000):
             if number == limit[0]:
                 raise _Interrupted
+            if number == checkpoint_at and reenact.restored() is None:
+                reenact.checkpoint(number)
             await look_up(effect_input(number))
 
     def begin() -> None:

@@ -123,7 +123,10 @@ def _diverged(run: LiveRun, reason: ReenactError) -> None:
 def _wait_for_ending_threads(run: LiveRun) -> None:
     """Nothing tells when a thread ends that nobody joins. If it had ended when this was recorded, it soon will have."""
     until = monotonic() + PATIENCE_SECONDS
-    while not run.is_live and _recorded_here(run) and run.book.has_threads() and monotonic() < until:
+    while run.book.has_threads() and monotonic() < until:
+        with run.lock:
+            if _recorded_here(run) is None:
+                return
         sleep(LOOK_SECONDS)
 
 

@@ -3,7 +3,8 @@
 1. A process that comes back begins behind the newest checkpoint whose snapshot can be trusted. One that cannot is
    passed over for an older one, and in the end for the beginning of the run: that costs time and changes nothing.
 2. Of what was before, only this is still needed: the state, how much was spent, the keys of waits that were given out
-   and not waited for. It is on record with the checkpoint.
+   and not waited for, and whether there were threads, since the first one takes turns from then on. It is on record
+   with the checkpoint.
 3. An effect that the agent gave a key of its own is found by that key, however long ago it was. Only for such a key
    that the rest of the record does not have the earlier history is looked through, once.
 """
@@ -19,6 +20,7 @@ from reenact.core.events import ANSWERS, OPENING_KINDS
 from reenact.core.state import StateUpdatedOnlyReducer
 from reenact.core.wait_keys import WaitIdentity
 from reenact.effect.past import CHECKPOINT, Beginning, Past, RecordedAnswer, RecordedRequest
+from reenact.effect.places import HERE
 from reenact.effect.secrets import replaced
 from reenact.errors import InvalidInput
 from reenact.journal.reader import JournalReader
@@ -98,7 +100,11 @@ def carried_by(run: LiveRun, lane: Lane) -> dict[str, Any]:
     if run.guard is not None and run.guard.counts_usage:
         carried.update(run.guard.carried())
     waits = {name: [identity.name, identity.ordinal] for name, identity in keys_out(lane).items()}
-    return {**carried, "waits": waits} if waits else carried
+    if waits:
+        carried["waits"] = waits
+    if HERE.token is not None:
+        carried["threads"] = True
+    return carried
 
 
 def keys_out(lane: Lane) -> dict[str, WaitIdentity]:
@@ -111,7 +117,9 @@ def come_in_behind(run: LiveRun, past: Past, beginning: Beginning) -> None:
     """The run stands behind the checkpoint, as if it had just been passed."""
     row = beginning.row
     lane = run.book.behind_checkpoint(run.root, past.lane(row.lane))
-    waits = (past.carried or {}).get("waits", {})
+    carried = past.carried or {}
+    waits = carried.get("waits", {})
+    run.begins_with_threads = "threads" in carried
     lane.keys = {name: (0, WaitIdentity.named(*given)) for name, given in waits.items()}
     run.main, run.root.left = lane, True
     run.turns.begin_behind(row.seq)

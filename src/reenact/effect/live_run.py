@@ -106,6 +106,8 @@ class LiveRun(Answering):
         """Wait keys may be in anything that the agent sends, and must not be in the record."""
         self.records_threads = True
         self.has_threads = False
+        self.begins_with_threads = False
+        """It had some before the checkpoint that it begins with."""
         self.main_token = object()
         """What turns know the agent's first thread by, once there are others."""
         self.now_us = reader.header_row.created

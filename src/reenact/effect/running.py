@@ -36,6 +36,9 @@ def carry(run: LiveRun, call: Callable[[], Any]) -> Any:
     run.carrier = Carrier.here()
     token = HERE.token
     HERE.token = None
+    if run.begins_with_threads:
+        HERE.token = run.main_token
+        run.turns.runs(run.main_token, awake=True)
     run.on_cancel(run.cancel_at_next_effect, looped=False)
     try:
         value = context.run(call)

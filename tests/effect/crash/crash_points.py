@@ -11,7 +11,10 @@ import signal
 import threading
 from typing import Any
 
-WRITING = ("create_run", "claim", "append", "append_many", "inbox_put", "put_artifact", "release", "sync")
+WRITING = (
+    *("create_run", "claim", "append", "append_many", "inbox_put", "put_artifact", "release", "sync"),
+    *("put_snapshot", "delete_snapshot"),
+)
 
 
 class Points:

@@ -485,6 +485,33 @@ EDITS = [unchanged, other_input, other_tool, inserted, dropped, shorter, other_s
 edited_agents = {edit.__name__: reenact.Agent(edit, name="edited_agent") for edit in EDITS}
 
 
+# Agents that begin behind their last checkpoint
+
+
+@reenact.agent
+async def checkpoint_agent(book: str) -> Any:
+    state = reenact.restored() or []
+    while len(state) < 3:
+        turn = len(state)
+        drawn = reenact.random()
+        first = saw(book, f"once {turn}", await mail(book, f"once {turn}", drawn))
+        tags = [f"again {turn}.{number}" for number in range(2)]
+        both = await asyncio.gather(*(compute(book, tag, drawn) for tag in tags))
+        state = [*state, [drawn, first, *map(saw, [book, book], tags, both)]]
+        reenact.checkpoint(state)
+    return [state, saw(book, "once last", await mail(book, "once last", state))]
+
+
+@reenact.agent
+def sync_checkpoint_agent(book: str) -> Any:
+    state = reenact.restored() or []
+    while len(state) < 4:
+        rent = saw(book, "once rent", mail_blocking.keyed("rent", book, "once rent"))
+        state = [*state, [rent, saw(book, f"again {len(state)}", compute_blocking(book, f"again {len(state)}"))]]
+        reenact.checkpoint(state)
+    return state
+
+
 KINDS = [
     tool_agent,
     idempotent_agent,
@@ -504,4 +531,6 @@ KINDS = [
     failing_agent,
     gather_agent,
     denied_agent,
+    checkpoint_agent,
+    sync_checkpoint_agent,
 ]

@@ -1,0 +1,248 @@
+"""What is carried over a checkpoint besides the state: keys of effects and of waits, budgets."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from checkpoint_support import (
+    Counting,
+    ask,
+    ask_in_thread,
+    ask_later,
+    broken_off,
+    dies_at,
+    done,
+    is_sound,
+    pay,
+    resume,
+    tick,
+    ticks,
+    without_snapshots,
+)
+
+import reenact
+from reenact.core.wait_keys import Resolution
+from reenact.effect.earlier import EarlierKeys
+from reenact.effect.places import HERE
+from reenact.effect.stopping import EffectConflict
+from reenact.effect.waits.desk import WaitDesk
+
+# Keys of the caller's own
+
+
+@pytest.mark.parametrize("snapshots", ["kept", "deleted"])
+def test_a_key_that_was_used_before_is_answered_from_the_record(store: Any, snapshots: str) -> None:
+    @reenact.agent(name="keyed")
+    def keyed() -> Any:
+        state = reenact.restored() or {"turn": 0, "receipts": []}
+        while state["turn"] < 4:
+            receipt = pay.keyed("rent", 500)
+            ask(state["turn"])
+            again = pay.keyed(f"extra {state['turn'] // 2}", 7)
+            state = {"turn": state["turn"] + 1, "receipts": [*state["receipts"], receipt, again]}
+            reenact.checkpoint(state)
+        return state["receipts"]
+
+    for step in range(1, 9):
+        done.clear()
+        ticks[0], dies_at[0] = 0, step
+        run_id = broken_off(keyed, store=store)
+        if snapshots == "deleted":
+            without_snapshots(store, run_id)
+        result = resume(keyed, run_id, store=store)
+        assert result == ["receipt 500", "receipt 7"] * 4
+        assert [one for one in done if str(one).startswith("paid")] == ["paid 500", "paid 7", "paid 7"]
+        assert is_sound(keyed, run_id, result, store)
+
+
+def test_earlier_history_is_looked_through_once_and_only_for_such_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    find = EarlierKeys.find
+    monkeypatch.setattr(EarlierKeys, "find", lambda self, key: (looks.append(key), find(self, key))[1])
+
+    @reenact.agent(name="looks_back")
+    def looks_back() -> Any:
+        if reenact.restored() is None:
+            pay.keyed("first", 1)
+            for number in range(20):
+                ask(number)
+            reenact.checkpoint("there")
+        ask("behind")
+        given = [pay.keyed("first", 1), pay.keyed("new", 2), pay.keyed("new", 2), pay.keyed("first", 1)]
+        with pytest.raises(EffectConflict):
+            pay.keyed("first", 3)
+        return given
+
+    store = Counting()
+    dies_at[0] = 41
+    run_id = broken_off(looks_back, store=store)
+    store.read = []
+    assert resume(looks_back, run_id, store=store) == ["receipt 1", "receipt 2", "receipt 2", "receipt 1"]
+    assert looks == ["first", "new"]
+    assert store.read.count(1) == 1
+    assert [one for one in done if str(one).startswith("paid")] == ["paid 1", "paid 2"]
+
+
+# Waits
+
+
+@pytest.mark.parametrize("snapshots", ["kept", "deleted"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_key_given_out_before_is_the_one_that_is_waited_for(store: Any, snapshots: str, asynchronous: bool) -> None:
+    sent: list[str] = []
+
+    @reenact.tool(idempotent=True)
+    def send(key: str) -> None:
+        sent.append(key)
+
+    @reenact.agent(name="waiting")
+    def waiting() -> Any:
+        state = reenact.restored()
+        if state is None or state["at"] == 1:
+            if state is None:
+                state = {"key": reenact.wait_key("approval"), "at": 1}
+                send(state["key"])
+                reenact.checkpoint(state)
+            ask("between")
+            state = {**state, "at": 2}
+            reenact.checkpoint(state)
+        send(state["key"])
+        ask("still")
+        first = reenact.wait_for("approval", timeout="1m")
+        reenact.checkpoint({"first": first, "at": 3, "key": reenact.wait_key("approval")})
+        send(reenact.wait_key("approval"))
+        return [first, reenact.wait_for("approval", timeout="1m")]
+
+    @reenact.agent(name="waiting_async")
+    async def waiting_async() -> Any:
+        state = reenact.restored()
+        if state is None:
+            state = {"key": reenact.wait_key("approval"), "at": 1}
+            send(state["key"])
+            reenact.checkpoint(state)
+        send(state["key"])
+        await ask_later("still")
+        first = await reenact.wait_for("approval", timeout="1m")
+        send(reenact.wait_key("approval"))
+        return [first, await reenact.wait_for("approval", timeout="1m")]
+
+    agent = waiting_async if asynchronous else waiting
+    dies_at[0] = 1 if asynchronous else 3
+    run_id = broken_off(agent, store=store)
+    assert len(set(sent)) == 1
+    desk = WaitDesk(store)
+    desk.resolve(sent[0], Resolution.ok("yes"))
+    if snapshots == "deleted":
+        without_snapshots(store, run_id)
+    ahead = threading.Thread(target=_resolve_second, args=(desk, sent))
+    ahead.start()
+    result = resume(agent, run_id, store=store)
+    ahead.join()
+    assert result == ["yes", "second"]
+    assert all(key.startswith("rwk1.") for key in sent)
+    assert not any("rwk1." in str(one.event.content()) for one in reenact.JournalReader(store, run_id).scan())
+    assert is_sound(agent, run_id, result, store)
+
+
+def _resolve_second(desk: WaitDesk, sent: list[str]) -> None:
+    while len(set(sent)) < 2:
+        threading.Event().wait(0.005)
+    second = next(key for key in reversed(sent) if key != sent[0])
+    desk.resolve(second, Resolution.ok("second"))
+
+
+def test_a_state_with_a_key_in_it_is_the_same_when_the_run_comes_back(store: Any) -> None:
+    @reenact.agent(name="keeps_a_key")
+    def keeps_a_key() -> Any:
+        reenact.set_state({"key": reenact.wait_key("approval")})
+        ask(1)
+        return len(reenact.state()["key"]) > 0
+
+    dies_at[0] = 2
+    run_id = broken_off(keeps_a_key, store=store)
+    assert resume(keeps_a_key, run_id, store=store) is True
+    assert is_sound(keeps_a_key, run_id, True, store)
+
+
+# Threads
+
+
+@pytest.mark.parametrize("snapshots", ["kept", "deleted"])
+def test_a_run_that_had_threads_goes_on_in_turns(store: Any, snapshots: str) -> None:
+    tokens: list[bool] = []
+
+    @reenact.agent(name="had_threads")
+    def had_threads() -> Any:
+        if reenact.restored() is None:
+            thread = threading.Thread(target=ask_in_thread, args=(1,))
+            thread.start()
+            thread.join()
+            reenact.checkpoint("threads")
+        if reenact.restored() == "threads":
+            tokens.append(HERE.token is not None)
+            ask(2)
+            reenact.checkpoint("no more threads")
+        tokens.append(HERE.token is not None)
+        return ask(3)
+
+    for step in (1, 3):
+        ticks[0], dies_at[0] = 0, step
+        run_id = broken_off(had_threads, store=store)
+        if snapshots == "deleted":
+            without_snapshots(store, run_id)
+        assert resume(had_threads, run_id, store=store) == 3
+        assert is_sound(had_threads, run_id, 3, store)
+    assert HERE.token is None
+    assert all(tokens)
+
+
+# Budgets
+
+
+def test_what_was_spent_before_counts(store: Any) -> None:
+    @reenact.step
+    def costly(tokens: int) -> Any:
+        tick()
+        return {"usage": {"total_tokens": tokens}}
+
+    @reenact.agent(name="spender", policy=reenact.Policy(budget=reenact.Budget(calls=20, tokens=100)))
+    def spender() -> Any:
+        state = reenact.restored() or 0
+        try:
+            while True:
+                costly(30)
+                state += 1
+                reenact.checkpoint(state)
+        except reenact.BudgetExceeded as exceeded:
+            return [state, exceeded.message]
+
+    expected = [4, "the budget of 100 tokens is spent"]
+    for step in range(1, 5):
+        ticks[0], dies_at[0] = 0, step
+        run_id = broken_off(spender, store=store)
+        assert resume(spender, run_id, store=store) == expected
+        assert is_sound(spender, run_id, expected, store)
+
+
+def test_a_budget_that_is_newer_than_the_checkpoint_counts_from_the_beginning() -> None:
+    def work() -> Any:
+        state = reenact.restored() or 0
+        try:
+            while state < 10:
+                ask(state)
+                state += 1
+                reenact.checkpoint(state)
+        except reenact.BudgetExceeded:
+            return f"out of budget after {state}"
+        return state
+
+    store = Counting()
+    free = reenact.agent(name="budgeted_later")(work)
+    dies_at[0] = 7
+    run_id = broken_off(free, store=store)
+    bound = reenact.agent(name="budgeted_later", policy=reenact.Policy(budget=reenact.Budget(calls=6)))(work)
+    store.read = []
+    assert resume(bound, run_id, store=store) == "out of budget after 6"
+    assert 1 in store.read

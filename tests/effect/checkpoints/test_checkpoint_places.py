@@ -1,0 +1,208 @@
+"""Where a checkpoint is allowed: where the run is alone."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import contextvars
+import queue
+import threading
+from typing import Any
+
+import pytest
+from checkpoint_support import Refused, ask, ask_in_thread, ask_later, checkpoints, is_sound, new_id, replay, run
+
+import reenact
+from reenact.errors import InvalidInput
+from reenact.store.memory import MemoryStore
+
+# Where it is allowed
+
+
+async def _in_a_task() -> None:
+    async def checkpointed() -> None:
+        reenact.checkpoint(1)
+
+    with Refused("checkpoint_in_branch"):
+        await asyncio.create_task(checkpointed())
+    with Refused("checkpoint_in_branch"):
+        await asyncio.gather(checkpointed())
+
+
+async def _beside_a_task() -> None:
+    task = asyncio.create_task(ask_later("beside"))
+    with Refused("checkpoint_not_alone"):
+        reenact.checkpoint({"now": "it may"})
+    await asyncio.sleep(0)
+    with Refused("checkpoint_not_alone"):
+        reenact.checkpoint({"now": "it may"})
+    await task
+
+
+async def _beside_a_timer() -> None:
+    timer = asyncio.get_running_loop().call_later(60, print)
+    with Refused("checkpoint_not_alone"):
+        reenact.checkpoint(1)
+    timer.cancel()
+    with Refused("checkpoint_not_alone"):
+        async with asyncio.timeout(60):
+            reenact.checkpoint(1)
+
+
+async def _beside_a_job() -> None:
+    goes_on = threading.Event()
+    job = asyncio.create_task(asyncio.to_thread(goes_on.wait))
+    await ask_later("the job is under way")
+    with Refused("checkpoint_not_alone"):
+        reenact.checkpoint(1)
+    goes_on.set()
+    await job
+
+
+async def _in_a_job() -> None:
+    with Refused("checkpoint_in_branch"):
+        await asyncio.to_thread(reenact.checkpoint, 1)
+
+
+async def _in_wait_for() -> None:
+    async def checkpointed() -> None:
+        reenact.checkpoint(1)
+
+    with pytest.raises(InvalidInput, match="a checkpoint was asked for"):  # in a task, before Python 3.12
+        await asyncio.wait_for(checkpointed(), 60)
+
+
+REFUSED = [_in_a_task, _beside_a_task, _beside_a_timer, _beside_a_job, _in_a_job, _in_wait_for]
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=lambda one: one.__name__)
+def test_refused_where_something_is_under_way(refused: Any, store: Any) -> None:
+    @reenact.agent(name=f"refused{refused.__name__}")
+    async def agent() -> Any:
+        await ask_later("first")
+        await refused()
+        reenact.checkpoint({"now": "it may"})
+        return await ask_later("last")
+
+    run_id = new_id()
+    assert run(agent, store=store, run_id=run_id) == "last"
+    assert [one.event.payload for one in checkpoints(store, run_id)] == [{"now": "it may"}]
+    assert is_sound(agent, run_id, "last", store)
+
+
+def test_refused_beside_a_thread_and_in_one(store: Any) -> None:
+    @reenact.agent(name="refused_threads")
+    def agent() -> Any:
+        goes_on = threading.Event()
+        codes: list[str] = []
+
+        def work() -> None:
+            try:
+                reenact.checkpoint(1)
+            except InvalidInput as error:
+                codes.append(error.code)
+            goes_on.wait()
+            ask("thread")
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        ask("beside")
+        try:
+            reenact.checkpoint(1)
+        except InvalidInput as error:
+            codes.append(error.code)
+        goes_on.set()
+        thread.join()
+        reenact.checkpoint(2)
+        return [sorted(codes), ask("last")]
+
+    run_id = new_id()
+    result = run(agent, store=store, run_id=run_id)
+    assert result == [["checkpoint_in_branch", "checkpoint_not_alone"], "last"]
+    assert is_sound(agent, run_id, result, store)
+
+
+def test_a_thread_that_nobody_joins_may_take_its_time_to_end() -> None:
+    slow = [False]
+
+    @reenact.agent(name="unjoined")
+    def agent() -> Any:
+        told: queue.Queue[Any] = queue.Queue()
+
+        def work() -> None:
+            told.put(ask_in_thread("thread"))
+            if slow[0]:
+                _pause()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        told.get()
+        while not slow[0] and thread.is_alive():
+            _pause()
+        reenact.checkpoint(1)
+        return ask("last")
+
+    store, run_id = MemoryStore(), new_id()
+    assert run(agent, store=store, run_id=run_id) == "last"
+    slow[0] = True
+    assert replay(agent, run_id, store=store) == "last"
+
+
+def _pause() -> None:
+    """Not asked for, and of no effect: as slow as a thread may be to end."""
+    lock = _thread.allocate_lock()
+    lock.acquire()
+    lock.acquire(timeout=0.05)
+
+
+def test_refused_in_an_effect_and_in_a_loop_of_its_own(store: Any) -> None:
+    @reenact.step
+    def inside() -> Any:
+        assert reenact.restored() is None
+        with Refused("checkpoint_in_effect"):
+            reenact.checkpoint(1)
+        return "inside"
+
+    async def looped() -> None:
+        with Refused("checkpoint_in_branch"):
+            reenact.checkpoint(1)
+
+    @reenact.agent(name="refused_inside")
+    def agent() -> Any:
+        inside()
+        asyncio.run(looped())
+        with Refused("state_without_value"):
+            reenact.checkpoint({"lock": threading.Lock()})
+        reenact.checkpoint(2)
+        return ask("last")
+
+    run_id = new_id()
+    assert run(agent, store=store, run_id=run_id) == "last"
+    assert is_sound(agent, run_id, "last", store)
+
+
+def test_what_was_begun_before_asks_for_nothing_behind(store: Any) -> None:
+    @reenact.agent(name="left_behind")
+    def agent() -> Any:
+        ask("first")
+        before = contextvars.copy_context()
+        reenact.checkpoint(1)
+        for call in (lambda: ask(1), reenact.random, lambda: reenact.set_state(1), lambda: reenact.checkpoint(1)):
+            with Refused("left_behind"):
+                before.run(call)
+        return ask("last")
+
+    run_id = new_id()
+    assert run(agent, store=store, run_id=run_id) == "last"
+    assert is_sound(agent, run_id, "last", store)
+
+
+def test_outside_of_a_run_it_says_so_once() -> None:
+    import reenact.effect.boundary as boundary
+
+    boundary._told -= {"checkpoint", "restored"}
+    with pytest.warns(UserWarning, match="checkpoint was called outside"):
+        reenact.checkpoint({"turn": 1})
+    with pytest.warns(UserWarning, match="restored was called outside"):
+        assert reenact.restored() is None
+    reenact.checkpoint({"turn": 2})
