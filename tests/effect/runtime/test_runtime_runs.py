@@ -274,6 +274,14 @@ def test_a_sweep_carries_on_what_nobody_carries(memory: Any) -> None:
     assert sorted(calls) == [-2, -1, 1, 2]
 
 
+def until_completed(store: Any, run_id: str) -> None:
+    """What a worker carries goes on when it has stopped."""
+    deadline = time.monotonic() + 30
+    while store.last_event("default", run_id).kind != "Completed":
+        assert time.monotonic() < deadline, "the run has not come to its end"
+        time.sleep(0.01)
+
+
 def test_a_worker_sweeps_until_it_is_stopped(memory: Any) -> None:
     alive, ended = [False], threading.Event()
 
@@ -295,6 +303,7 @@ def test_a_worker_sweeps_until_it_is_stopped(memory: Any) -> None:
     finally:
         worker.stop()
         thread.join()
+    until_completed(memory, run_id)
     assert resume(worked_on, run_id, store=memory) == "done"
     assert calls == ["x"]
 
@@ -328,8 +337,7 @@ def test_a_long_run_keeps_a_worker_from_nothing(memory: Any) -> None:
         go_on.set()
         worker.stop()
         thread.join()
-    while memory.last_event("default", first).kind != "Completed":  # it goes on when the worker has stopped
-        time.sleep(0.01)
+    until_completed(memory, first)
 
 
 # Policy
