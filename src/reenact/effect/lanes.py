@@ -162,9 +162,10 @@ class LaneBook:
         if lane.path is None:
             assert lane.parent is not None
             above = self.number(lane.parent)
-            taken = self._past.last_number(above) if self._past is not None else 0
-            number = self._numbers.get(above, taken) + 1
-            self._numbers[above] = number
+            if above not in self._numbers:
+                self._numbers[above] = self._past.last_number(above) if self._past is not None else 0
+            self._numbers[above] += 1
+            number = self._numbers[above]
             lane.path = f"{above}.{number}"
         return lane.path
 

@@ -111,6 +111,11 @@ class RecordedOrder:
             return self.past.busy.get(entry.answer.seq, -1)
         return -1
 
+    def may_have_been_forced(self) -> bool:
+        """The next thing of the record may have come without waiting for a rest: the process died before it said so."""
+        entry = self.next()
+        return isinstance(entry, RecordedRequest) and entry.answer is not None and entry.answer.seq > self.past.noted_to
+
     # Changes
 
     @property

@@ -172,6 +172,8 @@ class Past:
         self._draws_claimed: dict[str, str] = {}
         self.busy: dict[int, int] = {}
         """Answers that were handed over without waiting for a rest: seq → steps taken."""
+        self.noted_to = 0
+        """Up to here that is known. It is written with the next commit: of the last answers nobody knows."""
         self.unmade = 0
         self.spent_by_children: dict[str, dict[str, float]] = {}
         """What runs that this one called, and that have ended, spent of its budget."""
@@ -224,6 +226,7 @@ class Past:
             self._take_request(row, link)
         elif kind in ANSWERS:
             self._take_answer(row, link)
+            return
         elif kind in ("StateUpdated", "SignalReceived"):
             mark = RecordedMark(row.seq, kind, row)
             if kind == "SignalReceived":
@@ -241,6 +244,7 @@ class Past:
             self.was_cut_off = link.key == OUTSIDE or cut_off_unsaid
         else:
             self._take_bookkeeping(row)
+        self.noted_to = row.seq
 
     def _take_checkpoint(self, row: EventRow, link: Link) -> None:
         self.lane(row.lane).main = True

@@ -168,8 +168,11 @@ class Turns:
         with self._lock:
             steps = self.loop.steps
             if self.order is not None:
-                if self.order.forced_at() == steps:
+                starves = steps >= STARVING_STEPS and self.order.may_have_been_forced()
+                if starves or self.order.forced_at() == steps:
                     item = self._take()
+                    if item is not None and starves:
+                        self.log.append(["busy", self._last_answer, steps])  # nobody has said so before
                     if item is not None:
                         self._hand(item)
             elif self.pending and steps >= STARVING_STEPS:
@@ -281,8 +284,11 @@ class Turns:
             return item is not None and self.order is not None and self.order.has(item)
 
     def begin_behind(self, seq: int) -> None:
-        """What comes from here on comes behind the checkpoint at `seq`, and is counted from there."""
+        """What comes from here on comes behind the checkpoint at `seq`, and is counted from there: as if this were the
+        agent's first step."""
         self._last_answer, self.requests_made = seq, 0
+        if self.loop is not None:
+            self.loop.steps = 1
 
     def next_recorded(self) -> HandOver | None:
         return self.order.next() if self.order is not None else None
