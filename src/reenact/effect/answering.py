@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from reenact.core.events import ChunkReceived, Event
 from reenact.effect.items import Item
-from reenact.effect.past import CANCELLED
+from reenact.effect.recorded import CANCELLED
 from reenact.effect.tickets import Ticket
 from reenact.effect.turns import Turns
 from reenact.journal.chain import Draft

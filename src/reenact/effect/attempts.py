@@ -31,7 +31,7 @@ from reenact.journal.chain import Draft
 
 if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
-    from reenact.effect.past import RecordedRequest
+    from reenact.effect.recorded import RecordedRequest
     from reenact.effect.tickets import EffectSpec, Ticket
 
 FAILED, RETRIED, SUCCEEDED = "failed", "retried", "succeeded"

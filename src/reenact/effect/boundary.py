@@ -17,8 +17,8 @@ from reenact.effect.attempts import Attempts, attempt_once
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
 from reenact.effect.outcomes import open_answer, open_recorded
-from reenact.effect.past import RecordedRequest
 from reenact.effect.places import HERE, PLACE, Inside, nobody
+from reenact.effect.recorded import RecordedRequest
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import Divergence, OutsideRun, RunStopped
 from reenact.effect.tasks import PATIENCE_SECONDS, LoopHooks, TaskQueue

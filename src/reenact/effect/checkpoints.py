@@ -23,8 +23,8 @@ from reenact.effect.divergences import conflicting_state, unrecorded_checkpoint
 from reenact.effect.earlier import Carrier, carried_by, keys_out, left_behind, snapshots_at_checkpoints
 from reenact.effect.lanes import Lane
 from reenact.effect.outcomes import own_copy
-from reenact.effect.past import CHECKPOINT, RecordedCheckpoint, RecordedLane
 from reenact.effect.places import HERE, PLACE, Inside
+from reenact.effect.recorded import CHECKPOINT, RecordedCheckpoint, RecordedLane
 from reenact.effect.turns import LOOK_SECONDS
 from reenact.errors import InvalidInput, ReenactError
 from reenact.journal.chain import Draft

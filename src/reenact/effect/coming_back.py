@@ -28,12 +28,12 @@ from reenact.effect.doubts import effect_in_doubt, may_be_done_again
 from reenact.effect.exchanges import Exchanges
 from reenact.effect.items import SIGNAL
 from reenact.effect.outcomes import open_recorded
-from reenact.effect.past import (
+from reenact.effect.past import Past
+from reenact.effect.recorded import (
     CANCELLED,
     LATE,
     LATE_LOCK,
     TIMER,
-    Past,
     RecordedLane,
     RecordedMark,
     RecordedRequest,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from reenact.core.codec import encode
 from reenact.core.matching import VOLATILE_MEMBERS
-from reenact.effect.past import HandOver, RecordedCheckpoint, RecordedMark, RecordedRequest, RecordedTurn
+from reenact.effect.recorded import HandOver, RecordedCheckpoint, RecordedMark, RecordedRequest, RecordedTurn
 from reenact.effect.stopping import Divergence, RecordCancelled, RecordEnded
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Decided without looking at anything but what is known of the effect and of its r
 
 from __future__ import annotations
 
-from reenact.effect.past import RecordedRequest
+from reenact.effect.recorded import RecordedRequest
 from reenact.effect.stopping import InDoubt
 from reenact.effect.tickets import EffectSpec
 

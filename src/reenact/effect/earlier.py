@@ -19,8 +19,9 @@ from weakref import ref
 from reenact.core.events import ANSWERS, OPENING_KINDS
 from reenact.core.state import StateUpdatedOnlyReducer
 from reenact.core.wait_keys import WaitIdentity
-from reenact.effect.past import CHECKPOINT, Beginning, Past, RecordedAnswer, RecordedRequest
+from reenact.effect.past import Past
 from reenact.effect.places import HERE
+from reenact.effect.recorded import CHECKPOINT, Beginning, RecordedAnswer, RecordedRequest
 from reenact.effect.secrets import replaced
 from reenact.errors import InvalidInput
 from reenact.journal.reader import JournalReader

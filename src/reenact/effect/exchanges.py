@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reenact.effect.items import ANSWER, name_of
-from reenact.effect.past import TIMER, Past, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
+from reenact.effect.past import Past
+from reenact.effect.recorded import TIMER, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
 
 if TYPE_CHECKING:
     from reenact.effect.lanes import Lane
     from reenact.effect.live_run import LiveRun
     from reenact.effect.order import RecordedOrder
-    from reenact.effect.past import HandOver
+    from reenact.effect.recorded import HandOver
     from reenact.effect.tickets import Ticket
 
 

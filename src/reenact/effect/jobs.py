@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from reenact.effect.items import Item
 from reenact.effect.lanes import Lane, kept
-from reenact.effect.past import JOB, START
 from reenact.effect.places import HERE, PLACE
+from reenact.effect.recorded import JOB, START
 from reenact.effect.signals import Signal
 from reenact.effect.turns import LOOK_SECONDS
 

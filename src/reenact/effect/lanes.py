@@ -20,7 +20,8 @@ from weakref import ReferenceType, WeakSet, WeakValueDictionary
 from reenact.core.canonical import canonical_bytes
 from reenact.core.codec import encode
 from reenact.core.hashing import value_digest
-from reenact.effect.past import Past, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
+from reenact.effect.past import Past
+from reenact.effect.recorded import RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
 
 if TYPE_CHECKING:
     from reenact.core.wait_keys import WaitIdentity

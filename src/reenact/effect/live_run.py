@@ -35,8 +35,9 @@ from reenact.effect.divergences import beyond_the_record
 from reenact.effect.earlier import Carrier, EarlierKeys, come_in_behind, left_behind
 from reenact.effect.items import SIGNAL, Item
 from reenact.effect.lanes import Lane, LaneBook
-from reenact.effect.past import Past, RecordedCheckpoint, RecordedRequest
+from reenact.effect.past import Past
 from reenact.effect.policy import Guard
+from reenact.effect.recorded import RecordedCheckpoint, RecordedRequest
 from reenact.effect.secrets import Secrets
 from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded, Suspended
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from reenact.effect.items import Item
 from reenact.effect.lanes import Lane
-from reenact.effect.past import LATE_LOCK, LOCK
 from reenact.effect.places import HERE, PLACE
+from reenact.effect.recorded import LATE_LOCK, LOCK
 from reenact.effect.signals import Signal
 from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
 

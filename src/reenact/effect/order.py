@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from reenact.effect.items import ANSWER, CHUNK, SIGNAL, Item, name_of
-from reenact.effect.past import (
+from reenact.effect.past import Past
+from reenact.effect.recorded import (
     HandOver,
-    Past,
     RecordedCheckpoint,
     RecordedChunk,
     RecordedMark,

@@ -11,7 +11,7 @@ from reenact.errors import ReenactError
 
 if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
-    from reenact.effect.past import RecordedAnswer
+    from reenact.effect.recorded import RecordedAnswer
     from reenact.effect.tickets import EffectSpec, Ticket
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})

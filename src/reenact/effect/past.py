@@ -5,6 +5,7 @@ Rules of the order in which things are handed to the agent again (`Past.hand_ove
 1. Answers come in the order of the journal.
 2. What has no event of its own (a timer that fired, a job that ended) comes where its record says: `TurnTaken` names
    the answer after which it was handed over, and how far the journal had come by then.
+3. A checkpoint comes where it stands, and what is behind it comes behind it. Who begins there reads nothing before it.
 """
 
 from __future__ import annotations
@@ -12,149 +13,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
 from reenact.core.links import Link
+from reenact.effect.recorded import (
+    CANCELLED,
+    CHECKPOINT,
+    OUTSIDE,
+    Beginning,
+    HandOver,
+    RecordedAnswer,
+    RecordedCheckpoint,
+    RecordedChunk,
+    RecordedLane,
+    RecordedMark,
+    RecordedRequest,
+    RecordedTurn,
+)
 from reenact.errors import Damaged
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow
 
 MOST_ALIKE = 100
 """More siblings that began alike are told apart by their order alone."""
-TIMER, JOB, START, LOCK, WAKE = "timer", "job", "start", "lock", "wake"
-LATE, LATE_LOCK = "late", "late lock"
-"""A wait for others, or for a lock, that ended because its time did."""
-
-
-class RecordedAnswer:
-    __slots__ = ("committed", "handed", "kind", "row", "seq", "time")
-
-    def __init__(self, row: EventRow, link: Link) -> None:
-        self.row = row
-        self.committed = link.content
-        """What the link, checked when the record was read, says of the content."""
-        self.seq = row.seq
-        self.kind = row.kind
-        self.time = link.time
-        self.handed = False
-
-
-class RecordedRequest:
-    """A request (or wait, or interrupt) of the past. `made`: the agent has made it again."""
-
-    __slots__ = (
-        "answer",
-        "attempts",
-        "chunks",
-        "key",
-        "kind",
-        "lane",
-        "made",
-        "match",
-        "rank",
-        "row",
-        "seq",
-        "settled",
-        "time",
-    )
-
-    def __init__(self, row: EventRow, link: Link, rank: int) -> None:
-        self.row = row
-        self.rank = rank
-        """How many requests came before it, since the last checkpoint."""
-        self.seq = row.seq
-        self.kind = row.kind if row.kind != "ActionDenied" else "ActionRequested"
-        self.key = link.key or str(row.seq)
-        self.lane = row.lane
-        self.match = row.match
-        self.time = link.time
-        self.made = False
-        self.answer: RecordedAnswer | None = None
-        self.attempts = 0
-        self.chunks: list[RecordedChunk] = []
-        self.settled: EventRow | None = None
-
-
-class RecordedTurn(NamedTuple):
-    """Something without an event of its own that was handed over."""
-
-    kind: str
-    lane: str
-    ordinal: int
-    after: int
-    """Seq of the answer handed over before it."""
-    at: int
-    """How far the journal had come."""
-    busy: int = 0
-    """How many steps of its own the agent had taken when this came without waiting for a rest; 0: it rested."""
-
-
-class RecordedMark(NamedTuple):
-    """A behavioural event that nobody answers: a state update, a signal, the end."""
-
-    seq: int
-    kind: str
-    row: EventRow
-
-    @property
-    def lane(self) -> str:
-        return self.row.lane
-
-    @property
-    def match(self) -> bytes | None:
-        return self.row.match
-
-    @property
-    def key(self) -> None:
-        return None
-
-
-class RecordedCheckpoint(NamedTuple):
-    """A state from which a process that comes back may begin. What came before it is over."""
-
-    seq: int
-    time: int
-    row: EventRow
-
-    @property
-    def lane(self) -> str:
-        return self.row.lane
-
-
-class RecordedChunk(NamedTuple):
-    """A part of a stream."""
-
-    seq: int
-    key: str
-    number: int
-    row: EventRow
-
-
-HandOver = RecordedRequest | RecordedTurn | RecordedMark | RecordedChunk | RecordedCheckpoint
-"""What the record has to hand over: the answer to a request, a turn, a signal, a part of a stream. A checkpoint is
-handed to nobody: the agent passes it, and what comes behind it comes then."""
-
-
-class RecordedLane:
-    __slots__ = ("bound", "first", "main", "marks", "path", "requests")
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.main = path == "0"
-        """The agent's own: the first one, or one behind a checkpoint."""
-        self.requests: list[RecordedRequest] = []
-        self.marks: list[RecordedMark] = []
-        self.first: RecordedRequest | RecordedMark | None = None
-        """The first request or state update in this lane or below it."""
-        self.bound: Any = None
-
-
-class Beginning(NamedTuple):
-    """Where a process comes in that does not begin at the beginning."""
-
-    row: EventRow
-    state: Any
 
 
 class Past:
@@ -472,11 +354,3 @@ class Past:
         """What a writer has to know of the past: requests that were never answered, and the last state."""
         rows = [request.row for request in self.open_requests]
         return sorted(rows if self._last_state is None else [*rows, self._last_state], key=lambda row: row.seq)
-
-
-CANCELLED = "cancelled"
-"""The key of an answer that nobody was handed: the agent itself had cancelled its request."""
-OUTSIDE = "outside"
-"""The key of an end that was put to a run while nobody carried it."""
-CHECKPOINT = "checkpoint"
-"""The key of a state from which a process may begin."""

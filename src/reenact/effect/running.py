@@ -18,8 +18,9 @@ from reenact.effect.divergences import beyond_the_record, first_difference, rest
 from reenact.effect.earlier import Carrier
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
-from reenact.effect.past import Past, RecordedMark
+from reenact.effect.past import Past
 from reenact.effect.places import HERE, PLACE, nobody
+from reenact.effect.recorded import RecordedMark
 from reenact.effect.stopping import Divergence, RunStopped, Suspended
 from reenact.effect.tasks import LoopHooks, TaskQueue
 from reenact.errors import ReenactError

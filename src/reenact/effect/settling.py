@@ -7,7 +7,8 @@ from typing import Any
 from reenact.core.events import ActionFailed, ActionSucceeded, Cancelled, EffectSettled, Event
 from reenact.effect.doubts import DONE, FAIL, RETRY
 from reenact.effect.keeping import CANCEL_KEY, keeper
-from reenact.effect.past import OUTSIDE, Past, RecordedRequest
+from reenact.effect.past import Past
+from reenact.effect.recorded import OUTSIDE, RecordedRequest
 from reenact.errors import InvalidInput, NotFound, ReenactError, Refused
 from reenact.journal import inbox
 from reenact.journal.chain import Draft

@@ -28,8 +28,8 @@ from reenact.effect.items import CHUNK, Item
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
 from reenact.effect.outcomes import open_answer
-from reenact.effect.past import RecordedChunk
 from reenact.effect.places import PLACE, nobody
+from reenact.effect.recorded import RecordedChunk
 from reenact.effect.stopping import RunStopped
 from reenact.effect.tasks import LoopHooks
 from reenact.effect.tickets import EffectSpec, Ticket

@@ -26,8 +26,8 @@ from weakref import WeakSet, ref
 from reenact.effect.items import Item
 from reenact.effect.jobs import Job
 from reenact.effect.lanes import Lane, origin_of
-from reenact.effect.past import TIMER
 from reenact.effect.places import PLACE, nobody
+from reenact.effect.recorded import TIMER
 from reenact.effect.stopping import Suspended
 from reenact.errors import InvalidInput, ReenactError
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from reenact.effect.items import Item
 from reenact.effect.lanes import Lane
 from reenact.effect.locks import new_lock, new_rlock
-from reenact.effect.past import START
 from reenact.effect.places import HERE, PLACE
+from reenact.effect.recorded import START
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
 from reenact.effect.turns import LOOK_SECONDS

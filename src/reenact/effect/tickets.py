@@ -10,7 +10,7 @@ from reenact.effect.items import ANSWER, Item
 
 if TYPE_CHECKING:
     from reenact.effect.lanes import Lane
-    from reenact.effect.past import RecordedRequest
+    from reenact.effect.recorded import RecordedRequest
 
 
 class Answers:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from reenact.effect.items import Item, name_of
 from reenact.effect.order import RecordedOrder
-from reenact.effect.past import HandOver, Past, RecordedChunk, RecordedMark, RecordedRequest
+from reenact.effect.past import Past
+from reenact.effect.recorded import HandOver, RecordedChunk, RecordedMark, RecordedRequest
 
 if TYPE_CHECKING:
     from reenact.effect.lanes import LaneBook

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 
 from reenact.effect.items import Item
 from reenact.effect.lanes import Lane
-from reenact.effect.past import LATE, WAKE
 from reenact.effect.places import HERE, PLACE
+from reenact.effect.recorded import LATE, WAKE
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
 from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
