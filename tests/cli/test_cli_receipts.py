@@ -126,3 +126,34 @@ def test_a_damaged_run_is_never_signed() -> None:
     result = reenact("evidence", "make", "one", "-o", "one.evidence")
     assert result.exit_code == 4
     assert not Path("one.evidence").exists()
+
+
+def test_what_is_no_key_is_refused() -> None:
+    three_calls()
+    reenact("evidence", "make", "one", "-o", "one.evidence")
+    for data in (b"\xff\x00" * 100, b"hello", b""):
+        Path("bad.pub").write_bytes(data)
+        result = reenact("evidence", "check", "one.evidence", "--key", "bad.pub")
+        assert result.exit_code == 2, result.output
+        assert_two_lines(result.stderr, "bad_public_key")
+
+
+def test_the_signing_key_is_rotated_and_old_evidence_still_checks() -> None:
+    three_calls()
+    reenact("evidence", "make", "one", "-o", "old.evidence")
+    Path("old.pub").write_text(reenact("evidence", "key").stdout)
+    assert reenact("keys", "rotate", "--evidence").exit_code == 0
+    reenact("evidence", "make", "one", "-o", "new.evidence")
+    Path("new.pub").write_text(reenact("evidence", "key").stdout)
+    assert reenact("evidence", "check", "old.evidence", "--key", "old.pub").exit_code == 0
+    assert reenact("evidence", "check", "new.evidence", "--key", "new.pub").exit_code == 0
+    assert reenact("evidence", "check", "new.evidence", "--key", "old.pub").exit_code == 4
+    assert [one["purpose"] for one in reenact_json("keys", "list")["keys"]] .count("signature") == 2
+
+
+@pytest.mark.parametrize("group", ["token", "evidence"])
+def test_alone_it_tells_how_it_is_used(group: str) -> None:
+    result = reenact(group)
+    assert result.exit_code == 0
+    assert "Usage: " in result.stdout
+    assert "Commands:" in result.stdout

@@ -28,9 +28,10 @@ COLUMNS = (
 )
 
 
-@click.group()
+@click.group(invoke_without_command=True)
 @shared_options
-def token() -> None:
+@click.pass_context
+def token(context: click.Context) -> None:
     """Receipts of effects: one for each that was answered, which anybody can check alone.
 
     \b
@@ -38,6 +39,12 @@ def token() -> None:
     reenact token check receipts.jsonl
     reenact token find --tag purpose=billing
     """
+    _help_if_alone(context)
+
+
+def _help_if_alone(context: click.Context) -> None:
+    if context.invoked_subcommand is None:
+        say(context.get_help())
 
 
 @token.command()
@@ -142,9 +149,10 @@ def _tell(settings: Settings, tokens: list[ReplayToken]) -> None:
         note("no receipts")
 
 
-@click.group()
+@click.group(invoke_without_command=True)
 @shared_options
-def evidence() -> None:
+@click.pass_context
+def evidence(context: click.Context) -> None:
     """Signed evidence: a run, or two and what was found about them, in one file that a stranger can check.
 
     \b
@@ -152,6 +160,7 @@ def evidence() -> None:
     reenact evidence key > reenact.pub
     reenact evidence check run.evidence --key reenact.pub
     """
+    _help_if_alone(context)
 
 
 @evidence.command()
@@ -187,13 +196,21 @@ def make(settings: Settings, runs: tuple[str, ...], output: str, compared: bool,
 @evidence.command("check")
 @shared_options
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--key", "files", multiple=True, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--key",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A public key that you trust, as `reenact evidence key` shows it; may be given more than once.",
+)
 @click.pass_obj
 def check_evidence(settings: Settings, file: str, files: tuple[str, ...]) -> int | None:
     """Check a bundle with the public keys that you trust. No store is needed."""
     from reenact.replays.evidence import check_bundle
 
-    report = check_bundle(Path(file), [Path(one).read_text() for one in files])
+    report = check_bundle(Path(file), [_public_key(Path(one)) for one in files])
     if settings.json:
         problems = [{"code": one.code, "message": one.message} for one in report.problems]
         found = {"valid": report.valid, "code": report.code, "signed_by": report.signed_by, "problems": problems}
@@ -201,6 +218,12 @@ def check_evidence(settings: Settings, file: str, files: tuple[str, ...]) -> int
     else:
         say(inert(report.line))
     return None if report.valid else INTEGRITY_BROKEN
+
+
+def _public_key(path: Path) -> bytes | str:
+    """As text where it is PEM; anything else is left to whoever reads keys."""
+    data = path.read_bytes()
+    return data.decode() if data.startswith(b"-----BEGIN") and data.isascii() else data
 
 
 @evidence.command()

@@ -20,7 +20,13 @@ if TYPE_CHECKING:  # loaded when the command runs
     from reenact.effect.keys import KeyInfo, KeyRing
 
 MAX_KEY_BYTES = 16 * 1024
-KEY_COLUMNS = (Column("id", "bold"), Column("state", "cyan"), Column("created", "dim"), Column("until", drop=1))
+KEY_COLUMNS = (
+    Column("id", "bold"),
+    Column("for"),
+    Column("state", "cyan"),
+    Column("created", "dim"),
+    Column("until", drop=1),
+)
 WAIT_COLUMNS = (
     Column("kind", drop=1),
     Column("name", "bold", flexible=True),
@@ -125,7 +131,7 @@ def waits(settings: Settings, run: str, everything: bool) -> None:
 @shared_options
 @click.pass_context
 def keys(context: click.Context) -> None:
-    """The secrets that sign wait keys: where they are, and how they are replaced.
+    """The secrets that sign wait keys and evidence: where they are, and how they are replaced.
 
     They are made on first use, in a file of mode 0600 in the configuration folder or where REENACT_KEY_FILE says, and
     stand nowhere else. Keep a copy: without them, keys that went out open nothing. Alone: `keys list`.
@@ -147,6 +153,7 @@ def list_keys(settings: Settings) -> None:
     rows = [
         [
             inert(entry.id),
+            inert(entry.purpose),
             entry.state,
             local_time(entry.created),
             "" if entry.until is None else local_time(entry.until),
@@ -161,9 +168,16 @@ def list_keys(settings: Settings) -> None:
 @keys.command()
 @shared_options
 @click.option("--overlap", metavar="AGE", default="7d", show_default=True, help="How long the old one has to stay.")
+@click.option("--evidence", is_flag=True, help="The key that signs evidence instead of the one that signs wait keys.")
 @click.pass_obj
-def rotate(settings: Settings, overlap: str) -> None:
-    """Make a new secret, which signs from now on. The old ones go on verifying until they are retired."""
+def rotate(settings: Settings, overlap: str, evidence: bool) -> None:
+    """Make a new secret, which signs from now on. The old ones go on verifying until they are retired.
+
+    Of a key for evidence the public half stays: what it signed can be checked for ever.
+    """
+    if evidence:
+        _rotate_signer(settings)
+        return
     seconds = age_microseconds(overlap) / 1_000_000
     made = _changed(settings, lambda ring, **where: ring.rotate(overlap_seconds=seconds, **where))
     if settings.json:
@@ -171,6 +185,17 @@ def rotate(settings: Settings, overlap: str) -> None:
     else:
         say(inert(made.id))
         note(f"new wait keys are signed with {inert(made.id)}; the old secret can be retired in {overlap}")
+
+
+def _rotate_signer(settings: Settings) -> None:
+    from reenact.replays.evidence import SigningKeys
+
+    made = _changed(settings, lambda _, **where: SigningKeys().rotate_signer(**where))
+    if settings.json:
+        say_json(_as_json(made))
+    else:
+        say(inert(made.id))
+        note("`reenact evidence key` shows its public half")
 
 
 @keys.command()

@@ -31,7 +31,7 @@ def test_a_bundle_is_checked_without_the_store(store: Store, tmp_path: Path) -> 
     report = check_bundle(bundle, keys.public_keys())
     assert report.valid
     assert report.signed_by == [keys.current_public_key().id]
-    assert report.line == f"Evidence: 1 runs, 4 events verified, signed by {report.signed_by[0]} - VALID"
+    assert report.line == f"Evidence: 1 run, 4 events verified, signed by {report.signed_by[0]} - VALID"
     assert report.statement is not None
     (run,) = report.statement.runs
     assert (run.namespace, run.run, run.format, run.events, run.terminal) == (

@@ -72,7 +72,8 @@ class BundleReport(msgspec.Struct):
         events = sum(report.verified for report in self.recordings)
         signers = ", ".join(self.signed_by)
         verdict = "VALID" if self.valid else "UNCHECKED"
-        return f"Evidence: {len(self.recordings)} runs, {events} events verified, signed by {signers} - {verdict}"
+        runs = "1 run" if len(self.recordings) == 1 else f"{len(self.recordings)} runs"
+        return f"Evidence: {runs}, {events} events verified, signed by {signers} - {verdict}"
 
     def __str__(self) -> str:
         return self.line
