@@ -322,6 +322,7 @@ class ComingBack:
         for item in run.turns.go_live():
             if item.ticket is None and item.kind not in (TIMER, SIGNAL, LATE, LATE_LOCK):  # these come by the clock
                 run.turns.pending.append(item)
+        self._ask_instead_of_parents()
         held, self.held = self.held, []
         for ticket in held:
             run.release(ticket)
@@ -330,6 +331,16 @@ class ComingBack:
         self._decide_doubts()
         run.flush()
         return True
+
+    def _ask_instead_of_parents(self) -> None:
+        """What had no answer where a fork began is asked for by the fork itself."""
+        asked = [ticket for ticket in self.in_doubt if ticket.recorded is not None and ticket.recorded.is_parents]
+        for ticket in asked:
+            assert ticket.recorded is not None
+            self.in_doubt.remove(ticket)
+            if not ticket.recorded.chunks:  # a stream that was read in part is told that it was cut off
+                ticket.recorded = None
+            self._run.release(ticket)
 
     def _decide_doubts(self) -> None:
         """Requests that were made and never answered, as far as the record knows."""

@@ -20,9 +20,10 @@ def may_be_done_again(spec: EffectSpec, recorded: RecordedRequest) -> bool:
 
 
 def effect_in_doubt(run: str, spec: EffectSpec, recorded: RecordedRequest) -> InDoubt:
+    seq = recorded.row.seq
     return InDoubt(
-        f"run {run}: {spec.name} at seq {recorded.seq} was begun and may have happened; it is not repeated unasked",
-        hint=f"Find out, then: reenact settle {run} --effect {recorded.seq} --done VALUE | --retry | --fail MESSAGE",
+        f"run {run}: {spec.name} at seq {seq} was begun and may have happened; it is not repeated unasked",
+        hint=f"Find out, then: reenact settle {run} --effect {seq} --done VALUE | --retry | --fail MESSAGE",
         key=recorded.key,
-        seq=recorded.seq,
+        seq=seq,
     )

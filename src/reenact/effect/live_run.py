@@ -82,12 +82,12 @@ class LiveRun(Answering):
         self._pen = Pen(self.journal) if self.journal is not None else None
         if self.journal is not None and past is not None:
             self.journal.know_history(past.last_seq, past.unfinished())
-            if past.began_at:
-                self.journal.know_lanes(past.last_seq, past.lane_ends.values())
+            if past.beginning is not None:
+                self.journal.know_lanes(past.last_seq, [row for row in past.lane_ends.values() if row.seq > 0])
         self._requested: list[Ticket] = []
         """Asked for, and not yet on record."""
         self._explicit: dict[str, tuple[bytes | None, Ticket]] = {}
-        self._earlier = EarlierKeys(reader, past.began_at) if past is not None and past.began_at else None
+        self._earlier = EarlierKeys(reader, past.began_at) if past is not None and past.beginning is not None else None
         self.waiting: set[Ticket] = set()
         self.streams: WeakSet[LeftAtTheEnd] = WeakSet()
         """Those that were begun; the agent may let go of them unread."""
