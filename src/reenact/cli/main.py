@@ -38,6 +38,7 @@ COMMANDS = {
     "settle": ("operating", "Settle an effect in doubt."),
     "cancel": ("operating", "End a run."),
     "worker": ("operating", "Carry on runs that nobody holds any more."),
+    "serve": ("serving", "Serve the runs of the store over HTTP, on this machine."),
     "gc": ("removing", "Remove ended runs by age or number."),
     "erase": ("removing", "Erase a value wherever it was recorded."),
     "keys": ("waiting", "The secrets that sign wait keys: list, rotate, retire, where."),
