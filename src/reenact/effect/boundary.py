@@ -125,6 +125,8 @@ async def _perform(
     if type(lane) is not Lane:
         return await call()
     run, asked = lane.run, None
+    if run.stand_ins is not None:
+        make, call = run.stand_ins.between(spec, make, call)
     if not run.is_live:
         found = run.serve_at_once(lane, spec, make, key)
         if isinstance(found, RecordedRequest):
@@ -187,6 +189,8 @@ def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any],
     if type(lane) is not Lane:
         return call()
     run = lane.run
+    if run.stand_ins is not None:
+        make, call = run.stand_ins.between(spec, make, call, blocking=True)
     if HERE.token is None:
         return _at_once(run, lane, spec, make, call, key)
     waiter = ThreadWaiter(run)

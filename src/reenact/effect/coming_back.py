@@ -347,7 +347,10 @@ class ComingBack:
         doubts, self.in_doubt = self.in_doubt, []
         for ticket in doubts:
             assert ticket.recorded is not None
-            if may_be_done_again(ticket.spec, ticket.recorded):
+            stand_ins = self._run.stand_ins
+            if stand_ins is not None and not stand_ins.is_carried_out(ticket.spec):
+                ticket.waiter.begin(ticket)  # it cannot have happened: another record answers for it
+            elif may_be_done_again(ticket.spec, ticket.recorded):
                 if ticket.spec.once and not self._run.spend_settlement(ticket):
                     return
                 ticket.waiter.begin(ticket)

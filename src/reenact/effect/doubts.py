@@ -16,7 +16,7 @@ def may_be_done_again(spec: EffectSpec, recorded: RecordedRequest) -> bool:
     """Whatever can be repeated without harm is; an unknown side effect only on an operator's word."""
     if not spec.once:
         return True
-    return recorded.settled is not None  # a settlement other than `retry` comes with an answer
+    return recorded.not_begun or recorded.settled is not None  # a settlement but for `retry` comes with an answer
 
 
 def effect_in_doubt(run: str, spec: EffectSpec, recorded: RecordedRequest) -> InDoubt:

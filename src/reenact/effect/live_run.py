@@ -39,6 +39,7 @@ from reenact.effect.past import Past
 from reenact.effect.policy import Guard
 from reenact.effect.recorded import RecordedCheckpoint, RecordedRequest
 from reenact.effect.secrets import Secrets
+from reenact.effect.standing_in import StandIns
 from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded, Suspended
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.effect.turns import Turns
@@ -76,6 +77,8 @@ class LiveRun(Answering):
         self.carrier: Carrier | None = None
         """The thread, and the task, that the agent's own code runs in."""
         self.rules: MatchRules = reader.rules()
+        self.stand_ins: StandIns | None = None
+        """Whose record answers instead of the world, in the tail of a fork and in a live replay."""
         self.guard = guard
         if guard is not None and past is not None:
             guard.came_back(past)
@@ -440,15 +443,17 @@ class LiveRun(Answering):
             if lane.left:
                 raise left_behind()
             identity = lane.identity  # it changes with the lane's first request, and so does where values are kept
-            ordinal = lane.next_ordinal(f"draw:{kind}:{identity}")
+            ordinal, known = lane.next_ordinal(f"draw:{kind}:{identity}"), 0
             if self.past is not None:
                 drawn = self.past.drawn(identity, kind)
                 if ordinal < len(drawn):
                     return drawn[ordinal]
+                known = len(drawn)
             if self.journal is None:
                 no_more = f"the record has no further {kind} for lane {lane.identity}"
                 self.stop_here(beyond_the_record(self) or Divergence(no_more, lane=lane.identity))
-            value = make()
+            found = self.stand_ins.drawn(identity, kind, ordinal - known) if self.stand_ins is not None else None
+            value = make() if found is None else found[0]
             assert self._pen is not None
             self._pen.draws.append([lane.identity, kind, value])
             return value

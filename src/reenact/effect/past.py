@@ -69,6 +69,8 @@ class Past:
         """What runs that this one called, and that have ended, spent of its budget."""
         self.stood_in: list[int] = []
         """Requests of another run from whose record this one was answered (`standing_in`)."""
+        self.standing_in: Any = None
+        """How it treats what its record does not have, where somebody has said so since it began."""
         self.end: RecordedMark | None = None
         self.was_cut_off = False
         """The end was put to it from outside: the agent was never told."""
@@ -229,7 +231,7 @@ class Past:
                 raise Damaged(f"event {row.seq} belongs to no request")
             if row.kind == "AttemptRecorded":
                 request.attempts = max(request.attempts, members["attempt"])
-                request.settled = None  # an operator's word is for one attempt
+                request.settled, request.not_begun = None, False  # an operator's word is for one attempt
             elif row.kind == "ChunkReceived":
                 self._take_chunk(request, row, members["index"])
             else:
@@ -242,8 +244,14 @@ class Past:
             self.spent_by_children[str(note["child"])] = dict(note["spent"])
         if "carried" in note and self.beginning is not None and note["checkpoint"] + self._shift == self.began_at:
             self.carried = dict(note["carried"])
+        if self._shift:
+            return
         if "stood_in" in note:
             self.stood_in.append(int(note["stood_in"]["seq"]))
+        if "standing_in" in note:
+            self.standing_in = note["standing_in"]
+        if "not_begun" in note:
+            self._by_action[note["not_begun"]].not_begun = True
 
     def _take_chunk(self, request: RecordedRequest, row: EventRow, index: int) -> None:
         if index == 0 and request.chunks:  # the stream was done again; what came before was seen by nobody

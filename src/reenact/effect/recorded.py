@@ -44,6 +44,7 @@ class RecordedRequest:
         "lane",
         "made",
         "match",
+        "not_begun",
         "rank",
         "row",
         "seq",
@@ -67,6 +68,8 @@ class RecordedRequest:
         self.attempts = 0
         self.chunks: list[RecordedChunk] = []
         self.settled: EventRow | None = None
+        self.not_begun = False
+        """It is known that nobody has begun to carry it out."""
         self.is_parents = False
         """It had no answer where a fork began, and is the business of the run that was forked."""
 
