@@ -13,6 +13,7 @@ from bench.effects import recording
 from bench.effects_peers import peers
 from bench.effects_replay import replaying, resuming
 from bench.effects_waits import waits
+from bench.fleet import fleet
 from bench.importing import import_time
 from bench.measuring import Row, Workplace
 from bench.verifying import verify
@@ -30,6 +31,7 @@ SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
     "effects-replay": replaying,
     "effects-resume": resuming,
     "effects-waits": waits,
+    "fleet": fleet,
     "diverging": diverging,
     "diff-texts": diff_of_texts,
 }
