@@ -101,7 +101,7 @@ class Past:
         for stretch in (*past._shared, own):
             if beginning is None or beginning.row.seq <= stretch.last + stretch.shift or stretch is own:
                 past._read(stretch)
-            if past._shared and stretch is past._shared[-1]:
+            if stretch is not own:
                 past._part_from_parents()
         past._order()
         return past
@@ -371,9 +371,9 @@ class Past:
     def drop(self, requests: Iterable[RecordedRequest]) -> None:
         """Takes out requests that changed code does not make any more."""
         for request in requests:
-            del self.by_key[request.key], self._by_seq[request.seq]
-            if request.row.seq != request.seq:
-                del self._by_seq[request.row.seq]
+            del self.by_key[request.key]
+            for seq in [seq for seq in (request.seq, request.row.seq) if seq in self._by_seq]:
+                del self._by_seq[seq]
             self._by_action.pop(request.key, None)
             self.lane(request.lane).requests.remove(request)
             self.unmade -= 1
