@@ -234,7 +234,7 @@ class Agent(Generic[P, R]):
             tail=tail,
             live_tools=live_tools,
             run_id=fork_id,
-            facts=self._own_facts(),
+            facts=self.own_facts(),
         )
         return self.resume(fork, store=opened, namespace=namespace)
 
@@ -260,7 +260,7 @@ class Agent(Generic[P, R]):
             live_tools=live_tools,
             model=model,
             run_id=live_run_id,
-            facts=self._own_facts(),
+            facts=self.own_facts(),
         )
         return self.resume(again, store=opened, namespace=namespace)
 
@@ -327,7 +327,7 @@ class Agent(Generic[P, R]):
             return None
         return (self.policy or Policy()).guard(above)
 
-    def _own_facts(self) -> dict[str, Any]:
+    def own_facts(self) -> dict[str, Any]:
         """What is known of whatever carries its runs."""
         return {"code": self.code(), **({"origin": dict(self.origin)} if self.origin is not None else {})}
 
@@ -347,7 +347,7 @@ class Agent(Generic[P, R]):
             facts={
                 "agent": self.name,
                 "input": {"args": list(args), "kwargs": dict(kwargs)},
-                **self._own_facts(),
+                **self.own_facts(),
                 **(further or {}),
             },
             parent=parent,

@@ -338,25 +338,31 @@ class ComingBack:
         for ticket in asked:
             assert ticket.recorded is not None
             self.in_doubt.remove(ticket)
-            if not ticket.recorded.chunks:  # a stream that was read in part is told that it was cut off
-                ticket.recorded = None
+            if not ticket.recorded.chunks or self._is_answered_elsewhere(ticket):
+                ticket.recorded = None  # otherwise it is a stream that was read in part, and is told that it was cut off
             self._run.release(ticket)
 
     def _decide_doubts(self) -> None:
         """Requests that were made and never answered, as far as the record knows."""
         doubts, self.in_doubt = self.in_doubt, []
         for ticket in doubts:
-            assert ticket.recorded is not None
-            stand_ins = self._run.stand_ins
-            if stand_ins is not None and not stand_ins.is_carried_out(ticket.spec):
-                ticket.waiter.begin(ticket)  # it cannot have happened: another record answers for it
-            elif may_be_done_again(ticket.spec, ticket.recorded):
-                if ticket.spec.once and not self._run.spend_settlement(ticket):
-                    return
-                ticket.waiter.begin(ticket)
-            else:
-                self._run.stop(effect_in_doubt(self._run.name, ticket.spec, ticket.recorded))
+            recorded, spec, stand_ins = ticket.recorded, ticket.spec, self._run.stand_ins
+            assert recorded is not None
+            if stand_ins is not None and not stand_ins.may_have_begun(ticket):
+                recorded.not_begun = True
+            if not may_be_done_again(spec, recorded):
+                self._run.stop(effect_in_doubt(self._run.name, spec, recorded))
                 return
+            if self._is_answered_elsewhere(ticket):
+                if recorded.chunks:
+                    ticket.recorded = None  # the other record has the rest of the stream
+            elif spec.once and not self._run.spend_settlement(ticket):
+                return
+            ticket.waiter.begin(ticket)
+
+    def _is_answered_elsewhere(self, ticket: Ticket) -> bool:
+        """Nothing is carried out for it: another record answers, or nobody does."""
+        return self._run.stand_ins is not None and not self._run.stand_ins.is_carried_out(ticket.spec)
 
 
 def _closed(request: RecordedRequest) -> Event:

@@ -15,7 +15,6 @@ from reenact.core.events import (
     OPENING_KINDS,
     TERMINAL_KINDS,
     ActionFailed,
-    ActionRequested,
     ActionSucceeded,
     Event,
     Resumed,
@@ -173,6 +172,11 @@ def _beginning(parent: JournalReader, at: int | None, change: Change | None) -> 
     return _Beginning(position, {"kind": MODEL, "model": change.model})
 
 
+def fork_position(parent: JournalReader, at: int | None, change: Change | None) -> int:
+    """The last event that such a fork would share."""
+    return _beginning(parent, at, change).at
+
+
 def _position(parent: JournalReader, at: int | None) -> int:
     if at is None:
         last = parent.store.last_event(parent.namespace, parent.run)
@@ -283,11 +287,3 @@ def _with_input(parent: JournalReader, at: int | None, change: AnotherInput) -> 
         "payload": change.payload,
     }
     return _Beginning(position, fact)
-
-
-def payload_of(reader: JournalReader, seq: int) -> Any:
-    """The input of the request at `seq`."""
-    event = reader.event(seq).event
-    if not isinstance(event, ActionRequested):
-        raise InvalidInput(f"event {seq} of run {reader.run} is no request of an effect", code="bad_change")
-    return event.payload

@@ -67,10 +67,10 @@ class Past:
         self.unmade = 0
         self.spent_by_children: dict[str, dict[str, float]] = {}
         """What runs that this one called, and that have ended, spent of its budget."""
-        self.stood_in: list[int] = []
-        """Requests of another run from whose record this one was answered (`standing_in`)."""
-        self.standing_in: Any = None
-        """How it treats what its record does not have, where somebody has said so since it began."""
+        self.stood_in: dict[str, int] = {}
+        """Which request of another run answers which of this one (`standing_in`), by its key."""
+        self.standing_in: list[tuple[int, Any]] = []
+        """How it treats what its record does not have, wherever somebody has said so since it began."""
         self.end: RecordedMark | None = None
         self.was_cut_off = False
         """The end was put to it from outside: the agent was never told."""
@@ -247,14 +247,16 @@ class Past:
         if self._shift:
             return
         if "stood_in" in note:
-            self.stood_in.append(int(note["stood_in"]["seq"]))
+            self.stood_in[str(note["stood_in"]["action"])] = int(note["stood_in"]["seq"])
         if "standing_in" in note:
-            self.standing_in = note["standing_in"]
+            self.standing_in.append((self.last_seq, note["standing_in"]))
         if "not_begun" in note:
             self._by_action[note["not_begun"]].not_begun = True
 
     def _take_chunk(self, request: RecordedRequest, row: EventRow, index: int) -> None:
-        if index == 0 and request.chunks:  # the stream was done again; what came before was seen by nobody
+        if request.key in self.stood_in:  # whoever comes back goes on reading the other record where he was
+            index = len(request.chunks)
+        elif index == 0 and request.chunks:  # the stream was done again; what came before was seen by nobody
             self._forget_chunks(request)
         chunk = RecordedChunk(row.seq, request.key, index, row)
         request.chunks.append(chunk)
@@ -272,7 +274,7 @@ class Past:
             return
         last_request = max(self._by_seq, default=0)
         for request in self.open_requests:
-            if request.chunks and last_request < request.chunks[0].seq:
+            if request.chunks and last_request < request.chunks[0].seq and request.key not in self.stood_in:
                 self._forget_chunks(request)
 
     def _order(self) -> None:

@@ -81,6 +81,11 @@ def check_mode(mode: str) -> str:
     return mode
 
 
+def carried_out_kinds() -> frozenset[str]:
+    """Kinds of effects that are carried out in a live tail although nobody has named them."""
+    return _DONE_AGAIN | _INPUTS | {"process"}
+
+
 class _Found(NamedTuple):
     """A request of the other record that has an answer."""
 
@@ -299,12 +304,12 @@ class StandIns:
         if self.policy.mode == MOCKED:
             return NotCarriedOut(
                 f"{asked}; nothing is carried out in a mocked tail",
-                hint="Go on live: reenact resume RUN --tail live, with --live-tool NAME for each tool that may act.",
+                hint=f"Go on live: reenact resume {self._run.name} --tail live; name tools that may act (--live-tool)",
                 code="beyond_the_record",
             )
         return NotCarriedOut(
             f"{asked}; it is not carried out unasked",
-            hint=f"If it may act, name it: --live-tool {spec.name}",
+            hint=f"If it may act: reenact resume {self._run.name} --live-tool {spec.name}",
         )
 
     # Answering

@@ -12,12 +12,14 @@ from typing import NamedTuple
 import msgspec
 
 from reenact.core.hashing import render
-from reenact.core.links import Link
+from reenact.core.links import Link, parse_header
 from reenact.errors import Damaged, NotFound
+from reenact.journal.reach import all_runs
 from reenact.journal.reader import JournalReader
-from reenact.store.contract import EventRow
+from reenact.store.contract import EventRow, Store
 
 FORK = "fork"
+_FORK_MARK = b'"relation":"fork"'
 LONGEST = 1000
 """Forks of forks. More than this is a mistake, or meant to keep somebody busy."""
 
@@ -77,6 +79,17 @@ def _parent_of(child: JournalReader, run: str, seq: int, head: str) -> JournalRe
             code="other_parent",
         )
     return parent
+
+
+def forked_runs(store: Store, namespace: str) -> set[str]:
+    """Runs whose events are shared by others."""
+    found: set[str] = set()
+    for row in all_runs(store, namespace):
+        if _FORK_MARK in row.header.header:  # the rest are not even looked into
+            parent = parse_header(row.header.header).parent
+            if parent is not None and parent.relation == FORK:
+                found.add(parent.run)
+    return found
 
 
 def stretch_of(stretches: list[Stretch], position: int) -> Stretch:
