@@ -9,7 +9,7 @@ import click
 
 from reenact.cli.output import note, say_json
 from reenact.cli.settings import Settings, shared_options
-from reenact.cli.stores import writing
+from reenact.cli.stores import reading, writing
 from reenact.cli.text import inert
 from reenact.errors import InvalidInput
 
@@ -60,15 +60,19 @@ def fork(settings: Settings, /, run: str, target: str | None, module: str | None
     from reenact.cli.selection import selected_run
     from reenact.journal.reader import JournalReader
 
-    with told_as_own(), agent_output(settings), writing(settings) as store:
+    with told_as_own(), reading(settings) as store:  # nothing is begun before it is known that it can be
         reader = JournalReader(store, selected_run(store, settings.namespace, run), settings.namespace)
         change = _change(reader, options)
         expected = _expected(reader, change, options)
-        if options["dry_run"]:
-            _tell(settings, expected, dry_run=True)
-            return
+    if settings.json and options["dry_run"]:
+        say_json(expected.to_data())
+    elif not settings.json:
+        _tell(expected)
+    if options["dry_run"]:
+        return
+    with told_as_own(), agent_output(settings), writing(settings) as store:
+        reader = JournalReader(store, reader.run, settings.namespace)
         agent = load_for(reader, target, module)
-        _tell(settings, expected, dry_run=False)
         name, result = _carried(settings, store, reader, agent, change, options)
     said_result(settings, name, result)
 
@@ -108,12 +112,8 @@ def _expected(reader: JournalReader, change: Change | None, options: dict[str, A
     return expected_tail(reader, at, tail=options["tail"], live_tools=options["live_tools"])
 
 
-def _tell(settings: Settings, expected: ExpectedTail, *, dry_run: bool) -> None:
+def _tell(expected: ExpectedTail) -> None:
     """Before anything is spent."""
-    if settings.json:
-        if dry_run:
-            say_json(expected.to_data())
-        return
     shared, effects = _counted(expected.at, "event"), _counted(expected.effects, "effect")
     note(f"shares {shared} with {inert(expected.run)}, which went on with {effects}")
     if expected.carried_out:
