@@ -7,12 +7,15 @@ import pytest
 from reenact.core.events import Completed, StateUpdated
 from reenact.core.hashing import render
 from reenact.core.links import ParentRun
+from reenact.core.state import StateUpdatedOnlyReducer
 from reenact.errors import Damaged, InvalidInput, NotFound
 from reenact.journal.journal import Journal
 from reenact.journal.lineage import LONGEST, shared_stretches
 from reenact.journal.reader import JournalReader
 from reenact.journal.retention import retirable_runs, retire_run
+from reenact.journal.snapshots import StateFold
 from reenact.journal.verify import verify_run
+from reenact.replays.engine import ReplayEngine
 from reenact.store.memory import MemoryStore
 
 
@@ -91,3 +94,16 @@ def test_a_run_that_was_forked_stays_as_long_as_its_forks(store: MemoryStore) ->
         assert refused.value.code == "run_has_forks"
     for run in ("below", "fork", "base"):
         retire_run(store, run, reason="old")
+
+
+def test_a_fork_begins_with_the_state_of_its_parent(store: MemoryStore) -> None:
+    """And with that of its parent's parent where the one between has none."""
+    recorded(store, "silent", fork_of(store, "base", 2), states=0)
+    recorded(store, "last", fork_of(store, "silent", 0), states=1)
+    fold = StateFold(JournalReader(store, "last"), StateUpdatedOnlyReducer())
+    assert fold.state == ["base", 1]
+    assert fold.replay_all() == ["last", 0]
+    engine = ReplayEngine(store, "last")
+    assert (engine.state, engine.replay_all()) == (["base", 1], ["last", 0])
+    engine.go_to(0)
+    assert engine.state == ["base", 1]
