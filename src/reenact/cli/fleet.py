@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import tempfile
@@ -62,6 +63,8 @@ def fleet_options(*names_of_jobs: str) -> Callable[[Command], Command]:
         @wraps(function)
         def with_how(*args: Any, **given: Any) -> Any:
             how = How(**{name: given.pop(name) for name in How._fields})
+            if how.time_limit is not None and math.isnan(how.time_limit):
+                raise InvalidInput("--time-limit is not a number of seconds", code="usage")
             return function(*args, how=how, **given)
 
         made: Any = with_how
@@ -164,6 +167,8 @@ def judge_fleet(settings: Settings, plan: Plan) -> FleetReport:
     )
     if plan.how.junit is not None:
         _write_junit(Path(plan.how.junit), report)
+    if report.nothing_here and not settings.json:
+        note(f"this shard has nothing to {plan.command}; the others have")
     return report
 
 

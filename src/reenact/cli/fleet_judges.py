@@ -68,6 +68,9 @@ def could_not_judge(error: BaseException) -> Finding:
 
 class VerifyJudge:
     def __init__(self, store: Store, namespace: str, options: dict[str, Any]) -> None:
+        import reenact.cli.verifying
+        import reenact.journal.verify  # noqa: F401 - loaded before the first run is looked at
+
         self._store, self._namespace, self._deep = store, namespace, bool(options.get("deep"))
 
     def __call__(self, run: str) -> Finding:
@@ -106,8 +109,12 @@ class ReplayJudge:
     """
 
     def __init__(self, store: Store, namespace: str, options: dict[str, Any]) -> None:
+        import reenact.cli.replaying
+        import reenact.effect.agents  # noqa: F401 - loaded before the first run is looked at
+
         self._store, self._namespace, self._strict = store, namespace, bool(options.get("strict"))
         self._loaded: dict[Target, Agent[..., Any] | ReenactError] = {}
+        self._verify = VerifyJudge(store, namespace, {})
         self._named: dict[str, Agent[..., Any]] = {}
         self._ambiguous: set[str] = set()
         for text, is_module in options.get("code", ()):
@@ -148,6 +155,8 @@ class ReplayJudge:
             if self._is_erased(run):
                 return skipped("erased", verdict.message, events=events)
             name, status = "not_replayable", NOT_REPLAYABLE
+        elif not (found := self._verify(run)).passed:
+            return msgspec.structs.replace(found, report=None)  # it was no fault of the code's
         else:
             name, status = "diverged", CHECK_FOUND_SOMETHING
         return Finding(

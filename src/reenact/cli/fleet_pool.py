@@ -1,9 +1,9 @@
 """Processes that judge runs side by side, and outlive each other.
 
-1. Each process is started afresh, opens the store and loads code once, and is then handed runs: a few ahead, so that
-   none of them waits, and the next when one is answered, so that a long run holds nobody up.
-2. A process answers in the order it was asked. One that dies was at the first run it has not answered: that run is
-   reported with the signal or status, the others go to another process.
+1. Each process is started afresh, opens the store and loads code once. It is handed a run, and the next when it has
+   answered: a long run holds nobody up but its own process.
+2. One that dies was at the run that it has not answered. That run is reported with the signal or status, and another
+   process takes its place.
 3. A run that takes longer than it may is ended with its process, in the same way.
 4. Each process leads a group of its own, so that Ctrl-C is ours to handle and whatever the agent's code started ends
    with it.
@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -31,8 +32,6 @@ from reenact.cli.fleet_worker import START
 from reenact.errors import ReenactError
 from reenact.replays.fleet.results import CHECK_FOUND_SOMETHING, Finding
 
-AHEAD = 3
-"""Runs that a process has been asked about at a time."""
 LOOKED_AT_EVERY_SECONDS = 1.0
 MAY_BEGIN_WITHIN_SECONDS = 300.0
 MAY_END_WITHIN_SECONDS = 2.0
@@ -51,13 +50,13 @@ class Worker:
     """One process, seen from outside."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.asked: deque[str] = deque()
+        self.asked: str | None = None
         self.ready = False
         self.left = False
-        self.answered = 0
         self.began = time.monotonic()
-        """When it turned to the first run it has not answered."""
-        self.output = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - closed with the process
+        """When it was asked, or started."""
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        fcntl.fcntl(self.output, fcntl.F_SETFL, os.O_APPEND)  # once it is emptied, it begins anew
         self.connection, theirs = Pipe()
         try:
             self.process = subprocess.Popen(  # noqa: S603 - this interpreter, and words of our own
@@ -75,9 +74,7 @@ class Worker:
             self.connection.send_bytes(json.dumps(settings).encode())
 
     def ask(self, run: str) -> None:
-        if not self.asked:
-            self.began = time.monotonic()
-        self.asked.append(run)
+        self.asked, self.began = run, time.monotonic()
         with suppress(OSError):  # it has died, which is seen soon
             self.connection.send_bytes(json.dumps({"run": run}).encode())
 
@@ -91,11 +88,6 @@ class Worker:
         with suppress(EOFError, OSError):
             while self.connection.poll():
                 yield json.loads(self.connection.recv_bytes())
-
-    def answer(self) -> str:
-        self.answered += 1
-        self.began = time.monotonic()
-        return self.asked.popleft()
 
     def written(self) -> str:
         """The end of what it wrote."""
@@ -128,7 +120,6 @@ class Pool:
         self, settings: dict[str, Any], jobs: int, *, time_limit: float | None = None, isolated: bool = False
     ) -> None:
         self._settings, self._jobs, self._time_limit, self._isolated = settings, jobs, time_limit, isolated
-        self._ahead = 1 if isolated else AHEAD
         self._workers: list[Worker] = []
         self._waiting: deque[str] = deque()
 
@@ -151,7 +142,7 @@ class Pool:
     def judged(self, runs: Sequence[str]) -> Iterator[tuple[str, Finding]]:
         """What is found about each, in the order it is found."""
         self._waiting.extend(runs)
-        while self._waiting or any(worker.asked for worker in self._workers):
+        while self._waiting or any(worker.asked is not None for worker in self._workers):
             self._hand_out()
             watched: list[Connection | int] = [worker.connection for worker in self._workers]
             watched += [worker.handle for worker in self._workers]
@@ -167,16 +158,16 @@ class Pool:
                     worker.bound_output()
 
     def _hand_out(self) -> None:
-        able = [worker for worker in self._workers if worker.asked or not worker.left]
-        while len(able) < min(self._jobs, len(self._waiting) + sum(bool(one.asked) for one in able)):
+        able = [worker for worker in self._workers if worker.asked is not None or not worker.left]
+        at_work = sum(worker.asked is not None for worker in able)
+        while len(able) < min(self._jobs, len(self._waiting) + at_work):
             able.append(Worker(self._settings))
             self._workers.append(able[-1])
-        for depth in range(self._ahead):  # everybody has one before anybody has two
-            for worker in able:
-                if self._waiting and worker.ready and len(worker.asked) <= depth and not worker.left:
-                    worker.ask(self._waiting.popleft())
-                    if self._isolated:
-                        worker.leave()
+        for worker in able:
+            if self._waiting and worker.ready and worker.asked is None:
+                worker.ask(self._waiting.popleft())
+                if self._isolated:
+                    worker.leave()
 
     def _heard(self, worker: Worker) -> Iterator[tuple[str, Finding]]:
         for message in worker.messages():
@@ -185,25 +176,27 @@ class Pool:
                 problem = WorkersFailed(failed["message"], hint=failed["hint"], code=failed["code"])
                 problem.exit_status = failed["status"]
                 raise problem
-            worker.began = time.monotonic()
             if "ready" in message:
                 worker.ready = True
                 continue
             found = msgspec.convert(message["found"], Finding)
             if found.status:
                 found = msgspec.structs.replace(found, output=worker.written())
-            yield worker.answer(), found
+            worker.asked = None
+            yield message["run"], found
 
     def _is_late(self, worker: Worker) -> bool:
         limit = self._time_limit if worker.ready else MAY_BEGIN_WITHIN_SECONDS
-        at_work = bool(worker.asked) or not worker.ready
+        at_work = worker.asked is not None or not worker.ready
         return limit is not None and at_work and time.monotonic() - worker.began > limit
 
     def _rest(self) -> float:
         """Until the next one is late, if nothing happens."""
         if self._time_limit is None:
             return LOOKED_AT_EVERY_SECONDS
-        ends = [worker.began + self._time_limit - time.monotonic() for worker in self._workers if worker.asked]
+        ends = [
+            worker.began + self._time_limit - time.monotonic() for worker in self._workers if worker.asked is not None
+        ]
         return min([LOOKED_AT_EVERY_SECONDS, *(max(0.0, end) + 0.001 for end in ends)])
 
     def _ended(self, worker: Worker, *, late: bool = False) -> Iterator[tuple[str, Finding]]:
@@ -216,11 +209,10 @@ class Pool:
                 f"a process that was to judge runs {_how(status)} before it began",
                 hint=f"What it wrote last: {output.splitlines()[-1]}" if output else "Look at what its code loads.",
             )
-        if not worker.asked:
+        if worker.asked is None:
             return
-        self._waiting.extendleft(reversed(list(worker.asked)[1:]))
         found = _late(self._time_limit or 0.0) if late else _died(status)
-        yield worker.asked[0], msgspec.structs.replace(found, output=output, seconds=seconds)
+        yield worker.asked, msgspec.structs.replace(found, output=output, seconds=seconds)
 
 
 def _died(status: int) -> Finding:

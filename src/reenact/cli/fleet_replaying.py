@@ -67,8 +67,6 @@ def _tell(report: FleetReport) -> None:
     say(f"{count_text(len(report.results), 'run')}{share}: {counts or 'nothing to replay'}")
     if report.interrupted:
         note("interrupted: those that were not judged are counted as such")
-    elif report.nothing_here:
-        note("this shard has nothing to replay; the others have")
     elif report.exit_status and not any(one.finding.status for one in report.results):
         note("error: nothing was replayed, so nothing is proven [nothing_replayed]")
         note("The reasons stand behind the runs.")
