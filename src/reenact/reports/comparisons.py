@@ -8,8 +8,8 @@ from reenact.core.canonical import stored_bytes
 from reenact.errors import InvalidValue
 from reenact.journal.reader import JournalReader
 from reenact.replays.comparing.patches import json_patch
-from reenact.replays.divergence.contents import Contents
 from reenact.replays.divergence.results import EventPlace, RunComparison
+from reenact.reports.timelines import one_event
 from reenact.store.contract import Store
 
 MOST_PATCHED_BYTES = 1024 * 1024
@@ -28,10 +28,8 @@ def comparison_report(comparison: RunComparison, expected: Store, actual: Store)
 
 
 def _content(store: Store, namespace: str, place: EventPlace | None) -> Any:
-    if place is None:
-        return None
-    contents = Contents(JournalReader(store, place.run, namespace))
-    return contents.of(contents.row(place.seq))
+    """As it is shown alone, with what never counts."""
+    return None if place is None else one_event(JournalReader(store, place.run, namespace), place.seq).content
 
 
 def _patch(expected: Any, actual: Any) -> list[dict[str, Any]] | None:

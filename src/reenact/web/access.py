@@ -25,6 +25,7 @@ from reenact.web.answers import HttpProblem
 LOGIN = "/login"
 API = "/api/"
 MAX_TARGET = 8_192
+MAX_HEADERS = 32 * 1024
 
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?\Z")
 _READING = ("GET", "HEAD")
@@ -59,6 +60,8 @@ class Access:
         """Raises HttpProblem for whoever may not come in."""
         if not asking.target.startswith("/") or len(asking.target) > MAX_TARGET:
             raise HttpProblem(400, "bad_target", "the target of a request is a path")
+        if sum(len(name) + len(value) + 4 for name, value in asking.headers) > MAX_HEADERS:
+            raise HttpProblem(431, "too_large", f"the head of a request has at most {MAX_HEADERS} bytes")
         host = self._check_host(asking)
         self._check_origin(asking, host)
         _check_framing(asking)

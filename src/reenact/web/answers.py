@@ -77,7 +77,9 @@ def problem_answer(error: BaseException) -> Response:
     if status == 503:
         headers = {"retry-after": "1", **headers}
     hint = error.hint or _HINTS.get(status, "")
-    document = {"error": {"code": error.code, "message": error.message, "hint": hint}}
+    # Where the store is, and what its database says, is for whoever started the server.
+    message = "the store could not be used" if isinstance(error, StoreError) else error.message
+    document = {"error": {"code": error.code, "message": message, "hint": hint}}
     return json_answer(json_bytes(document), status, headers)
 
 

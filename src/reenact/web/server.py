@@ -18,6 +18,7 @@ from reenact.web.app import Guarded, make_app
 from reenact.web.protocol import HEAD_BYTES, BoundedProtocol
 from reenact.web.stores import Stores
 
+BACKLOG = 128
 KEEP_ALIVE_SECONDS = 5
 ENDING_SECONDS = 3
 QUIET = 100
@@ -41,7 +42,7 @@ class Address(NamedTuple):
 
 
 class ReenactServer(uvicorn.Server):
-    def __init__(self, app: Guarded, bound: socket.socket, address: Address) -> None:
+    def __init__(self, stores: Stores, app: Guarded, bound: socket.socket, address: Address) -> None:
         config = uvicorn.Config(
             app,
             http=BoundedProtocol,
@@ -59,6 +60,7 @@ class ReenactServer(uvicorn.Server):
         )
         super().__init__(config)
         self.address = address
+        self.stores = stores
         self._bound = bound
         self._app = app
 
@@ -96,7 +98,7 @@ def make_server(
     access = Access(cookie_name=f"reenact-{number}", allowed_hosts=allowed_hosts, token=known)
     url = f"http://{shown}:{number}"
     address = Address(url + "/", url + access.login_target, known)
-    return ReenactServer(make_app(stores, access, allowed_hosts=allowed_hosts), bound, address)
+    return ReenactServer(stores, make_app(stores, access, allowed_hosts=allowed_hosts), bound, address)
 
 
 def check_address(host: str, *, auth: bool, allowed_hosts: Collection[str]) -> None:
@@ -122,6 +124,7 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.listen(BACKLOG)  # whoever reads the address may connect at once
     except (OSError, OverflowError) as error:
         bound.close()
         number = error.errno if isinstance(error, OSError) else None

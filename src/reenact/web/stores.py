@@ -29,6 +29,10 @@ class Stores:
     def reader(self, text: str) -> JournalReader:
         return JournalReader(self.reading, self.run(text), self.namespace)
 
+    @property
+    def opened_for_writing(self) -> bool:
+        return self._writing is not None
+
     def writing(self) -> Store:
         with self._lock:
             if self._writing is None:
