@@ -16,7 +16,7 @@ from typing import Any, Literal
 from reenact.effect.varying import with_model
 from reenact.replays.comparing import reasons as codes
 from reenact.replays.comparing.drift import Outcome, StepDrift, compare_outcomes
-from reenact.replays.comparing.judging import judge
+from reenact.replays.comparing.judging import judge, places_without_value
 from reenact.replays.comparing.masks import MODEL_RESPONSE, MaskRule, Masks
 from reenact.replays.comparing.reasons import Reason, Reasons
 from reenact.replays.comparing.tolerance import DriftTolerance
@@ -172,6 +172,9 @@ class Judge:
                 return None
         if expected.status is None:
             reasons.add(not_replayable("no_recorded_answer"))
+            return None
+        if actual.status is None and any(True for _ in places_without_value(expected.output)):
+            reasons.add(not_replayable("output_without_value"))
             return None
         if actual.status is None:
             reasons.add(Reason(live_codes.NO_ANSWER, "", "no answer", expected=expected.status))

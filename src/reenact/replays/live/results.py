@@ -154,9 +154,11 @@ class RunReplay:
     def exit_status(self) -> int:
         if self.within_tolerance:
             return 0
-        breaking = {step.verdict for step in self.steps if step.verdict in BREAKING}
+        breaking = [step.verdict for step in self.steps if step.verdict in BREAKING]
         about_run = {reason.code for reason in self.reasons if not reason.tolerated} - {live_codes.NOTHING_LIVE}
-        return NOT_REPLAYABLE_STATUS if breaking == {"not_replayable"} and not about_run else 1
+        # What is missing behind an effect that could not be replayed is missing because of it.
+        unreplayable = breaking[:1] == ["not_replayable"] and set(breaking) <= {"not_replayable", "missing"}
+        return NOT_REPLAYABLE_STATUS if unreplayable and not about_run else 1
 
     @property
     def message(self) -> str:
