@@ -338,8 +338,8 @@ class ComingBack:
         for ticket in asked:
             assert ticket.recorded is not None
             self.in_doubt.remove(ticket)
-            if not ticket.recorded.chunks or self._is_answered_elsewhere(ticket):
-                ticket.recorded = None  # otherwise it is a stream that was read in part, and is told that it was cut off
+            if not ticket.recorded.chunks:  # a stream that was read in part is told that it was cut off
+                ticket.recorded = None
             self._run.release(ticket)
 
     def _decide_doubts(self) -> None:
@@ -353,16 +353,10 @@ class ComingBack:
             if not may_be_done_again(spec, recorded):
                 self._run.stop(effect_in_doubt(self._run.name, spec, recorded))
                 return
-            if self._is_answered_elsewhere(ticket):
-                if recorded.chunks:
-                    ticket.recorded = None  # the other record has the rest of the stream
-            elif spec.once and not self._run.spend_settlement(ticket):
+            is_carried_out = stand_ins is None or stand_ins.is_carried_out(spec)
+            if spec.once and is_carried_out and not self._run.spend_settlement(ticket):
                 return
             ticket.waiter.begin(ticket)
-
-    def _is_answered_elsewhere(self, ticket: Ticket) -> bool:
-        """Nothing is carried out for it: another record answers, or nobody does."""
-        return self._run.stand_ins is not None and not self._run.stand_ins.is_carried_out(ticket.spec)
 
 
 def _closed(request: RecordedRequest) -> Event:

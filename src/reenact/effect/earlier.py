@@ -3,8 +3,8 @@
 1. A process that comes back begins behind the newest checkpoint whose snapshot can be trusted. One that cannot is
    passed over for an older one, and in the end for the beginning of the run: that costs time and changes nothing.
 2. Of what was before, only this is still needed: the state, how much was spent, the keys of waits that were given out
-   and not waited for, and whether there were threads, since the first one takes turns from then on. It is on record
-   with the checkpoint.
+   and not waited for, whether there were threads, since the first one takes turns from then on, and what stands in for
+   the world. It is on record with the checkpoint.
 3. An effect that the agent gave a key of its own is found by that key, however long ago it was. Only for such a key
    that the rest of the record does not have the earlier history is looked through, once.
 """
@@ -116,6 +116,8 @@ def carried_by(run: LiveRun, lane: Lane) -> dict[str, Any]:
         carried["waits"] = waits
     if HERE.token is not None:
         carried["threads"] = True
+    if run.stand_ins is not None:
+        carried["standing_in"] = run.stand_ins.policy.to_fact()
     return carried
 
 

@@ -254,9 +254,7 @@ class Past:
             self._by_action[note["not_begun"]].not_begun = True
 
     def _take_chunk(self, request: RecordedRequest, row: EventRow, index: int) -> None:
-        if request.key in self.stood_in:  # whoever comes back goes on reading the other record where he was
-            index = len(request.chunks)
-        elif index == 0 and request.chunks:  # the stream was done again; what came before was seen by nobody
+        if index == 0 and request.chunks:  # the stream was done again; what came before was seen by nobody
             self._forget_chunks(request)
         chunk = RecordedChunk(row.seq, request.key, index, row)
         request.chunks.append(chunk)
@@ -274,7 +272,7 @@ class Past:
             return
         last_request = max(self._by_seq, default=0)
         for request in self.open_requests:
-            if request.chunks and last_request < request.chunks[0].seq and request.key not in self.stood_in:
+            if request.chunks and last_request < request.chunks[0].seq:
                 self._forget_chunks(request)
 
     def _order(self) -> None:
@@ -374,8 +372,8 @@ class Past:
         """Takes out requests that changed code does not make any more."""
         for request in requests:
             del self.by_key[request.key]
-            for seq in [seq for seq in (request.seq, request.row.seq) if seq in self._by_seq]:
-                del self._by_seq[seq]
+            for seq in (request.seq, request.row.seq):
+                self._by_seq.pop(seq, None)
             self._by_action.pop(request.key, None)
             self.lane(request.lane).requests.remove(request)
             self.unmade -= 1
@@ -383,7 +381,7 @@ class Past:
     def _take_accepted(self, accepted: Any) -> None:
         """Somebody before us has accepted changed code: what it did not ask for is not in the record any more."""
         dropped = {seq + self._shift for seq in accepted["dropped"]}
-        requests = [request for request in self._by_seq.values() if request.seq in dropped]
+        requests = [request for request in self.by_key.values() if request.seq in dropped]
         gone = {id(request) for request in requests}
         keys = {request.key for request in requests}
         self._answers = [
@@ -422,3 +420,15 @@ class Past:
         rows = [request.row for request in self.open_requests]
         rows += [self._last_state] if self._last_state is not None else []
         return sorted((row for row in rows if row.seq > 0), key=lambda row: row.seq)
+
+
+def stood_in_before(past: Past) -> dict[str, int]:
+    """As `Past.stood_in`, of the run's own events up to the checkpoint that it was read behind."""
+    found: dict[str, int] = {}
+    reader = past.reader
+    for row in reader.store.scan(reader.namespace, reader.run, 1, past.began_at, contents=False):
+        if row.kind == "ProcessAttached":
+            process = reader.event(row.seq).event.content()["process"]
+            if isinstance(process, dict) and "stood_in" in process:
+                found[str(process["stood_in"]["action"])] = int(process["stood_in"]["seq"])
+    return found

@@ -9,7 +9,8 @@ What is to be done about an effect is decided when it would be carried out, afte
    once. An error is answered as an error. What was given up there never comes here.
 3. In a replay, waits, sleeps and drawn values are inputs: they come from the other record as long as it has them.
 4. Which request was answered so is on record (`stood_in`), so that whoever comes back does not use it twice.
-5. A policy belongs to its run, and to the runs that it calls: it is part of their facts.
+5. A policy belongs to its run, and to the runs that it calls: it is part of their facts. It may be changed when the run
+   is resumed; whether an effect may have begun is told by those that were in force since it was asked for.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from reenact.core.events import ANSWERS, OPENING_KINDS, ProcessAttached
 from reenact.effect.outcomes import is_opaque
+from reenact.effect.past import Past, stood_in_before
 from reenact.effect.places import PLACE, Inside
 from reenact.effect.recorded import CANCELLED
 from reenact.effect.stopping import NotCarriedOut, NotReplayable, Suspended
-from reenact.effect.varying import Variation, variation_of
+from reenact.effect.varying import FACT as CHANGE
+from reenact.effect.varying import AnotherModel, Variation, variation_of
 from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
 from reenact.journal.chain import Draft
 from reenact.journal.lineage import Stretch, shared_stretches, stretch_of
@@ -36,7 +39,6 @@ from reenact.journal.reader import JournalReader
 if TYPE_CHECKING:
     from reenact.core.links import Link
     from reenact.effect.live_run import LiveRun, MakeEvent
-    from reenact.effect.past import Past
     from reenact.effect.tickets import EffectSpec, Ticket
     from reenact.store.contract import EventRow
 
@@ -64,15 +66,26 @@ class Policy(NamedTuple):
     @classmethod
     def from_fact(cls, fact: Any) -> Policy:
         try:
-            return cls(
-                str(fact["run"]),
-                int(fact["after"]),
-                str(fact["mode"]),
-                frozenset(str(name) for name in fact["live_tools"]),
-                bool(fact["is_replay"]),
-            )
-        except (TypeError, ValueError, LookupError) as error:
+            found = cls(**{**fact, "live_tools": frozenset(fact["live_tools"])})
+            good = all(isinstance(value, kind) for value, kind in zip(found, _TYPES, strict=True))
+            if not good or found.mode not in (LIVE, MOCKED, STOPPED) or isinstance(fact["live_tools"], str):
+                raise TypeError
+        except (TypeError, LookupError) as error:
             raise Damaged("the facts of the run do not say what stands in for the world", code="bad_content") from error
+        return found
+
+    def carries_out(self, spec: EffectSpec) -> bool:
+        """Whatever the other record has."""
+        if self.mode != LIVE:
+            return False
+        if spec.name in self.live_tools or spec.kind == "process":
+            return True  # a run that is called is held to the same
+        if spec.kind in _INPUTS:
+            return not self.is_replay
+        return spec.kind in _DONE_AGAIN and not spec.writes
+
+
+_TYPES = (str, int, str, frozenset, bool)
 
 
 def check_mode(mode: str) -> str:
@@ -93,22 +106,30 @@ class _Found(NamedTuple):
     key: str
 
 
+def _found(row: EventRow, link: Link) -> _Found:
+    return _Found(row.seq, link.key or str(row.seq))
+
+
 class _Tail:
     """The other record, from some event on, by what was asked for. Read when it is first needed."""
 
     def __init__(self, reader: JournalReader, after: int, used: set[int]) -> None:
         self.reader = reader
+        self._whole: Past | None = None
         self._stretches = [*shared_stretches(reader), Stretch(reader, reader.head().seq, 0)]
         self._used = used
         self.by_match: dict[tuple[str, bytes], deque[_Found]] = {}
         self.answers: dict[int, int] = {}
         self.given_up: set[int] = set()
-        self.chunks: dict[str, list[int]] = {}
+        self.asked: dict[int, tuple[EventRow, Link]] = {}
         self.draws: dict[tuple[str, str], list[Any]] = {}
-        self._read(after)
+        try:
+            self._read(after)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise Damaged(f"the record of run {reader.run} is not well formed", code="bad_content") from error
 
     def _read(self, after: int) -> None:
-        asked: dict[int, tuple[EventRow, Link]] = {}
+        asked = self.asked
         for row, link in self._rows(after):
             if row.kind in OPENING_KINDS:
                 asked[row.seq] = row, link
@@ -118,15 +139,13 @@ class _Tail:
                     self.given_up.add(link.parent)
                 if link.parent not in asked:  # it was under way where the other one parted
                     asked[link.parent] = self.event(link.parent)
-            elif row.kind == "ChunkReceived":
-                self.chunks.setdefault(self.members(row.seq)["action_id"], []).append(row.seq)
             elif row.kind == "ValuesDrawn":
                 for lane, kind, value in self.members(row.seq)["draws"]:
                     self.draws.setdefault((lane, kind), []).append(value)
         for seq in sorted(set(asked) & set(self.answers) - self._used):
             row, link = asked[seq]
             if row.match is not None:
-                self.by_match.setdefault((row.kind, row.match), deque()).append(_Found(seq, link.key or str(seq)))
+                self.by_match.setdefault((row.kind, row.match), deque()).append(_found(row, link))
 
     def _rows(self, after: int) -> Iterator[tuple[EventRow, Link]]:
         for stretch in self._stretches:
@@ -140,6 +159,21 @@ class _Tail:
         one = next((one for one in found if one.key == key), found[0])
         found.remove(one)
         return one
+
+    def taken_before(self, seq: int, kind: str, match: bytes) -> _Found | None:
+        """What a process that died had taken for the same request."""
+        row, link = self.asked.get(seq, (None, None))
+        if row is None or link is None or seq not in self.answers or (row.kind, row.match) != (kind, match):
+            return None
+        return _found(row, link)
+
+    def chunks(self, found: _Found) -> list[Any]:
+        """The parts of a stream, as whoever read it there was handed them."""
+        if self._whole is None:
+            self._whole = Past.read(self.reader)
+        request = self._whole.by_key.get(found.key)
+        chunks = request.chunks if request is not None else ()
+        return [self._whole.members(chunk.row)["chunk"] for chunk in chunks]
 
     def event(self, position: int) -> tuple[EventRow, Link]:
         stretch = stretch_of(self._stretches, position)
@@ -166,9 +200,13 @@ class StandIns:
     def __init__(self, run: LiveRun, policy: Policy, past: Past | None, variation: Variation | None = None) -> None:
         self._run = run
         self.policy = policy
-        self._used = set(past.stood_in) if past is not None else set()
+        self._past = past
+        self._in_force: list[tuple[int, Policy]] = []
+        """Policies by which the run went on before, and where it was told of them."""
+        self._begun: set[Ticket] = set()
+        """What is being carried out."""
         self._tail: _Tail | None = None
-        self._is_read = False
+        self._is_read = self._has_looked_back = False
         self._variation = variation
         self._lock = threading.Lock()
         self._arriving: list[tuple[int, asyncio.Future[None]]] = []
@@ -220,8 +258,9 @@ class StandIns:
                 return
             tail = self._record()
             assert tail is not None
-            for position in tail.chunks.get(found.key, ()):
-                yield tail.members(position)["chunk"]
+            for chunk in tail.chunks(found):
+                yield chunk
+            await self._in_recorded_order(found)
             self._opened(found, spec)  # raises what it ended with
 
         return stood_in
@@ -245,6 +284,10 @@ class StandIns:
         if policy.mode == STOPPED:
             self._leave(ticket, Suspended(f"run {self._run.name} stands before its first new effect, {spec.name}"))
         if self.is_carried_out(spec):
+            with self._run.lock:
+                self._run.check_going_on()
+                self._begun &= self._run.waiting
+                self._begun.add(ticket)
             return None
         found = self._take(ticket)
         if found is not None:
@@ -257,14 +300,18 @@ class StandIns:
         self._leave(ticket, self._not_carried_out(spec))
 
     def is_carried_out(self, spec: EffectSpec) -> bool:
-        """Whatever the other record has."""
-        if self.policy.mode != LIVE:
-            return False
-        if spec.name in self.policy.live_tools or spec.kind == "process":
-            return True  # a run that is called is held to the same
-        if spec.kind in _INPUTS:
-            return not self.policy.is_replay
-        return spec.kind in _DONE_AGAIN and not spec.writes
+        return self.policy.carries_out(spec)
+
+    def was_told(self, at: int, policy: Policy) -> None:
+        self._in_force.append((at, policy))
+
+    def may_have_begun(self, ticket: Ticket) -> bool:
+        """A process that died may have begun to carry it out: one of the policies since it was asked for lets it."""
+        assert ticket.recorded is not None
+        asked = ticket.recorded.row.seq
+        before = [policy for at, policy in self._in_force if at < asked]
+        since = [policy for at, policy in self._in_force if at > asked]
+        return any(policy.carries_out(ticket.spec) for policy in (*before[-1:], *since))
 
     def _take(self, ticket: Ticket) -> _Found | None:
         event = self._run.secrets.without(ticket.event)
@@ -273,7 +320,9 @@ class StandIns:
         if tail is None:
             return None
         with self._lock:
-            return tail.take(event.kind, match, ticket.key)
+            before = self._stood_in().get(ticket.key)
+            found = tail.taken_before(before, event.kind, match) if before is not None else None
+            return found or tail.take(event.kind, match, ticket.key)
 
     def _record(self) -> _Tail | None:
         """None: there is none, as of a run that was never called there."""
@@ -282,8 +331,19 @@ class StandIns:
                 self._is_read = True
                 with suppress(NotFound):
                     reader = JournalReader(self._run.reader.store, self.policy.run, self._run.reader.namespace)
-                    self._tail = _Tail(reader, self.policy.after, self._used)
+                    self._tail = _Tail(reader, self.policy.after, set(self._stood_in().values()))
             return self._tail
+
+    def _stood_in(self) -> dict[str, int]:
+        """What was answered from the other record before this process. Behind a checkpoint that is looked up here: who
+        needs nothing of the other record never reads so far back."""
+        past = self._past
+        if past is None:
+            return {}
+        if past.began_at > 0 and not self._has_looked_back:
+            self._has_looked_back = True
+            past.stood_in = {**stood_in_before(past), **past.stood_in}
+        return past.stood_in
 
     def _note(self, ticket: Ticket, found: _Found) -> None:
         said = {"action": ticket.key, "run": self.policy.run, "seq": found.seq}
@@ -292,12 +352,18 @@ class StandIns:
                 self._run.note(ProcessAttached({"stood_in": said}))
 
     def _leave(self, ticket: Ticket, reason: ReenactError) -> NoReturn:
-        """The run stops before the effect, and its record says so: nobody needs to find out whether it happened."""
+        """The run stops before the effect, and its record says so: nobody needs to find out whether it happened. That
+        goes for whatever else has been asked for and does not begin any more."""
         run = self._run
         with run.lock:
             run.check_going_on()
-            run.write([Draft(ProcessAttached({"not_begun": ticket.key}))], sync=True)
+            keys = [ticket.key, *(one.key for one in run.waiting if one is not ticket and self._is_left(one))]
+            run.write([Draft(ProcessAttached({"not_begun": key})) for key in keys], sync=True)
             run.stop_here(reason)
+
+    def _is_left(self, ticket: Ticket) -> bool:
+        answered = ticket.recorded is not None and ticket.recorded.answer is not None
+        return ticket.spec.once and ticket not in self._begun and ticket.answer is None and not answered
 
     def _not_carried_out(self, spec: EffectSpec) -> NotCarriedOut:
         asked = f"{spec.name} was asked for with an input that the record of run {self.policy.run} does not have"
@@ -320,15 +386,18 @@ class StandIns:
         assert tail is not None
         future: asyncio.Future[None] = loop.create_future()
         if found.seq not in tail.given_up:
-            self._arriving.append((tail.answers[found.seq], future))
-            loop.call_soon(self._arrive)
+            with self._lock:
+                self._arriving.append((tail.answers[found.seq], future))
+            loop.call_soon(self._arrive, loop)
         await future
 
-    def _arrive(self) -> None:
-        self._arriving.sort(key=lambda one: one[0])
-        _, future = self._arriving.pop(0)
-        if not future.done():
-            future.set_result(None)
+    def _arrive(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A thread of the agent may have a loop of its own."""
+        with self._lock:
+            first = min((one for one in self._arriving if one[1].get_loop() is loop), key=lambda one: one[0])
+            self._arriving.remove(first)
+        if not first[1].done():
+            first[1].set_result(None)
 
     def _opened(self, found: _Found, spec: EffectSpec) -> Any:
         tail = self._record()
@@ -352,7 +421,8 @@ class StandIns:
             self._note(ticket, found)
         key = found.key if found is not None else ticket.key
         child = child_id(f"{self.policy.run}/{key}")
-        return {FACT: self.policy._replace(run=child, after=0).to_fact()}
+        model = {CHANGE: self._variation.to_fact()} if isinstance(self._variation, AnotherModel) else {}
+        return {FACT: self.policy._replace(run=child, after=0).to_fact(), **model}
 
 
 def child_id(idempotency_key: str) -> str:
@@ -363,17 +433,28 @@ def child_id(idempotency_key: str) -> str:
 def stand_ins_of(run: LiveRun, *, mode: str | None = None, tools: Iterable[str] = ()) -> StandIns | None:
     """What stands in for the world, by the record of the run; None for an ordinary run. Another mode, or further tools,
     are on record before anything is carried out by them."""
-    if run.reader.header.parent is None:
+    parent = run.reader.header.parent
+    if parent is None:
         return None
-    facts = run.reader.facts() or {}
+    facts, past = run.reader.facts() or {}, run.past
     if FACT not in facts:
+        if parent.relation in ("fork", "replay"):
+            raise Damaged(f"the facts of run {run.name} do not say what stands in for the world", code="bad_content")
         return None
-    past = run.past
-    policy = Policy.from_fact(past.standing_in if past is not None and past.standing_in is not None else facts[FACT])
+    told = [(0, facts[FACT])]
+    if past is not None and past.began_at > 0:
+        told = [(past.began_at, (past.carried or {}).get(FACT, facts[FACT]))]
+    in_force = [(at, Policy.from_fact(fact)) for at, fact in (*told, *(past.standing_in if past is not None else ()))]
+    policy, caller = in_force[-1][1], PLACE.get()
+    if isinstance(caller, Inside) and caller.run.stand_ins is not None:  # a run that is called is held to the same
+        mode, tools = caller.run.stand_ins.policy.mode, caller.run.stand_ins.policy.live_tools
     wanted = policy._replace(mode=check_mode(mode or policy.mode), live_tools=policy.live_tools | frozenset(tools))
     if wanted != policy and run.journal is not None:
         run.note(ProcessAttached({FACT: wanted.to_fact()}))
-    return StandIns(run, wanted, past, variation_of(run, facts))
+    made = StandIns(run, wanted, past, variation_of(run, facts))
+    for at, one in in_force:
+        made.was_told(at, one)
+    return made
 
 
 __all__ = ["FACT", "LIVE", "MOCKED", "STOPPED", "Policy", "StandIns", "check_mode", "child_id", "stand_ins_of"]

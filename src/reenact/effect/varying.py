@@ -68,6 +68,9 @@ class AnotherModel(Variation):
         payload = with_model(getattr(make(""), "payload", None), self._model)
         return (make, call) if payload is None else (_made_with(make, payload), called_with(call, payload))
 
+    def to_fact(self) -> dict[str, str]:
+        return {"kind": MODEL, "model": self._model}
+
     def know(self, past: Past, rules: MatchRules) -> None:
         """What was asked for before the fork is found by what it would be now."""
         for request in past.by_key.values():
