@@ -171,24 +171,27 @@ def test_a_recording_is_what_export_writes(url: str) -> None:
 
 @pytest.mark.slow
 def test_an_export_takes_bounded_memory(path: str) -> None:
-    """Far less than what is exported."""
-    record(path, "large", states(8_000, 6_000))
+    """However long the run is: three times the length takes no more."""
+    record(path, "small", states(4_000, 6_000))
+    record(path, "large", states(12_000, 6_000))
     command_line = [sys.executable, "-m", "reenact.cli.main", "serve", "--port", "0", "--json", "--store", path]
     with subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             said = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
-            headers = {"Authorization": f"Bearer {said['token']}"}
-            httpx.get(said["url"] + "api/v1/runs/large", headers=headers)
-            before, size = peak(process.pid), 0
-            with httpx.stream("GET", said["url"] + "api/v1/runs/large/timeline", headers=headers, timeout=90) as answer:
-                for part in answer.iter_raw():
-                    size += len(part)
-            assert size > 45_000_000
-            assert peak(process.pid) - before < 25_000_000
+            assert exported_bytes(said, "small") > 24_000_000
+            before = peak(process.pid)
+            assert exported_bytes(said, "large") > 72_000_000
+            assert peak(process.pid) - before < 12_000_000
         finally:
             process.terminate()
     assert process.returncode == 0
+
+
+def exported_bytes(said: dict[str, str], run: str) -> int:
+    headers = {"Authorization": f"Bearer {said['token']}"}
+    with httpx.stream("GET", f"{said['url']}api/v1/runs/{run}/timeline", headers=headers, timeout=90) as answer:
+        return sum(len(part) for part in answer.iter_raw())
 
 
 def peak(pid: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from web_support import events_of_stream, record, states
+from web_support import events_of_stream, record, states, until
 
 RUNNING = [sys.executable, "-W", "error", "-m", "reenact.cli.main", "serve"]
 
@@ -67,7 +67,8 @@ def test_it_ends_while_somebody_follows_and_somebody_stalls(path: str) -> None:
 
         def follow() -> None:
             with httpx.stream("GET", url + "?after=1999", headers=headers, timeout=30) as answer:
-                read.extend(events_of_stream(answer.iter_lines()))
+                for event in events_of_stream(answer.iter_lines()):
+                    read.append(event)  # noqa: PERF402 - as they come
 
         follower = threading.Thread(target=follow)
         follower.start()
@@ -75,6 +76,7 @@ def test_it_ends_while_somebody_follows_and_somebody_stalls(path: str) -> None:
             line = "GET /api/v1/runs/going/follow HTTP/1.1\r\nHost: localhost"
             stalled.sendall(f"{line}\r\nAuthorization: {headers['Authorization']}\r\n\r\n".encode())
             assert stalled.recv(10)
+            until(lambda: any("id" in one for one in read))
             process.send_signal(signal.SIGTERM)
             assert process.wait(15) == 0
         follower.join(10)
