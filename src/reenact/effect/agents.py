@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from reenact.core.events import TERMINAL_KINDS, ActionRequested, Completed, Failed, ProcessAttached
-from reenact.core.hashing import render
+from reenact.core.events import TERMINAL_KINDS, Completed, Failed
 from reenact.core.links import ParentRun
 from reenact.effect import traps
-from reenact.effect.boundary import perform, perform_blocking
+from reenact.effect.called_agents import CalledByAgents, last_event
 from reenact.effect.earlier import past_to_resume
 from reenact.effect.forking import Change, begin_fork, begin_live_replay
 from reenact.effect.handles import RunHandle
@@ -24,13 +23,12 @@ from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
 from reenact.effect.outcomes import is_opaque
 from reenact.effect.past import Past
-from reenact.effect.places import PLACE, Inside
+from reenact.effect.places import PLACE
 from reenact.effect.policy import Guard, Policy
 from reenact.effect.running import carry, carry_async
-from reenact.effect.standing_in import LIVE, child_id, stand_ins_of
-from reenact.effect.stopping import CodeChanged, Divergence, NotReplayable, RecordCancelled, RunStopped, Suspended
-from reenact.effect.tickets import EffectSpec
-from reenact.errors import InvalidInput, NotFound, ReenactError, RunExists
+from reenact.effect.standing_in import LIVE, stand_ins_of
+from reenact.effect.stopping import CodeChanged, Divergence, NotReplayable, RecordCancelled
+from reenact.errors import InvalidInput, NotFound
 from reenact.journal.journal import LEASE_SECONDS, Journal
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow, Store
@@ -60,7 +58,7 @@ def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return Agent(function, **options)
 
 
-class Agent(Generic[P, R]):
+class Agent(CalledByAgents, Generic[P, R]):
     """A function whose runs are recorded, survive a crash, and can be replayed."""
 
     def __init__(
@@ -97,7 +95,7 @@ class Agent(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """One run, from beginning to end. Inside another agent's run it is a linked run of its own."""
         place = PLACE.get()
-        made: R = self._as_child(args, kwargs) if type(place) is Lane else self._run(args, kwargs, None, None)
+        made: R = self.as_child(args, kwargs) if type(place) is Lane else self._run(args, kwargs, None, None)
         return made
 
     def run(self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any) -> Any:
@@ -106,8 +104,8 @@ class Agent(Generic[P, R]):
 
     def _run(self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None) -> Any:
         def begun() -> Any:
-            live = LiveRun(self._begin(args, kwargs, run_id, store, None), guard=self._guard())
-            return self._carry(live, args, kwargs)
+            live = LiveRun(self.begun(args, kwargs, run_id, store, None), guard=self.guard())
+            return self.carried(live, args, kwargs)
 
         return _later(begun) if self.is_async else begun()
 
@@ -115,11 +113,11 @@ class Agent(Generic[P, R]):
         self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any
     ) -> RunHandle:
         """Begins a run in the background. It is on record when this returns."""
-        journal = self._begin(args, kwargs, run_id, store, None)
-        live = LiveRun(journal, guard=self._guard())
+        journal = self.begun(args, kwargs, run_id, store, None)
+        live = LiveRun(journal, guard=self.guard())
 
         def work() -> Any:
-            return self._carry(live, args, kwargs)
+            return self.carried(live, args, kwargs)
 
         return RunHandle(journal.run, journal.store, self.namespace, work, is_async=self.is_async)
 
@@ -147,14 +145,14 @@ class Agent(Generic[P, R]):
         reader = JournalReader(opened, run_id, namespace)
         last = opened.last_event(namespace, run_id)
         if last is not None and last.kind in TERMINAL_KINDS:
-            return self._ended(reader, last)
+            return self.outcome(reader, last)
         if pin_code and self.has_changed(reader):
             raise CodeChanged(f"the code of {self.name} is not the one that recorded run {run_id}")
         given = self._input(reader)
-        live = self._taken_over(opened, run_id, namespace, accepts_code=accept_code, tail=tail, live_tools=live_tools)
-        return self._carry(live, *given) if live is not None else self._ended(reader, self._last(reader))
+        live = self.taken_over(opened, run_id, namespace, accepts_code=accept_code, tail=tail, live_tools=live_tools)
+        return self.carried(live, *given) if live is not None else self.outcome(reader, last_event(reader))
 
-    def _taken_over(
+    def taken_over(
         self,
         store: Store,
         run: str,
@@ -169,7 +167,7 @@ class Agent(Generic[P, R]):
         journal = keeper.open_alone(store, run, namespace, self.lease_seconds)
         live = None
         try:
-            guard = self._guard(above)
+            guard = self.guard(above)
             past = past_to_resume(journal, guard)
             if past.end is None:
                 found = LiveRun(journal, past=past, accepts_code=accepts_code, guard=guard)
@@ -179,11 +177,6 @@ class Agent(Generic[P, R]):
             if live is None:  # nobody carries it: a record that cannot be read is not kept from others
                 _release(journal)
         return live
-
-    def _last(self, reader: JournalReader) -> EventRow:
-        last = reader.store.last_event(reader.namespace, reader.run)
-        assert last is not None
-        return last
 
     def has_changed(self, reader: JournalReader) -> bool:
         """The agent's code is not what it was when the run began."""
@@ -202,7 +195,7 @@ class Agent(Generic[P, R]):
         )
         live = LiveRun(reader, past=Past.read(reader))
         live.stand_ins = stand_ins_of(live)
-        return self._carry(live, *self._input(reader), strict=strict)
+        return self.carried(live, *self._input(reader), strict=strict)
 
     def fork(
         self,
@@ -264,7 +257,7 @@ class Agent(Generic[P, R]):
         )
         return self.resume(again, store=opened, namespace=namespace)
 
-    def _ended(self, reader: JournalReader, last: EventRow) -> Any:
+    def outcome(self, reader: JournalReader, last: EventRow) -> Any:
         event = reader.sequenced(last).event
         if isinstance(event, Completed):
             return self._given(event.output)
@@ -281,7 +274,7 @@ class Agent(Generic[P, R]):
 
         return given()
 
-    def _carry(self, live: LiveRun, args: Any, kwargs: Any, *, strict: bool = False) -> Any:
+    def carried(self, live: LiveRun, args: Any, kwargs: Any, *, strict: bool = False) -> Any:
         call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
         if live.journal is None:
             call = traps.guarded(live, call, is_async=self.is_async, strict=strict)
@@ -321,7 +314,7 @@ class Agent(Generic[P, R]):
         finally:
             _let_go(live)
 
-    def _guard(self, above: Guard | None = None) -> Guard | None:
+    def guard(self, above: Guard | None = None) -> Guard | None:
         """What it may do in a run; what it spends counts for the runs above, too."""
         if self.policy is None and above is None:
             return None
@@ -331,7 +324,7 @@ class Agent(Generic[P, R]):
         """What is known of whatever carries its runs."""
         return {"code": self.code(), **({"origin": dict(self.origin)} if self.origin is not None else {})}
 
-    def _begin(
+    def begun(
         self,
         args: Any,
         kwargs: Any,
@@ -378,103 +371,6 @@ class Agent(Generic[P, R]):
                 hint="Give agents plain values, and let them make clients and files themselves.",
             )
         return facts["input"]["args"], facts["input"]["kwargs"]
-
-    # As a part of another run
-
-    def _as_child(self, args: Any, kwargs: Any) -> Any:
-        spec = EffectSpec(self.name, "process", once=False)
-
-        def make(key: str) -> ActionRequested:
-            return ActionRequested(key, {"args": list(args), "kwargs": dict(kwargs)}, self.name, "process")
-
-        if self.is_async:
-            return perform(spec, make, lambda: self._child(args, kwargs))
-        return perform_blocking(spec, make, lambda: self._child(args, kwargs))
-
-    def _child(self, args: Any, kwargs: Any) -> Any:
-        """Begins the child's run, or goes on with it: its id follows from the parent's request."""
-        place = PLACE.get()
-        assert isinstance(place, Inside)
-        assert place.run.journal is not None
-        child = child_id(place.idempotency_key)
-        if self.is_async:
-            return self._child_in_task(place, child, args, kwargs)
-        live = None
-        try:
-            live = self._child_run(place, child, args, kwargs)
-            return self._carry(live, args, kwargs) if live is not None else self._outcome_of(place.run, child)
-        except Exception as error:
-            self._stop_unless_ended(place.run, child, live, error)
-        finally:
-            self._note_spending(place.run, child, live)
-        return self._outcome_of(place.run, child)
-
-    async def _child_in_task(self, place: Inside, child: str, args: Any, kwargs: Any) -> Any:
-        live, parent = None, place.run
-        try:
-            live = self._child_run(place, child, args, kwargs)
-            return await (self._carry(live, args, kwargs) if live is not None else self._outcome_of(parent, child))
-        except Exception as error:
-            self._stop_unless_ended(parent, child, live, error)
-        finally:
-            self._note_spending(parent, child, live)
-        return await self._outcome_of(parent, child)
-
-    def _child_run(self, place: Inside, child: str, args: Any, kwargs: Any) -> LiveRun | None:
-        """The child's run, held by this process; None when it has ended. With what the parent gives it: the facts may
-        have stand-ins for its secrets."""
-        parent, journal = place.run, place.run.journal
-        assert journal is not None
-        last = journal.store.last_event(self.namespace, child)
-        if last is not None and last.kind in TERMINAL_KINDS:
-            return None
-        live = None
-        if journal.store.run_row(self.namespace, child) is None:
-            head = journal.known_head
-            link = ParentRun(head=render(head.hash), relation="child", run=journal.run, seq=head.seq)
-            known = parent.secrets.value_without
-            further = parent.stand_ins.fact_for_child(place.ticket) if parent.stand_ins is not None else None
-            with suppress(RunExists):  # a process that died had begun it, and that has reached the store only now
-                begun = self._begin(known(args), known(kwargs), child, journal.store, link, further)
-                live = LiveRun(begun, guard=self._guard(parent.guard))
-                live.stand_ins = stand_ins_of(live)
-        if live is None:
-            live = self._taken_over(journal.store, child, self.namespace, above=parent.guard)
-        if live is not None:
-            live.secrets.adopt(parent.secrets)
-        return live
-
-    def _note_spending(self, parent: LiveRun, child: str, live: LiveRun | None) -> None:
-        """What a child that has ended has spent of its parent's budget is part of the parent's record."""
-        if parent.guard is None or parent.is_stopped:
-            return
-        last = parent.reader.store.last_event(self.namespace, child)
-        if last is None or last.kind not in TERMINAL_KINDS:
-            return
-        with parent.lock:
-            spent = parent.guard.child_ended(
-                child,
-                live.guard if live is not None else None,
-                lambda: JournalReader(parent.reader.store, child, self.namespace),
-            )
-            if spent is not None:
-                parent.note(ProcessAttached({"child": child, "spent": spent}))
-
-    def _outcome_of(self, parent: LiveRun, child: str) -> Any:
-        reader = JournalReader(parent.reader.store, child, self.namespace)
-        return self._ended(reader, self._last(reader))
-
-    def _stop_unless_ended(self, parent: LiveRun, child: str, live: LiveRun | None, error: Exception) -> None:
-        """Only what the child's record ends with has come of it. Until then it has merely stopped: that is no outcome,
-        and its parent stops with it. Returns when somebody else has brought it to its end."""
-        row = parent.reader.store.run_row(self.namespace, child)
-        if row is None or (live is not None and live.ended and row.last is not None and row.last.kind == "Failed"):
-            raise error
-        if row.last is not None and row.last.kind in TERMINAL_KINDS:
-            return
-        reason = error if isinstance(error, ReenactError) else Suspended(f"run {child} stopped: {error}")
-        parent.stop(reason)
-        raise RunStopped(reason) from error
 
 
 async def _later(begin: Callable[[], Any]) -> Any:
