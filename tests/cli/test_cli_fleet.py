@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,6 +14,7 @@ from cli_support import (
     record,
     reenact,
     reenact_json,
+    reenact_process,
     tampering,
 )
 from fleet_support import AGENTS, codes, record_runs, steady_runs, verdicts, write_agents, written
@@ -23,7 +23,6 @@ from reenact.core.events import ActionRequested, Completed
 from reenact.journal.journal import Journal
 from reenact.replays.evidence.differences import keep_difference
 from reenact.replays.fleet.sharding import shard_number
-from reenact.store.opening import open_store
 
 
 @pytest.fixture(autouse=True)
@@ -82,10 +81,11 @@ def test_code_that_is_gone_is_an_error_of_its_runs_alone() -> None:
     write_agents("broken.py")
     record_runs(("one", "gone.py:steady", [1]), ("two", "agents.py:steady", [1]), ("three", "broken.py:steady", [1]))
     Path("gone.py").unlink()
-    Path("broken.py").write_text("1 / 0")
-    document = reenact_json("replay", "--all", status=1)
-    assert verdicts(document) == {"one": "error", "two": "same", "three": "error"}
-    assert codes(document) == {"one": "no_file", "two": None, "three": "load_failed"}
+    for text in ("1 / 0", "raise SystemExit(0)"):
+        Path("broken.py").write_text(text)
+        document = reenact_json("replay", "--all", status=1)
+        assert verdicts(document) == {"one": "error", "two": "same", "three": "error"}
+        assert codes(document) == {"one": "no_file", "two": None, "three": "load_failed"}
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,7 @@ def test_code_that_is_gone_is_an_error_of_its_runs_alone() -> None:
     [
         (["missing.py"], 3, "no_file"),
         (["broken.py"], 1, "load_failed"),
+        (["ends.py"], 1, "load_failed"),
         (["empty.py"], 2, "no_agent"),
         (["agents.py:nobody"], 3, "no_agent"),
         (["-m", "no.such.module"], 3, "no_module"),
@@ -100,6 +101,7 @@ def test_code_that_is_gone_is_an_error_of_its_runs_alone() -> None:
 )
 def test_named_code_that_cannot_be_used_is_told_once(words: list[str], status: int, code: str) -> None:
     Path("broken.py").write_text("1 / 0")
+    Path("ends.py").write_text("raise SystemExit(0)")
     Path("empty.py").write_text("")
     record_runs(*steady_runs(3))
     result = reenact("replay", "--all", *words)
@@ -161,6 +163,15 @@ def test_damaged_facts_are_damage_and_not_skipped() -> None:
 
 
 def test_an_unfinished_run_is_replayed_as_far_as_it_goes() -> None:
+    Path("trouble").touch()
+    assert reenact_process("run", "agents.py:troubled", "--input", '"killed"', "--run-id", "killed").returncode == -9
+    Path("trouble").unlink()
+    document = reenact_json("replay", "--all")
+    assert verdicts(document) == {"killed": "unfinished"}
+    assert document["runs"][0]["outcome"] == "passed"
+
+
+def test_a_run_that_has_just_begun_is_no_pass() -> None:
     record_runs(*steady_runs(1))
     facts = {"agent": "steady", "input": {"args": [1], "kwargs": {}}}
     with opened() as store, Journal.create(store, "begun", facts=facts):
@@ -275,6 +286,28 @@ def test_a_time_that_is_none(time: str) -> None:
         assert_two_lines(result.stderr, "bad_time")
 
 
+def test_one_run_alone_needs_one_place_of_code_and_one_process() -> None:
+    record_runs(*steady_runs(1))
+    assert reenact("replay", "steady-0", "agents.py:steady").exit_code == 0
+    assert reenact("replay", "steady-0", "-m", "agents:steady").exit_code == 0
+    for words in ([], ["steady-0", "a.py", "b.py"], ["steady-0", "a.py", "-m", "b"], ["steady-0", "--jobs", "2"]):
+        result = reenact("replay", *words)
+        assert result.exit_code == 2, words
+        assert_two_lines(result.stderr, "usage")
+
+
+def test_an_agent_that_leaves_has_passed_no_check() -> None:
+    Path("leaving.py").write_text(
+        "import os, reenact\n\n@reenact.step\ndef add(x):\n    return x\n\n@reenact.agent\ndef leaving():\n"
+        "    add(1)\n    if os.path.exists('changed'):\n        raise SystemExit(0)\n"
+    )
+    record_runs(("one", "leaving.py:leaving", []))
+    Path("changed").touch()
+    result = reenact_process("replay", "one")
+    assert result.returncode == 1
+    assert_two_lines(result.stderr, "agent_left")
+
+
 @pytest.mark.parametrize("command", ["replay", "verify"])
 def test_what_is_about_many_runs_is_refused_for_one(command: str) -> None:
     record_runs(*steady_runs(1))
@@ -323,93 +356,3 @@ def test_a_shard_that_is_none(command: str, shard: str) -> None:
     result = reenact(command, "--all", "--shard", shard)
     assert result.exit_code == 2
     assert_two_lines(result.stderr, "bad_shard")
-
-
-# What is written
-
-
-def test_the_report_is_in_the_order_of_the_runs() -> None:
-    """Ids in the other order than their creation, and the first to be begun is the last to end."""
-    record_runs(
-        ("z", "agents.py:steady", [1, 400]), ("y", "agents.py:steady", [1]), ("x", "agents.py:steady", [1]),
-        *[(f"a{number}", "agents.py:steady", [1]) for number in range(4)],
-    )  # fmt: skip
-    expected = ["z", "y", "x", "a0", "a1", "a2", "a3"]
-    assert list(verdicts(reenact_json("replay", "--all", "--jobs", "2"))) == expected
-    assert [line.split()[1] for line in reenact("replay", "--all").stdout.splitlines()[:-1]] == expected
-
-
-def test_the_document() -> None:
-    record_runs(*steady_runs(1))
-    result = reenact("replay", "--all", "--json")
-    document = json.loads(result.stdout)
-    assert document.keys() == {
-        *("command", "namespace", "passed", "exit_status", "interrupted", "shard", "selected", "verdicts"),
-        *("seconds", "runs"),
-    }
-    (run,) = document["runs"]
-    assert run.keys() == {"run", "agent", "created", "verdict", "outcome", "events", "seconds", "problem"}
-    assert (run["outcome"], run["events"]) == ("passed", 9)
-
-
-def test_the_junit_file() -> None:
-    record_runs(*steady_runs(2), ("changing", "agents.py:changing", [5]), ("effectless", "agents.py:effectless", [5]))
-    Path("changed").touch()
-    Path("out.xml").write_text("what an earlier build left")
-    assert reenact("replay", "--all", "--junit", "out.xml").exit_code == 1
-    (suite,) = ElementTree.parse("out.xml").getroot()
-    assert [case.get("name") for case in suite] == ["steady-0", "steady-1", "changing", "effectless"]
-    assert next(case.get("classname") for case in suite) == "reenact.replay.steady"
-    assert [[child.tag for child in case] for case in suite] == [[], [], ["failure", "system-err"], ["skipped"]]
-    assert not list(Path().glob(".junit*"))
-    assert os.stat("out.xml").st_mode & 0o777 == 0o644
-
-
-@pytest.mark.parametrize("command", ["replay", "verify"])
-def test_a_junit_file_that_cannot_be_written_is_told_before_anything_is_judged(command: str) -> None:
-    record_runs(*steady_runs(1))
-    os.mkdir("folder")
-    for name in ("nowhere/out.xml", "folder"):
-        result = reenact(command, "--all", "--junit", name)
-        assert result.exit_code == 2
-        assert_two_lines(result.stderr, "bad_output")
-    assert written("replayed") == []
-
-
-def test_hostile_data_does_no_harm() -> None:
-    evil = "\x1b[2J]]></testcase>\x01\u202e\n"
-    program = (
-        f"import reenact\n\n@reenact.step\ndef add(x):\n    return x\n\n@reenact.agent(name={evil!r})\ndef evil(x):\n"
-    )
-    Path("evil.py").write_text(
-        f"{program}    return add({evil!r} + '\\ud800\\0' + str(__import__('os').path.exists('changed')))\n"
-    )
-    record_runs(("one", "evil.py:evil", [1]))
-    Path("changed").touch()
-    result = reenact("replay", "--all", "--junit", "out.xml")
-    assert result.exit_code == 1
-    assert not set("\x1b\x01\u202e") & set(result.stdout)
-    (suite,) = ElementTree.parse("out.xml").getroot()
-    assert [child.tag for child in suite[0]] == ["failure"]
-    assert reenact_json("replay", "--all", status=1)["runs"][0]["agent"] == evil
-
-
-def test_a_store_in_memory_is_not_seen_by_other_processes() -> None:
-    store = open_store("memory://fleet")
-    with Journal.create(store, "one", facts={"agent": "x"}) as journal:
-        journal.append([Completed()])
-    for words in (["--jobs", "2"], ["--time-limit", "5"], ["--isolate"]):
-        result = reenact("verify", "--all", "--store", "memory://fleet", *words)
-        assert result.exit_code == 6
-        assert_two_lines(result.stderr, "memory_store")
-    assert reenact("verify", "--all", "--store", "memory://fleet").exit_code == 0
-    assert reenact("verify", "--all", "--store", "memory://fleet", "--jobs", "1").exit_code == 0
-
-
-def test_a_postgres_store(database_url: str) -> None:
-    record_runs(*steady_runs(4), ("changing", "agents.py:changing", [5]), store=database_url)
-    Path("changed").touch()
-    document = reenact_json("replay", "--all", "--store", database_url, "--jobs", "2", status=1)
-    assert document["verdicts"] == {"same": 4, "diverged": 1}
-    verified = reenact_json("verify", "--all", "--store", database_url, "--jobs", "2")
-    assert verified["verdicts"] == {"valid": 5}

@@ -25,7 +25,7 @@ from reenact.errors import InvalidInput, NotFound, Refused
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.cli.settings import Settings
-    from reenact.replays.fleet.results import Finding, FleetReport
+    from reenact.replays.fleet.results import Finding, FleetReport, RunResult
     from reenact.replays.fleet.sharding import Shard
     from reenact.store.contract import Store
 
@@ -43,9 +43,9 @@ class How(NamedTuple):
     time_limit: float | None = None
     isolate: bool = False
 
-    def refuse_for_one(self, chosen: RunFilter) -> None:
+    def refuse_for_one(self, chosen: RunFilter, *, but_jobs: bool = False) -> None:
         """What is said about many runs means nothing for one."""
-        given = [name for name, value in self._asdict().items() if value and name != "jobs"]
+        given = [name for name, value in self._asdict().items() if value and not (but_jobs and name == "jobs")]
         given += ["status, --agent, --since or --until"] * (not chosen.takes_all)
         if given:
             raise InvalidInput(
@@ -129,7 +129,7 @@ class Stopped(KeyboardInterrupt):
 def judge_fleet(settings: Settings, plan: Plan) -> FleetReport:
     """Judges them all. Whatever happens to one of them, the others are judged; interrupted, what there is is told."""
     from reenact.core.links import OPERATIONS_RUN
-    from reenact.replays.fleet.results import Finding, FleetReport, RunResult
+    from reenact.replays.fleet.results import Finding, FleetReport
     from reenact.replays.fleet.sharding import Shard
 
     shard = Shard.parse(plan.how.shard) if plan.how.shard is not None else None
@@ -150,10 +150,7 @@ def judge_fleet(settings: Settings, plan: Plan) -> FleetReport:
         except Stopped as stopped:
             interrupted = stopped.number
     unjudged = Finding(verdict="not_judged", code="interrupted", message="interrupted before its turn", status=1)
-    results = [
-        RunResult(one.run, one.agent, iso_time(one.created), one.skipped or found.get(one.run, unjudged))
-        for one in here
-    ]
+    results = [_result(one, one.skipped or found.get(one.run, unjudged)) for one in here]
     report = FleetReport(
         command=plan.command,
         namespace=settings.namespace,
@@ -199,6 +196,14 @@ def no_runs(command: str, namespace: str) -> NotFound:
 def _member(one: Chosen, rule: Rule) -> Member:
     header, last = one.row.header, one.row.last
     return Member(header.run, one.agent, header.created, last.seq if last is not None else 0, rule(one))
+
+
+def _result(one: Member, found: Finding) -> RunResult:
+    from msgspec.structs import replace
+
+    from reenact.replays.fleet.results import RunResult
+
+    return RunResult(one.run, one.agent, iso_time(one.created), replace(found, events=found.events or one.events))
 
 
 def _label(command: str, members: Sequence[Member], shard: Shard | None) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from reenact.cli.problems import complaint_of
-from reenact.cli.text import brief, fit, inert
+from reenact.cli.text import brief
 from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
 from reenact.replays.fleet.results import CHECK_FOUND_SOMETHING, INTEGRITY_BROKEN, Finding, skipped
 
@@ -49,10 +50,6 @@ def judged(judge: Judge, run: str) -> Finding:
 
 
 def could_not_judge(error: BaseException) -> Finding:
-    if isinstance(error, SystemExit):
-        message = f"the agent's code ended the program: {type(error).__name__}({fit(inert(repr(error.code)), 40)})"
-        hint = "An agent returns or raises; what ends a program belongs to whoever starts it."
-        return Finding(verdict="error", code="agent_left", message=message, hint=hint, status=CHECK_FOUND_SOMETHING)
     if isinstance(error, NotFound) and error.code == "unknown_run":
         return skipped("removed", "it was removed meanwhile")
     complaint = complaint_of(error)
@@ -61,6 +58,17 @@ def could_not_judge(error: BaseException) -> Finding:
     else:
         verdict, status = "error", complaint.status if complaint.status in _OWN_STATUS else CHECK_FOUND_SOMETHING
     return Finding(verdict=verdict, code=complaint.code, message=complaint.message, hint=complaint.hint, status=status)
+
+
+@contextmanager
+def whole_program(place: str) -> Iterator[None]:
+    """A file that ends the program while it is loaded does not end ours."""
+    from reenact.cli.loading import LoadFailed
+
+    try:
+        yield
+    except SystemExit as left:
+        raise LoadFailed(f"{place} failed while it was loaded: SystemExit({left.code!r})") from None
 
 
 # Verifying
@@ -118,7 +126,8 @@ class ReplayJudge:
         self._named: dict[str, Agent[..., Any]] = {}
         self._ambiguous: set[str] = set()
         for text, is_module in options.get("code", ()):
-            self._name(text, is_module)
+            with whole_program(text):
+                self._name(text, is_module)
 
     def _name(self, text: str, is_module: bool) -> None:
         from reenact.cli.loading import agents_in, load_agent, load_module, parse_target
@@ -211,7 +220,8 @@ class ReplayJudge:
 
         if target not in self._loaded:
             try:
-                self._loaded[target] = load_agent(target)
+                with whole_program(target.place):
+                    self._loaded[target] = load_agent(target)
             except ReenactError as error:
                 self._loaded[target] = error
         found = self._loaded[target]

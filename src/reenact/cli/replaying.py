@@ -15,19 +15,26 @@ from reenact.cli.output import fields, note, say, say_json
 from reenact.cli.selection import RunFilter, filter_options
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
-from reenact.cli.text import brief, inert
-from reenact.errors import InvalidInput
+from reenact.cli.text import brief, fit, inert
+from reenact.errors import InvalidInput, ReenactError
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.effect.agents import Agent
     from reenact.effect.stopping import Divergence
-    from reenact.errors import ReenactError
     from reenact.store.contract import Store
 
 DIVERGED = 1
 NOT_REPLAYABLE = 7
 SHOWN_VALUE_CHARACTERS = 400
 _WHERE = ("seq", "key", "lane", "nearest", "path", "line", "expected", "actual")
+
+
+class AgentLeft(ReenactError):
+    """Not a status of ours: an agent that says `exit(0)` has passed no check."""
+
+    code = "agent_left"
+    exit_status = DIVERGED
+    default_hint = "An agent returns or raises; what ends a program belongs to whoever starts it."
 
 
 @click.command()
@@ -101,6 +108,8 @@ def replay_verdict(agent: Agent[..., Any], run: str, store: Store, strict: bool)
         return _cause(divergence)
     except (RecordEnded, NotReplayable) as verdict:
         return verdict
+    except SystemExit as left:
+        raise AgentLeft(f"the agent's code ended the program: SystemExit({fit(inert(repr(left.code)), 40)})") from None
     except (Exception, asyncio.CancelledError):
         # Raised as it was recorded: a run that ended with another error has diverged. Trouble of our own is no verdict.
         if _recorded_end(store, agent.namespace, run) in ("Failed", "Cancelled"):

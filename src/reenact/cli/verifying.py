@@ -69,7 +69,7 @@ def verify(
             raise InvalidInput("--expect is about one run, not --all", code="usage")
         return _verify_all(settings, deep, chosen, how)
     assert target is not None
-    how.refuse_for_one(chosen)
+    how.refuse_for_one(chosen, but_jobs=True)
     if _is_file(settings, target):
         report = _verify_file(target, deep, expected)
     else:
