@@ -28,12 +28,9 @@ def server(*arguments: str, ends_with: int = 0) -> Iterator[tuple[subprocess.Pop
     )
     assert process.stdout is not None
     try:
-        text = ""
-        while not text.endswith("}\n"):
-            line = process.stdout.readline()
-            assert line, process.communicate()[1]
-            text += line
-        yield process, json.loads(text)
+        line = process.stdout.readline()
+        assert line, process.communicate()[1]
+        yield process, json.loads(line)
     finally:
         if process.poll() is None:
             process.terminate()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from reenact.cli.output import note, say, say_json
+from reenact.cli.output import note, say
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, store_url
 from reenact.errors import ReenactError
@@ -62,7 +63,7 @@ def serve(settings: Settings, host: str, port: int, hosts: tuple[str, ...], no_a
 
 def _tell(settings: Settings, address: Address) -> None:
     if settings.json:
-        say_json(address._asdict())
+        say(json.dumps(address._asdict()))  # on one line: whoever started it reads that while it goes on
     else:
         say(address.login_url)
         if address.token is not None:
