@@ -196,6 +196,14 @@ def test_nothing_that_was_recorded_can_move_the_cursor() -> None:
     assert "\\u001b[2Jgone" in done.stdout
 
 
+def test_a_run_that_is_there_already_is_not_taken_for_the_replay() -> None:
+    recorded()
+    assert replay("--live-run-id", "c").exit_code == 0
+    again = replay("--live-run-id", "c")
+    assert again.exit_code == 6
+    assert_two_lines(again.stderr, "run_exists")
+
+
 def test_an_unknown_run_and_bad_options_are_told_in_two_lines() -> None:
     recorded()
     unknown = CliRunner().invoke(program, ["again", "nobody", "--live"])

@@ -15,7 +15,7 @@ import click
 from reenact.cli.output import Column, note, paint, say, say_json, table
 from reenact.cli.settings import Settings
 from reenact.cli.text import brief, inert
-from reenact.errors import Damaged, InvalidInput, ReenactError, StoreError
+from reenact.errors import Damaged, InvalidInput, ReenactError, Refused, StoreError
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.effect.agents import Agent
@@ -182,6 +182,8 @@ def replay_live(settings: Settings, store: Store, agent: Agent[..., Any], run: s
     tolerance = options.tolerance.tolerance()  # refused before anything is carried out
     expected = JournalReader(store, run, settings.namespace)
     name = check_run_id(options.live_run_id or secrets.token_hex(RUN_ID_BYTES))
+    if store.run_row(settings.namespace, name) is not None:
+        raise Refused(f"there is a run {name} already", hint="Choose another id for the new run.", code="run_exists")
     if not settings.json:
         note(f"run {name}")
     stopped = _carried_out(settings, store, agent, run, name, options)

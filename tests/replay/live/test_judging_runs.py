@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from typing import Any
@@ -9,11 +10,15 @@ from typing import Any
 import pytest
 from live_support import UNANSWERED, UNENDED, Done, asked, mailed, readers, write
 
+from reenact.core.events import ActionDenied, Completed
 from reenact.core.hashing import artifact_address, render
 from reenact.errors import InvalidInput, NotFound
+from reenact.journal.chain import Draft
 from reenact.journal.erasure import erase_value
+from reenact.journal.journal import Journal
 from reenact.journal.reader import JournalReader
 from reenact.replays.comparing.tolerance import DriftTolerance, PathRule
+from reenact.replays.comparing.trees import tree_digest
 from reenact.replays.evidence import fetch_difference
 from reenact.replays.live import ReplayBroken, RunReplay, judge_runs, keep_differences
 from reenact.store.contract import Store
@@ -136,6 +141,40 @@ def test_ids_that_a_model_draws_anew_do_not_break_the_conversation(memory: Memor
         return [asked("one", answer), Done("ask", {"request": {"messages": messages}}, "fine")]
 
     assert judged(memory, talk("call_1"), talk("call_2")).verdict == "pass"
+
+
+@dataclasses.dataclass
+class Usage:
+    total_tokens: int
+
+
+@dataclasses.dataclass
+class Answer:
+    id: str
+    text: str
+    usage: Usage
+
+
+@dataclasses.dataclass
+class OtherAnswer(Answer):
+    pass
+
+
+def test_answers_that_are_objects_are_compared_by_their_fields() -> None:
+    recorded = Answer("drawn-1", "fine", Usage(1000))
+    assert one(recorded, Answer("drawn-2", "fine", Usage(1000))).verdict == "pass"
+    near = one(recorded, Answer("drawn-2", "fine", Usage(1005)), DriftTolerance(tokens=0.01))
+    assert (near.verdict, near.steps[0].reasons[0].path) == ("drift", "/usage/total_tokens")
+    assert one(recorded, Answer("drawn-1", "fin", Usage(1000))).codes == ("replay_content_diff",)
+    other = one(recorded, OtherAnswer("drawn-1", "fine", Usage(1000)))
+    assert (other.verdict, other.codes) == ("broken", ("replay_structure_diff",))
+
+
+def test_the_digests_are_those_of_what_was_recorded() -> None:
+    step = one({"id": "drawn-1"}, {"id": "drawn-2"}).steps[0]
+    assert step.verdict == "pass"
+    assert step.expected_digest == tree_digest({"id": "drawn-1"})
+    assert step.actual_digest == tree_digest({"id": "drawn-2"})
 
 
 def test_missing_and_unexpected_effects_are_told(memory: MemoryStore) -> None:
@@ -305,7 +344,7 @@ def test_tools_may_be_left_out_or_given_something_else(memory: MemoryStore) -> N
     same_tools = judged(memory, EFFECTS, other, tolerance=DriftTolerance(tools="same_tools"))
     assert same_tools.verdict == "drift"
     ignored = judged(MemoryStore(), EFFECTS, EFFECTS[:2], tolerance=DriftTolerance(tools="ignore"))
-    assert ignored.verdict == "pass"
+    assert (ignored.verdict, ignored.steps[2].verdict) == ("pass", "ignored")
     assert judged(MemoryStore(), EFFECTS, EFFECTS[:2]).codes == ("replay_effect_missing",)
 
 
@@ -350,6 +389,15 @@ def test_differences_are_kept_under_their_digest(store: Store) -> None:
     assert render(artifact_address(data)) == digest
     assert json.loads(data)["reasons"][0]["code"] == "replay_content_diff"
     assert kept.to_data()["steps"][1]["difference"] == digest
+
+
+def test_what_policy_denied_in_both_runs_is_no_evidence(memory: MemoryStore) -> None:
+    for run in ("a", "c"):
+        with Journal.create(memory, run) as journal:
+            reason = {"code": "denied", "message": "no", "name": "ask", "effect": "model_call"}
+            journal.append([Draft(ActionDenied("k", reason, {"q": 1}), key="0/ask/0"), Completed("fine")])
+    replay = judge_runs(*readers(memory, "a", "c"))
+    assert (replay.steps[0].how, replay.codes) == ("none", ("replay_nothing_live",))
 
 
 def test_neither_run_is_changed(store: Store) -> None:

@@ -205,6 +205,15 @@ def test_another_model_is_asked_on_purpose_and_said_so() -> None:
     assert replay.to_data()["model"] == "large"
 
 
+def test_a_receipt_that_cannot_be_made_loses_no_result() -> None:
+    def fail(call: LiveCall, came: CameOfIt) -> str:
+        raise OSError("no space")
+
+    replay = replayed(EFFECTS[:2], Invoker(ask=answering), model="large", minted=fail)
+    assert [step.verdict for step in replay.steps] == ["broken", "broken"]
+    assert replay.codes == ("replay_receipt_failed",)
+
+
 def test_another_model_than_none_is_a_mistake() -> None:
     invoker = Invoker(mail="sent")
     with pytest.raises(InvalidInput) as refused:

@@ -16,6 +16,7 @@ Rules:
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
 from typing import Any, NamedTuple, Protocol
@@ -27,7 +28,9 @@ from reenact.errors import InvalidInput, InvalidValue
 from reenact.journal.reader import JournalReader
 from reenact.replays.comparing.judging import places_without_value
 from reenact.replays.comparing.masks import Masks
+from reenact.replays.comparing.reasons import Reason
 from reenact.replays.comparing.tolerance import EXACT, DriftTolerance
+from reenact.replays.live import reasons as live_codes
 from reenact.replays.live.judging import MODEL_CALL, Judge
 from reenact.replays.live.reading import EffectPlace, EffectView, RunEffects, Status
 from reenact.replays.live.results import BREAKING, RunReplay, StepReplay, about_run
@@ -232,8 +235,17 @@ def _one_step(run: RunEffects, place: EffectPlace, options: _Options) -> Generat
     except InvalidValue as problem:  # it contains itself
         return judge.refused(place, view, problem.code, "live")
     other = options.model if options.model is not None and model else None
-    receipt = options.minted(call, came) if other is not None and options.minted is not None else None
-    return judge.step(place, view, actual, "live", model=other, receipt=receipt)
+    step = judge.step(place, view, actual, "live", model=other)
+    return step if other is None or options.minted is None else _with_receipt(step, options.minted, call, came)
+
+
+def _with_receipt(step: StepReplay, minted: Minting, call: LiveCall, came: CameOfIt) -> StepReplay:
+    try:
+        return dataclasses.replace(step, receipt=minted(call, came))
+    except Exception as error:  # the receipt is lost, and that is told; what came of the call is not
+        reason = Reason(live_codes.RECEIPT_FAILED, "", type(error).__name__)
+        reasons, count = (reason, *step.reasons), step.reason_count + 1
+        return dataclasses.replace(step, verdict="broken", reasons=reasons, reason_count=count)
 
 
 def _is_live(place: EffectPlace, view: EffectView, options: _Options) -> bool:

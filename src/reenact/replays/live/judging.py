@@ -20,9 +20,11 @@ from reenact.replays.comparing.judging import judge, places_without_value
 from reenact.replays.comparing.masks import MODEL_RESPONSE, MaskRule, Masks
 from reenact.replays.comparing.reasons import Reason, Reasons
 from reenact.replays.comparing.tolerance import DriftTolerance
+from reenact.replays.comparing.trees import tree_digest
 from reenact.replays.live import reasons as live_codes
 from reenact.replays.live.reading import EffectPlace, EffectView
 from reenact.replays.live.results import How, StepReplay, StepVerdict, not_replayable
+from reenact.replays.live.views import View, plain_view
 
 MODEL_CALL = "model_call"
 TOOL_CALL = "tool_call"
@@ -80,7 +82,7 @@ class Judge:
             kept_in=place.shared_from,
             replay_seq=place.seq if is_actual else None,
             how=how,
-            verdict="recorded" if ignored else verdict,
+            verdict="ignored" if ignored else verdict,
             reasons=() if ignored else (reason,),
             reason_count=0 if ignored else 1,
         )
@@ -120,7 +122,6 @@ class Judge:
         *,
         replay_seq: int | None = None,
         model: str | None = None,
-        receipt: str | None = None,
     ) -> StepReplay:
         reasons = Reasons()
         drift: StepDrift | None = None
@@ -144,11 +145,10 @@ class Judge:
             reasons=reasons.kept(),
             reason_count=reasons.broken + reasons.tolerated,
             drift=drift,
-            expected_digest=None if drift is None else drift.expected_digest,
-            actual_digest=None if drift is None else drift.actual_digest,
+            expected_digest=_digest(expected),
+            actual_digest=_digest(actual),
             actual=actual.output if verdict not in ("pass", "recorded") else None,
             model=model,
-            receipt=receipt,
         )
 
     def _judge_request(self, expected: EffectView, actual: EffectView, reasons: Reasons) -> None:
@@ -160,9 +160,10 @@ class Judge:
                 reasons.add(Reason(live_codes.EFFECT_DIFF, path, "changed", was, came))
         found = Reasons()
         kind = MODEL_REQUEST if expected.kind == MODEL_CALL else "input"
-        was = self.input_asked(expected)
-        left, right = (self.masks.applied(kind, _REQUEST_MASKS.applied(kind, one)) for one in (was, actual.input))
+        views = plain_view(self.input_asked(expected)), plain_view(actual.input)
+        left, right = (self.masks.applied(kind, _REQUEST_MASKS.applied(kind, one.tree)) for one in views)
         judge(left, right, self.tolerance, found, "/input")
+        _judge_classes(*views, found, "/input")
         self._add(expected, found.kept(), reasons, code=live_codes.INPUT_DIFF)
 
     def _judge_outcome(self, expected: EffectView, actual: EffectView, how: How, reasons: Reasons) -> StepDrift | None:
@@ -183,7 +184,14 @@ class Judge:
             changed = Reason(live_codes.STATUS_DIFF, "", "changed", expected.status, actual.status)
             self._add(expected, (changed,), reasons)
             return None
-        drift = compare_outcomes(self._outcome(expected), self._outcome(actual), self.tolerance, self.masks)
+        was, came = plain_view(expected.output), plain_view(actual.output)
+        drift = compare_outcomes(
+            self._outcome(expected, was.tree), self._outcome(actual, came.tree), self.tolerance, self.masks
+        )
+        if expected.status != "failed":
+            found = Reasons()
+            _judge_classes(was, came, found, "")
+            drift = _with_reasons(drift, found)
         if how == "recorded" and drift.verdict != "pass":
             first = drift.reasons[0]
             code = codes.NOT_REPLAYABLE if not drift.replayable else live_codes.STAND_IN_DIFF
@@ -197,8 +205,9 @@ class Judge:
         changed = with_model(view.input, self._model) if self._model is not None and view.kind == MODEL_CALL else None
         return view.input if changed is None else changed
 
-    def _outcome(self, view: EffectView) -> Outcome:
-        made = outcome(view.output, view.kind, failed=view.status == "failed")
+    def _outcome(self, view: EffectView, plain: Any) -> Outcome:
+        failed = view.status == "failed"
+        made = outcome(view.output if failed else plain, view.kind, failed=failed)
         if self._model is None or view.kind != MODEL_CALL:
             return made
         return dataclasses.replace(made, value=_OWN_NAME.applied(made.kind, made.value))
@@ -222,6 +231,26 @@ class Judge:
             reasons.add(one._replace(code=code or one.code, tolerated=one.tolerated or rule == "same_tools"))
         if all_of_them > len(found) and found:
             _count_more(reasons, found[0].tolerated or rule == "same_tools", all_of_them - len(found))
+
+
+def _digest(view: EffectView) -> str | None:
+    """Of the outcome as it is on record, all of it."""
+    return None if view.output_gap is not None else tree_digest(view.output)
+
+
+def _judge_classes(expected: View, actual: View, reasons: Reasons, at: str) -> None:
+    """The same fields in an object of another class."""
+    for path, name in expected.classes.items():
+        other = actual.classes.get(path)
+        if other is not None and other != name:
+            reasons.add(Reason(codes.STRUCTURE_DIFF, at + path, "changed", name, other, "exact"))
+
+
+def _with_reasons(drift: StepDrift, more: Reasons) -> StepDrift:
+    if not more.broken:
+        return drift
+    reasons = (*more.kept(), *drift.reasons)
+    return dataclasses.replace(drift, verdict="broken", reasons=reasons, reason_count=drift.reason_count + more.broken)
 
 
 def _count_more(reasons: Reasons, tolerated: bool, more: int) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from reenact.errors import ReenactError
@@ -23,8 +24,9 @@ from reenact.replays.live import reasons as live_codes
 
 How = Literal["live", "recorded", "none"]
 """Carried out again; answered from the record; neither."""
-StepVerdict = Literal["pass", "drift", "broken", "missing", "unexpected", "not_replayable", "recorded"]
-"""`recorded`: served from the record, so nothing was judged but that it was asked for as before."""
+StepVerdict = Literal["pass", "drift", "broken", "missing", "unexpected", "not_replayable", "recorded", "ignored"]
+"""`recorded`: served from the record, so nothing was judged but that it was asked for as before. `ignored`: a tool call
+that only one of the runs has, where tools take no part."""
 
 STEP_VERDICTS: tuple[StepVerdict, ...] = (
     "pass",
@@ -34,6 +36,7 @@ STEP_VERDICTS: tuple[StepVerdict, ...] = (
     "unexpected",
     "not_replayable",
     "recorded",
+    "ignored",
 )
 BREAKING: frozenset[str] = frozenset({"broken", "missing", "unexpected", "not_replayable"})
 NO_EVIDENCE: frozenset[str] = frozenset({"sleep", "await_event", "clock", "random", "end"})
@@ -89,7 +92,7 @@ class StepReplay:
     def is_evidence(self) -> bool:
         if self.kind == "process":  # calling a run says nothing: what that run did does
             return self.inner is not None and self.inner.counts["live"] > 0
-        return self.how == "live" and self.kind not in NO_EVIDENCE
+        return self.how == "live" and self.kind not in NO_EVIDENCE and self.verdict != "ignored"
 
     def to_data(self) -> dict[str, Any]:
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -211,6 +214,16 @@ def _where(step: StepReplay | None) -> str:
         return ""
     place = f"seq {step.seq}" if step.seq is not None else f"seq {step.replay_seq} of the replay"
     return f"The first that broke: {step.name[:80]} at {place}."
+
+
+def names_of(steps: Iterable[StepReplay]) -> set[str]:
+    """What was asked for, also by runs that were called."""
+    found: set[str] = set()
+    for step in steps:
+        found.add(step.name)
+        if step.inner is not None:
+            found |= names_of(step.inner.steps)
+    return found
 
 
 def about_run(steps: list[StepReplay], effects: int) -> list[Reason]:

@@ -20,7 +20,7 @@ from reenact.replays.live import reasons as live_codes
 from reenact.replays.live.judging import PROCESS, Judge
 from reenact.replays.live.pairing import Pair, Pairing, pair_effects
 from reenact.replays.live.reading import END, EffectPlace, EffectView, RunEffects
-from reenact.replays.live.results import BREAKING, How, RunReplay, StepReplay, about_run
+from reenact.replays.live.results import BREAKING, How, RunReplay, StepReplay, about_run, names_of
 
 
 def judge_runs(
@@ -43,7 +43,7 @@ def judge_runs(
     judged = _Judged(left, right, Judge(tolerance, masks, model=model))
     steps, stopped = judged.steps(stop_at_first)
     reasons = judged.order_reasons(tolerance) if not stopped else []
-    called = {step.name for step in steps}
+    called = names_of(steps)
     return RunReplay(
         run=expected.run,
         replay=actual.run,
@@ -91,8 +91,8 @@ class _Judged:
         return self._with_inner(step, pair.expected, pair.actual) if view.kind == came.kind == PROCESS else step
 
     def _how(self, place: EffectPlace, view: EffectView) -> How:
-        if place.answer is None:
-            return "none"  # it was asked for; whether anything happened is not known
+        if place.answer is None or view.status == "denied":
+            return "none"  # whether anything happened is not known; or it is known that nothing did
         # A run that is called is always carried out; the note says which run stands in for its world.
         return "recorded" if place.key in self.actual.stood_in and view.kind != PROCESS else "live"
 
