@@ -182,6 +182,10 @@ def test_runs_are_filtered(url: str) -> None:
         assert names(agent="other") == ["open"]
         assert names(agent="tester", status="completed") == ["done"]
         assert names(agent="nobody") == []
+        several = served.client.get(V1 + "/runs?status=completed&status=in_doubt&agent=tester&agent=other")
+        assert [one["run"] for one in several.json()["runs"]] == ["doubtful", "done"]
+        printed = command(url, "ls", "--status", "completed", "--status", "in_doubt")
+        assert several.json()["runs"] == printed["runs"]
         times = {one["run"]: one["created"] for one in served.json("/runs")["runs"]}
         assert names(since=times["open"]) == ["doubtful", "open"]
         assert names(until=times["open"]) == ["done"]
@@ -232,6 +236,14 @@ def test_a_rare_run_is_found_behind_pages_that_are_short(served: Served, path: s
         pages += 1
     assert [one["run"] for one in page["runs"]] == ["first"]
     assert pages == 4
+
+
+def test_what_is_kept_beside_runs_is_not_taken_for_one(served: Served, path: str) -> None:
+    record(path, "kept", states(1), facts={"kind": "difference"})
+    assert [one["run"] for one in served.json("/runs")["runs"]] == ["first"]
+    assert served.json("/runs/@last")["run"] == "first"
+    assert served.json("/runs", all_kinds="true")["runs"] == command(path, "ls", "--all-kinds")["runs"]
+    assert served.json("/runs/kept")["events"] == 1, "by its name it is there"
 
 
 def test_open_waits_of_all_runs_are_listed_without_their_keys(url: str) -> None:

@@ -12,7 +12,7 @@ from reenact.errors import InvalidInput, NotFound
 from reenact.journal.reader import JournalReader
 from reenact.reports.selecting import short_id
 from reenact.reports.standing import standing_of
-from reenact.reports.summaries import agent_of, facts_of, summary_of
+from reenact.reports.summaries import facts_of, kind_of_run, summary_of
 from reenact.store.contract import RunRow, Store
 
 STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "completed", "failed", "cancelled")
@@ -44,12 +44,16 @@ def run_report(reader: JournalReader) -> dict[str, Any]:
 
 
 class RunFilter(NamedTuple):
-    status: str | None = None
-    agent: str | None = None
+    """Nothing given means all of them."""
+
+    statuses: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
     since: int | None = None
     """In microseconds; runs that began then or later."""
     until: int | None = None
     """Runs that began before."""
+    every_kind: bool = False
+    """Also what is kept beside runs in their shape: differences, receipts."""
 
 
 class RunPage(NamedTuple):
@@ -97,24 +101,34 @@ def runs_page(store: Store, namespace: str, wanted: RunFilter, *, cursor: str | 
                 return RunPage(found, None if before is None else before.cursor())
             looked += 1
             before = Place(row.header.created, row.header.run)
-            if _is_wanted(store, namespace, row, wanted):
-                found.append(_line(store, namespace, row))
+            if _has_status(store, namespace, row, wanted.statuses):
+                facts = facts_of(store, namespace, row.header.run)
+                if _is_wanted(facts, wanted):
+                    found.append(_line(store, namespace, row, facts, wanted))
         if len(page) < LOOKED_AT_ONCE:
             return RunPage(found, None)
     return RunPage(found, None if before is None else before.cursor())
 
 
-def _is_wanted(store: Store, namespace: str, row: RunRow, wanted: RunFilter) -> bool:
+def _has_status(store: Store, namespace: str, row: RunRow, wanted: frozenset[str]) -> bool:
     """Cheap questions first: how an ended run stands is in its row."""
-    if wanted.status is not None:
-        ended = row.last is not None and row.last.kind in TERMINAL_KINDS
-        if ended != (wanted.status in _ENDS) or standing_of(store, namespace, row).status != wanted.status:
-            return False
-    return wanted.agent is None or agent_of(store, namespace, row.header.run) == wanted.agent
+    if not wanted:
+        return True
+    if row.last is None or row.last.kind not in TERMINAL_KINDS:
+        return not wanted <= _ENDS and standing_of(store, namespace, row).status in wanted
+    return row.last.kind.lower() in wanted
 
 
-def _line(store: Store, namespace: str, row: RunRow) -> dict[str, Any]:
+def _is_wanted(facts: dict[str, Any] | None, wanted: RunFilter) -> bool:
+    if not wanted.every_kind and kind_of_run(facts) != "run":
+        return False
+    return not wanted.agents or (facts or {}).get("agent") in wanted.agents
+
+
+def _line(store: Store, namespace: str, row: RunRow, facts: dict[str, Any] | None, wanted: RunFilter) -> dict[str, Any]:
+    kind = {"kind": kind_of_run(facts)} if wanted.every_kind else {}
     return {
         **summary_of(store, namespace, row).to_json(),
+        **kind,
         "short": short_id(store, namespace, row.header.run),
     }

@@ -6,11 +6,12 @@ import re
 
 from reenact.core.links import OPERATIONS_RUN
 from reenact.errors import InvalidInput, NotFound
+from reenact.reports.summaries import facts_of, kind_of_run
 from reenact.store.contract import Store
 
 CANDIDATES = 5
 PAGE = 200
-MOST_BACK = 100_000
+MOST_BACK = 10_000
 SHORTEST_ID = 8
 
 _LAST = re.compile(r"@last(?:~([0-9]{1,6}))?\Z")
@@ -46,9 +47,12 @@ def _by_position(store: Store, namespace: str, text: str) -> str:
         )
     before: tuple[int, str] | None = None
     while page := store.list_runs(namespace, before=before, limit=min(PAGE, back + 1)):
-        if back < len(page):
-            return page[back].header.run
-        back -= len(page)
+        for row in page:
+            if kind_of_run(facts_of(store, namespace, row.header.run)) != "run":
+                continue  # kept beside runs in their shape; nobody means those
+            if back == 0:
+                return row.header.run
+            back -= 1
         before = page[-1].header.created, page[-1].header.run
     raise NotFound(
         f"there is no {text}: namespace {namespace!r} has too few runs",

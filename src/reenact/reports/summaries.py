@@ -51,6 +51,13 @@ def agent_of(store: Store, namespace: str, run: str) -> str | None:
     return agent if isinstance(agent, str) else None
 
 
+def kind_of_run(facts: dict[str, Any] | None) -> str:
+    """`run`, or what is kept in the shape of one: `difference`, `receipts`."""
+    if not facts or "agent" in facts:
+        return "run"
+    return "difference" if facts.get("kind") == "difference" else "receipts" if "receipts" in facts else "run"
+
+
 def facts_of(store: Store, namespace: str, run: str) -> dict[str, Any] | None:
     """The facts as they are stored, or None. Nothing is decoded: looking at a recording builds no objects."""
     try:

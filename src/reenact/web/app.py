@@ -26,10 +26,11 @@ from reenact.web.threads import Threads
 V1 = "/api/v1"
 Endpoint = Callable[[Stores, Asked], Any]
 
+REPEATABLE = ("status", "agent")
 PAGE_OF_EVENTS = ("from", "after", "limit")
 Endpoints = tuple[tuple[str, Endpoint, Collection[str]], ...]
 LOOKING: Endpoints = (
-    ("/runs", reading.list_runs, ("status", "agent", "since", "until", "cursor", "limit")),
+    ("/runs", reading.list_runs, ("status", "agent", "since", "until", "all_kinds", "cursor", "limit")),
     ("/runs/{run}", reading.show_run, ()),
     ("/runs/{run}/events", reading.show_events, PAGE_OF_EVENTS),
     ("/runs/{run}/events/{seq}", reading.show_event, ()),
@@ -102,7 +103,7 @@ async def _welcome(_: Request) -> Response:
 
 def _on_thread(stores: Stores, threads: Threads, endpoint: Endpoint, parameters: Collection[str]) -> Any:
     def work(request: Request) -> bytes:
-        return json_bytes(endpoint(stores, Asked(request, parameters)))
+        return json_bytes(endpoint(stores, Asked(request, parameters, REPEATABLE)))
 
     async def answer(request: Request) -> Response:
         return json_answer(await threads.run(work, request))

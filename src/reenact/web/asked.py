@@ -17,19 +17,24 @@ _YES_OR_NO = {"true": True, "false": False}
 
 
 class Asked:
-    def __init__(self, request: Request, parameters: Collection[str] = ()) -> None:
+    def __init__(self, request: Request, parameters: Collection[str] = (), repeatable: Collection[str] = ()) -> None:
         self.path: Mapping[str, Any] = request.path_params
         self._given: dict[str, str] = {}
+        self._several: dict[str, list[str]] = {}
         for name, value in request.query_params.multi_items():
             if name not in parameters:
                 known = f"It takes {', '.join(parameters)}." if parameters else "It takes none."
                 raise InvalidInput(f"no parameter is called {name[:80]!r} here", hint=known, code="unknown_parameter")
-            if name in self._given:
+            if name in self._given and name not in repeatable:
                 raise InvalidInput(f"{name} is given twice", code="repeated_parameter")
             self._given[name] = value
+            self._several.setdefault(name, []).append(value)
 
     def text(self, name: str) -> str | None:
         return self._given.get(name)
+
+    def several(self, name: str) -> frozenset[str]:
+        return frozenset(self._several.get(name, ()))
 
     def number(self, name: str, default: int, *, least: int = 0, most: int = 10**15) -> int:
         text = self._given.get(name)

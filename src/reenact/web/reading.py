@@ -23,17 +23,18 @@ def page_size(asked: Asked) -> int:
 
 
 def list_runs(stores: Stores, asked: Asked) -> Any:
-    status = asked.text("status")
-    if status is not None and status not in STATUSES:
+    statuses = asked.several("status")
+    for status in statuses - set(STATUSES):
         raise InvalidInput(
             f"no run is {status[:80]!r}", hint=f"A status is one of {', '.join(STATUSES)}.", code="bad_status"
         )
     since, until = asked.text("since"), asked.text("until")
     wanted = RunFilter(
-        status,
-        asked.text("agent"),
+        statuses,
+        asked.several("agent"),
         None if since is None else microseconds_of(since),
         None if until is None else microseconds_of(until),
+        asked.flag("all_kinds"),
     )
     page = runs_page(stores.reading, stores.namespace, wanted, cursor=asked.text("cursor"), limit=page_size(asked))
     return page.to_json()
