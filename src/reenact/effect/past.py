@@ -122,6 +122,7 @@ class Past:
     def _part_from_parents(self) -> None:
         """What the parents share ends here."""
         self._drop_unseen_chunks()
+        self._drop_last_states()
         for request in self.open_requests:
             request.is_parents, request.attempts, request.settled = True, 0, None
         self.spent_by_children.clear()  # what was shared has been paid for
@@ -159,6 +160,15 @@ class Past:
         else:
             self._take_bookkeeping(row)
         self.noted_to = row.seq
+
+    def _drop_last_states(self) -> None:
+        """A fork that has been handed everything goes its own way, and sets its state itself."""
+        answered = [one.answer.seq for one in self.by_key.values() if one.answer is not None]
+        last = max((*self._by_seq, *answered, *(one.seq for one in self._answers)), default=self.began_at)
+        for lane in list(self.lanes.values()):
+            lane.marks = [mark for mark in lane.marks if mark.seq <= last]
+            if lane.first is not None and lane.first.seq > last:
+                lane.first = None
 
     def _take_checkpoint(self, row: EventRow, link: Link) -> None:
         self.lane(row.lane).main = True
