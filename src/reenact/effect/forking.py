@@ -86,6 +86,7 @@ def begin_fork(
     """
     parent = JournalReader(store, run, namespace)
     _check_reducer(parent)
+    shared_stretches(parent)  # a fork of what cannot be read is not begun
     beginning = _beginning(parent, at, change)
     policy = Policy(run, beginning.at, check_mode(tail), frozenset(live_tools))
     own = {
@@ -149,7 +150,8 @@ def _head(parent: JournalReader, at: int) -> str:
 
 
 def _row(reader: JournalReader, seq: int) -> EventRow:
-    row = reader.store.event(reader.namespace, reader.run, seq) if seq > 0 else None
+    is_one = type(seq) is int and 0 < seq <= reader.head().seq
+    row = reader.store.event(reader.namespace, reader.run, seq) if is_one else None
     if row is None:
         raise BadPosition(
             f"run {reader.run} has no event {seq}: its events are 1 to {reader.head().seq}",

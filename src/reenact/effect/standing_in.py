@@ -30,7 +30,7 @@ from reenact.effect.places import PLACE, Inside
 from reenact.effect.recorded import CANCELLED
 from reenact.effect.stopping import NotCarriedOut, NotReplayable, Suspended
 from reenact.effect.varying import FACT as CHANGE
-from reenact.effect.varying import AnotherModel, Variation, variation_of
+from reenact.effect.varying import MODEL, Variations, variations_of
 from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
 from reenact.journal.chain import Draft
 from reenact.journal.lineage import Stretch, shared_stretches, stretch_of
@@ -197,7 +197,7 @@ class _Tail:
 
 
 class StandIns:
-    def __init__(self, run: LiveRun, policy: Policy, past: Past | None, variation: Variation | None = None) -> None:
+    def __init__(self, run: LiveRun, policy: Policy, past: Past | None, variations: Variations) -> None:
         self._run = run
         self.policy = policy
         self._past = past
@@ -207,7 +207,7 @@ class StandIns:
         """What is being carried out."""
         self._tail: _Tail | None = None
         self._is_read = self._has_looked_back = False
-        self._variation = variation
+        self._variations = variations
         self._lock = threading.Lock()
         self._arriving: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -227,10 +227,8 @@ class StandIns:
         return make, self._yielding(spec, generate)
 
     def _varied(self, spec: EffectSpec, make: MakeEvent, call: Callable[[], Any]) -> tuple[MakeEvent, Any]:
-        if self._variation is None:
-            return make, call
         with self._run.lock:
-            return self._variation.of(spec, make, call)
+            return self._variations.of(spec, make, call)
 
     def _awaited(self, spec: EffectSpec, call: Callable[[], Any]) -> Callable[[], Any]:
         async def stood_in() -> Any:
@@ -421,8 +419,9 @@ class StandIns:
             self._note(ticket, found)
         key = found.key if found is not None else ticket.key
         child = child_id(f"{self.policy.run}/{key}")
-        model = {CHANGE: self._variation.to_fact()} if isinstance(self._variation, AnotherModel) else {}
-        return {FACT: self.policy._replace(run=child, after=0).to_fact(), **model}
+        model = self._variations.model
+        change = {CHANGE: {"kind": MODEL, "model": model}} if model is not None else {}
+        return {FACT: self.policy._replace(run=child, after=0).to_fact(), **change}
 
 
 def child_id(idempotency_key: str) -> str:
@@ -451,7 +450,7 @@ def stand_ins_of(run: LiveRun, *, mode: str | None = None, tools: Iterable[str] 
     wanted = policy._replace(mode=check_mode(mode or policy.mode), live_tools=policy.live_tools | frozenset(tools))
     if wanted != policy and run.journal is not None:
         run.note(ProcessAttached({FACT: wanted.to_fact()}))
-    made = StandIns(run, wanted, past, variation_of(run, facts))
+    made = StandIns(run, wanted, past, variations_of(run, facts, policy.run))
     for at, one in in_force:
         made.was_told(at, one)
     return made

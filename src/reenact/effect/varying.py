@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reenact.core.codec import encode
@@ -60,16 +60,13 @@ class AnotherModel(Variation):
     """Every model call asks another model."""
 
     def __init__(self, model: str) -> None:
-        self._model = model
+        self.model = model
 
     def of(self, spec: EffectSpec, make: MakeEvent, call: Callable[[], Any]) -> tuple[MakeEvent, Callable[[], Any]]:
         if spec.kind != MODEL_CALL:
             return make, call
-        payload = with_model(getattr(make(""), "payload", None), self._model)
+        payload = with_model(getattr(make(""), "payload", None), self.model)
         return (make, call) if payload is None else (_made_with(make, payload), called_with(call, payload))
-
-    def to_fact(self) -> dict[str, str]:
-        return {"kind": MODEL, "model": self._model}
 
     def know(self, past: Past, rules: MatchRules) -> None:
         """What was asked for before the fork is found by what it would be now."""
@@ -77,7 +74,7 @@ class AnotherModel(Variation):
             if request.seq > 0 or request.kind != "ActionRequested":
                 continue
             members = past.members(request.row)
-            payload = with_model(members.get("payload"), self._model) if members.get("effect") == MODEL_CALL else None
+            payload = with_model(members.get("payload"), self.model) if members.get("effect") == MODEL_CALL else None
             if payload is not None:
                 request.match = rules.match(request.kind, encode({**members, "payload": payload}).tree)
 
@@ -108,7 +105,14 @@ def called_with(call: Callable[[], Any], payload: Any) -> Callable[[], Any]:
     """What carries an effect out, with another input."""
     if not isinstance(call, functools.partial) or not isinstance(payload, Mapping):
         return _refused
-    bound = inspect.BoundArguments(inspect.signature(call.func), dict(payload))
+    signature = inspect.signature(call.func)
+    bound = inspect.BoundArguments(signature, dict(payload))
+    try:
+        signature.bind(*bound.args, **bound.kwargs)
+    except TypeError:
+        return _refused
+    if not payload.keys() <= signature.parameters.keys():
+        return _refused
     return functools.partial(call.func, *bound.args, **bound.kwargs)
 
 
@@ -124,11 +128,40 @@ def _refused() -> Any:
     )
 
 
-def variation_of(run: LiveRun, facts: Mapping[str, Any]) -> Variation | None:
-    """What the facts of a fork say that it asks for otherwise."""
-    change = facts.get(FACT)
+class Variations(Variation):
+    """Several, one after the other: those of the runs that a fork comes from, and its own."""
+
+    def __init__(self, variations: Sequence[Variation]) -> None:
+        self._variations = variations
+
+    def of(self, spec: EffectSpec, make: MakeEvent, call: Callable[[], Any]) -> tuple[MakeEvent, Callable[[], Any]]:
+        for variation in self._variations:
+            make, call = variation.of(spec, make, call)
+        return make, call
+
+    @property
+    def model(self) -> str | None:
+        """Which model is asked in the end."""
+        found = [one.model for one in self._variations if isinstance(one, AnotherModel)]
+        return found[-1] if found else None
+
+
+def variations_of(run: LiveRun, facts: Mapping[str, Any], replayed: str) -> Variations:
+    """What the facts of a run say that it asks for otherwise, and those of the runs that it goes on with. A live replay
+    goes on with the one that it replays."""
+    reader = run.reader
+    line = [stretch.reader for stretch in shared_stretches(reader)]
+    if reader.header.parent is not None and reader.header.parent.relation == "replay":
+        above = JournalReader(reader.store, replayed, reader.namespace)
+        line = [*(stretch.reader for stretch in shared_stretches(above)), above]
+    changes = [*((one.facts() or {}).get(FACT) for one in line), facts.get(FACT)]
+    found = [_variation(run, change) for change in changes if change is not None]
+    return Variations([one for one in found if one is not None])
+
+
+def _variation(run: LiveRun, change: Any) -> Variation | None:
     try:
-        if change is None or change["kind"] == ANSWER:
+        if change["kind"] == ANSWER:
             return None
         if change["kind"] == MODEL:
             another = AnotherModel(str(change["model"]))
@@ -139,7 +172,7 @@ def variation_of(run: LiveRun, facts: Mapping[str, Any]) -> Variation | None:
         if run.past is not None and run.past.beginning is not None:  # what was before is not asked for again
             occurrence -= times_asked(run.reader, match, run.past.began_at)
         return AnotherRequest(run.rules, match, occurrence, change["payload"])
-    except (TypeError, ValueError, LookupError) as error:
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
         raise Damaged(f"the facts of run {run.name} do not say what it changes", code="bad_content") from error
 
 
