@@ -102,7 +102,15 @@ def test_recorded_replays_are_named_with_their_verdicts(url: str) -> None:
         record(url, "child", parent=ParentRun(head=head, relation="child", run="first", seq=4))
         report = served.json("/runs/first/replay")
         found = [(one["run"], one["status"], one["verdict"]) for one in report["reenactments"]]
-        assert found == [("otherwise", "completed", "diverged"), ("again", "completed", "same")]
+        assert found == [("otherwise", "completed", "broken"), ("again", "completed", "pass")]
+        judged = served.json("/runs/first/replay/otherwise")
+        assert judged.pop("next") is None
+        assert {**judged, "stopped_by": None} == command(url, "attempts", "first")
+        page = served.json("/runs/first/replay/otherwise", limit=1)
+        assert (page["steps"], page["next"]) == (judged["steps"][:1], 1)
+        assert served.json("/runs/first/replay/otherwise", after=1)["steps"] == judged["steps"][1:]
+        assert served.code("/runs/first/replay/first", 400) == "same_run"
+        assert served.code("/runs/first/replay/nobody", 404) == "unknown_run"
         assert served.json("/runs/again")["parent"]["relation"] == "replay"
         assert served.json("/runs/before/replay")["reenactments"] == []
 

@@ -15,20 +15,21 @@ from collections import Counter
 from typing import Any
 
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
+from reenact.core.hashing import render
 from reenact.core.links import parse_header
 from reenact.effect.outcomes import is_opaque
 from reenact.errors import Damaged, ReenactError
 from reenact.journal.reader import JournalReader
-from reenact.replays.divergence.comparing_runs import compare_runs
+from reenact.replays.live import RunReplay, judge_runs
 from reenact.reports.runs import LOOKED_AT_ONCE, Place
 from reenact.reports.standing import Standing, standing_of
 from reenact.reports.timelines import Seen, seen
 from reenact.reports.times import iso_time
-from reenact.store.contract import RunRow, Store
+from reenact.store.contract import RunRow
 
 STATES = ("replayable", "not_replayable", "open", "in_doubt", "damaged")
 LOOKED_AT_MOST = 5_000
-REENACTMENTS_SHOWN = 50
+REENACTMENTS_SHOWN = 10
 _VALUES = {"ActionSucceeded": "output", "WaitResolved": "resolution", "Resumed": "value"}
 _STATUSES = {"ActionFailed": "failed", "ActionDenied": "denied"}
 
@@ -143,7 +144,7 @@ def _effect(asked: Seen, answer: Seen | None, state: str) -> dict[str, Any]:
 
 
 def _reenactments(reader: JournalReader, row: RunRow) -> tuple[list[dict[str, Any]], bool]:
-    """Runs that say of themselves that they replay this one, newest first, each compared with it."""
+    """Runs that say of themselves that they replay this one, newest first, each judged against it."""
     store, namespace = reader.store, reader.namespace
     found: list[dict[str, Any]] = []
     before: Place | None = None
@@ -157,7 +158,7 @@ def _reenactments(reader: JournalReader, row: RunRow) -> tuple[list[dict[str, An
                 continue
             if len(found) == REENACTMENTS_SHOWN or looked > LOOKED_AT_MOST:
                 return found, True
-            found.append(_reenactment(store, namespace, reader.run, other))
+            found.append(_reenactment(reader, other))
         if looked > LOOKED_AT_MOST:
             return found, True
         before = Place(page[-1].header.created, page[-1].header.run)
@@ -169,15 +170,34 @@ def _replays(other: RunRow, reader: JournalReader) -> bool:
         parent = parse_header(other.header.header).parent
     except Damaged:
         return False
-    return parent is not None and parent.relation == "replay" and parent.run in (reader.run, reader.recorded_run)
+    if parent is None or parent.relation != "replay" or parent.run not in (reader.run, reader.recorded_run):
+        return False
+    named = reader.store.event(reader.namespace, reader.run, parent.seq) if parent.seq else None
+    head = reader.header_row.hash if not parent.seq else None if named is None else named.hash
+    return head is not None and render(head) == parent.head  # another run of that name is another run
 
 
-def _reenactment(store: Store, namespace: str, run: str, other: RunRow) -> dict[str, Any]:
-    name = other.header.run
+def _reenactment(reader: JournalReader, other: RunRow) -> dict[str, Any]:
+    store, namespace, name = reader.store, reader.namespace, other.header.run
     about = {"run": name, "created": iso_time(other.header.created)}
     try:
-        compared = compare_runs(store, run, store, name, namespace_a=namespace, namespace_b=namespace, align=False)
+        judged = judge_runs(reader, JournalReader(store, name, namespace))
     except ReenactError as error:
-        return {**about, "status": None, "verdict": "unknown", "message": error.message}
+        return {**about, "status": None, "verdict": None, "codes": [error.code], "message": error.message}
     status = standing_of(store, namespace, other).status
-    return {**about, "status": status, "verdict": compared.verdict, "message": compared.message}
+    return {
+        **about,
+        "status": status,
+        "verdict": judged.verdict,
+        "codes": list(judged.codes),
+        "message": judged.message,
+        "counts": judged.counts,
+    }
+
+
+def judged_page(judged: RunReplay, after: int, limit: int) -> dict[str, Any]:
+    """A live replay judged, with its steps behind the first `after`; `next` is the `after` of the page that follows."""
+    data = judged.to_data()
+    steps = data["steps"]
+    end = after + limit
+    return {**data, "steps": steps[after:end], "next": end if end < len(steps) else None}

@@ -42,6 +42,7 @@ JUDGING: Endpoints = (
     ("/runs/{run}/verify", judging.verify, ("deep",)),
     ("/runs/{run}/diff/{other}", judging.diff, ("first_only", "limit")),
     ("/runs/{run}/replay", judging.replay, PAGE_OF_EVENTS),
+    ("/runs/{run}/replay/{other}", judging.replay_by, ("after", "limit")),
     ("/runs/{run}/receipts", judging.list_receipts, ("after", "limit")),
     ("/receipts/{receipt}", judging.show_receipt, ()),
 )

@@ -8,9 +8,10 @@ from reenact.core.hashing import artifact_address, parse_hash
 from reenact.errors import Damaged, InvalidValue, NotFound
 from reenact.journal.verify import verify_run
 from reenact.replays.divergence.comparing_runs import compare_runs
+from reenact.replays.live import judge_runs
 from reenact.reports.comparisons import comparison_report
 from reenact.reports.receipts import receipt_report, receipts_page
-from reenact.reports.replays import replay_report
+from reenact.reports.replays import judged_page, replay_report
 from reenact.reports.verifications import verification_report
 from reenact.web.asked import Asked, row_of
 from reenact.web.reading import PAGE_BYTES, page_size
@@ -43,6 +44,12 @@ def diff(stores: Stores, asked: Asked) -> Any:
 def replay(stores: Stores, asked: Asked) -> Any:
     reader = stores.reader(asked.path["run"])
     return replay_report(reader, row_of(stores, reader.run), start=asked.start(), limit=page_size(asked))
+
+
+def replay_by(stores: Stores, asked: Asked) -> Any:
+    """A run and one that replayed it live, effect by effect; exact, since a tolerance is the reader's choice."""
+    judged = judge_runs(stores.reader(asked.path["run"]), stores.reader(asked.path["other"]))
+    return judged_page(judged, asked.number("after", 0), page_size(asked))
 
 
 def list_receipts(stores: Stores, asked: Asked) -> Any:
