@@ -80,6 +80,8 @@ def troubled(what):
             ctypes.string_at(0)
         elif what == "exits":
             os._exit(3)
+        elif what == "closes":
+            os.closerange(3, 100)
         elif what == "leaves":
             raise SystemExit(9)
         elif what == "hangs":

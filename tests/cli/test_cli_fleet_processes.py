@@ -114,6 +114,27 @@ def test_every_process_may_die() -> None:
     assert document["verdicts"] == {"same": 2, "died": 5}
 
 
+def test_what_was_found_is_kept_when_no_process_can_begin_any_more() -> None:
+    """The code that is named ends the second process that loads it."""
+    record_runs(*steady_runs(1), ("bad", "agents.py:troubled", ["killed"]), *steady_runs(2, first=1))
+    Path("trouble").touch()
+    Path("once.py").write_text("import os\nif os.path.exists('loaded'):\n    os._exit(5)\nfrom agents import *\n")
+    document = reenact_json("replay", "--all", "once.py", "--jobs", "1", status=1)
+    assert list(verdicts(document).values()) == ["same", "died", "error", "error"]
+    problem = document["runs"][3]["problem"]
+    assert problem["code"] == "workers_failed"
+    assert problem["message"] == "a process that was to judge runs ended itself with status 5 before it began"
+    result = reenact("replay", "--all", "once.py")
+    assert result.exit_code == 70, "nobody could begin at all"
+
+
+def test_a_process_whose_line_is_closed_is_ended() -> None:
+    record_runs(("closes", "agents.py:troubled", ["closes"]), *steady_runs(2))
+    Path("trouble").touch()
+    document = reenact_json("replay", "--all", "--jobs", "1", status=1)
+    assert verdicts(document) == {"closes": "died", "steady-0": "same", "steady-1": "same"}
+
+
 def test_an_agent_that_leaves_is_an_error_and_its_process_goes_on() -> None:
     record_runs(("leaves", "agents.py:troubled", ["leaves"]), *steady_runs(2))
     Path("trouble").touch()

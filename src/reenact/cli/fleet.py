@@ -128,6 +128,7 @@ class Stopped(KeyboardInterrupt):
 
 def judge_fleet(settings: Settings, plan: Plan) -> FleetReport:
     """Judges them all. Whatever happens to one of them, the others are judged; interrupted, what there is is told."""
+    from reenact.cli.fleet_pool import WorkersFailed
     from reenact.core.links import OPERATIONS_RUN
     from reenact.replays.fleet.results import Finding, FleetReport
     from reenact.replays.fleet.sharding import Shard
@@ -138,6 +139,7 @@ def judge_fleet(settings: Settings, plan: Plan) -> FleetReport:
     began = time.monotonic()
     found: dict[str, Finding] = {}
     interrupted = 0
+    unjudged = Finding(verdict="not_judged", code="interrupted", message="interrupted before its turn", status=1)
     with reading(settings) as store:
         everybody = _members(store, settings.namespace, plan)
         here = [one for one in everybody if shard is None or shard.holds(one.run)]
@@ -149,7 +151,10 @@ def judge_fleet(settings: Settings, plan: Plan) -> FleetReport:
                     progress.step(len(found), len(to_judge))
         except Stopped as stopped:
             interrupted = stopped.number
-    unjudged = Finding(verdict="not_judged", code="interrupted", message="interrupted before its turn", status=1)
+        except WorkersFailed as failed:
+            if not found:
+                raise
+            unjudged = Finding(verdict="error", code=failed.code, message=failed.message, hint=failed.hint, status=1)
     results = [_result(one, one.skipped or found.get(one.run, unjudged)) for one in here]
     report = FleetReport(
         command=plan.command,

@@ -53,6 +53,8 @@ class Worker:
         self.asked: str | None = None
         self.ready = False
         self.left = False
+        self.silent = False
+        """Its end of the line is closed: it has died, or the agent's code has closed it."""
         self.began = time.monotonic()
         """When it was asked, or started."""
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
@@ -85,9 +87,11 @@ class Worker:
             self.connection.send_bytes(b"null")
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        with suppress(EOFError, OSError):
+        try:
             while self.connection.poll():
                 yield json.loads(self.connection.recv_bytes())
+        except (EOFError, OSError):
+            self.silent = True
 
     def written(self) -> str:
         """The end of what it wrote."""
@@ -150,7 +154,9 @@ class Pool:
             for worker in list(self._workers):
                 ended = worker.handle in woken
                 yield from self._heard(worker)
-                if ended:
+                if worker.silent and not ended:
+                    wait([worker.handle], MAY_END_WITHIN_SECONDS)
+                if ended or worker.silent:
                     yield from self._ended(worker)
                 elif self._is_late(worker):
                     yield from self._ended(worker, late=True)
