@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,11 @@ def support(question: str) -> str:
 @library.agent(name="cli_connecting_agent")
 def connecting() -> str:
     connect()
+    return str(ask("one")["text"])
+
+
+@library.agent(name="cli_awaited_agent")
+async def awaited() -> str:
     return str(ask("one")["text"])
 
 
@@ -179,6 +185,14 @@ def test_what_has_no_recorded_value_ends_with_7() -> None:
     done = replay(agent=connecting)
     assert done.exit_code == 7, done.output
     assert "not replayable" in done.stdout
+
+
+def test_an_agent_that_is_awaited_is_replayed_too() -> None:
+    with opened() as store:
+        asyncio.run(awaited.run(run_id="a", store=store))
+    assert replay(agent=awaited).exit_code == 0
+    answers["text"] = "another"
+    assert replay(agent=awaited).exit_code == 1
 
 
 def test_differences_are_kept_on_request() -> None:

@@ -60,6 +60,16 @@ def office(question: str) -> str:
 
 
 @reenact.agent
+def messenger(text: str) -> str:
+    return mail(text)
+
+
+@reenact.agent
+def post_office(text: str) -> str:
+    return messenger(text)
+
+
+@reenact.agent
 async def team(questions: list[str]) -> list[str]:
     async def one(question: str) -> str:
         return str((await ask_slowly(question))["text"])
@@ -145,6 +155,14 @@ def test_an_agent_that_is_called_is_judged_by_what_it_did(memory: MemoryStore) -
     assert [step.how for step in called.inner.steps] == ["live", "live", "recorded", "live"]
     assert replay.verdict == "pass"
     assert replay.to_data()["steps"][0]["inner"]["counts"]["live"] == 2
+
+
+def test_calling_an_agent_that_only_repeats_the_record_is_no_evidence(memory: MemoryStore) -> None:
+    post_office.run("x", run_id="a", store=memory)
+    replay = replayed(memory, post_office)
+    assert replay.steps[0].how == "live"
+    assert (replay.verdict, replay.codes) == ("broken", ("replay_nothing_live",))
+    assert world.calls == ["mail"]
 
 
 def test_what_breaks_in_an_agent_that_is_called_breaks_the_caller(memory: MemoryStore) -> None:

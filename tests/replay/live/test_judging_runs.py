@@ -325,6 +325,16 @@ def test_lanes_that_began_in_another_order_are_still_themselves(memory: MemorySt
     assert replay.verdict == "pass"
 
 
+def test_lanes_in_another_order_are_told_where_they_really_differ(memory: MemoryStore) -> None:
+    def lane(number: int, first: str, second: str) -> list[Done]:
+        return [asked(first, "x", lane=f"0.{number}"), asked(second, "x", lane=f"0.{number}")]
+
+    recorded = [*lane(1, "one", "p"), *lane(2, "two", "q")]
+    replay = judged(memory, recorded, [*lane(1, "two", "q"), *lane(2, "one", "other")])
+    assert [step.verdict for step in replay.steps] == ["pass", "broken", "pass", "pass", "pass"]
+    assert (replay.steps[1].reasons[0].expected, replay.steps[1].reasons[0].actual) == ("p", "other")
+
+
 def test_attestations_in_another_order_say_which() -> None:
     replay = one({"attestation_ids": ["a", "b"]}, {"attestation_ids": ["b", "a"]})
     assert replay.codes == ("replay_attestation_diff",)

@@ -21,7 +21,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from reenact.core.canonical import parse_stored, stored_bytes
 from reenact.core.codec import encode
 from reenact.effect.stopping import NotReplayable
 from reenact.errors import InvalidInput, InvalidValue
@@ -224,8 +223,7 @@ def _one_step(run: RunEffects, place: EffectPlace, options: _Options) -> Generat
         return judge.refused(place, view, why)
     model, sampling = model_asked(view.kind, view.input)
     asked = options.model if options.model is not None and model else model
-    # A copy: whatever the invoker does to its inputs, what was recorded stays as it is.
-    inputs = run.reader.decoded(parse_stored(stored_bytes(judge.input_asked(view))))
+    inputs = run.reader.decoded(judge.input_asked(view))
     call = LiveCall(view.name, view.kind, inputs, asked, Sampling(sampling))
     came = _sorted_out((yield call), view)
     if isinstance(came.error, NotReplayable):
