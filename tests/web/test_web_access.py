@@ -379,6 +379,15 @@ def test_another_address_needs_a_token_and_names(host: str, path: str) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1", "localhost"])
+def test_every_address_of_this_machine_can_be_served(path: str, host: str) -> None:
+    record(path, "first")
+    with serving(path, host=host) as served:
+        assert served.json("/runs")["runs"]
+        answer = served.client.post(V1 + "/waits/some-key", json={"value": 1})
+        assert problem(answer, 404) == "await_event_unknown_or_revoked"
+
+
 def test_an_allowed_name_is_served(path: str) -> None:
     record(path, "first")
     with serving(path, host="0.0.0.0", allowed_hosts=["Reenact.example"]) as served:

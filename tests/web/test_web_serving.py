@@ -184,10 +184,10 @@ def test_no_other_command_loads_the_server() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
-def test_what_other_processes_write_is_seen_at_once(path: str) -> None:
-    record(path, "first")
-    with server("--store", path) as (_, said):
+def test_what_other_processes_write_is_seen_at_once(url: str) -> None:
+    record(url, "first")
+    with server("--store", url) as (_, said):
         headers = {"Authorization": f"Bearer {said['token']}"}
-        record(path, "second")
+        record(url, "second")
         answer = httpx.get(said["url"] + "api/v1/runs/@last", headers=headers)
         assert answer.json()["run"] == "second"

@@ -100,7 +100,6 @@ class Access:
 
     def _check_token(self, asking: Asking) -> None:
         if self._token is None:
-            self._check_page(asking)
             return
         sent = asking.values("authorization")
         if sent:
@@ -108,7 +107,7 @@ class Access:
             if len(sent) == 1 and scheme.lower() == "bearer" and _same(token.strip(), self._token):
                 return
         elif any(_same(cookie, self._cookie) for cookie in self._cookies(asking)):
-            self._check_page(asking)
+            _check_page(asking)
             return
         raise HttpProblem(
             401,
@@ -118,14 +117,15 @@ class Access:
             headers={"www-authenticate": "Bearer"},
         )
 
-    def _check_page(self, asking: Asking) -> None:
-        """That it is our own was looked at before; here it has to say that it is one. A program may send a token."""
-        if asking.method not in _READING and not asking.values("origin") and self._token is not None:
-            raise HttpProblem(403, "no_origin", "a browser's request that changes something names its Origin")
-
     def _cookies(self, asking: Asking) -> list[str]:
         pairs = [part.strip().partition("=") for line in asking.values("cookie") for part in line.split(";")]
         return [value for name, _, value in pairs if name == self.cookie_name][:4]
+
+
+def _check_page(asking: Asking) -> None:
+    """That a page is our own was looked at before; here the browser has to say that there is one."""
+    if asking.method not in _READING and not asking.values("origin"):
+        raise HttpProblem(403, "no_origin", "a browser's request that changes something names its Origin")
 
 
 def _check_framing(asking: Asking) -> None:

@@ -94,11 +94,12 @@ def make_server(
     bound = _bind(host, port)
     number: int = bound.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
+    names = {*allowed_hosts, shown} if is_loopback(host) else set(allowed_hosts)
     known = (token or secrets.token_urlsafe(32)) if auth else None
-    access = Access(cookie_name=f"reenact-{number}", allowed_hosts=allowed_hosts, token=known)
+    access = Access(cookie_name=f"reenact-{number}", allowed_hosts=names, token=known)
     url = f"http://{shown}:{number}"
     address = Address(url + "/", url + access.login_target, known)
-    return ReenactServer(stores, make_app(stores, access, allowed_hosts=allowed_hosts), bound, address)
+    return ReenactServer(stores, make_app(stores, access, allowed_hosts=names), bound, address)
 
 
 def check_address(host: str, *, auth: bool, allowed_hosts: Collection[str]) -> None:
