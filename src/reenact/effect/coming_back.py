@@ -65,7 +65,8 @@ class ComingBack:
         self._unmade_at = 0
         self._exchanges = Exchanges(run, past)
         self.held: list[Ticket] = []
-        """What the program asked for while the record lasted, and the record does not have."""
+        """What the program asked for while the record lasted, and the record does not have. In a fork, that is also
+        what had no answer where it began: it asks for it itself."""
         self.in_doubt: list[Ticket] = []
         """Requests of the record without an answer that were made again."""
 
@@ -220,7 +221,14 @@ class ComingBack:
         """Lanes were bound to the records of each other, and wait for other answers now."""
         self._unmade_at = 0
         self.in_doubt = [ticket for ticket in self.in_doubt if ticket not in tickets]
-        self.in_doubt += [one for one in tickets if one.recorded is not None and one.recorded.answer is None]
+        self.held = [ticket for ticket in self.held if ticket.recorded is None or ticket not in tickets]
+        for ticket in tickets:
+            if ticket.recorded is not None and ticket.recorded.answer is None:
+                self._unanswered(ticket.recorded).append(ticket)
+
+    def _unanswered(self, recorded: RecordedRequest) -> list[Ticket]:
+        """Where requests go that the record has, without an answer."""
+        return self.held if recorded.is_parents else self.in_doubt
 
     def _note_made(self, lane: Lane, recorded: RecordedRequest) -> None:
         recorded.made = True
@@ -232,7 +240,7 @@ class ComingBack:
         self._note_made(ticket.lane, recorded)
         ticket.recorded, ticket.request_seq = recorded, recorded.seq
         if recorded.answer is None:
-            self.in_doubt.append(ticket)
+            self._unanswered(recorded).append(ticket)
         elif recorded.answer.kind == "ActionDenied":
             self.go_live_if_over()
             open_recorded(self._run, ticket.spec, recorded.answer)  # raises what was raised then
@@ -322,25 +330,16 @@ class ComingBack:
         for item in run.turns.go_live():
             if item.ticket is None and item.kind not in (TIMER, SIGNAL, LATE, LATE_LOCK):  # these come by the clock
                 run.turns.pending.append(item)
-        self._ask_instead_of_parents()
         held, self.held = self.held, []
         for ticket in held:
+            if ticket.recorded is not None and not ticket.recorded.chunks:
+                ticket.recorded = None  # otherwise it is a stream, read in part, which is told that it was cut off
             run.release(ticket)
         for call in run.on_live:
             call()
         self._decide_doubts()
         run.flush()
         return True
-
-    def _ask_instead_of_parents(self) -> None:
-        """What had no answer where a fork began is asked for by the fork itself."""
-        asked = [ticket for ticket in self.in_doubt if ticket.recorded is not None and ticket.recorded.is_parents]
-        for ticket in asked:
-            assert ticket.recorded is not None
-            self.in_doubt.remove(ticket)
-            if not ticket.recorded.chunks:  # a stream that was read in part is told that it was cut off
-                ticket.recorded = None
-            self._run.release(ticket)
 
     def _decide_doubts(self) -> None:
         """Requests that were made and never answered, as far as the record knows."""
