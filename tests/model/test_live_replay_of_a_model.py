@@ -14,9 +14,6 @@ from reenact.replays.comparing.tolerance import DriftTolerance
 from reenact.replays.live import RunReplay, compare_run_attempts, judge_runs, replay_with_invoker, replays_of
 from reenact.store.memory import MemoryStore
 
-pytestmark = pytest.mark.xdist_group("model")
-
-
 TOKENS = 10
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from model_server import ModelMissing, ModelServer, model_file
-
-pytestmark = pytest.mark.xdist_group("model")
 
 
 def test_it_answers_and_repeats_itself(model_server: ModelServer) -> None:
@@ -29,3 +31,34 @@ def test_a_missing_wheel_is_named(gone: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(importlib.util, "find_spec", found)
     with pytest.raises(ModelMissing, match=gone):
         model_file()
+
+
+@pytest.mark.parametrize(("machine", "outcome"), [("x86_64", "1 error"), ("sparc", "1 skipped")])
+def test_without_the_model_no_test_of_it_passes(machine: str, outcome: str) -> None:
+    """Where the wheel can be had its absence is a failure; elsewhere the tests are skipped, and say why."""
+    chosen = [
+        "-q",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        f"{__file__}::test_it_answers_and_repeats_itself",
+    ]
+    code = (
+        "import sys, platform; sys.modules['xllamacpp'] = None; sys.platform = 'linux'; "
+        f"platform.machine = lambda: {machine!r}; platform.libc_ver = lambda: ('glibc', '2.36'); "
+        f"import pytest; sys.exit(pytest.main({chosen!r}))"
+    )
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        env=alone,  # the server of this session is not to be found
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert outcome in done.stdout, done.stdout + done.stderr
+    assert "passed" not in done.stdout
+    assert "xllamacpp is not installed" in done.stdout
