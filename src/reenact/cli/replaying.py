@@ -11,10 +11,11 @@ import click
 
 from reenact.cli.fleet import How, fleet_options
 from reenact.cli.fleet_replaying import replay_all
+from reenact.cli.live_replaying import LiveOptions, live_options, replay_live
 from reenact.cli.output import fields, note, say, say_json
 from reenact.cli.selection import RunFilter, filter_options
 from reenact.cli.settings import Settings, shared_options
-from reenact.cli.stores import reading
+from reenact.cli.stores import reading, writing
 from reenact.cli.text import brief, fit, inert
 from reenact.errors import InvalidInput, ReenactError
 
@@ -47,6 +48,7 @@ class AgentLeft(ReenactError):
 @click.option("--all", "everything", is_flag=True, help="All runs, or those that the options below choose.")
 @filter_options
 @fleet_options("--jobs")
+@live_options
 @click.pass_obj
 def replay(
     settings: Settings,
@@ -56,6 +58,7 @@ def replay(
     everything: bool,
     chosen: RunFilter,
     how: How,
+    live: LiveOptions,
 ) -> int | None:
     """Run the code of RUN again on its record alone. Nothing outside is touched: every effect is answered as recorded.
 
@@ -64,11 +67,18 @@ def replay(
 
     A run that `reenact run` began knows where its code is; name it for any other, and always for an imported one.
 
+    With --live the models are asked and the steps done again, and each outcome is judged within a tolerance. No tool
+    acts that is not named with --live-tool. Status 0 says that nothing differs by more than that.
+
     \b
     reenact replay @last
+    reenact replay @last --live --tokens 10% --content normalised
     reenact replay --all agent.py --junit results.xml
     reenact replay --all --agent support --since 7d --shard 2/4
     """
+    live.refuse_without_live()
+    if everything and live.live:
+        raise InvalidInput("--live replays one run at a time", hint="Name the run, without --all.", code="usage")
     if everything:
         code = [*((text, False) for text in words), *((text, True) for text in modules)]
         return replay_all(settings, code, strict, chosen, how)
@@ -79,7 +89,22 @@ def replay(
             hint="For example: `reenact replay @last`, `reenact replay RUN agent.py:support`, `reenact replay --all`.",
             code="usage",
         )
-    return _replay_one(settings, words[0], [*words[1:], None][0], [*modules, None][0], strict)
+    target, module = [*words[1:], None][0], [*modules, None][0]
+    if live.live:
+        return _replay_live(settings, words[0], target, module, live)
+    return _replay_one(settings, words[0], target, module, strict)
+
+
+def _replay_live(settings: Settings, run: str, target: str | None, module: str | None, live: LiveOptions) -> int | None:
+    from reenact.cli.running import load_for
+    from reenact.cli.selection import selected_run
+    from reenact.journal.reader import JournalReader
+
+    with reading(settings) as store:  # to look for a run must not make a store
+        name = selected_run(store, settings.namespace, run)
+    with writing(settings) as store:
+        agent = load_for(JournalReader(store, name, settings.namespace), target, module)
+        return replay_live(settings, store, agent, name, live)
 
 
 def _replay_one(settings: Settings, run: str, target: str | None, module: str | None, strict: bool) -> int | None:

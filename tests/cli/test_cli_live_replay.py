@@ -1,0 +1,97 @@
+"""`reenact replay --live`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_support import assert_two_lines, reenact_json, reenact_process
+
+PROGRAM = """
+import os
+import reenact
+
+
+@reenact.tool(kind="model_call")
+def ask(prompt):
+    tokens = int(os.environ.get("TOKENS", "100"))
+    return {"text": os.environ.get("SAYS", "yes"), "usage": {"input_tokens": tokens, "output_tokens": 5}}
+
+
+@reenact.tool
+def mail(text):
+    with open("ledger", "a") as ledger:
+        ledger.write(text + "\\n")
+    return "sent"
+
+
+@reenact.agent
+def support(question):
+    answer = ask(question)["text"]
+    mail(answer)
+    return answer
+
+
+@reenact.agent
+def mailing(text):
+    return mail(text)
+"""
+
+
+@pytest.fixture(autouse=True)
+def recorded(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    Path("shop.py").write_text(PROGRAM)
+    assert reenact_process("run", "shop.py:support", "--input", '["hello"]', "--run-id", "base").returncode == 0
+    assert mails() == ["yes"]
+
+
+def mails() -> list[str]:
+    return Path("ledger").read_text().splitlines()
+
+
+def test_the_same_again_passes_and_sends_no_mail() -> None:
+    done = reenact_process("replay", "base", "--live", "--live-run-id", "again")
+    assert done.returncode == 0, done.stderr
+    assert "pass" in done.stdout
+    assert mails() == ["yes"]
+    shown = reenact_json("show", "again")
+    assert (shown["parent"]["run"], shown["parent"]["relation"]) == ("base", "replay")
+
+
+def test_counters_move_within_a_tolerance_or_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENS", "101")
+    assert reenact_json("replay", "base", "--live", "--tokens", "1%")["verdict"] == "drift"
+    broken = reenact_json("replay", "base", "--live", status=1)
+    assert broken["verdict"] == "broken"
+    assert "input_tokens" in str(broken)
+
+
+def test_another_answer_breaks_and_what_follows_from_it_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAYS", "no")
+    assert reenact_process("replay", "base", "--live").returncode == 1
+    assert mails() == ["yes"]
+    assert reenact_process("replay", "base", "--live", "--live-tool", "mail").returncode == 1
+    assert mails() == ["yes", "no"], "named"
+
+
+def test_a_run_of_which_nothing_is_carried_out_is_no_pass() -> None:
+    assert reenact_process("run", "shop.py:mailing", "--input", '["a"]', "--run-id", "mails").returncode == 0
+    done = reenact_process("replay", "mails", "--live")
+    assert done.returncode == 1
+    assert mails() == ["yes", "a"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "code"),
+    [
+        (["replay", "nobody", "--live"], 3, "unknown_run"),
+        (["replay", "base", "--live-tool", "mail"], 2, "usage"),
+        (["replay", "base", "--tokens", "1%"], 2, "usage"),
+        (["replay", "--all", "--live"], 2, "usage"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], status: int, code: str) -> None:
+    done = reenact_process(*arguments)
+    assert done.returncode == status, done.stderr
+    assert_two_lines(done.stderr, code)
