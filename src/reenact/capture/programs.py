@@ -1,0 +1,136 @@
+"""A program as an agent: a script or a module, run to its end in this process, as Python itself would run it.
+
+What it was called with, and where, is the input of its run, so that whoever resumes or replays it can start it again.
+Its exit code is its result: `sys.exit` is how programs end, not how they are interrupted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import io
+import os
+import sys
+from types import CodeType, ModuleType
+from typing import Any
+
+import msgspec
+
+from reenact.effect.agents import Agent
+from reenact.errors import InvalidInput, NotFound
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """What is run."""
+
+    path: str
+    """Of the script, or the name of the module."""
+    args: tuple[str, ...] = ()
+    cwd: str = ""
+    is_module: bool = False
+    hash_seed: int | None = None
+    """With which sets of strings keep their order; None: whatever the interpreter took."""
+
+    @property
+    def name(self) -> str:
+        return self.path if self.is_module else os.path.basename(self.path)
+
+
+class ProgramAgent(Agent[..., Any]):
+    """The one agent of a process that runs a program."""
+
+    def __init__(self, program: Program, **options: Any) -> None:
+        super().__init__(_run_program, name=f"program {program.name}", **options)
+        self.program = program
+
+    def code(self) -> dict[str, str]:
+        """That of the script: what it imports may change without being named."""
+        if self._code is None:
+            digest = hashlib.sha256(_source(self.program)).hexdigest()
+            self._code = {"function": self.name, "digest": f"sha256:{digest}"}
+        return self._code
+
+    def own_facts(self) -> dict[str, Any]:
+        return {**super().own_facts(), "program": msgspec.to_builtins(self.program)}
+
+
+def program_of(facts: dict[str, Any] | None) -> Program | None:
+    """The program of a run; None if it is the run of something else."""
+    found = (facts or {}).get("program")
+    if found is None:
+        return None
+    try:
+        return msgspec.convert(found, Program)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"the facts of the run do not name a program: {error}", code="bad_program") from None
+
+
+def _run_program(program: dict[str, Any]) -> dict[str, Any]:
+    """Runs it as `__main__`, and gives its exit code and, where it was text, what it said with it."""
+    given = msgspec.convert(program, Program)
+    code, main = _prepared(given)
+    before = sys.modules.get("__main__")
+    sys.modules["__main__"] = main
+    try:
+        exec(code, main.__dict__)  # noqa: S102  (the user's own program, which is what we were asked to run)
+    except SystemExit as end:
+        return _exit(end.code)
+    finally:
+        if before is not None:
+            sys.modules["__main__"] = before
+    return {"exit": 0}
+
+
+def _exit(code: Any) -> dict[str, Any]:
+    if code is None or isinstance(code, int):
+        return {"exit": (code or 0) & 0xFF if not isinstance(code, bool) else int(code)}
+    return {"exit": 1, "said": str(code)}  # Python prints it to stderr
+
+
+def _source(program: Program) -> bytes:
+    path = _spec(program).origin if program.is_module else program.path
+    try:
+        with open(path or "", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _spec(program: Program) -> importlib.machinery.ModuleSpec:
+    """A package is run by its `__main__`."""
+    try:
+        spec = importlib.util.find_spec(program.path)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{program.path}.__main__")
+    except (ImportError, ValueError) as error:
+        raise NotFound(f"no module {program.path[:128]!r}: {error}", code="no_module") from None
+    if spec is None or spec.loader is None:
+        raise NotFound(f"no module {program.path[:128]!r} that could be run", code="no_module")
+    return spec
+
+
+def _prepared(program: Program) -> tuple[CodeType, ModuleType]:
+    """The compiled program and its module, with `sys.argv` and `sys.path` as Python would set them."""
+    main = ModuleType("__main__")
+    main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
+    if program.is_module:
+        spec = _spec(program)
+        main.__spec__, main.__file__ = spec, spec.origin or ""
+        main.__package__, main.__loader__ = spec.parent, spec.loader
+        sys.argv = [spec.origin or program.path, *program.args]
+        code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]
+        if code is None:
+            raise NotFound(f"the module {program.path[:128]!r} has no code of its own", code="no_module")
+        return code, main
+    sys.argv = [program.path, *program.args]
+    sys.path[0] = os.path.dirname(os.path.abspath(program.path))
+    main.__file__ = program.path
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", program.path)
+    try:
+        with io.open_code(os.path.abspath(program.path)) as file:
+            source = file.read()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise NotFound(f"cannot read {program.path[:200]}: {reason}", code="no_file") from None
+    return compile(source, program.path, "exec", dont_inherit=True), main
