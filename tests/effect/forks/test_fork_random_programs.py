@@ -1,0 +1,165 @@
+"""Random programs with several lanes, forked at every event: the record answers, and they end as they did."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from typing import Any
+
+import fork_programs
+import pytest
+from fork_programs import TOOLS, failing_program, ledger, program
+from fork_support import assert_verifies, entries, fork, new_id, outcome, replay, replay_live, run
+
+from effect import random_programs
+from reenact.effect.agents import agent
+from reenact.effect.stopping import NotCarriedOut
+from reenact.replays.divergence.comparing_runs import compare_runs
+from reenact.store.memory import MemoryStore
+
+PROGRAMS = 400 if os.environ.get("REENACT_SOAK") else 16
+CHUNKS = 8
+MOST_POSITIONS = 30
+
+
+def seeds(chunk: int) -> range:
+    return range(chunk, PROGRAMS, CHUNKS)
+
+
+def positions(store: Any, name: str, seed: int) -> list[int]:
+    """All of them, or some of a long run."""
+    last = len(entries(store, name))
+    found = list(range(last))
+    return found if last <= MOST_POSITIONS else sorted(random.Random(seed).sample(found, MOST_POSITIONS))
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_mocked_fork_ends_as_its_parent_wherever_it_begins(chunk: int, memory: MemoryStore) -> None:
+    for seed in seeds(chunk):
+        subject = failing_program if seed % 5 == 4 else program
+        name = new_id()
+        whole = outcome(lambda: run(subject, seed, run_id=name, store=memory))  # noqa: B023
+        ledger.clear()
+        for at in positions(memory, name, seed):
+            forked = new_id("fork")
+            where = f"seed {seed} at {at}"
+            got = outcome(lambda: fork(subject, name, at, tail="mocked", fork_id=forked, store=memory))  # noqa: B023
+            assert got == whole, where
+            assert outcome(lambda: replay(subject, forked, store=memory)) == whole, where  # noqa: B023
+            assert not ledger.lines, where
+        assert_verifies(memory, forked)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_live_fork_does_nothing_of_what_was_before_it(chunk: int, memory: MemoryStore) -> None:
+    for seed in seeds(chunk):
+        name = new_id()
+        whole = run(program, seed, run_id=name, store=memory)
+        rows = entries(memory, name)
+        for at in positions(memory, name, seed)[::3]:
+            answered = {one.event.action_id for one in rows[:at] if one.kind in ("ActionSucceeded", "ActionFailed")}
+            before = {
+                (one.event.name, next(iter(one.event.payload.values())))
+                for one in rows[:at]
+                if one.kind == "ActionRequested" and one.event.action_id in answered and one.event.effect == "tool_call"
+            }
+            forked, where = new_id("fork"), f"seed {seed} at {at}"
+            ledger.clear()
+            assert fork(program, name, at, live_tools=TOOLS, fork_id=forked, store=memory) == whole, where
+            again = before & {line[:2] for line in ledger.lines}
+            assert not again, f"{where}: {again}"
+            assert all(ledger.count(*line) == 1 for line in ledger.lines if line[0] in TOOLS), where
+            ledger.clear()
+            assert replay(program, forked, store=memory) == whole, where
+            assert not ledger.lines, where
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_forks_of_forks_at_random_events(chunk: int, memory: MemoryStore) -> None:
+    for seed in seeds(chunk):
+        rng, name = random.Random(seed), new_id()
+        whole = run(program, seed, run_id=name, store=memory)
+        ledger.clear()
+        for _ in range(5):
+            for _ in range(rng.randrange(1, 5)):
+                at = rng.randrange(len(entries(memory, name)))
+                forked = new_id("fork")
+                where = f"seed {seed}: {name} at {at}"
+                assert fork(program, name, at, tail="mocked", fork_id=forked, store=memory) == whole, where
+                assert replay(program, forked, store=memory) == whole, where
+            name = forked
+        assert not ledger.lines
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_same_again_is_no_difference(chunk: int, memory: MemoryStore) -> None:
+    for seed in seeds(chunk):
+        first, second = new_id(), new_id()
+        whole = run(program, seed, run_id=first, store=memory)
+        assert run(program, seed, run_id=second, store=memory) == whole
+        ledger.clear()
+        compared = compare_runs(memory, first, memory, second)
+        assert compared.verdict in ("same", "reordered"), f"seed {seed}: {compared}"
+        for name in (first, second):
+            assert replay(program, name, store=memory) == whole
+        assert not ledger.lines
+        third = new_id("fork")
+        fork(program, first, 0, tail="mocked", fork_id=third, store=memory)
+        compared = compare_runs(memory, first, memory, third)
+        assert compared.verdict in ("same", "reordered"), f"seed {seed}: {compared}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_live_replay_carries_out_no_tool(chunk: int, memory: MemoryStore) -> None:
+    for seed in seeds(chunk):
+        name, again = new_id(), new_id("again")
+        whole = run(program, seed, run_id=name, store=memory)
+        ledger.clear()
+        assert replay_live(program, name, live_run_id=again, store=memory) == whole
+        assert not set(ledger.names) & set(TOOLS), f"seed {seed}"
+        ledger.clear()
+        assert replay(program, again, store=memory) == whole
+        assert not ledger.lines
+
+
+@agent(name="fork.schedules")
+async def schedule(seed: int) -> Any:
+    return await random_programs.Program(seed).main()
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_whatever_the_schedule_nothing_is_carried_out(chunk: int, memory: MemoryStore) -> None:
+    """These programs tell in which order things came, which is not the record's to say behind a fork: timers go by the
+    clock. They end, or ask for what the record does not have; what they have done is replayed as it was."""
+    equal = 0
+    for seed in seeds(chunk):
+        name = new_id()
+        whole = run(schedule, seed, run_id=name, store=memory)
+        calls = random_programs.live_calls
+        for at in positions(memory, name, seed)[::4]:
+            forked, where = new_id("fork"), f"seed {seed} at {at}"
+            try:
+                got = fork(schedule, name, at, tail="mocked", fork_id=forked, store=memory)
+            except NotCarriedOut:
+                pass
+            else:
+                assert asyncio.run(_replayed(forked, memory)) == got, where
+                equal += got == whole
+            assert random_programs.live_calls == calls, where
+    assert equal
+
+
+async def _replayed(name: str, store: Any) -> Any:
+    return await schedule.replay(name, store=store)
+
+
+def test_the_programs_do_what_they_are_meant_to() -> None:
+    """All shapes are among the first seeds."""
+    used: set[str] = set()
+    store = MemoryStore()
+    for seed in range(PROGRAMS):
+        ledger.clear()
+        run(program, seed, run_id=new_id(), store=store)
+        used |= set(ledger.names)
+    assert used == {"fetch", "think", "retried", *fork_programs.TOOLS} - {"linger"}
