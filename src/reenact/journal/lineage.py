@@ -93,5 +93,8 @@ def forked_runs(store: Store, namespace: str) -> set[str]:
 
 
 def stretch_of(stretches: list[Stretch], position: int) -> Stretch:
-    """The one that has the event at that position, which is 0 or less."""
-    return next(one for one in stretches if position <= one.last + one.shift)
+    """The one that has the event at that position."""
+    found = next((one for one in stretches if position <= one.last + one.shift), None)
+    if found is None or position <= found.shift:
+        raise Damaged(f"there is no event at position {position}", code="missing_event")
+    return found
