@@ -114,7 +114,7 @@ class Past:
         try:
             for row, link in stretch.rows(after):
                 self._take(row, link)
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
             # A recording may come from anywhere: what is not as we write it is damage, not a crash.
             seq = row.seq - stretch.shift if row is not None else after + 1
             raise Damaged(f"event {seq} of run {reader.run} is not well formed", code="bad_content") from error

@@ -67,7 +67,7 @@ class Policy(NamedTuple):
     def from_fact(cls, fact: Any) -> Policy:
         try:
             found = cls(**{**fact, "live_tools": frozenset(fact["live_tools"])})
-            good = all(isinstance(value, kind) for value, kind in zip(found, _TYPES, strict=True))
+            good = [type(value) for value in found] == _TYPES and len(fact) == len(_TYPES)
             if not good or found.mode not in (LIVE, MOCKED, STOPPED) or isinstance(fact["live_tools"], str):
                 raise TypeError
         except (TypeError, LookupError) as error:
@@ -85,7 +85,7 @@ class Policy(NamedTuple):
         return spec.kind in _DONE_AGAIN and not spec.writes
 
 
-_TYPES = (str, int, str, frozenset, bool)
+_TYPES = [str, int, str, frozenset, bool]
 
 
 def check_mode(mode: str) -> str:
@@ -125,7 +125,7 @@ class _Tail:
         self.draws: dict[tuple[str, str], list[Any]] = {}
         try:
             self._read(after)
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
             raise Damaged(f"the record of run {reader.run} is not well formed", code="bad_content") from error
 
     def _read(self, after: int) -> None:
@@ -182,6 +182,10 @@ class _Tail:
         if row is None:
             raise Damaged(f"event {position - stretch.shift} of run {reader.run} is missing", code="missing_event")
         return stretch.placed(row) if stretch.shift else (row, reader.link(row))
+
+    def owner(self, found: _Found) -> str:
+        """The run that asked for it: the other one, or one that it was forked from."""
+        return stretch_of(self._stretches, found.seq).reader.run
 
     def tree(self, position: int) -> tuple[str, Any, JournalReader]:
         """Kind and encoded content of an event, and who reads it."""
@@ -364,7 +368,7 @@ class StandIns:
         return ticket.spec.once and ticket not in self._begun and ticket.answer is None and not answered
 
     def _not_carried_out(self, spec: EffectSpec) -> NotCarriedOut:
-        asked = f"{spec.name} was asked for with an input that the record of run {self.policy.run} does not have"
+        asked = f"{spec.name} was asked for with an input that the record of run {self.policy.run[:128]} does not have"
         if self.policy.mode == MOCKED:
             return NotCarriedOut(
                 f"{asked}; nothing is carried out in a mocked tail",
@@ -417,8 +421,10 @@ class StandIns:
         found = self._take(ticket)
         if found is not None:
             self._note(ticket, found)
-        key = found.key if found is not None else ticket.key
-        child = child_id(f"{self.policy.run}/{key}")
+        called_by, key = self.policy.run, ticket.key
+        if found is not None and self._tail is not None:
+            called_by, key = self._tail.owner(found), found.key
+        child = child_id(f"{called_by}/{key}")
         model = self._variations.model
         change = {CHANGE: {"kind": MODEL, "model": model}} if model is not None else {}
         return {FACT: self.policy._replace(run=child, after=0).to_fact(), **change}
