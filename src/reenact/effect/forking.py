@@ -16,6 +16,7 @@ from reenact.core.events import (
     TERMINAL_KINDS,
     ActionFailed,
     ActionSucceeded,
+    ChunkReceived,
     Event,
     Resumed,
     WaitResolved,
@@ -206,6 +207,8 @@ def _with_answer(parent: JournalReader, at: int | None, change: AnotherAnswer) -
     latest = answer - 1 if answer is not None else parent.head().seq
     if answer is None and at is None:
         latest = asked.seq
+    chunk = _first_chunk(parent, asked, latest)
+    latest = latest if chunk is None else chunk - 1
     position = _position(parent, latest if at is None else at)
     if not asked.seq <= position <= latest:
         raise BadPosition(
@@ -216,6 +219,7 @@ def _with_answer(parent: JournalReader, at: int | None, change: AnotherAnswer) -
     fact = {"kind": ANSWER, "event": answer if answer is not None else asked.seq, "request": asked.seq}
     drafts = (
         Draft(request.event, lane=link.lane, key=link.key),
+        *(Draft(one, lane=link.lane) for one in (_chunks(request.event, change) if chunk is not None else ())),
         Draft(_answering(request.event, change), lane=link.lane),
     )
     return _Beginning(position, fact, drafts)
@@ -231,6 +235,28 @@ def _answer_of(parent: JournalReader, request: int) -> int | None:
         if row.kind in ANSWERS and parent.link(row).parent == request:
             return row.seq
     return None
+
+
+def _first_chunk(parent: JournalReader, asked: EventRow, latest: int) -> int | None:
+    """Where the first part of it stands, if it is a stream: whoever is answered otherwise has seen none."""
+    key = parent.link(asked).key
+    for row in parent.store.scan(parent.namespace, parent.run, asked.seq + 1, latest + 1, contents=False):
+        if row.kind == "ChunkReceived" and getattr(parent.event(row.seq).event, "action_id", None) == key:
+            return row.seq
+    return None
+
+
+def _chunks(request: Event, change: AnotherAnswer) -> list[ChunkReceived]:
+    if change.error is not None:
+        return []
+    if not isinstance(change.value, list):
+        raise InvalidInput(
+            "a stream is answered with all of its parts, in a list",
+            hint='Such as ["Hello", " world"].',
+            code="bad_change",
+        )
+    key = str(getattr(request, "action_id", ""))
+    return [ChunkReceived(key, number, chunk) for number, chunk in enumerate(change.value)]
 
 
 def _answering(request: Event, change: AnotherAnswer) -> Event:
