@@ -402,6 +402,30 @@ def test_streams_open_where_it_begins(memory: MemoryStore) -> None:
     assert ledger.count("tell") == 1, "nobody has acted upon the first part: it is done again"
 
 
+def test_a_stream_is_answered_with_other_parts(memory: MemoryStore) -> None:
+    @reenact.agent(name="effects.told")
+    async def told(text: str) -> list[str]:
+        try:
+            return [part async for part in tell(text)]
+        except ConnectionError as error:
+            return [str(error)]
+
+    name = new_id()
+    run(told, "a b c", run_id=name, store=memory)
+    ledger.clear()
+    for seq in (1, seqs(memory, name, "ActionSucceeded")[0]):
+        for parts in (["x", "y"], []):
+            branch = new_id("branch")
+            assert fork(told, name, change=AnotherAnswer(seq, parts), fork_id=branch, store=memory) == parts
+            assert replay(told, branch, store=memory) == parts
+            assert_verifies(memory, branch)
+    assert fork(told, name, change=AnotherAnswer(1, error=ConnectionError("cut")), store=memory) == ["cut"]
+    with pytest.raises(reenact.ReenactError) as caught:
+        fork(told, name, change=AnotherAnswer(1, "not a list"), store=memory)
+    assert caught.value.code == "bad_change"
+    assert not ledger.lines
+
+
 @pytest.mark.xfail(
     reason="a stream that was cut off while the agent waited for something else is never told", run=False
 )
