@@ -82,13 +82,32 @@ def test_a_run_of_which_nothing_is_carried_out_is_no_pass() -> None:
     assert mails() == ["yes", "a"]
 
 
+def test_all_runs_are_done_again_and_told_to_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once: neither the replays that this makes nor those that are there already are carried out again."""
+    for number in range(3):
+        reenact_process("run", "shop.py:support", "--input", f'["question {number}"]', "--run-id", f"more-{number}")
+    assert reenact_process("replay", "base", "--live", "--live-run-id", "again").returncode == 0
+    before = mails()
+    found = reenact_json("replay", "--all", "--live", "--jobs", "2", "--junit", "all.xml")
+    verdicts = {one["run"]: one["verdict"] for one in found["runs"]}
+    assert verdicts == {"base": "pass", "again": "skipped", **{f"more-{number}": "pass" for number in range(3)}}
+    assert mails() == before
+    monkeypatch.setenv("TOKENS", "104")
+    drifted = reenact_json("replay", "--all", "--live", "--tokens", "5%", "--status", "completed", "--agent", "support")
+    assert {one["verdict"] for one in drifted["runs"]} == {"drift", "skipped"}
+    broken = reenact_process("replay", "--all", "--live", "--junit", "broken.xml")
+    assert broken.returncode == 1
+    assert Path("broken.xml").read_text().count("<failure") == 4
+    assert "input_tokens" in Path("broken.xml").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "code"),
     [
         (["replay", "nobody", "--live"], 3, "unknown_run"),
         (["replay", "base", "--live-tool", "mail"], 2, "usage"),
         (["replay", "base", "--tokens", "1%"], 2, "usage"),
-        (["replay", "--all", "--live"], 2, "usage"),
+        (["replay", "--all", "--live", "--live-run-id", "x"], 2, "usage"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], status: int, code: str) -> None:

@@ -212,7 +212,7 @@ def _result(one: Member, found: Finding) -> RunResult:
 
 
 def _label(command: str, members: Sequence[Member], shard: Shard | None) -> str:
-    doing = {"replay": "replaying", "verify": "verifying"}[command]
+    doing = {"replay": "replaying", "live replay": "replaying", "verify": "verifying"}[command]
     return f"{doing} {count_text(len(members), 'run')}{f' of shard {shard}' if shard is not None else ''}"
 
 

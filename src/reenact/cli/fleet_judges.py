@@ -30,6 +30,7 @@ NOT_REPLAYABLE = 7
 KEPT_VALUE_CHARACTERS = 4_000
 SHOWN_VALUE_CHARACTERS = 400
 CALLERS_LOOKED_AT = 100
+MOST_STEPS = 5
 _OWN_STATUS = (5, 70)
 
 
@@ -241,6 +242,39 @@ class ReplayJudge:
         return bool(erased_seqs(self._store, self._namespace, run))
 
 
+class LiveJudge(ReplayJudge):
+    """Carried out again, in a run of its own, and judged within a tolerance."""
+
+    def __init__(self, store: Store, namespace: str, options: dict[str, Any]) -> None:
+        super().__init__(store, namespace, options)
+        from reenact.cli.live_replaying import LiveOptions
+
+        self._live = LiveOptions.from_data(options["live"])
+
+    def __call__(self, run: str) -> Finding:
+        from reenact.cli.live_replaying import judged_live, reason_text
+        from reenact.journal.reader import JournalReader
+
+        reader = JournalReader(self._store, run, self._namespace)
+        agent = self._agent(reader)
+        agent.namespace = self._namespace
+        replay, stopped = judged_live(self._store, self._namespace, agent, run, self._live)
+        differs = [
+            f"{step.name} at seq {step.seq}: {reason_text(step.first_reason)}"
+            for step in replay.steps
+            if step.first_reason is not None and step.verdict not in ("pass", "drift")
+        ][:MOST_STEPS]
+        return Finding(
+            verdict=replay.verdict,
+            events=reader.head().seq,
+            code="" if not replay.exit_status else replay.codes[0] if replay.codes else "replay_broken",
+            message="" if not replay.exit_status else replay.message,
+            hint=stopped.hint if stopped is not None else "`reenact replay RUN --live` shows it step by step.",
+            where={"replay": replay.replay, **({"differs": differs} if differs else {})},
+            status=replay.exit_status,
+        )
+
+
 def _bounded(value: Any) -> Any:
     """A value for a report: whole when it is small, the beginning of it as text otherwise."""
     try:
@@ -251,4 +285,10 @@ def _bounded(value: Any) -> Any:
     return brief(value, SHOWN_VALUE_CHARACTERS)
 
 
-JUDGES: dict[str, Callable[[Any, str, dict[str, Any]], Judge]] = {"replay": ReplayJudge, "verify": VerifyJudge}
+JUDGES: dict[str, Callable[[Any, str, dict[str, Any]], Judge]] = {
+    "replay": ReplayJudge,
+    "live replay": LiveJudge,
+    "verify": VerifyJudge,
+}
+WRITING = frozenset({"live replay"})
+"""Judges that write runs of their own."""

@@ -11,6 +11,7 @@ from reenact.cli.selection import Chosen, RunFilter
 from reenact.cli.text import brief, cells, count_text, fit, inert
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.cli.live_replaying import LiveOptions
     from reenact.cli.settings import Settings
     from reenact.replays.fleet.results import Finding, FleetReport, RunResult
 
@@ -21,13 +22,21 @@ WIDEST_NAME = 40
 _COLOURS = {"passed": "green", "failed": "red", "error": "red", "skipped": "yellow"}
 
 
-def replay_all(settings: Settings, code: Sequence[tuple[str, bool]], strict: bool, chosen: RunFilter, how: How) -> int:
+def replay_all(
+    settings: Settings,
+    code: Sequence[tuple[str, bool]],
+    strict: bool,
+    chosen: RunFilter,
+    how: How,
+    live: LiveOptions,
+) -> int:
+    carried_out = {"live": live.to_data()} if live.live else {}
     plan = Plan(
-        command="replay",
+        command="live replay" if live.live else "replay",
         chosen=chosen,
         how=how,
-        options={"code": list(code), "strict": strict},
-        rule=lambda one: why_skipped(one, code_is_named=bool(code)),
+        options={"code": list(code), "strict": strict, **carried_out},
+        rule=lambda one: why_skipped(one, code_is_named=bool(code), live=live.live),
         runs_code=True,
         time_limit=TIME_LIMIT_SECONDS,
     )
@@ -39,9 +48,14 @@ def replay_all(settings: Settings, code: Sequence[tuple[str, bool]], strict: boo
     return report.exit_status
 
 
-def why_skipped(one: Chosen, *, code_is_named: bool) -> Finding | None:
+def why_skipped(one: Chosen, *, code_is_named: bool, live: bool = False) -> Finding | None:
     """Runs of which nothing can be run again, or not now."""
+    from reenact.core.links import parse_header
     from reenact.replays.fleet.results import skipped
+
+    parent = parse_header(one.row.header.header).parent if live else None
+    if parent is not None and parent.relation in ("replay", "child"):
+        return skipped(parent.relation, f"it is a {parent.relation} of run {parent.run}, which is carried out again")
 
     if one.facts is None:  # damaged, if it is not erased: whoever reads it will say so
         return skipped("erased", "what it was called with is erased") if one.row.header.content is None else None

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from reenact.cli.fleet_judges import JUDGES, Judge, judged
+from reenact.cli.fleet_judges import JUDGES, WRITING, Judge, judged
 from reenact.cli.problems import complaint_of
 
 START = "import json,sys;sys.path[:]=json.loads(sys.argv[1]);from reenact.cli.fleet_worker import main;main()"
@@ -67,7 +67,7 @@ def _listen(connection: Connection, told: queue.SimpleQueue[dict[str, Any] | Non
 def _judge(settings: dict[str, Any]) -> Judge:
     from reenact.store.opening import open_store
 
-    store = open_store(settings["store"], read_only=True)
+    store = open_store(settings["store"], read_only=settings["judge"] not in WRITING)
     return JUDGES[settings["judge"]](store, settings["namespace"], settings["options"])
 
 

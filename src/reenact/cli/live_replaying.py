@@ -72,6 +72,14 @@ class LiveOptions(NamedTuple):
     keep: bool = False
     tolerance: ToleranceOptions = ToleranceOptions()
 
+    def to_data(self) -> dict[str, Any]:
+        return {**self._asdict(), "tolerance": self.tolerance._asdict()}
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> LiveOptions:
+        tolerance = ToleranceOptions(**{**data["tolerance"], "ignore": tuple(data["tolerance"]["ignore"])})
+        return cls(**{**data, "live_tools": tuple(data["live_tools"]), "tolerance": tolerance})
+
     def refuse_without_live(self) -> None:
         """What is said about a live replay means nothing for any other."""
         if not self.live and self != LiveOptions():
@@ -175,28 +183,40 @@ def _share(option: str, text: str) -> float:
 
 def replay_live(settings: Settings, store: Store, agent: Agent[..., Any], run: str, options: LiveOptions) -> int:
     """Does it again, in a new run, and tells what is to be said of it. The store has to be writable."""
+    began = None if settings.json else lambda name: note(f"run {name}")
+    replay, stopped = judged_live(store, settings.namespace, agent, run, options, began)
+    tell_replay(settings, replay, stopped)
+    return replay.exit_status
+
+
+def judged_live(
+    store: Store,
+    namespace: str,
+    agent: Agent[..., Any],
+    run: str,
+    options: LiveOptions,
+    began: Callable[[str], None] | None = None,
+) -> tuple[RunReplay, ReenactError | None]:
+    """What came of doing it again, and why the new run stopped, if it did."""
     from reenact.core.links import check_run_id
     from reenact.journal.reader import JournalReader
     from reenact.replays.live import judge_runs, keep_differences
 
     tolerance = options.tolerance.tolerance()  # refused before anything is carried out
-    expected = JournalReader(store, run, settings.namespace)
+    expected = JournalReader(store, run, namespace)
     name = check_run_id(options.live_run_id or secrets.token_hex(RUN_ID_BYTES))
-    if store.run_row(settings.namespace, name) is not None:
+    if store.run_row(namespace, name) is not None:
         raise Refused(f"there is a run {name} already", hint="Choose another id for the new run.", code="run_exists")
-    if not settings.json:
-        note(f"run {name}")
-    stopped = _carried_out(settings, store, agent, run, name, options)
-    actual = JournalReader(store, name, settings.namespace)
+    if began is not None:
+        began(name)
+    stopped = _carried_out(store, namespace, agent, run, name, options)
+    actual = JournalReader(store, name, namespace)
     replay = judge_runs(expected, actual, tolerance, stop_at_first=options.stop_at_first)
-    if options.keep:
-        replay = keep_differences(store, replay, settings.namespace)
-    tell_replay(settings, replay, stopped)
-    return replay.exit_status
+    return keep_differences(store, replay, namespace) if options.keep else replay, stopped
 
 
 def _carried_out(
-    settings: Settings, store: Store, agent: Agent[..., Any], run: str, name: str, options: LiveOptions
+    store: Store, namespace: str, agent: Agent[..., Any], run: str, name: str, options: LiveOptions
 ) -> ReenactError | None:
     """Why the new run stopped, if it did. How it ended is on record, and judged there."""
     try:
@@ -207,18 +227,18 @@ def _carried_out(
                 model=options.model,
                 live_run_id=name,
                 store=store,
-                namespace=settings.namespace,
+                namespace=namespace,
             )
             if agent.is_async:
                 asyncio.run(_awaited(made))
     except (StoreError, Damaged):
         raise  # no verdict can follow
     except (Exception, asyncio.CancelledError) as error:
-        if store.run_row(settings.namespace, name) is None:
+        if store.run_row(namespace, name) is None:
             raise  # nothing has begun
         from reenact.core.events import TERMINAL_KINDS
 
-        last = store.last_event(settings.namespace, name)
+        last = store.last_event(namespace, name)
         if last is not None and last.kind in TERMINAL_KINDS:
             return None  # the agent's own error, or a cancellation
         if not isinstance(error, ReenactError):

@@ -77,11 +77,11 @@ def replay(
     reenact replay --all --agent support --since 7d --shard 2/4
     """
     live.refuse_without_live()
-    if everything and live.live:
-        raise InvalidInput("--live replays one run at a time", hint="Name the run, without --all.", code="usage")
+    if everything and live.live_run_id is not None:
+        raise InvalidInput("--live-run-id is about one run, not --all", code="usage")
     if everything:
         code = [*((text, False) for text in words), *((text, True) for text in modules)]
-        return replay_all(settings, code, strict, chosen, how)
+        return replay_all(settings, code, strict, chosen, how, live)
     how.refuse_for_one(chosen)
     if not words or len(words) + len(modules) > 2:
         raise InvalidInput(

@@ -4,6 +4,8 @@
     same            passed    the code did what the record says, to its end
     unfinished      passed    the same, as far as an unfinished record goes
     valid           passed    everything recorded is as it was written
+    pass, drift     passed    carried out again, and the same, or different within the tolerance
+    broken          failed    carried out again, and different by more than that
     diverged        failed    the code does something else
     not_replayable  failed    an effect has no value that could be handed over again
     damaged         failed    the record is not as it was written
@@ -33,6 +35,9 @@ OUTCOMES = {
     "same": PASSED,
     "unfinished": PASSED,
     "valid": PASSED,
+    "pass": PASSED,
+    "drift": PASSED,
+    "broken": FAILED,
     "diverged": FAILED,
     "not_replayable": FAILED,
     "damaged": FAILED,
