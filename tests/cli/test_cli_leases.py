@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reenact.cli.leases import is_held
-from reenact.cli.standing import standing_of
 from reenact.journal.journal import Journal
 from reenact.journal.sources import SystemSources
+from reenact.reports.leases import is_held
+from reenact.reports.standing import standing_of
 from reenact.store.contract import Store
 from reenact.store.opening import open_store
 

@@ -16,9 +16,9 @@ from contextvars import Context
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from reenact.cli.standing import Standing, open_requests, standing_of
 from reenact.core.events import TERMINAL_KINDS
 from reenact.errors import ReenactError
+from reenact.reports.standing import Standing, open_requests, standing_of
 
 if TYPE_CHECKING:
     from reenact.store.contract import Store

@@ -83,9 +83,9 @@ class VerifyJudge:
         self._store, self._namespace, self._deep = store, namespace, bool(options.get("deep"))
 
     def __call__(self, run: str) -> Finding:
-        from reenact.cli.verifying import report_data
         from reenact.journal.verify import VerificationReport, verify_run
         from reenact.journal.verifying import Problem
+        from reenact.reports.verifications import verification_report
 
         try:
             report = verify_run(self._store, run, self._namespace, deep=self._deep)
@@ -105,7 +105,7 @@ class VerifyJudge:
             else "no events",
             hint="`reenact recover` copies the valid beginning of a run to another store." if not report.valid else "",
             status=0 if report.valid else INTEGRITY_BROKEN,
-            report=report_data(report),
+            report=verification_report(report),
         )
 
 

@@ -15,7 +15,7 @@ from reenact.cli.stores import reading
 from reenact.cli.text import inert, local_time, status_text
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.cli.summaries import Summary
+    from reenact.reports.summaries import Summary
     from reenact.store.contract import Store
 
 PAGE = 200
@@ -67,7 +67,7 @@ def ls(settings: Settings, limit: int, chosen: RunFilter, all_kinds: bool) -> No
 
 def _summaries(store: Store, namespace: str, chosen: RunFilter) -> Iterator[tuple[Summary, str]]:
     """Each with its kind."""
-    from reenact.cli.summaries import summary_of
+    from reenact.reports.summaries import summary_of
 
     for one in chosen_runs(store, namespace, chosen, page=PAGE):
         yield summary_of(store, namespace, one.row), one.kind

@@ -19,9 +19,9 @@ from reenact.errors import InvalidInput, InvalidValue, ReenactError, Refused
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.cli.carrying import Suspender
-    from reenact.cli.standing import Standing
     from reenact.effect.agents import Agent
     from reenact.journal.reader import JournalReader
+    from reenact.reports.standing import Standing
     from reenact.store.contract import Store
 
 RUN_ID_BYTES = 10

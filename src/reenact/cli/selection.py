@@ -6,7 +6,6 @@ logged are runs of their own, so that they can be erased and retired. Nobody who
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -16,71 +15,15 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from reenact.cli.text import fit, inert
-from reenact.core.links import OPERATIONS_RUN
-from reenact.errors import InvalidInput, NotFound
+from reenact.errors import InvalidInput
+from reenact.reports.selecting import select_run as selected_run
+from reenact.reports.selecting import short_id
+from reenact.reports.summaries import kind_of_run
 from reenact.store.contract import RunRow, Store
 
-SHORTEST_ID = 8
-CANDIDATES = 5
 PAGE = 200
 
 STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "completed", "failed", "cancelled")
-
-_LAST = re.compile(r"@last(?:~([0-9]{1,9}))?\Z")
-_BEGINNING = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
-
-
-def selected_run(store: Store, namespace: str, text: str) -> str:
-    """The id of the run that `text` names. The whole id wins over a longer one that begins with it."""
-    if text.startswith("@"):
-        return _by_position(store, namespace, text)
-    if not _BEGINNING.match(text):
-        raise _unknown(text, namespace)
-    if store.run_row(namespace, text) is not None:
-        return text
-    found = store.find_runs(namespace, text, CANDIDATES + 2)
-    matching = [run for run in found if run != OPERATIONS_RUN]  # that one is asked for by its whole name
-    if not matching:
-        raise _unknown(text, namespace)
-    if len(matching) > 1:
-        names = ", ".join(matching[:CANDIDATES]) + (", …" if len(matching) > CANDIDATES else "")
-        raise InvalidInput(
-            f"{text!r} begins the id of more than one run", hint=f"Write more of it: {names}", code="ambiguous_run"
-        )
-    return matching[0]
-
-
-def _by_position(store: Store, namespace: str, text: str) -> str:
-    match = _LAST.match(text)
-    if match is None:
-        raise InvalidInput(
-            f"not a run: {fit(inert(text), 80)}", hint="Use @last, @last~1, an id or its beginning.", code="bad_run"
-        )
-    back = int(match[1] or 0)
-    for number, one in enumerate(chosen_runs(store, namespace, RunFilter(), page=min(PAGE, back + 1))):
-        if number == back:
-            return one.row.header.run
-    raise NotFound(
-        f"there is no {text}: namespace {namespace!r} has too few runs",
-        hint="`reenact ls` lists the runs, `reenact demo` records one.",
-        code="unknown_run",
-    )
-
-
-def _unknown(text: str, namespace: str) -> NotFound:
-    return NotFound(f"no run '{fit(inert(text), 80)}' in namespace {namespace!r}", code="unknown_run")
-
-
-def short_id(store: Store, namespace: str, run: str) -> str:
-    """The shortest beginning of the id, of at least 8 characters, that names this run alone."""
-    low, high = min(SHORTEST_ID, len(run)), len(run)
-    while low < high:
-        middle = (low + high) // 2
-        if len(store.find_runs(namespace, run[:middle], 2)) > 1:
-            low = middle + 1
-        else:
-            high = middle
-    return run[:low]
 
 
 # Many runs
@@ -122,17 +65,10 @@ class Chosen(NamedTuple):
         return kind_of_run(self.facts)
 
 
-def kind_of_run(facts: dict[str, Any] | None) -> str:
-    """`run`, or what is kept in the shape of one: `difference`, `receipts`."""
-    if not facts or "agent" in facts:
-        return "run"
-    return "difference" if facts.get("kind") == "difference" else "receipts" if "receipts" in facts else "run"
-
-
 def chosen_runs(store: Store, namespace: str, chosen: RunFilter, *, page: int = PAGE) -> Iterator[Chosen]:
     """The runs that the filter lets through, newest first."""
-    from reenact.cli.standing import standing_of
-    from reenact.cli.summaries import facts_of
+    from reenact.reports.standing import standing_of
+    from reenact.reports.summaries import facts_of
 
     before: tuple[int, str] | None = None
     while rows := store.list_runs(namespace, before=before, limit=page):
@@ -200,3 +136,6 @@ def _moment(text: str | None) -> int | None:
             hint="Write 2026-01-31, 2026-01-31T12:00Z, or how long ago: 90s, 15m, 12h, 30d, 8w.",
             code="bad_time",
         ) from None
+
+
+__all__ = ["Chosen", "RunFilter", "chosen_runs", "filter_options", "kind_of_run", "selected_run", "short_id"]

@@ -75,7 +75,9 @@ def verify(
     else:
         report = _verify_run(settings, target, deep, expected, how.jobs or 1)
     if settings.json:
-        say_json(report_data(report))
+        from reenact.reports.verifications import verification_report
+
+        say_json(verification_report(report))
     else:
         _say_report(report)
     if not report.valid:
@@ -172,7 +174,9 @@ def _verify_all(settings: Settings, deep: bool, chosen: RunFilter, how: How) -> 
     missing = report.outcomes(ERROR)
     line = total.line if not missing else f"{total.line.rpartition(' - ')[0]} - INCOMPLETE"
     if settings.json:
-        summed = {**report_data(total), "valid": total.valid and not missing, "line": line}
+        from reenact.reports.verifications import verification_report
+
+        summed = {**verification_report(total), "valid": total.valid and not missing, "line": line}
         say_json({**summed, **report.to_data()})
         return report.exit_status
     for result in report.results:
@@ -244,17 +248,3 @@ def _painted(line: str) -> str:
 def _seqs(seqs: list[int]) -> str:
     more = f" and {len(seqs) - LISTED_SEQS:,} more" if len(seqs) > LISTED_SEQS else ""
     return ("event " if len(seqs) == 1 else "events ") + ", ".join(map(str, seqs[:LISTED_SEQS])) + more
-
-
-def report_data(report: VerificationReport) -> dict[str, Any]:
-    import msgspec
-
-    members: dict[str, Any] = msgspec.to_builtins(report)
-    problems = [problem._asdict() for problem in report.problems]
-    return {
-        **members,
-        "problems": problems,
-        "valid": report.valid,
-        "first_bad_seq": report.first_bad_seq,
-        "line": report.line,
-    }
