@@ -223,7 +223,7 @@ class Writer:
         appends = self._appends
         appends.committing = False
         try:
-            sync = group[0].sync or any(request.sync for request in group)
+            sync = group[0].sync or (len(group) > 1 and any(request.sync for request in group))
             cursor = self._ready(self._durable if sync else NORMAL)
             room = self._room
             room.commits_left -= 1
