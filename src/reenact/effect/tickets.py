@@ -45,10 +45,6 @@ class EffectSpec(NamedTuple):
     usage: Callable[[Any], Any] | None = None
     """Reads from its result what it spent (`policy`)."""
 
-    @property
-    def syncs_request(self) -> bool:
-        return self.once or self.durable
-
 
 class Waiter(Protocol):
     """Whoever asked, and waits for the answer: a task, or a thread."""
