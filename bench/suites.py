@@ -13,6 +13,8 @@ from bench.effects import recording
 from bench.effects_peers import peers
 from bench.effects_replay import replaying, resuming
 from bench.effects_waits import waits
+from bench.fleet import fleet
+from bench.forking import forking, replaying_runs
 from bench.importing import import_time
 from bench.measuring import Row, Workplace
 from bench.verifying import verify
@@ -30,6 +32,9 @@ SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
     "effects-replay": replaying,
     "effects-resume": resuming,
     "effects-waits": waits,
+    "replay-runs": replaying_runs,
+    "forks": forking,
+    "fleet": fleet,
     "diverging": diverging,
     "diff-texts": diff_of_texts,
 }

@@ -31,12 +31,21 @@ if TYPE_CHECKING:
     from reenact.effect.agents import Agent, agent, replay, resume
     from reenact.effect.attempts import note_attempt
     from reenact.effect.checkpoints import checkpoint, restored
+    from reenact.effect.forking import AnotherAnswer, AnotherInput, AnotherModel
     from reenact.effect.policy import Budget, Policy
     from reenact.effect.primitives import now, random, set_state, sleep, state, uuid
     from reenact.effect.recording import record
     from reenact.effect.retrying import Retry
     from reenact.effect.settling import cancel, settle
-    from reenact.effect.stopping import BudgetExceeded, Denied, Divergence, InDoubt, NotReplayable, Suspended
+    from reenact.effect.stopping import (
+        BudgetExceeded,
+        Denied,
+        Divergence,
+        InDoubt,
+        NotCarriedOut,
+        NotReplayable,
+        Suspended,
+    )
     from reenact.effect.tools import idempotency_key, run_step, step, tool
     from reenact.effect.waiting_for import WaitCancelled, WaitFailed, interrupt, wait_for, wait_for_first, wait_key
     from reenact.effect.workers import Worker, sweep
@@ -55,8 +64,17 @@ if TYPE_CHECKING:
         scan_execution_log_with_state_hashes,
         scan_execution_trace,
     )
+    from reenact.replays.comparing.drift import Outcome, StepDrift, compare_outcomes
+    from reenact.replays.comparing.masks import Masks
+    from reenact.replays.comparing.tolerance import DriftTolerance, PathRule
+    from reenact.replays.divergence.comparing_runs import compare_runs
+    from reenact.replays.divergence.results import RunComparison
+    from reenact.replays.engine import ReplayEngine
+    from reenact.replays.evidence import check_bundle, make_bundle, write_bundle
+    from reenact.replays.forking import expected_tail, fork, patched_change
     from reenact.store.contract import Head, Store
     from reenact.store.opening import open_store
+    from reenact.tokens import EffectInvoker, ReplayLog, ReplayToken, mint, replay_flow, replay_token
 
 __version__ = "0.1.0"
 
@@ -92,6 +110,7 @@ _HOMES = {
         "Denied",
         "Divergence",
         "InDoubt",
+        "NotCarriedOut",
         "NotReplayable",
         "Suspended",
     ),
@@ -120,6 +139,16 @@ _HOMES = {
         "scan_execution_log_with_state_hashes",
         "scan_execution_trace",
     ),
+    "reenact.effect.forking": ("AnotherAnswer", "AnotherInput", "AnotherModel"),
+    "reenact.replays.comparing.drift": ("Outcome", "StepDrift", "compare_outcomes"),
+    "reenact.replays.comparing.masks": ("Masks",),
+    "reenact.replays.comparing.tolerance": ("DriftTolerance", "PathRule"),
+    "reenact.replays.divergence.comparing_runs": ("compare_runs",),
+    "reenact.replays.divergence.results": ("RunComparison",),
+    "reenact.replays.engine": ("ReplayEngine",),
+    "reenact.replays.forking": ("expected_tail", "fork", "patched_change"),
+    "reenact.replays.evidence": ("check_bundle", "make_bundle", "write_bundle"),
+    "reenact.tokens": ("EffectInvoker", "ReplayLog", "ReplayToken", "mint", "replay_flow", "replay_token"),
     "reenact.store.contract": ("Head", "Store"),
     "reenact.store.opening": ("open_store",),
 }
@@ -131,6 +160,9 @@ __all__ = [
     "ActionRequested",
     "ActionSucceeded",
     "Agent",
+    "AnotherAnswer",
+    "AnotherInput",
+    "AnotherModel",
     "AtMarkedPoints",
     "AttemptRecorded",
     "Budget",
@@ -140,6 +172,8 @@ __all__ = [
     "Denied",
     "Divergence",
     "Draft",
+    "DriftTolerance",
+    "EffectInvoker",
     "Event",
     "EveryEvents",
     "ExecutionLog",
@@ -150,18 +184,27 @@ __all__ = [
     "Journal",
     "JournalReader",
     "KernelTraceEvent",
+    "Masks",
+    "NotCarriedOut",
     "NotReplayable",
     "OperationsJournal",
+    "Outcome",
+    "PathRule",
     "Policy",
     "Reducer",
     "ReenactError",
+    "ReplayEngine",
+    "ReplayLog",
+    "ReplayToken",
     "Resumed",
     "Retry",
+    "RunComparison",
     "SequencedEvent",
     "SnapshotManager",
     "StateFold",
     "StateUpdated",
     "StateUpdatedOnlyReducer",
+    "StepDrift",
     "Store",
     "Suspended",
     "VerificationReport",
@@ -173,18 +216,28 @@ __all__ = [
     "Worker",
     "agent",
     "cancel",
+    "check_bundle",
     "checkpoint",
+    "compare_outcomes",
+    "compare_runs",
+    "expected_tail",
     "export_run",
+    "fork",
     "idempotency_key",
     "import_file",
     "interrupt",
+    "make_bundle",
+    "mint",
     "note_attempt",
     "now",
     "open_store",
+    "patched_change",
     "random",
     "record",
     "register_type",
     "replay",
+    "replay_flow",
+    "replay_token",
     "restored",
     "resume",
     "run_step",
@@ -205,6 +258,7 @@ __all__ = [
     "wait_for",
     "wait_for_first",
     "wait_key",
+    "write_bundle",
 ]
 
 

@@ -192,3 +192,14 @@ def test_drafts_in_several_lanes_share_one_chain_of_states(store: Store) -> None
     events = [event.event for event in journal.scan()]
     assert [e.before for e in events] == [None, events[0].after, events[1].after]  # type: ignore[attr-defined]
     assert verify_run(store, "r1").valid
+
+
+@pytest.mark.parametrize("state", [1.0, -0.0, 1e300, [1.0], {"n": 1.0}, {"deep": [{"n": 2.5}]}])
+def test_a_state_with_floats_means_what_its_content_says(store: Store, state: Any) -> None:
+    """The state stands in a content that gains members while it is linked: its digest is that of the whole."""
+    journal = begin(store)
+    journal.append(StateUpdated(state))
+    (row,) = rows_of(store)
+    tree = journal.content_tree(row, journal.link(row))
+    assert row.match == journal.rules().match("StateUpdated", tree)
+    assert verify_run(store, "r1", deep=True).valid

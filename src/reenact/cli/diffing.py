@@ -56,6 +56,7 @@ def _compare(
 ) -> int | None:
     from reenact.cli.selection import selected_run
     from reenact.replays.divergence.comparing_runs import compare_runs
+    from reenact.reports.comparisons import comparison_report
 
     namespace = settings.namespace
     names = [selected_run(store, namespace, run) for store, run in (first, second)]
@@ -70,7 +71,7 @@ def _compare(
         most_shown=limit,
     )
     if settings.json:
-        say_json(comparison.to_data())
+        say_json(comparison_report(comparison, first[0], second[0]))
     else:
         _show(comparison)
     return None if comparison.same else FOUND_SOMETHING

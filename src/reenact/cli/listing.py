@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reenact.cli.output import Column, note, say_json, table
+from reenact.cli.selection import RunFilter, chosen_runs, filter_options
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
 from reenact.cli.text import inert, local_time, status_text
@@ -18,7 +19,6 @@ if TYPE_CHECKING:  # loaded when the command runs
     from reenact.store.contract import Store
 
 PAGE = 200
-STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "completed", "failed", "cancelled")
 COLUMNS = (
     Column("run", "bold"),
     Column("status", "cyan", flexible=True),
@@ -32,9 +32,10 @@ COLUMNS = (
 @click.command()
 @shared_options
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
-@click.option("--status", type=click.Choice(STATUSES, case_sensitive=False), help="Only runs that are so.")
+@filter_options
+@click.option("--all-kinds", is_flag=True, help="Also what is kept beside runs: differences, receipts.")
 @click.pass_obj
-def ls(settings: Settings, limit: int, status: str | None) -> None:
+def ls(settings: Settings, limit: int, chosen: RunFilter, all_kinds: bool) -> None:
     """List the runs of the store, newest first.
 
     \b
@@ -48,36 +49,35 @@ def ls(settings: Settings, limit: int, status: str | None) -> None:
     from reenact.cli.selection import short_id
 
     with reading(settings) as store:
-        found = list(islice(_summaries(store, settings.namespace, status), limit + 1))
+        runs = _summaries(store, settings.namespace, chosen._replace(every_kind=all_kinds))
+        found = list(islice(runs, limit + 1))
         shown, more = found[:limit], len(found) > limit
-        short = {one.run: short_id(store, settings.namespace, one.run) for one in shown}
+        short = {one.run: short_id(store, settings.namespace, one.run) for one, _ in shown}
     if settings.json:
-        say_json({"runs": [{**one.to_json(), "short": short[one.run]} for one in shown], "more": more})
+        kinds = {one.run: {"kind": kind} if all_kinds else {} for one, kind in shown}
+        listed = [{**one.to_json(), **kinds[one.run], "short": short[one.run]} for one, _ in shown]
+        say_json({"runs": listed, "more": more})
         return
-    table(COLUMNS, [_cells(one, short[one.run]) for one in shown])
+    table(COLUMNS, [_cells(one, kind, short[one.run]) for one, kind in shown])
     if not shown:
-        note(f"no {status + ' ' if status else ''}runs in namespace {settings.namespace!r}")
+        note(f"no {chosen}runs in namespace {settings.namespace!r}")
     elif more:
         note(f"the {limit} newest are shown; see more with --limit {limit * 10}")
 
 
-def _summaries(store: Store, namespace: str, status: str | None) -> Iterator[Summary]:
-    from reenact.cli.standing import standing_of
+def _summaries(store: Store, namespace: str, chosen: RunFilter) -> Iterator[tuple[Summary, str]]:
+    """Each with its kind."""
     from reenact.cli.summaries import summary_of
 
-    before: tuple[int, str] | None = None
-    while page := store.list_runs(namespace, before=before, limit=PAGE):
-        for row in page:
-            if status is None or standing_of(store, namespace, row).status == status.lower():
-                yield summary_of(store, namespace, row)
-        before = (page[-1].header.created, page[-1].header.run)
+    for one in chosen_runs(store, namespace, chosen, page=PAGE):
+        yield summary_of(store, namespace, one.row), one.kind
 
 
-def _cells(one: Summary, short: str) -> list[str]:
+def _cells(one: Summary, kind: str, short: str) -> list[str]:
     return [
         inert(short),
         status_text(one.status, one.about),
-        inert(one.agent or "-")[:200],
+        inert(one.agent or ("-" if kind == "run" else f"({kind})"))[:200],
         str(one.events),
         local_time(one.created),
         "imported" if one.imported else "",

@@ -126,10 +126,10 @@ def _time(text: str | None) -> int | None:
 
 
 def _tell(settings: Settings, tokens: list[ReplayToken]) -> None:
-    from reenact.core.strict_json import read_strict
+    from reenact.reports.receipts import receipts_report
 
     if settings.json:
-        say_json({"receipts": [read_strict(one.to_json()) for one in tokens]})
+        say_json(receipts_report(tokens))
         return
     table(
         COLUMNS,

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.fleet import How, fleet_options
+from reenact.cli.fleet_replaying import replay_all
 from reenact.cli.output import fields, note, say, say_json
+from reenact.cli.selection import RunFilter, filter_options
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
 from reenact.cli.text import brief, inert
+from reenact.errors import InvalidInput
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.effect.agents import Agent
@@ -28,19 +32,50 @@ _WHERE = ("seq", "key", "lane", "nearest", "path", "line", "expected", "actual")
 
 @click.command()
 @shared_options
-@click.argument("run")
-@click.argument("target", metavar="[FILE.PY:FUNCTION]", required=False)
-@click.option("-m", "--module", metavar="MODULE:FUNCTION", help="An importable module instead of a file.")
+@click.argument("words", metavar="[RUN] [FILE.PY:FUNCTION]...", nargs=-1)
+@click.option(
+    "-m", "--module", "modules", metavar="MODULE:FUNCTION", multiple=True, help="An importable module, not a file."
+)
 @click.option("--strict", is_flag=True, help="The agent's code may not read the clock or draw chance by itself either.")
+@click.option("--all", "everything", is_flag=True, help="All runs, or those that the options below choose.")
+@filter_options
+@fleet_options("--jobs")
 @click.pass_obj
-def replay(settings: Settings, run: str, target: str | None, module: str | None, strict: bool) -> int | None:
+def replay(
+    settings: Settings,
+    words: tuple[str, ...],
+    modules: tuple[str, ...],
+    strict: bool,
+    everything: bool,
+    chosen: RunFilter,
+    how: How,
+) -> int | None:
     """Run the code of RUN again on its record alone. Nothing outside is touched: every effect is answered as recorded.
 
     The same must come out. Where the program does something else, that is shown and the status is 1; 7 says that an
     effect has no recorded value. Of an unfinished run, what there is of it is replayed.
 
     A run that `reenact run` began knows where its code is; name it for any other, and always for an imported one.
+
+    \b
+    reenact replay @last
+    reenact replay --all agent.py --junit results.xml
+    reenact replay --all --agent support --since 7d --shard 2/4
     """
+    if everything:
+        code = [*((text, False) for text in words), *((text, True) for text in modules)]
+        return replay_all(settings, code, strict, chosen, how)
+    how.refuse_for_one(chosen)
+    if not words or len(words) + len(modules) > 2:
+        raise InvalidInput(
+            "replay needs a RUN and at most one place of its code, or --all",
+            hint="For example: `reenact replay @last`, `reenact replay RUN agent.py:support`, `reenact replay --all`.",
+            code="usage",
+        )
+    return _replay_one(settings, words[0], [*words[1:], None][0], [*modules, None][0], strict)
+
+
+def _replay_one(settings: Settings, run: str, target: str | None, module: str | None, strict: bool) -> int | None:
     from reenact.cli.running import load_for
     from reenact.cli.selection import selected_run
     from reenact.journal.reader import JournalReader
@@ -48,12 +83,12 @@ def replay(settings: Settings, run: str, target: str | None, module: str | None,
     with reading(settings) as store:
         name = selected_run(store, settings.namespace, run)
         agent = load_for(JournalReader(store, name, settings.namespace), target, module)
-        verdict = _judged(agent, name, store, strict)
+        verdict = replay_verdict(agent, name, store, strict)
         events = JournalReader(store, name, settings.namespace).head().seq
     return _told(settings, name, events, verdict)
 
 
-def _judged(agent: Agent[..., Any], run: str, store: Store, strict: bool) -> ReenactError | None:
+def replay_verdict(agent: Agent[..., Any], run: str, store: Store, strict: bool) -> ReenactError | None:
     """None: the same came out. What the agent prints is not the check's result: it goes to stderr."""
     from reenact.effect.stopping import Divergence, NotReplayable, RecordEnded
 
@@ -103,7 +138,7 @@ def _told(settings: Settings, run: str, events: int, verdict: ReenactError | Non
             ends = "" if verdict is None else "; the record is unfinished and ends there"
             say(f"replayed {run}: the same in all {events:,} events{ends}")
         return None
-    where = _where(verdict) if isinstance(verdict, Divergence) else {}
+    where = where_of(verdict) if isinstance(verdict, Divergence) else {}
     if settings.json:
         status = "not_replayable" if isinstance(verdict, NotReplayable) else "diverged"
         problem = {"code": verdict.code, "message": verdict.message, "hint": verdict.hint, **where}
@@ -115,7 +150,7 @@ def _told(settings: Settings, run: str, events: int, verdict: ReenactError | Non
     return NOT_REPLAYABLE if isinstance(verdict, NotReplayable) else DIVERGED
 
 
-def _where(divergence: Divergence) -> dict[str, Any]:
+def where_of(divergence: Divergence) -> dict[str, Any]:
     """What is known of the place, values in their encoded form. `expected` is what was recorded."""
     from reenact.core.codec import encode
 

@@ -84,7 +84,7 @@ def run_cancelled(settings: Settings, run: str) -> AgentFailed:
 
 def stopped(settings: Settings, run: str, reason: ReenactError) -> ReenactError:
     """Why a run could not go on, with the command that lets it."""
-    from reenact.effect.stopping import CodeChanged, Divergence, InDoubt, Superseded, Suspended
+    from reenact.effect.stopping import CodeChanged, Divergence, InDoubt, NotCarriedOut, Superseded, Suspended
 
     if isinstance(reason, InDoubt):
         settle = command_for(settings, "settle", run, "--effect", str(reason.seq))
@@ -99,7 +99,7 @@ def stopped(settings: Settings, run: str, reason: ReenactError) -> ReenactError:
         return RunStands(reason.message, hint=hint, code=reason.code)
     if isinstance(reason, Suspended):
         return RunStands(reason.message, hint=f"Go on: {command_for(settings, 'resume', run)}", code=reason.code)
-    if isinstance(reason, (CodeChanged, Superseded)):
+    if isinstance(reason, (CodeChanged, NotCarriedOut, Superseded)):
         return RunStands(reason.message, hint=reason.hint, code=reason.code)
     return reason
 

@@ -64,7 +64,7 @@ def run(
             code="usage",
         )
     name = check_run_id(run_id) if run_id is not None else secrets.token_hex(RUN_ID_BYTES)
-    with _told_as_own(), _agent_output(settings):
+    with told_as_own(), agent_output(settings):
         agent = load_agent(parse_target(target or module or "", is_module=module is not None))
         args, kwargs = _arguments(agent, given)
         _settle_namespace(settings, agent)
@@ -75,10 +75,10 @@ def run(
                     hint=f"Go on with it: reenact resume {name}; or choose another id.",
                     code="run_exists",
                 )
-            _say_run(settings, name)
+            say_run(settings, name)
             begin = partial(agent.run, *args, run_id=name, store=store, **kwargs)
-            result = _carried(settings, store, name, agent, begin, no_wait)
-    _say_result(settings, name, result)
+            result = carried(settings, store, name, agent, begin, no_wait)
+    said_result(settings, name, result)
 
 
 @click.command()
@@ -89,6 +89,10 @@ def run(
 @click.option("--decision", metavar="JSON", help="Answers the interrupt that blocks it.")
 @click.option("--pin-code", is_flag=True, help="Refuse code that is not the one that recorded it.")
 @click.option("--accept-code", is_flag=True, help="Go on with changed code from where it differs.")
+@click.option("--tail", type=click.Choice(("live", "mocked", "stopped")), help="Of a fork: how it goes on from here.")
+@click.option(
+    "--live-tool", "live_tools", metavar="NAME", multiple=True, help="Of a fork: a tool that may act as well."
+)
 @click.option("--no-wait", is_flag=True, help="Suspend and end with 6 when it waits for somebody.")
 @click.pass_obj
 def resume(
@@ -99,6 +103,8 @@ def resume(
     decision: str | None,
     pin_code: bool,
     accept_code: bool,
+    tail: str | None,
+    live_tools: tuple[str, ...],
     no_wait: bool,
 ) -> None:
     """Go on with RUN where it stands. What is on record is not done again; the result of an ended run is given again.
@@ -110,7 +116,7 @@ def resume(
     from reenact.cli.selection import selected_run
     from reenact.journal.reader import JournalReader
 
-    with _told_as_own(), reading(settings) as store:  # going on must not make a store
+    with told_as_own(), reading(settings) as store:  # going on must not make a store
         name = selected_run(store, settings.namespace, run)
         if decision is not None and _ended_with(store, settings.namespace, name) is not None:
             raise Refused(
@@ -122,7 +128,7 @@ def resume(
     if ended:
         say_result(settings, name, output)
         return
-    with _told_as_own(), _agent_output(settings), writing(settings) as store:
+    with told_as_own(), agent_output(settings), writing(settings) as store:
         reader = JournalReader(store, name, settings.namespace)
         if reader.imported:
             raise Refused(
@@ -133,10 +139,18 @@ def resume(
         if decision is not None:
             _decide(store, settings.namespace, name, decision)
         agent = load_for(reader, target, module)
-        _say_run(settings, name)
-        go_on = partial(agent.resume, name, store=store, pin_code=pin_code, accept_code=accept_code)
-        result = _carried(settings, store, name, agent, go_on, no_wait)
-    _say_result(settings, name, result)
+        say_run(settings, name)
+        go_on = partial(
+            agent.resume,
+            name,
+            store=store,
+            pin_code=pin_code,
+            accept_code=accept_code,
+            tail=tail,
+            live_tools=live_tools,
+        )
+        result = carried(settings, store, name, agent, go_on, no_wait)
+    said_result(settings, name, result)
 
 
 def load_for(reader: JournalReader, target: str | None, module: str | None) -> Agent[..., Any]:
@@ -195,7 +209,7 @@ def read_json(option: str, text: str) -> Any:
 # Carrying
 
 
-def _carried(
+def carried(
     settings: Settings, store: Store, run: str, agent: Agent[..., Any], call: Callable[[], Any], no_wait: bool
 ) -> Any:
     """The agent's result. Whatever else comes of it is raised as what the user is to see."""
@@ -240,7 +254,7 @@ def _ended_with(store: Store, namespace: str, run: str) -> str | None:
 
 
 @contextmanager
-def _told_as_own() -> Iterator[None]:
+def told_as_own() -> Iterator[None]:
     from reenact.cli.results import own_failure
 
     try:
@@ -255,7 +269,7 @@ def _told_as_own() -> Iterator[None]:
 
 
 @contextmanager
-def _agent_output(settings: Settings) -> Iterator[None]:
+def agent_output(settings: Settings) -> Iterator[None]:
     """With --json stdout is one document: what the agent prints goes to stderr."""
     if settings.json:
         with redirect_stdout(sys.stderr):
@@ -264,12 +278,12 @@ def _agent_output(settings: Settings) -> Iterator[None]:
         yield
 
 
-def _say_run(settings: Settings, run: str) -> None:
+def say_run(settings: Settings, run: str) -> None:
     if not settings.json:
         note(f"run {inert(run)}")
 
 
-def _say_result(settings: Settings, run: str, result: Any) -> None:
+def said_result(settings: Settings, run: str, result: Any) -> None:
     from reenact.cli.results import say_result
     from reenact.core.codec import encode
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reenact.cli.output import Column, fields, note, say, say_json, table, value_lines
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
-from reenact.cli.text import brief, count_text, inert, iso_time, local_time, status_text
-from reenact.errors import BadPosition, Damaged, InvalidInput
+from reenact.cli.text import brief, count_text, inert, local_time, status_text
+from reenact.errors import InvalidInput
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.journal.reader import JournalReader
-    from reenact.store.contract import EventRow, Store
+    from reenact.reports.timelines import Seen
+    from reenact.store.contract import Store
 
 INTEGRITY_BROKEN = 4
 SHOWN_FACT_CHARACTERS = 400
@@ -71,53 +72,15 @@ def show(settings: Settings, run: str, seq: int | None, position: int | None, st
             return _show_event(settings, reader, seq)
         if position is not None:
             return _show_state(settings, reader, position)
-        return _show_timeline(settings, store, reader, start, limit)
-
-
-class Seen(NamedTuple):
-    """An event as far as it can be read. `damage` says why the rest of it cannot."""
-
-    seq: int
-    kind: str
-    lane: str
-    time: int | None = None
-    id: str | None = None
-    key: str | None = None
-    parent: int | None = None
-    hash: str | None = None
-    erased: bool = False
-    content: Any = None
-    damage: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        members = self._asdict()
-        members["time"] = iso_time(self.time) if self.time is not None else None
-        return members
-
-
-def _seen(reader: JournalReader, row: EventRow) -> Seen:
-    from reenact.core.hashing import render
-
-    seen = Seen(row.seq, row.kind, row.lane, hash=render(row.hash))
-    try:
-        link = reader.link(row)
-        seen = seen._replace(time=link.time, id=link.id, key=link.key, parent=link.parent)
-        # The encoded form is shown, never a decoded value: looking at a recording builds no objects.
-        content = reader.content_tree(row, link)
-    except Damaged as damage:
-        return seen._replace(damage=damage.message)
-    return seen._replace(content=content, erased=content is None)
+        return _show_timeline(settings, reader, start, limit)
 
 
 def _show_event(settings: Settings, reader: JournalReader, seq: int) -> int | None:
-    row = reader.store.event(reader.namespace, reader.run, seq)
-    if row is None:
-        raise BadPosition(f"run {reader.run} has no event {seq}", hint=f"Its last event is {reader.head().seq}.")
-    seen = _seen(reader, row)
-    if seen.damage is not None:
-        raise Damaged(seen.damage)
+    from reenact.reports.timelines import event_report, one_event
+
+    seen = one_event(reader, seq)
     if settings.json:
-        say_json({"run": reader.run, **seen.to_json()})
+        say_json(event_report(reader.run, seen))
         return None
     fields(
         [
@@ -137,67 +100,33 @@ def _show_event(settings: Settings, reader: JournalReader, seq: int) -> int | No
 
 
 def _show_state(settings: Settings, reader: JournalReader, position: int) -> int | None:
-    from reenact.core.codec import encode
-    from reenact.core.codec.standins import Erased
-    from reenact.core.state import state_hash
-    from reenact.journal.snapshots import StateFold
+    from reenact.reports.states import state_at
 
-    recorded = reader.header.reducer
-    if recorded != "replace/1":
-        raise InvalidInput(
-            f"the state of run {reader.run} is made by the reducer {recorded!r}, which is not part of Reenact",
-            hint="Use StateFold in Python with that reducer; --event shows the single updates.",
-            code="other_reducer",
-        )
-    state = StateFold.from_snapshot(reader, _shown_reducer(), at_most=position).replay_to(position)
-    if isinstance(state, Erased):
-        raise InvalidInput(
-            f"the state at {position} was erased", hint="An earlier or later position may have one.", code="erased"
-        )
-    tree = encode(state).tree
+    found = state_at(reader, position)
     if settings.json:
-        say_json({"run": reader.run, "position": position, "state": tree, "state_hash": state_hash(state)})
+        say_json(found.to_json())
         return None
-    note(f"state of {inert(reader.run)} after event {position}, {state_hash(state)}")
-    for line in value_lines(tree):
+    note(f"state of {inert(reader.run)} after event {position}, {found.state_hash}")
+    for line in value_lines(found.state):
         say(line)
     return None
 
 
-def _shown_reducer() -> Any:
-    from reenact.core.codec.standins import Erased
-    from reenact.core.events import Event
-    from reenact.core.state import StateUpdatedOnlyReducer
-    from reenact.journal.reader import ErasedEvent
+def _show_timeline(settings: Settings, reader: JournalReader, start: int, limit: int) -> int | None:
+    from reenact.reports.timelines import timeline_page
 
-    class Shown(StateUpdatedOnlyReducer):
-        """An erased update leaves a state that nobody knows, not the one before it."""
-
-        def apply(self, state: Any, event: Event) -> Any:
-            if isinstance(event, ErasedEvent) and event.recorded_kind == "StateUpdated":
-                return Erased()
-            return super().apply(state, event)
-
-    return Shown()
-
-
-def _show_timeline(settings: Settings, store: Store, reader: JournalReader, start: int, limit: int) -> int | None:
-    reader.check_start(start)
-    last = reader.head().seq
-    seen = [_seen(reader, row) for row in store.scan(reader.namespace, reader.run, start, start + limit)]
+    page = timeline_page(reader, start, limit)
+    seen = page.events
     damaged = [one for one in seen if one.damage is not None]
-    following = seen[-1].seq + 1 if seen and seen[-1].seq < last else None
-    header = _header(store, reader)
     if settings.json:
-        events = [one.to_json() for one in seen]
-        say_json({**header, "timeline": events, "next": following})
+        say_json(page.to_json())
     else:
-        _say_header(header)
+        _say_header(page.header)
         say()
         table(COLUMNS, [_cells(one) for one in seen])
-        if following is not None:
-            shown = f"{seen[0].seq} to {seen[-1].seq} of {last:,}"
-            note(f"events {shown} are shown; go on with --from {following}, or show more with --limit {limit * 10}")
+        if page.next is not None:
+            shown = f"{seen[0].seq} to {seen[-1].seq} of {page.last:,}"
+            note(f"events {shown} are shown; go on with --from {page.next}, or show more with --limit {limit * 10}")
     if not damaged:
         return None
     what = f"{count_text(len(damaged), 'event')} of run {reader.run} cannot be read, the first is {damaged[0].seq}"
@@ -209,27 +138,10 @@ def _show_timeline(settings: Settings, store: Store, reader: JournalReader, star
 def print_timeline(store: Store, run: str, namespace: str) -> None:
     """The timeline alone, of a run that is known to be short."""
     from reenact.journal.reader import JournalReader
+    from reenact.reports.timelines import events_between
 
     reader = JournalReader(store, run, namespace)
-    table(COLUMNS, [_cells(_seen(reader, row)) for row in store.scan(namespace, run)])
-
-
-def _header(store: Store, reader: JournalReader) -> dict[str, Any]:
-    from reenact.cli.summaries import facts_of, summary_of
-
-    row = store.run_row(reader.namespace, reader.run)
-    assert row is not None
-    parent = reader.header.parent
-    return {
-        **summary_of(store, reader.namespace, row).to_json(),
-        "namespace": reader.namespace,
-        "recorded_as": reader.recorded_run,
-        "parent": None
-        if parent is None
-        else {"run": parent.run, "seq": parent.seq, "relation": parent.relation, "head": parent.head},
-        "facts": facts_of(store, reader.namespace, reader.run),
-        "facts_erased": reader.header_row.content is None,
-    }
+    table(COLUMNS, [_cells(one) for one in events_between(reader, 1)])
 
 
 def _say_header(header: dict[str, Any]) -> None:

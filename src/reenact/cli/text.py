@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from reenact.reports.times import iso_time as iso_time  # for those who show times
+
 # Control characters, format characters (bidi, zero width, tags), surrogates, line and paragraph separators.
 _ACTIVE_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -128,14 +130,6 @@ def brief(tree: Any, limit: int = 200) -> str:
     except _FullError:
         return inert("".join(writer.parts)) + ELLIPSIS
     return inert("".join(writer.parts))
-
-
-def iso_time(microseconds: int) -> str | None:
-    """ISO 8601 in UTC; None for a time no calendar has (a stranger may have written it)."""
-    try:
-        return (_EPOCH + timedelta(microseconds=microseconds)).isoformat().replace("+00:00", "Z")
-    except OverflowError:
-        return None
 
 
 def local_time(microseconds: int, form: str = "%Y-%m-%d %H:%M:%S") -> str:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.fleet import How, Plan, fleet_options, judge_fleet, no_runs
 from reenact.cli.output import paint, say, say_json
 from reenact.cli.progress import Progress
+from reenact.cli.selection import RunFilter, filter_options
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, store_exists
 from reenact.cli.text import count_text, fit, inert
-from reenact.errors import Damaged, InvalidInput, InvalidValue, NotFound, ReenactError
+from reenact.errors import InvalidInput, InvalidValue, NotFound, ReenactError
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.journal.verify import VerificationReport
-    from reenact.store.contract import Head, Store
+    from reenact.replays.fleet.results import RunResult
+    from reenact.store.contract import Head
 
 INTEGRITY_BROKEN = 4
 CHECK_FOUND_SOMETHING = 1
@@ -27,25 +31,31 @@ LISTED_SEQS = 10
 @click.command()
 @shared_options
 @click.argument("target", metavar="RUN|FILE", required=False)
-@click.option("--all", "everything", is_flag=True, help="Verify all runs of the namespace.")
 @click.option("--deep", is_flag=True, help="Recompute the match digests too.")
 @click.option("--expect", metavar="SEQ:HASH", help="A head that must be in the run: finds a cut-off end.")
-@click.option(
-    "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="For runs of 50,000 events and more."
-)
+@click.option("--all", "everything", is_flag=True, help="All runs of the namespace, or those that are chosen below.")
+@filter_options
+@fleet_options("--jobs", "--processes")
 @click.pass_obj
 def verify(
-    settings: Settings, target: str | None, everything: bool, deep: bool, expect: str | None, processes: int
+    settings: Settings,
+    target: str | None,
+    deep: bool,
+    expect: str | None,
+    everything: bool,
+    chosen: RunFilter,
+    how: How,
 ) -> int:
     """Check that a run or an exported file is as it was written.
 
     Whatever is damaged ends with status 4. A file needs no store. A name that is both is refused: write ./NAME for the
-    file.
+    file. With --jobs, a run of 50,000 events and more is shared among processes.
 
     \b
     reenact verify @last
     reenact verify run.jsonl --deep
     reenact verify @last --expect 12:sha256:…
+    reenact verify --all --since 7d --junit results.xml
     """
     if (target is None) != everything:
         raise InvalidInput(
@@ -57,14 +67,15 @@ def verify(
     if everything:
         if expected is not None:
             raise InvalidInput("--expect is about one run, not --all", code="usage")
-        return _verify_all(settings, deep, processes)
+        return _verify_all(settings, deep, chosen, how)
     assert target is not None
+    how.refuse_for_one(chosen)
     if _is_file(settings, target):
         report = _verify_file(target, deep, expected)
     else:
-        report = _verify_run(settings, target, deep, expected, processes)
+        report = _verify_run(settings, target, deep, expected, how.jobs or 1)
     if settings.json:
-        say_json(_as_json(report))
+        say_json(report_data(report))
     else:
         _say_report(report)
     if not report.valid:
@@ -140,67 +151,57 @@ def _verify_run(
         raise NotFound(f"no file of that name, and {missing.message}", hint=missing.hint, code=missing.code) from None
 
 
-def _verify_all(settings: Settings, deep: bool, processes: int) -> int:
+def _verify_all(settings: Settings, deep: bool, chosen: RunFilter, how: How) -> int:
     from reenact.core.links import OPERATIONS_RUN
-    from reenact.journal.reach import all_runs
+    from reenact.replays.fleet.results import ERROR
 
-    reports: list[VerificationReport] = []
-    with reading(settings) as store:
-        for row in all_runs(store, settings.namespace):
-            report = _one_of_all(store, settings.namespace, row.header.run, deep, processes)
-            if report is None:
-                continue
-            reports.append(report)
-            if not settings.json:
-                _say_one_of_all(report)
-    total = _total(reports)
-    runs = sum(report.run != OPERATIONS_RUN for report in reports)
-    if total.valid and runs == 0:
-        raise NotFound(
-            f"there is no run to verify in namespace {settings.namespace!r}",
-            hint="Nothing was checked, so nothing is proven. `reenact demo` records a run.",
-            code="no_runs",
-        )
+    plan = Plan(
+        command="verify",
+        chosen=chosen._replace(every_kind=True),  # whatever is kept can be damaged
+        how=how,
+        options={"deep": deep},
+        rule=lambda _: None,
+        runs_code=False,
+        with_operations=chosen.takes_all,
+    )
+    report = judge_fleet(settings, plan)
+    total = _total(report.results)
+    runs = [one for one in report.results if one.run != OPERATIONS_RUN]
+    if total.valid and report.selected == 0:
+        raise no_runs("verify", settings.namespace)  # a journal of operations alone proves nothing about runs
+    missing = report.outcomes(ERROR)
+    line = total.line if not missing else f"{total.line.rpartition(' - ')[0]} - INCOMPLETE"
     if settings.json:
-        say_json({**_as_json(total), "runs": [_as_json(report) for report in reports]})
-    else:
-        bad = sum(not report.valid for report in reports)
-        say(f"{count_text(runs, 'run')} verified, {bad} damaged")
-        say(_verdict(total))
-    return 0 if total.valid else INTEGRITY_BROKEN
+        summed = {**report_data(total), "valid": total.valid and not missing, "line": line}
+        say_json({**summed, **report.to_data()})
+        return report.exit_status
+    for result in report.results:
+        _say_one_of_all(result)
+    others = f", {missing} not to the end" if missing else ""
+    say(f"{count_text(len(runs), 'run')} verified, {report.counts.get('damaged', 0)} damaged{others}")
+    say(_painted(line))
+    return report.exit_status
 
 
-def _one_of_all(store: Store, namespace: str, run: str, deep: bool, processes: int) -> VerificationReport | None:
-    """The report of one run; None when it was removed meanwhile. An unreadable one must not hide the others."""
-    from reenact.journal.verify import VerificationReport, verify_run
-    from reenact.journal.verifying import Problem
-
-    try:
-        with Progress(f"verifying {inert(run)}") as progress:
-            return verify_run(store, run, namespace, deep=deep, processes=processes, progress=progress.step)
-    except NotFound:
-        return None
-    except Damaged as damage:
-        problem = Problem(0, "failure", damage.code, damage.message)
-        return VerificationReport(run, 0, 0, 1, 0, problems=[problem])
-
-
-def _total(reports: list[VerificationReport]) -> VerificationReport:
+def _total(results: Sequence[RunResult]) -> VerificationReport:
     from reenact.journal.verify import VerificationReport
 
-    return VerificationReport(
-        run="*",
-        events=sum(report.events for report in reports),
-        verified=sum(report.verified for report in reports),
-        failures=sum(report.failures for report in reports),
-        mismatches=sum(report.mismatches for report in reports),
-    )
+    found = [result.finding.report for result in results if result.finding.report is not None]
+    sums = {name: sum(one[name] for one in found) for name in ("events", "verified", "failures", "mismatches")}
+    return VerificationReport(run="*", **sums)
 
 
-def _say_one_of_all(report: VerificationReport) -> None:
-    mark = paint("valid  ", fg="green") if report.valid else paint("INVALID", fg="red", bold=True)
-    say(f"{mark}  {inert(report.run)}  {report.verified}/{report.events}")
-    _say_problems(report)
+def _say_one_of_all(result: RunResult) -> None:
+    found = result.finding
+    report = found.report
+    if report is None:
+        say(f"{paint(found.verdict.upper(), fg='red', bold=True)}  {inert(result.run)}")
+        say(f"  {inert(found.message)} [{found.code}]")
+        return
+    word = {"valid": "valid  ", "damaged": "INVALID"}.get(found.verdict, "empty  ")
+    mark = paint(word, fg={"valid": "green", "damaged": "red"}.get(found.verdict, "yellow"))
+    say(f"{mark}  {inert(result.run)}  {report['verified']}/{report['events']}")
+    _say_problems(report["problems"], report["failures"] + report["mismatches"])
 
 
 def _say_report(report: VerificationReport) -> None:
@@ -222,21 +223,22 @@ def _say_report(report: VerificationReport) -> None:
         say(f"note      the snapshot at {seq} is not used: {inert(reason)}")
     for text in report.notes:
         say(f"note      {inert(text)}")
-    _say_problems(report)
-    say(_verdict(report))
+    _say_problems([problem._asdict() for problem in report.problems], report.failures + report.mismatches)
+    say(_painted(report.line))
 
 
-def _say_problems(report: VerificationReport) -> None:
-    for problem in report.problems[:PROBLEMS_SHOWN]:
-        where = f"event {problem.seq}" if problem.seq else "header"
-        say(f"  {where}: {inert(problem.message)} [{problem.code}, {problem.sort}]")
-    hidden = report.failures + report.mismatches - min(len(report.problems), PROBLEMS_SHOWN)
+def _say_problems(problems: Sequence[dict[str, Any]], total: int) -> None:
+    for problem in problems[:PROBLEMS_SHOWN]:
+        where = f"event {problem['seq']}" if problem["seq"] else "header"
+        say(f"  {where}: {inert(problem['message'])} [{problem['code']}, {problem['sort']}]")
+    hidden = total - min(len(problems), PROBLEMS_SHOWN)
     if hidden > 0:
         say(f"  … and {count_text(hidden, 'more problem')}")
 
 
-def _verdict(report: VerificationReport) -> str:
-    return paint(report.line, fg={"VALID": "green", "EMPTY": "yellow"}.get(report.verdict, "red"), bold=True)
+def _painted(line: str) -> str:
+    """A verdict in its colour: the word at the end of the line."""
+    return paint(line, fg={"VALID": "green", "EMPTY": "yellow"}.get(line.rpartition(" ")[2], "red"), bold=True)
 
 
 def _seqs(seqs: list[int]) -> str:
@@ -244,7 +246,7 @@ def _seqs(seqs: list[int]) -> str:
     return ("event " if len(seqs) == 1 else "events ") + ", ".join(map(str, seqs[:LISTED_SEQS])) + more
 
 
-def _as_json(report: VerificationReport) -> dict[str, Any]:
+def report_data(report: VerificationReport) -> dict[str, Any]:
     import msgspec
 
     members: dict[str, Any] = msgspec.to_builtins(report)

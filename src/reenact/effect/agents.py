@@ -7,7 +7,7 @@ import functools
 import hashlib
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -17,6 +17,7 @@ from reenact.core.links import ParentRun
 from reenact.effect import traps
 from reenact.effect.boundary import perform, perform_blocking
 from reenact.effect.earlier import past_to_resume
+from reenact.effect.forking import Change, begin_fork, begin_live_replay
 from reenact.effect.handles import RunHandle
 from reenact.effect.keeping import keeper
 from reenact.effect.lanes import Lane
@@ -26,6 +27,7 @@ from reenact.effect.past import Past
 from reenact.effect.places import PLACE, Inside
 from reenact.effect.policy import Guard, Policy
 from reenact.effect.running import carry, carry_async
+from reenact.effect.standing_in import LIVE, child_id, stand_ins_of
 from reenact.effect.stopping import CodeChanged, Divergence, NotReplayable, RecordCancelled, RunStopped, Suspended
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput, NotFound, ReenactError, RunExists
@@ -129,13 +131,16 @@ class Agent(Generic[P, R]):
         namespace: str | None = None,
         pin_code: bool = False,
         accept_code: bool = False,
+        tail: str | None = None,
+        live_tools: Iterable[str] = (),
     ) -> Any:
         """Goes on with a run that was interrupted; what is on record is not done again. An ended run's result is
         given again.
 
         Code that has changed since may ask for something else than the record has: that is a divergence, nothing runs,
         and with the old code the run can still go on. `pin_code` refuses changed code from the start; `accept_code`
-        drops what the new code does not ask for any more and goes on with it from there.
+        drops what the new code does not ask for any more and goes on with it from there. A fork, or a live replay,
+        may be told to go on otherwise than it began: with another `tail`, and with further `live_tools`.
         """
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
@@ -146,11 +151,19 @@ class Agent(Generic[P, R]):
         if pin_code and self.has_changed(reader):
             raise CodeChanged(f"the code of {self.name} is not the one that recorded run {run_id}")
         given = self._input(reader)
-        live = self._taken_over(opened, run_id, namespace, accepts_code=accept_code)
+        live = self._taken_over(opened, run_id, namespace, accepts_code=accept_code, tail=tail, live_tools=live_tools)
         return self._carry(live, *given) if live is not None else self._ended(reader, self._last(reader))
 
     def _taken_over(
-        self, store: Store, run: str, namespace: str, *, accepts_code: bool = False, above: Guard | None = None
+        self,
+        store: Store,
+        run: str,
+        namespace: str,
+        *,
+        accepts_code: bool = False,
+        above: Guard | None = None,
+        tail: str | None = None,
+        live_tools: Iterable[str] = (),
     ) -> LiveRun | None:
         """The run, held by this process. None: it has ended since somebody looked, and was let go of again."""
         journal = keeper.open_alone(store, run, namespace, self.lease_seconds)
@@ -159,7 +172,9 @@ class Agent(Generic[P, R]):
             guard = self._guard(above)
             past = past_to_resume(journal, guard)
             if past.end is None:
-                live = LiveRun(journal, past=past, accepts_code=accepts_code, guard=guard)
+                found = LiveRun(journal, past=past, accepts_code=accepts_code, guard=guard)
+                found.stand_ins = stand_ins_of(found, mode=tail, tools=live_tools)
+                live = found
         finally:
             if live is None:  # nobody carries it: a record that cannot be read is not kept from others
                 _release(journal)
@@ -186,7 +201,68 @@ class Agent(Generic[P, R]):
             store_of(store if store is not None else self._store), run_id, namespace or self.namespace
         )
         live = LiveRun(reader, past=Past.read(reader))
+        live.stand_ins = stand_ins_of(live)
         return self._carry(live, *self._input(reader), strict=strict)
+
+    def fork(
+        self,
+        run_id: str,
+        at: int | None = None,
+        *,
+        change: Change | None = None,
+        tail: str = LIVE,
+        live_tools: Iterable[str] = (),
+        fork_id: str | None = None,
+        store: Store | str | None = None,
+        namespace: str | None = None,
+    ) -> Any:
+        """Goes another way from behind event `at` of a run: a run of its own, that shares what was before.
+
+        What is shared is served; behind it, model calls and steps are carried out, and so are the tools that are named;
+        other tools are answered from the run that was forked, or stop the fork. With `tail="mocked"` nothing is carried
+        out at all, with `"stopped"` the fork stands before its first new effect. `resume` goes on with a stopped one.
+        """
+        opened = store_of(store if store is not None else self._store)
+        namespace = namespace or self.namespace
+        self._input(JournalReader(opened, run_id, namespace))
+        fork = begin_fork(
+            opened,
+            run_id,
+            at,
+            namespace,
+            change=change,
+            tail=tail,
+            live_tools=live_tools,
+            run_id=fork_id,
+            facts=self.own_facts(),
+        )
+        return self.resume(fork, store=opened, namespace=namespace)
+
+    def replay_live(
+        self,
+        run_id: str,
+        *,
+        live_tools: Iterable[str] = (),
+        model: str | None = None,
+        live_run_id: str | None = None,
+        store: Store | str | None = None,
+        namespace: str | None = None,
+    ) -> Any:
+        """Does again what a run did, in a new run that names it: model calls and steps are carried out, and the tools
+        that are named; whatever else comes from the record. `reenact.replays.live` compares the two."""
+        opened = store_of(store if store is not None else self._store)
+        namespace = namespace or self.namespace
+        self._input(JournalReader(opened, run_id, namespace))
+        again = begin_live_replay(
+            opened,
+            run_id,
+            namespace,
+            live_tools=live_tools,
+            model=model,
+            run_id=live_run_id,
+            facts=self.own_facts(),
+        )
+        return self.resume(again, store=opened, namespace=namespace)
 
     def _ended(self, reader: JournalReader, last: EventRow) -> Any:
         event = reader.sequenced(last).event
@@ -251,8 +327,18 @@ class Agent(Generic[P, R]):
             return None
         return (self.policy or Policy()).guard(above)
 
+    def own_facts(self) -> dict[str, Any]:
+        """What is known of whatever carries its runs."""
+        return {"code": self.code(), **({"origin": dict(self.origin)} if self.origin is not None else {})}
+
     def _begin(
-        self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None, parent: ParentRun | None
+        self,
+        args: Any,
+        kwargs: Any,
+        run_id: str | None,
+        store: Store | str | None,
+        parent: ParentRun | None,
+        further: Mapping[str, Any] | None = None,
     ) -> Journal:
         return keeper.create_alone(
             store_of(store if store is not None else self._store),
@@ -261,8 +347,8 @@ class Agent(Generic[P, R]):
             facts={
                 "agent": self.name,
                 "input": {"args": list(args), "kwargs": dict(kwargs)},
-                "code": self.code(),
-                **({"origin": dict(self.origin)} if self.origin is not None else {}),
+                **self.own_facts(),
+                **(further or {}),
             },
             parent=parent,
             lease_seconds=self.lease_seconds,
@@ -310,12 +396,12 @@ class Agent(Generic[P, R]):
         place = PLACE.get()
         assert isinstance(place, Inside)
         assert place.run.journal is not None
-        child = hashlib.sha256(f"child\0{place.idempotency_key}".encode()).hexdigest()[:20]
+        child = child_id(place.idempotency_key)
         if self.is_async:
-            return self._child_in_task(place.run, child, args, kwargs)
+            return self._child_in_task(place, child, args, kwargs)
         live = None
         try:
-            live = self._child_run(place.run, child, args, kwargs)
+            live = self._child_run(place, child, args, kwargs)
             return self._carry(live, args, kwargs) if live is not None else self._outcome_of(place.run, child)
         except Exception as error:
             self._stop_unless_ended(place.run, child, live, error)
@@ -323,10 +409,10 @@ class Agent(Generic[P, R]):
             self._note_spending(place.run, child, live)
         return self._outcome_of(place.run, child)
 
-    async def _child_in_task(self, parent: LiveRun, child: str, args: Any, kwargs: Any) -> Any:
-        live = None
+    async def _child_in_task(self, place: Inside, child: str, args: Any, kwargs: Any) -> Any:
+        live, parent = None, place.run
         try:
-            live = self._child_run(parent, child, args, kwargs)
+            live = self._child_run(place, child, args, kwargs)
             return await (self._carry(live, args, kwargs) if live is not None else self._outcome_of(parent, child))
         except Exception as error:
             self._stop_unless_ended(parent, child, live, error)
@@ -334,10 +420,10 @@ class Agent(Generic[P, R]):
             self._note_spending(parent, child, live)
         return await self._outcome_of(parent, child)
 
-    def _child_run(self, parent: LiveRun, child: str, args: Any, kwargs: Any) -> LiveRun | None:
+    def _child_run(self, place: Inside, child: str, args: Any, kwargs: Any) -> LiveRun | None:
         """The child's run, held by this process; None when it has ended. With what the parent gives it: the facts may
         have stand-ins for its secrets."""
-        journal = parent.journal
+        parent, journal = place.run, place.run.journal
         assert journal is not None
         last = journal.store.last_event(self.namespace, child)
         if last is not None and last.kind in TERMINAL_KINDS:
@@ -347,9 +433,11 @@ class Agent(Generic[P, R]):
             head = journal.known_head
             link = ParentRun(head=render(head.hash), relation="child", run=journal.run, seq=head.seq)
             known = parent.secrets.value_without
+            further = parent.stand_ins.fact_for_child(place.ticket) if parent.stand_ins is not None else None
             with suppress(RunExists):  # a process that died had begun it, and that has reached the store only now
-                begun = self._begin(known(args), known(kwargs), child, journal.store, link)
+                begun = self._begin(known(args), known(kwargs), child, journal.store, link, further)
                 live = LiveRun(begun, guard=self._guard(parent.guard))
+                live.stand_ins = stand_ins_of(live)
         if live is None:
             live = self._taken_over(journal.store, child, self.namespace, above=parent.guard)
         if live is not None:
@@ -431,7 +519,7 @@ def find_agent(name: str) -> Agent[..., Any]:
     return found
 
 
-def resume(run_id: str, *, store: Store | str | None = None, namespace: str = "default", **options: bool) -> Any:
+def resume(run_id: str, *, store: Store | str | None = None, namespace: str = "default", **options: Any) -> Any:
     """Goes on with a run of any agent that is loaded; options as of `Agent.resume`."""
     return _agent_of(run_id, store, namespace).resume(run_id, store=store, namespace=namespace, **options)
 

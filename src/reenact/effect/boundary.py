@@ -137,6 +137,8 @@ async def _perform(
     if type(lane) is not Lane:
         return await call()
     run, asked = lane.run, None
+    if run.stand_ins is not None:
+        make, call = run.stand_ins.between(spec, make, call)
     if run.turns.replaying:
         found = run.serve_at_once(lane, spec, make, key)
         if isinstance(found, RecordedRequest):
@@ -209,11 +211,12 @@ def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any],
     lane = PLACE.get()
     if type(lane) is not Lane:
         return call()
+    run, asked = lane.run, None
+    if run.stand_ins is not None:
+        make, call = run.stand_ins.between(spec, make, call, blocking=True)
     if HERE.token is not None:
         return _in_turn(lane, spec, make, call, key)
     # Nothing else of the run can go on before this returns, so it is nobody else's turn.
-    run = lane.run
-    asked = None
     if run.turns.loop is None and (run.to_be_cancelled or run.turns.replaying):
         run.tell_cancelled()
     if run.turns.replaying:

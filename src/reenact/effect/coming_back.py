@@ -326,6 +326,7 @@ class ComingBack:
         for item in run.turns.go_live():
             if item.ticket is None and item.kind not in (TIMER, SIGNAL, LATE, LATE_LOCK):  # these come by the clock
                 run.turns.pending.append(item)
+        self._ask_instead_of_parents()
         held, self.held = self.held, []
         for ticket in held:
             run.release(ticket)
@@ -335,18 +336,31 @@ class ComingBack:
         run.flush()
         return True
 
+    def _ask_instead_of_parents(self) -> None:
+        """What had no answer where a fork began is asked for by the fork itself."""
+        asked = [ticket for ticket in self.in_doubt if ticket.recorded is not None and ticket.recorded.is_parents]
+        for ticket in asked:
+            assert ticket.recorded is not None
+            self.in_doubt.remove(ticket)
+            if not ticket.recorded.chunks:  # a stream that was read in part is told that it was cut off
+                ticket.recorded = None
+            self._run.release(ticket)
+
     def _decide_doubts(self) -> None:
         """Requests that were made and never answered, as far as the record knows."""
         doubts, self.in_doubt = self.in_doubt, []
         for ticket in doubts:
-            assert ticket.recorded is not None
-            if may_be_done_again(ticket.spec, ticket.recorded):
-                if ticket.spec.once and not self._run.spend_settlement(ticket):
-                    return
-                ticket.waiter.begin(ticket)
-            else:
-                self._run.stop(effect_in_doubt(self._run.name, ticket.spec, ticket.recorded))
+            recorded, spec, stand_ins = ticket.recorded, ticket.spec, self._run.stand_ins
+            assert recorded is not None
+            if stand_ins is not None and not stand_ins.may_have_begun(ticket):
+                recorded.not_begun = True
+            if not may_be_done_again(spec, recorded):
+                self._run.stop(effect_in_doubt(self._run.name, spec, recorded))
                 return
+            is_carried_out = stand_ins is None or stand_ins.is_carried_out(spec)
+            if spec.once and is_carried_out and not self._run.spend_settlement(ticket):
+                return
+            ticket.waiter.begin(ticket)
 
 
 def _closed(request: RecordedRequest) -> Event:

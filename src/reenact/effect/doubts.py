@@ -16,13 +16,14 @@ def may_be_done_again(spec: EffectSpec, recorded: RecordedRequest) -> bool:
     """Whatever can be repeated without harm is; an unknown side effect only on an operator's word."""
     if not spec.once:
         return True
-    return recorded.settled is not None  # a settlement other than `retry` comes with an answer
+    return recorded.not_begun or recorded.settled is not None  # a settlement but for `retry` comes with an answer
 
 
 def effect_in_doubt(run: str, spec: EffectSpec, recorded: RecordedRequest) -> InDoubt:
+    seq = recorded.row.seq
     return InDoubt(
-        f"run {run}: {spec.name} at seq {recorded.seq} was begun and may have happened; it is not repeated unasked",
-        hint=f"Find out, then: reenact settle {run} --effect {recorded.seq} --done VALUE | --retry | --fail MESSAGE",
+        f"run {run}: {spec.name} at seq {seq} was begun and may have happened; it is not repeated unasked",
+        hint=f"Find out, then: reenact settle {run} --effect {seq} --done VALUE | --retry | --fail MESSAGE",
         key=recorded.key,
-        seq=recorded.seq,
+        seq=seq,
     )

@@ -3,8 +3,8 @@
 1. A process that comes back begins behind the newest checkpoint whose snapshot can be trusted. One that cannot is
    passed over for an older one, and in the end for the beginning of the run: that costs time and changes nothing.
 2. Of what was before, only this is still needed: the state, how much was spent, the keys of waits that were given out
-   and not waited for, and whether there were threads, since the first one takes turns from then on. It is on record
-   with the checkpoint.
+   and not waited for, whether there were threads, since the first one takes turns from then on, and what stands in for
+   the world. It is on record with the checkpoint.
 3. An effect that the agent gave a key of its own is found by that key, however long ago it was. Only for such a key
    that the rest of the record does not have the earlier history is looked through, once.
 """
@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from reenact.core.events import ANSWERS, OPENING_KINDS
+from reenact.core.links import Link
 from reenact.core.state import StateUpdatedOnlyReducer
 from reenact.core.wait_keys import WaitIdentity
 from reenact.effect.past import Past
@@ -24,6 +26,7 @@ from reenact.effect.places import HERE
 from reenact.effect.recorded import CHECKPOINT, Beginning, RecordedAnswer, RecordedRequest
 from reenact.effect.secrets import replaced
 from reenact.errors import InvalidInput
+from reenact.journal.lineage import Stretch, shared_stretches, stretch_of
 from reenact.journal.reader import JournalReader
 from reenact.journal.snapshots import load_snapshot
 
@@ -65,18 +68,26 @@ def left_behind() -> InvalidInput:
 
 def past_to_resume(journal: Journal, guard: Guard | None) -> Past:
     """The record behind the newest checkpoint that a process can begin with, or all of it."""
-    at_most: int | None = None
-    while True:
-        snapshot, _ = load_snapshot(journal, StateUpdatedOnlyReducer(), at_most=at_most)
+    for stretch in (Stretch(journal, journal.head().seq, 0), *reversed(shared_stretches(journal))):
+        for beginning in _beginnings(stretch):
+            past = Past.read(journal, beginning)
+            if not past.is_dropped and _says_enough(past, guard):
+                return past
+    return Past.read(journal)
+
+
+def _beginnings(stretch: Stretch) -> Iterator[Beginning]:
+    """Checkpoints of that run whose snapshots can be trusted, newest first."""
+    reader, at_most = stretch.reader, stretch.last
+    while at_most > 0:
+        snapshot, _ = load_snapshot(reader, StateUpdatedOnlyReducer(), at_most=at_most)
         if snapshot is None:
-            return Past.read(journal)
+            return
         at_most = snapshot.position - 1
-        row = journal.store.event(journal.namespace, journal.run, snapshot.position)
-        if row is None or not is_checkpoint(journal, row):
-            continue  # a snapshot of another kind
-        past = Past.read(journal, Beginning(row, snapshot.state))
-        if not past.is_dropped and _says_enough(past, guard):
-            return past
+        row = reader.store.event(reader.namespace, reader.run, snapshot.position)
+        if row is not None and is_checkpoint(reader, row):  # there may be snapshots of another kind
+            placed = row if not stretch.shift else stretch.placed(row)[0]
+            yield Beginning(placed, snapshot.state, reader.link(row).time)
 
 
 def snapshots_at_checkpoints(reader: JournalReader) -> list[int]:
@@ -92,7 +103,7 @@ def is_checkpoint(reader: JournalReader, row: EventRow) -> bool:
 
 def _says_enough(past: Past, guard: Guard | None) -> bool:
     """What was spent before has to be known where it counts: a budget may be newer than the checkpoint."""
-    return guard is None or not guard.counts_usage or "spent" in (past.carried or {})
+    return guard is None or not guard.counts_usage or past.began_at <= 0 or "spent" in (past.carried or {})
 
 
 def carried_by(run: LiveRun, lane: Lane) -> dict[str, Any]:
@@ -105,6 +116,8 @@ def carried_by(run: LiveRun, lane: Lane) -> dict[str, Any]:
         carried["waits"] = waits
     if HERE.token is not None:
         carried["threads"] = True
+    if run.stand_ins is not None:
+        carried["standing_in"] = run.stand_ins.policy.to_fact()
     return carried
 
 
@@ -124,7 +137,7 @@ def come_in_behind(run: LiveRun, past: Past, beginning: Beginning) -> None:
     lane.keys = {name: (0, WaitIdentity.named(*given)) for name, given in waits.items()}
     run.main, run.root.left = lane, True
     run.turns.begin_behind(row.seq)
-    run.reached(past.reader.link(row).time)
+    run.reached(beginning.time)
     run.state = run.restored = _with_keys(run, lane, beginning.state)
 
 
@@ -147,7 +160,7 @@ class EarlierKeys:
     """Requests up to a checkpoint, by their keys."""
 
     def __init__(self, reader: JournalReader, last: int) -> None:
-        self._reader = reader
+        self._stretches = [*shared_stretches(reader), Stretch(reader, reader.head().seq, 0)]
         self._last = last
         self._places: dict[str, list[int]] | None = None
 
@@ -155,38 +168,42 @@ class EarlierKeys:
         """The request under that key with its answer, as if the agent had been handed it."""
         if self._places is None:
             self._places = self._look_through()
-        rows = [self._event(seq) for seq in self._places.get(key, ())]
+        rows = [self._event(position) for position in self._places.get(key, ())]
         if not rows:
             return None
-        request, answer = (RecordedRequest(rows[0], self._reader.link(rows[0]), 0), rows[-1])
+        request, answer = RecordedRequest(*rows[0], 0), rows[-1]
         request.made = True
         if answer is not rows[0]:
-            request.answer = RecordedAnswer(answer, self._reader.link(answer))
+            request.answer = RecordedAnswer(*answer)
             request.answer.handed = True
         return request
 
     def _look_through(self) -> dict[str, list[int]]:
-        reader = self._reader
         places: dict[str, list[int]] = {}
         keys: dict[int, str] = {}
-        for row in reader.store.scan(reader.namespace, reader.run, 1, self._last + 1, contents=False):
-            if row.kind in OPENING_KINDS:
-                key = reader.link(row).key or ""
-                keys[row.seq], places[key] = key, [row.seq]
-            elif row.kind in ANSWERS:
-                places.get(keys.get(reader.link(row).parent or 0, ""), []).append(row.seq)
-            elif row.kind == "ProcessAttached":
-                for seq in self._dropped(row.seq):
-                    places.pop(keys.get(seq, ""), None)
+        for stretch in self._stretches:
+            for row, link in stretch.rows(contents=False):
+                if row.seq > self._last:
+                    return places
+                if row.kind in OPENING_KINDS:
+                    keys[row.seq] = link.key or ""
+                    places[link.key or ""] = [row.seq]
+                elif row.kind in ANSWERS:
+                    places.get(keys.get(link.parent or 0, ""), []).append(row.seq)
+                elif row.kind == "ProcessAttached":
+                    for seq in self._dropped(stretch, row):
+                        places.pop(keys.get(seq + stretch.shift, ""), None)
         return places
 
-    def _dropped(self, seq: int) -> list[int]:
+    def _dropped(self, stretch: Stretch, row: EventRow) -> list[int]:
         """Requests that changed code did not make any more: their keys are free again."""
-        process = getattr(self._reader.sequenced(self._event(seq)).event, "process", None)
+        process = getattr(stretch.reader.event(row.seq - stretch.shift).event, "process", None)
         accepted = process.get("accepted") if isinstance(process, dict) else None
         return list(accepted["dropped"]) if isinstance(accepted, dict) else []
 
-    def _event(self, seq: int) -> EventRow:
-        row = self._reader.store.event(self._reader.namespace, self._reader.run, seq)
+    def _event(self, position: int) -> tuple[EventRow, Link]:
+        stretch = stretch_of(self._stretches, position)
+        reader = stretch.reader
+        row = reader.store.event(reader.namespace, reader.run, position - stretch.shift)
         assert row is not None
-        return row
+        return stretch.placed(row)

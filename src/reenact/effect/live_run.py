@@ -39,6 +39,7 @@ from reenact.effect.past import Past
 from reenact.effect.policy import Guard
 from reenact.effect.recorded import RecordedCheckpoint, RecordedRequest
 from reenact.effect.secrets import Secrets
+from reenact.effect.standing_in import StandIns
 from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded, Suspended
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.effect.turns import Turns
@@ -76,20 +77,22 @@ class LiveRun(Answering):
         self.carrier: Carrier | None = None
         """The thread, and the task, that the agent's own code runs in."""
         self.rules: MatchRules = reader.rules()
+        self.stand_ins: StandIns | None = None
+        """Whose record answers instead of the world, in the tail of a fork and in a live replay."""
         self.guard = guard
         if guard is not None and past is not None:
             guard.came_back(past)
         self._pen = Pen(self.journal) if self.journal is not None else None
         if self.journal is not None and past is not None:
             self.journal.know_history(past.last_seq, past.unfinished())
-            if past.began_at:
-                self.journal.know_lanes(past.last_seq, past.lane_ends.values())
+            if past.beginning is not None:
+                self.journal.know_lanes(past.last_seq, [row for row in past.lane_ends.values() if row.seq > 0])
         self._requested: list[Ticket] = []
         """Asked for, and not yet on record."""
         self._requests_sync = False
         """One of them may not begin before it is on the disk."""
         self._explicit: dict[str, tuple[bytes | None, Ticket]] = {}
-        self._earlier = EarlierKeys(reader, past.began_at) if past is not None and past.began_at else None
+        self._earlier = EarlierKeys(reader, past.began_at) if past is not None and past.beginning is not None else None
         self.waiting: set[Ticket] = set()
         self.streams: WeakSet[LeftAtTheEnd] = WeakSet()
         """Those that were begun; the agent may let go of them unread."""
@@ -452,15 +455,17 @@ class LiveRun(Answering):
             if lane.left:
                 raise left_behind()
             identity = lane.identity  # it changes with the lane's first request, and so does where values are kept
-            ordinal = lane.next_ordinal(f"draw:{kind}:{identity}")
+            ordinal, known = lane.next_ordinal(f"draw:{kind}:{identity}"), 0
             if self.past is not None:
                 drawn = self.past.drawn(identity, kind)
                 if ordinal < len(drawn):
                     return drawn[ordinal]
+                known = len(drawn)
             if self.journal is None:
                 no_more = f"the record has no further {kind} for lane {lane.identity}"
                 self.stop_here(beyond_the_record(self) or Divergence(no_more, lane=lane.identity))
-            value = make()
+            found = self.stand_ins.drawn(identity, kind, ordinal - known) if self.stand_ins is not None else None
+            value = make() if found is None else found[0]
             assert self._pen is not None
             self._pen.draws.append([lane.identity, kind, value])
             return value

@@ -77,7 +77,8 @@ def _same_error(error: BaseException | None, recorded: Any) -> BaseException:
 
 def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any:
     """The value of the record, or raises its error."""
-    reader, row = run.reader, answer.row
+    row = answer.row
+    reader = run.reader if row.seq > 0 or run.past is None else run.past.reader_of(row)
     tree = reader.tree_of(row, answer.committed)
     if tree is None:
         raise _stopped(run, f"the answer at seq {row.seq} of run {run.name} was erased")

@@ -6,6 +6,8 @@ Rules of the order in which things are handed to the agent again (`Past.hand_ove
 2. What has no event of its own (a timer that fired, a job that ended) comes where its record says: `TurnTaken` names
    the answer after which it was handed over, and how far the journal had come by then.
 3. A checkpoint comes where it stands, and what is behind it comes behind it. Who begins there reads nothing before it.
+4. A fork's past is what it shares with its parents, at positions up to 0, and then its own events (`journal.lineage`).
+   What had no answer where they part belongs to the parents alone: the fork asks for it again, in its own name.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ import gc
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
@@ -34,6 +35,7 @@ from reenact.effect.recorded import (
     RecordedTurn,
 )
 from reenact.errors import Damaged
+from reenact.journal.lineage import Stretch, shared_stretches, stretch_of
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow
 
@@ -60,6 +62,12 @@ class Past:
         self.reader = reader
         self.beginning = beginning
         """The checkpoint behind which it was read; None: it is the whole of it."""
+        self._shared = shared_stretches(reader)
+        self._first = self._shared[0].shift if self._shared else 0
+        """The position before the first event of all."""
+        self._shift = 0
+        """What is to be added to a seq that stands in the content that is being read."""
+        self._asked = 0
         self._rules = reader.rules()
         self.lanes: dict[str, RecordedLane] = {"0": RecordedLane("0")}
         self.by_key: dict[str, RecordedRequest] = {}
@@ -73,6 +81,10 @@ class Past:
         self.unmade = 0
         self.spent_by_children: dict[str, dict[str, float]] = {}
         """What runs that this one called, and that have ended, spent of its budget."""
+        self.stood_in: dict[str, int] = {}
+        """Which request of another run answers which of this one (`standing_in`), by its key."""
+        self.standing_in: list[tuple[int, Any]] = []
+        """How it treats what its record does not have, wherever somebody has said so since it began."""
         self.end: RecordedMark | None = None
         self.was_cut_off = False
         """The end was put to it from outside: the agent was never told."""
@@ -99,21 +111,40 @@ class Past:
     def read(cls, reader: JournalReader, beginning: Beginning | None = None) -> Past:
         """The whole record, or what is behind a checkpoint."""
         past = cls(reader, beginning)
-        rows: Iterable[EventRow] = reader.store.scan(reader.namespace, reader.run, past.began_at + 1)
+        own = Stretch(reader, reader.head().seq, 0)
         with _nothing_to_collect():
-            for row in rows if beginning is None else chain((beginning.row,), rows):
-                try:
-                    past._take(row, reader.link(row))
-                except (TypeError, ValueError, LookupError, AttributeError) as error:
-                    # A recording may come from anywhere: what is not as we write it is damage, not a crash.
-                    said = f"event {row.seq} of run {reader.run} is not well formed"
-                    raise Damaged(said, code="bad_content") from error
+            for stretch in (*past._shared, own):
+                if beginning is None or beginning.row.seq <= stretch.last + stretch.shift or stretch is own:
+                    past._read(stretch)
+                if stretch is not own:
+                    past._part_from_parents()
             past._order()
         return past
 
+    def _read(self, stretch: Stretch) -> None:
+        self._shift, after = stretch.shift, 0
+        if self.beginning is not None and self.beginning.row.seq > stretch.shift:
+            after = self.beginning.row.seq - stretch.shift - 1  # the checkpoint itself is read
+        row, reader = None, stretch.reader
+        try:
+            for row, link in stretch.rows(after):
+                self._take(row, link)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            # A recording may come from anywhere: what is not as we write it is damage, not a crash.
+            seq = row.seq - stretch.shift if row is not None else after + 1
+            raise Damaged(f"event {seq} of run {reader.run} is not well formed", code="bad_content") from error
+
+    def _part_from_parents(self) -> None:
+        """What the parents share ends here."""
+        self._drop_unseen_chunks()
+        for request in self.open_requests:
+            request.is_parents, request.attempts, request.settled = True, 0, None
+        self.spent_by_children.clear()  # what was shared has been paid for
+
     @property
     def began_at(self) -> int:
-        return self.beginning.row.seq if self.beginning is not None else 0
+        """The position behind which it was read: that of a checkpoint, or that before the first event."""
+        return self.beginning.row.seq if self.beginning is not None else self._first
 
     def _take(self, row: EventRow, link: Link) -> None:
         kind = row.kind
@@ -146,12 +177,18 @@ class Past:
 
     def _take_checkpoint(self, row: EventRow, link: Link) -> None:
         self.lane(row.lane).main = True
-        self._ranks_from = len(self._by_seq)
+        self._ranks_from = self._asked
         if row.seq != self.began_at:  # that one has been passed
             self._answers.append(RecordedCheckpoint(row.seq, link.time, row))
 
     def _take_request(self, row: EventRow, link: Link) -> None:
-        request = RecordedRequest(row, link, len(self._by_seq) - self._ranks_from)
+        again = self.by_key.get(link.key or "")
+        if again is not None and again.is_parents:  # the fork has asked for it in its own name
+            again.is_parents, again.row, again.time = False, row, link.time
+            self._by_seq[row.seq] = again
+            return
+        request = RecordedRequest(row, link, self._asked - self._ranks_from)
+        self._asked += 1
         if row.kind == "ActionDenied":
             request.match = self._match_of_denied(row)
             request.answer = RecordedAnswer(row, link)
@@ -167,7 +204,7 @@ class Past:
 
     def _match_of_denied(self, row: EventRow) -> bytes | None:
         """That of the request which was never made: when the run comes back it has to be the same one."""
-        tree = self.reader.content_tree(row, self.reader.link(row))
+        tree = self._tree(row)
         if tree is None or not isinstance(tree.get("reason"), dict):
             return None
         asked = {"payload": tree.get("payload"), "name": tree["reason"]["name"], "effect": tree["reason"]["effect"]}
@@ -192,18 +229,14 @@ class Past:
         if row.kind == "TurnTaken":
             for turn in members["turns"]:
                 if turn[0] == "busy":
-                    self.busy[turn[1]] = turn[2]
+                    self.busy[turn[1] + self._shift] = turn[2]
                 else:
                     recorded = RecordedTurn(*turn)
+                    recorded = recorded._replace(after=recorded.after + self._shift)
                     self._turns.setdefault(recorded.after, []).append(recorded)
         elif row.kind == "ProcessAttached":
-            process = members["process"]
-            if isinstance(process, dict) and "accepted" in process:
-                self._take_accepted(process["accepted"])
-            if isinstance(process, dict) and "spent" in process:
-                self.spent_by_children[str(process["child"])] = dict(process["spent"])
-            if isinstance(process, dict) and process.get("checkpoint") == self.began_at != 0:
-                self.carried = dict(process["carried"])
+            if isinstance(members["process"], dict):
+                self._take_note(members["process"])
         elif row.kind == "ValuesDrawn":
             for lane, kind, value in members["draws"]:
                 self.draws.setdefault((lane, kind), []).append(value)
@@ -215,11 +248,27 @@ class Past:
                 raise Damaged(f"event {row.seq} belongs to no request")
             if row.kind == "AttemptRecorded":
                 request.attempts = max(request.attempts, members["attempt"])
-                request.settled = None  # an operator's word is for one attempt
+                request.settled, request.not_begun = None, False  # an operator's word is for one attempt
             elif row.kind == "ChunkReceived":
                 self._take_chunk(request, row, members["index"])
             else:
                 request.settled = row
+
+    def _take_note(self, note: dict[str, Any]) -> None:
+        if "accepted" in note:
+            self._take_accepted(note["accepted"])
+        if "spent" in note:
+            self.spent_by_children[str(note["child"])] = dict(note["spent"])
+        if "carried" in note and self.beginning is not None and note["checkpoint"] + self._shift == self.began_at:
+            self.carried = dict(note["carried"])
+        if self._shift:
+            return
+        if "stood_in" in note:
+            self.stood_in[str(note["stood_in"]["action"])] = int(note["stood_in"]["seq"])
+        if "standing_in" in note:
+            self.standing_in.append((self.last_seq, note["standing_in"]))
+        if "not_begun" in note:
+            self._by_action[note["not_begun"]].not_begun = True
 
     def _take_chunk(self, request: RecordedRequest, row: EventRow, index: int) -> None:
         if index == 0 and request.chunks:  # the stream was done again; what came before was seen by nobody
@@ -318,27 +367,41 @@ class Past:
 
     def members(self, row: EventRow) -> Any:
         """The decoded content of a row. An erased one cannot be handed over again."""
-        tree = self.reader.content_tree(row, self.reader.link(row))
+        tree = self._tree(row)
         if tree is None:
             raise Damaged(
                 f"the content of event {row.seq} of run {self.reader.run} was erased; it cannot be handed over again",
                 hint="Fork the run before that event, or go on with a new one.",
                 code="erased_content",
             )
-        return self.reader.decoded(tree)
+        return self.reader_of(row).decoded(tree)
+
+    def _tree(self, row: EventRow) -> Any:
+        """The encoded content of a row; None once erased."""
+        reader = self.reader
+        if row.seq <= 0:
+            stretch = stretch_of(self._shared, row.seq)
+            reader, row = stretch.reader, stretch.own(row)
+        return reader.content_tree(row, reader.link(row))
+
+    def reader_of(self, row: EventRow) -> JournalReader:
+        """The run that the event is one of: this one, or one that it was forked from."""
+        return self.reader if row.seq > 0 else stretch_of(self._shared, row.seq).reader
 
     def drop(self, requests: Iterable[RecordedRequest]) -> None:
         """Takes out requests that changed code does not make any more."""
         for request in requests:
-            del self.by_key[request.key], self._by_seq[request.seq]
+            del self.by_key[request.key]
+            for seq in (request.seq, request.row.seq):
+                self._by_seq.pop(seq, None)
             self._by_action.pop(request.key, None)
             self.lane(request.lane).requests.remove(request)
             self.unmade -= 1
 
     def _take_accepted(self, accepted: Any) -> None:
         """Somebody before us has accepted changed code: what it did not ask for is not in the record any more."""
-        dropped = set(accepted["dropped"])
-        requests = [request for request in self._by_seq.values() if request.seq in dropped]
+        dropped = {seq + self._shift for seq in accepted["dropped"]}
+        requests = [request for request in self.by_key.values() if request.seq in dropped]
         gone = {id(request) for request in requests}
         keys = {request.key for request in requests}
         self._answers = [
@@ -346,13 +409,14 @@ class Past:
             for one in self._answers
             if id(one) not in gone and not (isinstance(one, RecordedChunk) and one.key in keys)
         ]
-        self._drop_checkpoints(set(accepted.get("checkpoints", ())))
+        self._drop_checkpoints({seq + self._shift for seq in accepted.get("checkpoints", ())})
         turns = {tuple(turn) for turn in accepted["turns"]}
         for after, recorded in self._turns.items():
             self._turns[after] = [turn for turn in recorded if (turn.kind, turn.lane, turn.ordinal) not in turns]
         self.drop(requests)
         passed = max((one.seq for one in self._answers if isinstance(one, RecordedCheckpoint)), default=self.began_at)
-        self._ranks_from = sum(seq < passed for seq in self._by_seq)
+        self._ranks_from = sum(one.seq < passed for one in self.by_key.values())
+        self._asked = len(self.by_key)
 
     def _drop_checkpoints(self, dropped: set[int]) -> None:
         """The changed code has not come by there, nor to anything that was behind."""
@@ -369,9 +433,22 @@ class Past:
 
     @property
     def open_requests(self) -> list[RecordedRequest]:
-        return [request for request in self._by_seq.values() if request.answer is None]
+        return [request for request in self.by_key.values() if request.answer is None]
 
     def unfinished(self) -> list[EventRow]:
         """What a writer has to know of the past: requests that were never answered, and the last state."""
         rows = [request.row for request in self.open_requests]
-        return sorted(rows if self._last_state is None else [*rows, self._last_state], key=lambda row: row.seq)
+        rows += [self._last_state] if self._last_state is not None else []
+        return sorted((row for row in rows if row.seq > 0), key=lambda row: row.seq)
+
+
+def stood_in_before(past: Past) -> dict[str, int]:
+    """As `Past.stood_in`, of the run's own events up to the checkpoint that it was read behind."""
+    found: dict[str, int] = {}
+    reader = past.reader
+    for row in reader.store.scan(reader.namespace, reader.run, 1, past.began_at, contents=False):
+        if row.kind == "ProcessAttached":
+            process = reader.event(row.seq).event.content()["process"]
+            if isinstance(process, dict) and "stood_in" in process:
+                found[str(process["stood_in"]["action"])] = int(process["stood_in"]["seq"])
+    return found

@@ -110,8 +110,8 @@ class Guard:
     def came_back(self, past: Past) -> None:
         """The run has a record: what was asked for there counts, and so does the time since it began."""
         self._elapsed = max(0.0, time.time() - past.reader.header_row.created / 1_000_000)
-        self._counted_to = past.began_at
-        carried = past.carried or {}
+        self._counted_to = max(past.began_at, 0)  # what a fork shares with its parents has been paid for
+        carried = (past.carried or {}) if past.began_at > 0 else {}
         for name, amount in carried.get("spent", {}).items():
             self._spend(name, amount)
         for key in carried.get("denied", ()):
@@ -119,7 +119,7 @@ class Guard:
         for request in past.by_key.values():
             if request.answer is not None and request.answer.kind == "ActionDenied":
                 self._deny(request.key)
-            else:
+            elif request.row.seq > 0:
                 self._spend("calls", 1)
         for child, spent in past.spent_by_children.items():
             self._children.add(child)

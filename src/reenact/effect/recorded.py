@@ -38,11 +38,13 @@ class RecordedRequest:
         "answer",
         "attempts",
         "chunks",
+        "is_parents",
         "key",
         "kind",
         "lane",
         "made",
         "match",
+        "not_begun",
         "rank",
         "row",
         "seq",
@@ -52,6 +54,7 @@ class RecordedRequest:
 
     def __init__(self, row: EventRow, link: Link, rank: int) -> None:
         self.row = row
+        """In a fork that has asked for it again, the row of that; its place in the order stays what it was."""
         self.rank = rank
         """How many requests came before it, since the last checkpoint."""
         self.seq = row.seq
@@ -65,6 +68,10 @@ class RecordedRequest:
         self.attempts = 0
         self.chunks: list[RecordedChunk] = []
         self.settled: EventRow | None = None
+        self.not_begun = False
+        """It is known that nobody has begun to carry it out."""
+        self.is_parents = False
+        """It had no answer where a fork began, and is the business of the run that was forked."""
 
 
 class RecordedTurn(NamedTuple):
@@ -146,3 +153,4 @@ class Beginning(NamedTuple):
 
     row: EventRow
     state: Any
+    time: int

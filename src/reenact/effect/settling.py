@@ -26,7 +26,12 @@ class SettledAsFailed(ReenactError):
 def in_doubt(store: Store, run: str, namespace: str = "default") -> list[RecordedRequest]:
     """Requests without an answer, in the order they were made."""
     past = Past.read(JournalReader(store, run, namespace))
-    return [] if past.end is not None else [one for one in past.open_requests if one.kind == "ActionRequested"]
+    return [] if past.end is not None else _open_effects(past)
+
+
+def _open_effects(past: Past) -> list[RecordedRequest]:
+    """Those of the run itself: what its parents have left open when it was forked is not its to settle."""
+    return [one for one in past.open_requests if one.kind == "ActionRequested" and not one.is_parents]
 
 
 def settle(
@@ -50,28 +55,29 @@ def settle(
         raise Refused(f"run {run} is being carried by this process; nothing in it is in doubt", code="run_busy")
     with Journal.open(store, run, namespace) as journal:
         request = _the_one(run, Past.read(journal), effect)
+        seq = request.row.seq
         if request.settled is not None:
-            raise Refused(f"the effect at seq {request.seq} of run {run} is settled already", code="already_settled")
+            raise Refused(f"the effect at seq {seq} of run {run} is settled already", code="already_settled")
         events: list[Event] = [EffectSettled(request.key, decision, value if decision == DONE else message or None, by)]
         if decision == DONE:
             events.append(ActionSucceeded(request.key, value))
         elif decision == FAIL:
-            error = SettledAsFailed(message or f"the effect at seq {request.seq} was declared failed")
+            error = SettledAsFailed(message or f"the effect at seq {seq} was declared failed")
             events.append(ActionFailed(request.key, error))
         journal.append([Draft(event, lane=request.lane) for event in events])
-        return request.seq
+        return seq
 
 
 def _the_one(run: str, past: Past, effect: int | None) -> RecordedRequest:
-    open_requests = [one for one in past.open_requests if one.kind == "ActionRequested"]
+    open_requests = _open_effects(past)
     if past.end is not None or not open_requests:
         raise NotFound(f"run {run} has no effect in doubt", hint="`reenact show` tells how it stands.", code="no_doubt")
     if effect is None and len(open_requests) == 1:
         return open_requests[0]
     for request in open_requests:
-        if request.seq == effect:
+        if request.row.seq == effect:
             return request
-    listed = ", ".join(str(one.seq) for one in open_requests)
+    listed = ", ".join(str(one.row.seq) for one in open_requests)
     raise InvalidInput(f"run {run} has effects in doubt at seq {listed}", hint="Name one of them.", code="which_effect")
 
 

@@ -85,6 +85,14 @@ class NotReplayable(ReenactError):
     default_hint = "Let the effect return data, or mark it so that it is done again."
 
 
+class NotCarriedOut(ReenactError):
+    """In a live replay, or in the tail of a fork, an effect was asked for that must not be carried out unasked, and
+    that the other record cannot answer either. It has not happened."""
+
+    code = "not_carried_out"
+    exit_status = 6
+
+
 class EffectConflict(ReenactError):
     """A replay key was used for something else before. Nothing has run."""
 

@@ -46,6 +46,8 @@ class Stream:
         self._run: LiveRun = lane.run
         self._lane = lane
         self._spec = spec
+        if lane.run.stand_ins is not None:
+            make, generate = lane.run.stand_ins.between_stream(spec, make, generate)
         self._make = make
         self._reader = _Reader(lane.run, generate)
         self._index = 0

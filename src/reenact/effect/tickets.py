@@ -45,6 +45,9 @@ class EffectSpec(NamedTuple):
     usage: Callable[[Any], Any] | None = None
     """Reads from its result what it spent (`policy`)."""
 
+    writes: bool = False
+    """It changes something outside although it may be done again."""
+
 
 class Waiter(Protocol):
     """Whoever asked, and waits for the answer: a task, or a thread."""

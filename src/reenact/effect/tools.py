@@ -106,12 +106,13 @@ class Effect(Generic[P, R]):
         self.spec = EffectSpec(
             name or function.__qualname__.rpartition(".<locals>.")[2],
             kind,
-            not (idempotent or transactional),
+            not (idempotent or transactional or kind == "model_call"),
             annotation,
             retry,
             timeout,
             probe,
             usage=usage,
+            writes=transactional,
         )
         self._transactional = transactional
         self._is_async = inspect.iscoroutinefunction(function)

@@ -89,7 +89,7 @@ class Turns:
         """What was handed over and has no event of its own, for the next commit."""
         self.threads: dict[object, float] = {}
         """Threads of the agent that run its code, by what they are known by, and since when; not yet awake: `inf`."""
-        self._last_answer = 0
+        self._last_answer = past.began_at if past is not None else 0
         self._looking = False
         self._handed_at = monotonic()
         self.requests_made = 0

@@ -13,6 +13,7 @@ from reenact.core.events import TERMINAL_KINDS, RunRetired
 from reenact.core.hashing import render
 from reenact.core.links import OPERATIONS_RUN
 from reenact.errors import InvalidInput, NotFound
+from reenact.journal.lineage import forked_runs
 from reenact.journal.operations import OperationsJournal
 from reenact.journal.reach import DeadParts, all_runs, contents_of, parts_of
 from reenact.journal.sources import Sources, SystemSources
@@ -34,17 +35,21 @@ def retirable_runs(
     keep_newest: int | None = None,
     sources: Sources | None = None,
 ) -> list[Retirable]:
-    """Ended runs that the rule would remove, oldest first. A run that has not ended is never among them."""
+    """Ended runs that the rule would remove, oldest first. A run that has not ended is never among them, and neither is
+    one that another was forked from: what they share is kept there."""
     if older_than_us is None and keep_newest is None:
         raise InvalidInput("retention needs a rule: an age or a number of runs to keep", code="no_rule")
     if (older_than_us is not None and older_than_us < 0) or (keep_newest is not None and keep_newest < 0):
         raise InvalidInput("an age or a number of runs to keep is not negative", code="bad_rule")
     now = (sources or SystemSources()).now_us()
     chosen = []
+    forked = forked_runs(store, namespace)
     for number, row in enumerate(_ended(store, namespace)):
         if keep_newest is not None and number < keep_newest:
             continue
         if older_than_us is not None and row.header.created > now - older_than_us:
+            continue
+        if row.header.run in forked:
             continue
         assert row.last is not None
         chosen.append(Retirable(row.header.run, row.header.created, row.last.seq, row.last.kind))
@@ -66,6 +71,12 @@ def retire_run(
         raise NotFound(f"no run {run[:128]!r} in namespace {namespace[:128]!r}", code="unknown_run")
     if row.last is None or row.last.kind not in TERMINAL_KINDS:
         raise InvalidInput(f"run {run} has not ended", hint="Only ended runs are retired.", code="run_not_ended")
+    if run in forked_runs(store, namespace):
+        raise InvalidInput(
+            f"run {run} shares its events with runs that were forked from it",
+            hint="Retire its forks first.",
+            code="run_has_forks",
+        )
     tombstone = RunRetired(
         run=run,
         header_hash=render(row.header.hash),

@@ -19,6 +19,7 @@ from reenact.core.state import Reducer
 from reenact.errors import BadPosition, Damaged, InvalidInput, ReenactError
 from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
+from reenact.journal.lineage import shared_stretches
 from reenact.journal.reader import JournalReader, SequencedEvent
 from reenact.store.contract import SnapshotRow
 
@@ -232,6 +233,15 @@ def _checked_state(reader: JournalReader, row: SnapshotRow, reducer: Reducer, mi
     return state
 
 
+def first_state(reader: JournalReader, reducer: Reducer) -> Any:
+    """What a run begins with: a fork with the state of its parent where they part."""
+    shared = shared_stretches(reader)
+    if not shared:
+        return reducer.initial()
+    parent, last, _ = shared[-1]
+    return StateFold.from_snapshot(parent, reducer, at_most=last).replay_to(last)
+
+
 class StateFold:
     """Walks a run and keeps the state: step by step, to a position, or to the end."""
 
@@ -249,7 +259,7 @@ class StateFold:
         if position:
             reader.check_start(position + 1)
         self.position = position
-        self.state = state if use_state or position else reducer.initial()
+        self.state = state if use_state or position else first_state(reader, reducer)
         self.reductions = 0
         self.rejected: list[RejectedSnapshot] = []
 

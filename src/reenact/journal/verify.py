@@ -17,6 +17,7 @@ from reenact.core.links import parse_header
 from reenact.core.state import Reducer, StateUpdatedOnlyReducer
 from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
 from reenact.journal.facts import check_facts, rules_of
+from reenact.journal.lineage import shared_stretches
 from reenact.journal.reader import JournalReader, NodeReader, checked_node
 from reenact.journal.records import erased_seqs, is_imported
 from reenact.journal.snapshots import check_snapshot
@@ -110,8 +111,12 @@ def verify_run(
         Problem(row_before.seq, "mismatch", "bad_sequence", "an event stands before the first")
         for row_before in store.scan(namespace, run, -(2**62), 1, contents=False)
     )
+    shared = ""
+    if facts is not None:
+        shared = _check_parents(store, namespace, run, problems)
     report = merge_results(run, results, problems, total)
     report.deep = deep
+    report.notes += [shared] if shared else []
     if deep and row.header.content is None:
         report.notes.append("the facts are erased: match digests under rules of the run's own were not recomputed")
     if last is not None:
@@ -122,6 +127,20 @@ def verify_run(
     if facts is not None:
         _check_snapshots(store, namespace, run, report)
     return report
+
+
+def _check_parents(store: Store, namespace: str, run: str, problems: list[Problem]) -> str:
+    """A fork is whole by itself; what it shares has to be what its header says. Returns what there is to say of it."""
+    try:
+        shared = shared_stretches(JournalReader(store, run, namespace))
+    except NotFound as missing:
+        return f"{missing.message}: what they share was not looked at"
+    except Damaged as damage:
+        problems.append(Problem(0, "mismatch", damage.code, damage.message))
+        return ""
+    if not shared:
+        return ""
+    return f"it shares {shared[-1].last} events with run {shared[-1].reader.run}, which is verified by itself"
 
 
 def _feed(

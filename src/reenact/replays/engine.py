@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from reenact.core.state import Reducer, StateUpdatedOnlyReducer, state_hash
 from reenact.errors import BadPosition, Refused
 from reenact.journal.reader import JournalReader, SequencedEvent
-from reenact.journal.snapshots import Migrations, RejectedSnapshot, StateFold, load_snapshot
+from reenact.journal.snapshots import Migrations, RejectedSnapshot, StateFold, first_state, load_snapshot
 from reenact.journal.verify import VerificationReport, verify_run
 from reenact.store.contract import Store
 
@@ -168,7 +168,7 @@ class ReplayEngine:
                 self._kept[found.position] = found.state
                 known = found.position
         if known is None:
-            known, self._kept[0] = 0, self._reducer.initial()
+            known, self._kept[0] = 0, first_state(self.reader, self._reducer)
         self._fold = StateFold(self.reader, self._reducer, state=self._kept[known], position=known, use_state=True)
 
     def _keep(self) -> None:

@@ -196,6 +196,21 @@ def test_a_child_that_somebody_else_ended_counts_by_its_record(store: MemoryStor
     assert boss.resume("r", store=store) == "done"
 
 
+def test_what_is_on_record_of_a_child_is_not_counted_again(store: MemoryStore) -> None:
+    """A process died between that note and the child's answer: whoever comes back finds the child ended once more."""
+
+    @reenact.agent
+    def spender() -> None:
+        ask(10)
+
+    spender.run(run_id="child", store=store)
+    guard = Policy(budget=Budget(tokens=40)).guard()
+    told = guard.child_ended("child", None, lambda: reenact.JournalReader(store, "child"))
+    assert told == {"calls": 1, "tokens": 10.0, "cost": 0.0}
+    assert guard.child_ended("child", None, lambda: reenact.JournalReader(store, "child")) is None
+    assert guard.spent()["tokens"] == 10
+
+
 def test_a_declared_reader_counts_in_a_child(store: MemoryStore) -> None:
     @reenact.agent
     def shopper() -> None:

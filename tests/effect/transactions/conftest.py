@@ -1,8 +1,5 @@
-"""A hang of a transaction is a failure of the test that met it, not of the whole suite."""
-
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,33 +7,15 @@ from typing import Any
 
 import pytest
 
+from effect.guards import hang_guard_of, own_keys
 from reenact.store.opening import open_store
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from transaction_steps import creating
 
-GUARD_SECONDS = 60.0
+__all__ = ["hang_guard", "own_keys"]
 
-
-class Hung(BaseException):
-    """Not an `Exception`: neither an agent nor a test catches it by accident."""
-
-
-@pytest.fixture(autouse=True)
-def hang_guard() -> Iterator[None]:
-    def hung(*_: Any) -> None:
-        raise Hung(f"the test did not end within {GUARD_SECONDS} seconds")
-
-    before = signal.signal(signal.SIGALRM, hung)
-    signal.setitimer(signal.ITIMER_REAL, GUARD_SECONDS)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
-
-
-@pytest.fixture(autouse=True)
-def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+hang_guard = hang_guard_of(60.0)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 from reenact.core.links import BASE_RULES
 from reenact.errors import InvalidInput, Refused
-from reenact.journal.reader import JournalReader
-from reenact.journal.records import erased_seqs
 from reenact.replays.divergence.binding import LanePair, bind_lanes
 from reenact.replays.divergence.lane_events import ERASED, LaneEvents, LaneReader
 from reenact.replays.divergence.run_lanes import RunLanes
+from reenact.replays.divergence.whole_line import whole_line
 from reenact.store.contract import EventRow, Store
 
 
@@ -69,7 +68,7 @@ def open_pair(
     store_a: Store, run_a: str, store_b: Store, run_b: str, namespace_a: str = "default", namespace_b: str = "default"
 ) -> tuple[RunLanes, RunLanes]:
     """Two runs that can be compared. Raises NotFound for an unknown one."""
-    a, b = JournalReader(store_a, run_a, namespace_a), JournalReader(store_b, run_b, namespace_b)
+    a, b = whole_line(store_a, run_a, namespace_a), whole_line(store_b, run_b, namespace_b)
     if a.header.rules != b.header.rules:
         raise InvalidInput(
             f"runs {run_a} and {run_b} were recorded under different match rules",
@@ -153,14 +152,14 @@ def _erased_alike(
 
     One that is erased on one side only makes the digests differ, so one side's erasures are all there are.
     """
-    erased = erased_seqs(a.reader.store, a.reader.namespace, a.reader.run)
+    erased = a.erased()
     if not erased:
         return []
     alike_below = {one.pair.a: one.place for one in parted}
     counterparts = {pair.a: pair.b for pair in pairs}
     unknown: list[tuple[int | None, int | None]] = []
     for seq in sorted(erased):
-        row = a.reader.store.event(a.reader.namespace, a.reader.run, seq)
+        row = a.row(seq)
         if row is None or row.lane_seq is None or row.lane_seq >= alike_below.get(row.lane, row.lane_seq + 1):
             continue
         other = counterparts.get(row.lane)
@@ -207,14 +206,7 @@ def first_reordering(a: RunLanes, b: RunLanes, pairs: list[LanePair]) -> OrderDi
     if len(a.ends) < 2:
         return None
     names = {pair.b: pair.a for pair in pairs}
-    streams = [
-        (
-            row
-            for row in run.reader.store.scan(run.reader.namespace, run.reader.run, 1, run.last_seq + 1, contents=False)
-            if row.lane_seq is not None
-        )
-        for run in (a, b)
-    ]
+    streams = [(row for row in run.scan(1) if row.lane_seq is not None) for run in (a, b)]
     for position, (one, other) in enumerate(zip(*streams, strict=False), start=1):
         if one.lane != names.get(other.lane):
             return OrderDivergence(position, one, other)

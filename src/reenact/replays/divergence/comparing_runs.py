@@ -69,7 +69,7 @@ def compare_runs(
         # One chain, whatever it is called and whatever of it is erased: the links commit to every content.
         counts: dict[str, int] = {status: a.events if status == "matched" else 0 for status in STATUSES}
         return RunComparison(verdict="same", expected=runs[0], actual=runs[1], aligned=True, counts=counts)
-    two = _Two(a, b, Contents(a.reader), Contents(b.reader))
+    two = _Two(a, b, Contents(a), Contents(b))
     found = find_divergences(a, b)
     alignments = _align(two, found.lanes) if align else []
     return RunComparison(
@@ -214,9 +214,10 @@ def _only_stops(shorter: RunLanes, instead: list[EventRow | None]) -> bool:
 def _place(run: RunLanes, row: EventRow | None) -> EventPlace | None:
     if row is None:
         return None
+    kept_in, seq = run.origin(row)
     return EventPlace(
-        run=run.reader.run,
-        seq=row.seq,
+        run=kept_in,
+        seq=seq,
         id=row.id,
         kind=row.kind,
         lane=row.lane,

@@ -11,20 +11,22 @@ from reenact.core.matching import MatchRules
 from reenact.errors import Damaged, Refused
 from reenact.journal.reader import JournalReader
 from reenact.replays.comparing.trees import compare_trees
+from reenact.replays.divergence.run_lanes import RunLanes
 from reenact.store.contract import EventRow
 
 
 class Contents:
     """Of one run. Each is checked against its link when it is opened."""
 
-    def __init__(self, reader: JournalReader) -> None:
+    def __init__(self, run: RunLanes) -> None:
+        self._run, reader = run, run.reader
         self._reader = reader
         self._rules = _rules_of(reader)
 
     def row(self, seq: int | None) -> EventRow | None:
         if seq is None:
             return None
-        row = self._reader.store.event(self._reader.namespace, self._reader.run, seq)
+        row = self._run.row(seq)
         if row is None:
             raise Damaged(f"run {self._reader.run} lacks event {seq}", code="missing_event")
         return row

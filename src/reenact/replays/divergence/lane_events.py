@@ -63,10 +63,9 @@ class LaneReader:
         found = {lane: LaneEvents(lane, row.lane_seq or 1) for lane, row in starts.items()}
         if not starts:
             return found
-        reader = run.reader
         first = min(row.seq for row in starts.values())
         open_places: dict[int, tuple[str, int]] = {}
-        for row in reader.store.scan(reader.namespace, reader.run, first, run.last_seq + 1, contents=False):
+        for row in run.scan(first):
             events = found.get(row.lane)
             if row.lane_seq is None or events is None or row.lane_seq < events.start:
                 continue
@@ -74,9 +73,9 @@ class LaneReader:
             distance = 0
             if row.kind in OPENING_KINDS:
                 open_places[row.seq] = (row.lane, row.lane_seq)
-            elif row.kind in ANSWERS and own.parent is not None:
-                known = open_places.pop(own.parent, ("", 0))
-                lane, place = known if known[1] else _place(run, own.parent)
+            elif row.kind in ANSWERS and (asked := run.asked(row, own.parent)) is not None:
+                known = open_places.pop(asked, ("", 0))
+                lane, place = known if known[1] else _place(run, asked)
                 distance = row.lane_seq - place if lane == row.lane else 0
             events.seqs.append(row.seq)
             events.matches.append(ERASED if row.match is None else self._matches[row.match])
@@ -97,7 +96,7 @@ def _own_members(run: RunLanes, row: EventRow) -> OwnMembers:
 
 def _place(run: RunLanes, seq: int) -> tuple[str, int]:
     """Of a request before the stretch."""
-    row = run.reader.store.event(run.reader.namespace, run.reader.run, seq)
+    row = run.row(seq)
     return ("", 0) if row is None or row.lane_seq is None else (row.lane, row.lane_seq)
 
 

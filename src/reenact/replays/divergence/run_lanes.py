@@ -7,10 +7,13 @@ subtrees are alike follow from that without another read. Single prefix digests 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from reenact.core.hashing import ZERO, lane_fold
 from reenact.errors import Damaged
 from reenact.journal.reader import JournalReader
+from reenact.journal.records import erased_seqs
+from reenact.replays.divergence.whole_line import ForkReader
 from reenact.store.contract import EventRow
 
 ROOT = ""
@@ -20,7 +23,9 @@ ROOT = ""
 class RunLanes:
     def __init__(self, reader: JournalReader) -> None:
         self.reader = reader
-        self.ends = {row.lane: row for row in reader.store.lanes(reader.namespace, reader.run)}
+        self._line = reader.line if isinstance(reader, ForkReader) else None
+        ends = reader.store.lanes(reader.namespace, reader.run) if self._line is None else self._line.lanes()
+        self.ends = {row.lane: row for row in ends}
         self.last_seq = max((row.seq for row in self.ends.values()), default=0)
         """What is appended from now on is not looked at: the comparison is of one moment."""
         self.reads: Counter[str] = Counter()
@@ -51,7 +56,10 @@ class RunLanes:
             return end
         self.reads[lane] += 1
         reader = self.reader
-        row = reader.store.lane_event(reader.namespace, reader.run, lane, place)
+        if self._line is not None:
+            row = self._line.lane_event(lane, place)
+        else:
+            row = reader.store.lane_event(reader.namespace, reader.run, lane, place)
         if row is None or row.prefix is None:
             raise Damaged(f"run {reader.run} lacks event {place} of lane {lane}", code="missing_event")
         return row
@@ -75,12 +83,42 @@ class RunLanes:
 
     def name(self, lane: str) -> str | None:
         """The name that the program gave the lane; its first request carries it."""
-        first = self.first(lane)
-        row = self.reader.store.event(self.reader.namespace, self.reader.run, first.seq)
+        row = self.row(self.first(lane).seq)
         tree = None if row is None else self.reader.content_tree(row, self.reader.link(row))
         meta = tree.get("meta") if isinstance(tree, dict) else None
         name = meta.get("lane") if isinstance(meta, dict) else None
         return name if isinstance(name, str) else None
+
+    # Events, wherever they are kept
+
+    def row(self, seq: int) -> EventRow | None:
+        """With its content."""
+        reader = self.reader
+        if isinstance(reader, ForkReader):
+            return reader.row(seq)
+        return reader.store.event(reader.namespace, reader.run, seq)
+
+    def scan(self, start: int) -> Iterator[EventRow]:
+        """From there to where the run stood when the comparison began, without contents."""
+        reader, stop = self.reader, self.last_seq + 1
+        if self._line is not None:
+            return self._line.scan(start, stop)
+        return reader.store.scan(reader.namespace, reader.run, start, stop, contents=False)
+
+    def erased(self) -> set[int]:
+        """Events whose contents are gone."""
+        reader = self.reader
+        if isinstance(reader, ForkReader):
+            return reader.erased()
+        return erased_seqs(reader.store, reader.namespace, reader.run)
+
+    def asked(self, row: EventRow, parent: int | None) -> int | None:
+        """The request that an event answers, as this run counts."""
+        return self.reader.parent_at(row.seq) if isinstance(self.reader, ForkReader) else parent
+
+    def origin(self, row: EventRow) -> tuple[str, int]:
+        """The run that it is kept in, and its seq there."""
+        return self.reader.origin(row.seq) if isinstance(self.reader, ForkReader) else (self.reader.run, row.seq)
 
     def _make_tree(self) -> None:
         known: set[str] = set()

@@ -1,0 +1,119 @@
+"""A whole run replayed beside reading, hashing and handing over its record bare; forks of long and short runs."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import orjson
+
+import reenact
+from bench.effects_measuring import own_keys
+from bench.effects_replay import long_request
+from bench.measuring import Row, Workplace
+from reenact.core.canonical import canonical_bytes
+from reenact.core.packing import unpack
+from reenact.effect.forking import begin_fork
+
+REPLAYED = 2_000
+FORKED = (1_000, 100_000)
+"""Events of the runs that are forked."""
+ROOM = 64 * 1024
+
+
+def replaying_runs(workplace: Workplace) -> Iterator[Row]:
+    own_keys(workplace)
+    path = workplace.path("whole.db")
+    store = reenact.open_store(f"sqlite:///{path}", durability="relaxed")
+    base, count = long_request(), workplace.count(REPLAYED, least=200)
+
+    @reenact.step
+    async def ask(request: dict[str, Any]) -> str:
+        return f"answer {request['seed']}"
+
+    @reenact.agent(name="bench-whole", store=store)
+    async def converse() -> None:
+        for number in range(count):
+            await ask({**base, "seed": number})
+
+    asyncio.run(converse.run(run_id="whole"))
+    floors, ours = [], []
+    for _ in range(7):
+        start = time.perf_counter()
+        bare_hand_over(path, base)
+        floors.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        asyncio.run(converse.replay("whole"))
+        ours.append(time.perf_counter() - start)
+    store.close()
+    ratio = statistics.median(our / floor for our, floor in zip(ours, floors, strict=True))
+    yield Row(
+        f"mocked replay of a whole run of {count:,} effects of 5 KB",
+        f"{ratio:.2f} × ({statistics.median(ours) / count * 1e6:.1f} µs an effect; read, hashed and handed over bare "
+        f"{statistics.median(floors) / count * 1e6:.1f} µs)",
+        "≤ 2.5 ×",
+        ratio <= 2.5,
+    )
+
+
+def bare_hand_over(path: Path, base: dict[str, Any]) -> None:
+    """What nobody can spare: rows are read, links hashed, inputs made canonical and hashed, answers hashed and decoded.
+    Recorded inputs are not opened: their digests are enough."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    sha256, loads, number = hashlib.sha256, orjson.loads, 0
+    rows = connection.execute("SELECT kind, link, salt, match, content FROM events ORDER BY run_no, seq")
+    for kind, link, salt, match, content in rows:
+        sha256(link).digest()
+        loads(link)
+        if kind == "ActionRequested":
+            sha256(canonical_bytes({**base, "seed": number})).digest()
+            number += 1
+        else:
+            stored = unpack(content)
+            sha256(salt + match + stored).digest()
+            loads(stored)
+    connection.close()
+
+
+def forking(workplace: Workplace) -> Iterator[Row]:
+    own_keys(workplace)
+    seconds, room = {}, 0
+    for events in FORKED:
+        size = workplace.count(events, least=100)
+        folder = workplace.path(f"forked-{events}")
+        folder.mkdir()
+        store = reenact.open_store(f"sqlite:///{folder}/runs.db", durability="relaxed")
+        with reenact.Journal.create(store, "long", facts={"agent": "bench"}) as journal:
+            for first in range(0, size, 1000):
+                states = [reenact.StateUpdated(number) for number in range(first, min(first + 1000, size))]
+                journal.append(states, sync=False)
+        taken = []
+        for number in range(21):
+            store.sync()
+            before = _size(folder)
+            start = time.perf_counter()
+            begin_fork(store, "long", size, run_id=f"fork-{number}")
+            taken.append(time.perf_counter() - start)
+            room = max(room, _size(folder) - before)
+        seconds[size] = statistics.median(taken[1:])
+        store.close()
+    short, long = sorted(seconds)
+    ratio = seconds[long] / seconds[short]
+    yield Row(
+        f"forking a run of {long:,} events at its end, against one of {short:,}",
+        f"{ratio:.2f} × ({seconds[long] * 1000:.2f} ms; {seconds[short] * 1000:.2f} ms)",
+        "flat: ≤ 1.2 ×",
+        ratio <= 1.2,
+    )
+    yield Row("new storage of a fork before its first event", f"{room / 1024:.0f} KB at most", "≤ 64 KB", room <= ROOM)
+
+
+def _size(folder: Path) -> int:
+    return sum(os.stat(folder / name).st_size for name in os.listdir(folder))

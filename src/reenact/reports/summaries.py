@@ -1,0 +1,67 @@
+"""What a line about a run says, taken from its row and facts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from reenact.core.hashing import commitment, render
+from reenact.core.packing import unpack
+from reenact.core.sharing import expand
+from reenact.errors import ReenactError
+from reenact.journal.reader import JournalReader
+from reenact.reports.standing import standing_of
+from reenact.reports.times import iso_time
+from reenact.store.contract import RunRow, Store
+
+
+class Summary(NamedTuple):
+    run: str
+    status: str
+    about: tuple[str, ...]
+    """Names of what is waited for, or of what is in doubt."""
+    agent: str | None
+    events: int
+    created: int
+    imported: bool
+    head: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "about": list(self.about), "created": iso_time(self.created)}
+
+
+def summary_of(store: Store, namespace: str, row: RunRow) -> Summary:
+    header, last = row.header, row.last
+    standing = standing_of(store, namespace, row)
+    return Summary(
+        run=header.run,
+        status=standing.status,
+        about=standing.about,
+        agent=agent_of(store, namespace, header.run),
+        events=last.seq if last is not None else 0,
+        created=header.created,
+        imported=header.imported,
+        head=render(last.hash if last is not None else header.hash),
+    )
+
+
+def agent_of(store: Store, namespace: str, run: str) -> str | None:
+    """What the facts call the agent; None when they are erased, damaged or a stranger's."""
+    facts = facts_of(store, namespace, run)
+    agent = facts.get("agent") if facts else None
+    return agent if isinstance(agent, str) else None
+
+
+def facts_of(store: Store, namespace: str, run: str) -> dict[str, Any] | None:
+    """The facts as they are stored, or None. Nothing is decoded: looking at a recording builds no objects."""
+    try:
+        reader = JournalReader(store, run, namespace)
+        row = reader.header_row
+        if row.content is None or row.salt is None or row.match is None:
+            return None
+        stored = unpack(row.content)
+        if render(commitment(row.salt, row.match, stored)) != reader.header.content:
+            return None
+        tree = expand(stored, reader.nodes.fetch)
+    except ReenactError:
+        return None
+    return tree if isinstance(tree, dict) else None

@@ -1,0 +1,192 @@
+"""The application: which path leads where, and the one place where errors become answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reenact.errors import ReenactError
+from reenact.reports.json_text import json_bytes
+from reenact.web import judging, reading, writing
+from reenact.web.access import Access, Asking
+from reenact.web.answers import SAFE_HEADERS, HttpProblem, json_answer, problem_answer
+from reenact.web.asked import Asked
+from reenact.web.following import Followers
+from reenact.web.stores import Stores
+from reenact.web.streaming import Streams
+from reenact.web.threads import Threads
+
+V1 = "/api/v1"
+Endpoint = Callable[[Stores, Asked], Any]
+
+PAGE_OF_EVENTS = ("from", "after", "limit")
+Endpoints = tuple[tuple[str, Endpoint, Collection[str]], ...]
+LOOKING: Endpoints = (
+    ("/runs", reading.list_runs, ("status", "agent", "since", "until", "cursor", "limit")),
+    ("/runs/{run}", reading.show_run, ()),
+    ("/runs/{run}/events", reading.show_events, PAGE_OF_EVENTS),
+    ("/runs/{run}/events/{seq}", reading.show_event, ()),
+    ("/runs/{run}/state", reading.show_state, ("at",)),
+    ("/runs/{run}/waits", reading.list_waits_of_run, ("all",)),
+    ("/waits", reading.list_waits, ("cursor", "limit")),
+)
+JUDGING: Endpoints = (
+    ("/runs/{run}/verify", judging.verify, ("deep",)),
+    ("/runs/{run}/diff/{other}", judging.diff, ("first_only", "limit")),
+    ("/runs/{run}/replay", judging.replay, PAGE_OF_EVENTS),
+    ("/runs/{run}/receipts", judging.list_receipts, ("after", "limit")),
+    ("/receipts/{receipt}", judging.show_receipt, ()),
+)
+
+
+class Api:
+    """The endpoints with what they need."""
+
+    def __init__(self, stores: Stores, access: Access, allowed_hosts: Collection[str] = ()) -> None:
+        self.stores = stores
+        self.access = access
+        self.looking = Threads("looking", 6, 64)
+        self.judging = Threads("judging", 2, 16)
+        self.followers = Followers(stores, self.looking)
+        self.streams = Streams(stores, self.judging)
+        self.resolving = writing.Resolving(stores, self.looking, frozenset(allowed_hosts), V1)
+
+    def routes(self) -> list[BaseRoute]:
+        found: list[BaseRoute] = [Route("/", _welcome), Route("/login", self._log_in)]
+        for threads, endpoints in ((self.looking, LOOKING), (self.judging, JUDGING)):
+            for path, endpoint, parameters in endpoints:
+                found.append(Route(V1 + path, _on_thread(self.stores, threads, endpoint, parameters)))
+        found += [
+            Route(V1 + "/runs/{run}/timeline", self.streams.timeline),
+            Route(V1 + "/runs/{run}/recording", self.streams.recording),
+            Route(V1 + "/runs/{run}/follow", self.followers.follow),
+            Route(V1 + "/runs/{run}/settle", self._settle, methods=["POST"]),
+            Route(V1 + "/artifacts/{digest}", self._artifact),
+            Route(V1 + "/waits/{key:path}", self.resolving, methods=["POST"]),
+        ]
+        return found
+
+    async def _log_in(self, request: Request) -> Response:
+        cookie = self.access.exchanged(Asked(request, ("code",)).text("code") or "")
+        return Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
+
+    async def _settle(self, request: Request) -> Response:
+        asked = Asked(request)
+        body = await writing.body_of(request)
+        settled = await self.looking.run(writing.settle_effect, self.stores, asked.path["run"], body)
+        return json_answer(json_bytes(settled))
+
+    async def _artifact(self, request: Request) -> Response:
+        asked = Asked(request)
+        data = await self.judging.run(judging.artifact, self.stores, asked)
+        name = asked.path["digest"].replace(":", "-")
+        headers = {"content-disposition": f'attachment; filename="{name}.bin"'}
+        return Response(data, headers=headers, media_type="application/octet-stream")
+
+    def close(self) -> None:
+        self.looking.close()
+        self.judging.close()
+        self.stores.close()
+
+
+async def _welcome(_: Request) -> Response:
+    return json_answer(json_bytes({"reenact": {"api": V1, "runs": f"{V1}/runs"}}))
+
+
+def _on_thread(stores: Stores, threads: Threads, endpoint: Endpoint, parameters: Collection[str]) -> Any:
+    def work(request: Request) -> bytes:
+        return json_bytes(endpoint(stores, Asked(request, parameters)))
+
+    async def answer(request: Request) -> Response:
+        return json_answer(await threads.run(work, request))
+
+    return answer
+
+
+class Guarded:
+    """Around everything: who may not come in stays outside, every answer is safe, and no error gets out as it is."""
+
+    def __init__(self, app: ASGIApp, access: Access, on_stop: Callable[[], None]) -> None:
+        self._app = app
+        self._access = access
+        self.stop = on_stop
+        """Ends what would go on by itself for as long as somebody listens."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def safely(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                message = {**message, "headers": _with_safe_headers(message.get("headers", []))}
+            await send(message)
+
+        try:
+            self._access.check(_asking(scope))
+            await self._app(scope, receive, safely)
+        except Exception as error:
+            # An answer that was begun is left unfinished: the server cuts it off, and nobody takes it for the whole.
+            if not begun:
+                await problem_answer(error)(scope, receive, safely)
+
+
+def _asking(scope: Scope) -> Asking:
+    headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+    # The raw path where the server gives it: `path` is decoded, and an escaped slash would look like a real one.
+    raw: bytes | None = scope.get("raw_path")
+    target = raw.decode("latin-1") if raw is not None else str(scope["path"])
+    return Asking(scope["method"], target, headers)
+
+
+def _with_safe_headers(headers: Any) -> list[tuple[bytes, bytes]]:
+    given = list(headers)
+    names = {name.lower() for name, _ in given}
+    return given + [(n.encode(), v.encode()) for n, v in SAFE_HEADERS.items() if n.encode() not in names]
+
+
+async def _not_found(_: Request, __: Exception) -> Response:
+    return problem_answer(HttpProblem(404, "no_such_resource", "there is nothing under this path"))
+
+
+async def _other_method(_: Request, refused: Exception) -> Response:
+    headers = getattr(refused, "headers", None) or {}
+    allowed = {name.lower(): value for name, value in headers.items() if name.lower() == "allow"}
+    return problem_answer(HttpProblem(405, "bad_method", "this method is not known here", headers=allowed))
+
+
+async def _problem(_: Request, error: Exception) -> Response:
+    return problem_answer(error)
+
+
+def make_app(stores: Stores, access: Access, *, allowed_hosts: Collection[str] = ()) -> Guarded:
+    """An ASGI application. Its lifespan ends with the stores closed."""
+    api = Api(stores, access, allowed_hosts)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        api.close()
+
+    app = Starlette(
+        routes=api.routes(),
+        lifespan=lifespan,
+        exception_handlers={404: _not_found, 405: _other_method, ReenactError: _problem, Exception: _problem},
+    )
+    app.router.redirect_slashes = False
+    return Guarded(app, access, api.followers.stop)

@@ -1,0 +1,205 @@
+"""Following a run as it grows: server-sent events, resumable by seq.
+
+    id: 12
+    data: {"seq": 12, …}          an event, as `/events` shows it
+
+    event: end
+    data: {"status": "completed"} the run has ended; nothing follows
+
+However many follow a run, one task looks at the store for all of them, and each event is read and written out once.
+Whoever lags behind reads what it has missed from the store by itself, at its own pace: nothing piles up for it. A
+client that was cut off comes back with `Last-Event-ID`; one that has seen the end is told 204, and stops asking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from reenact.core.events import TERMINAL_KINDS
+from reenact.errors import BadPosition, InvalidInput, ReenactError
+from reenact.journal.reader import JournalReader
+from reenact.reports.json_text import json_bytes
+from reenact.reports.timelines import events_between
+from reenact.web.answers import HttpProblem, busy
+from reenact.web.asked import Asked
+from reenact.web.stores import Stores
+from reenact.web.streaming import CountedStream
+from reenact.web.threads import Threads
+
+FOLLOWERS = 64
+POLL_SECONDS = 0.2
+HEARTBEAT_SECONDS = 10.0
+READ_EVENTS = 500
+READ_BYTES = 512 * 1024
+KEPT_BYTES = 1024 * 1024
+EVENT_STREAM = "text/event-stream"
+
+
+class Written(NamedTuple):
+    seq: int
+    text: bytes
+    ended: str | None
+    """The status that the run ended with, if this event is its end."""
+
+
+class Feed:
+    """What is new in one run, for everybody who follows it."""
+
+    def __init__(self, reader: JournalReader, threads: Threads) -> None:
+        self.reader = reader
+        self.followers = 0
+        self.over = False
+        self.ended: str | None = None
+        self.head = 0
+        self._threads = threads
+        self._kept: deque[Written] = deque()
+        self._kept_bytes = 0
+        self._news = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+
+    def stop(self) -> None:
+        self.over = True
+        self._tell()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _look(self) -> None:
+        try:
+            self.head, self.ended = await self._threads.run(_head, self.reader)
+            self._tell()
+            while self.ended is None:
+                if not await self._read_on():
+                    await asyncio.sleep(POLL_SECONDS)
+        except (ReenactError, OSError):
+            self.over = True  # those who come back are told why
+            self._tell()
+
+    async def _read_on(self) -> bool:
+        found = await self._threads.run(_read, self.reader, self.head)
+        if not found:
+            return False
+        self._kept.extend(found)
+        self._kept_bytes += sum(len(one.text) for one in found)
+        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
+            self._kept_bytes -= len(self._kept.popleft().text)
+        self.head, self.ended = found[-1].seq, found[-1].ended
+        self._tell()
+        return True
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def behind(self, seq: int) -> list[Written]:
+        """Some of what follows `seq`, which is before the head."""
+        if self._kept and self._kept[0].seq <= seq + 1:
+            return [one for one in self._kept if one.seq > seq]
+        return await self._threads.run(_read, self.reader, seq)
+
+    async def news(self) -> None:
+        """Returns when there may be something new, or after a while anyway."""
+        try:
+            async with asyncio.timeout(HEARTBEAT_SECONDS):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+
+class Followers:
+    def __init__(self, stores: Stores, threads: Threads) -> None:
+        self._stores = stores
+        self._threads = threads
+        self._feeds: dict[str, Feed] = {}
+        self._count = 0
+        self._stopped = False
+
+    async def follow(self, request: Request) -> Response:
+        asked = Asked(request, ("after",))
+        after = _position(request, asked)
+        reader = await self._threads.run(self._stores.reader, asked.path["run"])
+        head, ended = await self._threads.run(_head, reader)
+        if after > head:
+            raise BadPosition(f"run {reader.run} has {head} events, there is no event {after}")
+        if ended is not None and after == head and after > 0:
+            return Response(status_code=204)
+        if request.method == "HEAD":
+            return Response(b"", media_type=EVENT_STREAM)
+        if self._count >= FOLLOWERS or self._stopped:
+            raise busy("too many follow runs already")
+        self._count += 1
+        feed = self._feeds.setdefault(reader.run, Feed(reader, self._threads))
+        feed.followers += 1
+        return CountedStream(self._texts(feed, after), {}, EVENT_STREAM, lambda: self._leave(feed))
+
+    async def _texts(self, feed: Feed, seq: int) -> AsyncIterator[bytes]:
+        feed.start()
+        yield b"retry: 1000\n\n"
+        while not feed.over:
+            if seq < feed.head:
+                for one in await feed.behind(seq):
+                    yield one.text
+                    seq = one.seq
+            elif feed.ended is not None:
+                yield b"event: end\ndata: " + json_bytes({"run": feed.reader.run, "status": feed.ended}) + b"\n\n"
+                return
+            else:
+                known = feed.head
+                await feed.news()
+                if feed.head == known and not feed.over:
+                    yield b": still here\n\n"
+
+    def _leave(self, feed: Feed) -> None:
+        self._count -= 1
+        feed.followers -= 1
+        if feed.followers == 0:
+            feed.stop()
+            if self._feeds.get(feed.reader.run) is feed:
+                del self._feeds[feed.reader.run]
+
+    def stop(self) -> None:
+        """Ends all streams: the server is about to end."""
+        self._stopped = True
+        for feed in self._feeds.values():
+            feed.stop()
+
+
+def _position(request: Request, asked: Asked) -> int:
+    """The last event that was seen. A browser that comes back says it in a header."""
+    known = request.headers.getlist("last-event-id")
+    if not known or known == [""]:
+        return asked.number("after", 0)
+    if len(known) > 1 or not (known[0].isascii() and known[0].isdecimal() and len(known[0]) <= 15):
+        raise InvalidInput("Last-Event-ID is the number of an event", code="bad_parameter")
+    return int(known[0])
+
+
+def _head(reader: JournalReader) -> tuple[int, str | None]:
+    last = reader.store.last_event(reader.namespace, reader.run)
+    if last is None:
+        return 0, None
+    return last.seq, last.kind.lower() if last.kind in TERMINAL_KINDS else None
+
+
+def _read(reader: JournalReader, seq: int) -> list[Written]:
+    """Some events behind `seq`, as they are sent."""
+    if reader.store.run_row(reader.namespace, reader.run) is None:
+        raise HttpProblem(404, "unknown_run", f"run {reader.run} was removed meanwhile")
+    found: list[Written] = []
+    size = 0
+    for event in events_between(reader, seq + 1, seq + 1 + READ_EVENTS):
+        text = b"id: %d\ndata: %s\n\n" % (event.seq, json_bytes(event.to_json()))
+        found.append(Written(event.seq, text, event.kind.lower() if event.kind in TERMINAL_KINDS else None))
+        size += len(text)
+        if size >= READ_BYTES:
+            break
+    return found

@@ -1,0 +1,80 @@
+"""Endpoints that read whole runs and judge them. They have threads of their own: who only looks waits for none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reenact.core.hashing import artifact_address, parse_hash
+from reenact.errors import Damaged, InvalidValue, NotFound
+from reenact.journal.verify import verify_run
+from reenact.replays.divergence.comparing_runs import compare_runs
+from reenact.reports.comparisons import comparison_report
+from reenact.reports.receipts import receipt_report, receipts_page
+from reenact.reports.replays import replay_report
+from reenact.reports.verifications import verification_report
+from reenact.web.asked import Asked, row_of
+from reenact.web.reading import PAGE_BYTES, page_size
+from reenact.web.stores import Stores
+
+CHANGES, MOST_CHANGES = 20, 10_000
+
+
+def verify(stores: Stores, asked: Asked) -> Any:
+    run = stores.run(asked.path["run"])
+    return verification_report(verify_run(stores.reading, run, stores.namespace, deep=asked.flag("deep")))
+
+
+def diff(stores: Stores, asked: Asked) -> Any:
+    space = stores.namespace
+    first, second = stores.run(asked.path["run"]), stores.run(asked.path["other"])
+    comparison = compare_runs(
+        stores.reading,
+        first,
+        stores.reading,
+        second,
+        namespace_a=space,
+        namespace_b=space,
+        align=not asked.flag("first_only"),
+        most_shown=asked.number("limit", CHANGES, least=1, most=MOST_CHANGES),
+    )
+    return comparison_report(comparison, stores.reading, stores.reading)
+
+
+def replay(stores: Stores, asked: Asked) -> Any:
+    reader = stores.reader(asked.path["run"])
+    return replay_report(reader, row_of(stores, reader.run), start=asked.start(), limit=page_size(asked))
+
+
+def list_receipts(stores: Stores, asked: Asked) -> Any:
+    reader = stores.reader(asked.path["run"])
+    return receipts_page(reader, asked.number("after", 0), page_size(asked), PAGE_BYTES)
+
+
+def show_receipt(stores: Stores, asked: Asked) -> Any:
+    digest = _digest(asked.path["receipt"], "receipt")
+    return receipt_report(stores.receipts.get(digest))
+
+
+def artifact(stores: Stores, asked: Asked) -> bytes:
+    """Its bytes, checked against their address."""
+    digest = _digest(asked.path["digest"], "artifact")
+    address = parse_hash(digest)
+    data = stores.reading.artifact(stores.namespace, address)
+    if data is None:
+        raise _nothing("artifact")
+    if artifact_address(data) != address:
+        raise Damaged(f"an artifact does not match its address: {digest}", code="bad_artifact")
+    return data
+
+
+def _digest(text: str, what: str) -> str:
+    """Whatever is no digest names nothing, so it never becomes part of a path or a query."""
+    try:
+        parse_hash(text)
+    except InvalidValue:
+        raise _nothing(what) from None
+    return text
+
+
+def _nothing(what: str) -> NotFound:
+    return NotFound(f"there is no such {what}", hint=f"A {what} is named by sha256: and 64 digits.", code=f"no_{what}")

@@ -1,0 +1,71 @@
+"""Endpoints that show what was recorded. Each is called on a thread and returns plain JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reenact.errors import BadPosition, InvalidInput, NotFound
+from reenact.reports.runs import STATUSES, RunFilter, run_report, runs_page
+from reenact.reports.states import state_at
+from reenact.reports.timelines import event_report, one_event, timeline_page
+from reenact.reports.times import microseconds_of
+from reenact.reports.waits import open_waits_page, waits_report
+from reenact.web.asked import Asked
+from reenact.web.stores import Stores
+
+PAGE, LARGEST_PAGE = 100, 1_000
+PAGE_BYTES = 4 * 1024 * 1024
+"""A page of events ends when it has grown so large, and says where the next one begins."""
+
+
+def page_size(asked: Asked) -> int:
+    return asked.number("limit", PAGE, least=1, most=LARGEST_PAGE)
+
+
+def list_runs(stores: Stores, asked: Asked) -> Any:
+    status = asked.text("status")
+    if status is not None and status not in STATUSES:
+        raise InvalidInput(
+            f"no run is {status[:80]!r}", hint=f"A status is one of {', '.join(STATUSES)}.", code="bad_status"
+        )
+    since, until = asked.text("since"), asked.text("until")
+    wanted = RunFilter(
+        status,
+        asked.text("agent"),
+        None if since is None else microseconds_of(since),
+        None if until is None else microseconds_of(until),
+    )
+    page = runs_page(stores.reading, stores.namespace, wanted, cursor=asked.text("cursor"), limit=page_size(asked))
+    return page.to_json()
+
+
+def show_run(stores: Stores, asked: Asked) -> Any:
+    return run_report(stores.reader(asked.path["run"]))
+
+
+def show_events(stores: Stores, asked: Asked) -> Any:
+    reader = stores.reader(asked.path["run"])
+    return timeline_page(reader, asked.start(), page_size(asked), most_bytes=PAGE_BYTES).to_json()
+
+
+def show_event(stores: Stores, asked: Asked) -> Any:
+    seq = asked.seq()
+    reader = stores.reader(asked.path["run"])
+    try:
+        return event_report(reader.run, one_event(reader, seq))
+    except BadPosition as missing:  # in a path it is the name of something that is not there
+        raise NotFound(missing.message, hint=missing.hint, code=missing.code) from None
+
+
+def show_state(stores: Stores, asked: Asked) -> Any:
+    reader = stores.reader(asked.path["run"])
+    return state_at(reader, asked.number("at", reader.head().seq)).to_json()
+
+
+def list_waits_of_run(stores: Stores, asked: Asked) -> Any:
+    run = stores.run(asked.path["run"])
+    return waits_report(stores.reading, stores.namespace, run, everything=asked.flag("all"))
+
+
+def list_waits(stores: Stores, asked: Asked) -> Any:
+    return open_waits_page(stores.reading, stores.namespace, cursor=asked.text("cursor"), limit=page_size(asked))

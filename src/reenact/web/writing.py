@@ -1,0 +1,143 @@
+"""The two endpoints that write: a wait is resolved by its key, an effect in doubt is settled.
+
+Resolving is what `reenact.effect.waits.http` does, with its statuses; the key in the path is the credential there, and
+the server's token is needed besides.
+
+Settling takes `{"effect": seq, "decision": "done" | "retry" | "fail"}` with `value` for done, `message` for fail, and
+`by`. 200 settled so, now or before; 409 settled before in another way, or the run is held by somebody; 404 there is
+nothing in doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope, Send
+
+from reenact.core.canonical import canonical_bytes
+from reenact.core.codec import encode
+from reenact.core.strict_json import read_strict
+from reenact.effect.doubts import DONE, FAIL, RETRY
+from reenact.effect.settling import settle
+from reenact.effect.waits.http import BODY_BYTES, BODY_SECONDS, MAX_BODY_DEPTH, WaitsApp
+from reenact.errors import InvalidInput, NotFound, Refused
+from reenact.journal.reader import JournalReader
+from reenact.reports.timelines import Seen, one_event, seen
+from reenact.web.answers import HttpProblem
+from reenact.web.stores import Stores
+from reenact.web.threads import Threads
+
+_MEMBERS = {
+    DONE: {"effect", "decision", "value", "by"},
+    RETRY: {"effect", "decision", "by"},
+    FAIL: {"effect", "decision", "message", "by"},
+}
+
+
+class Resolving:
+    """The door for wait keys, opened when the first one comes: nobody writes who only looks."""
+
+    def __init__(self, stores: Stores, threads: Threads, hosts: frozenset[str], prefix: str) -> None:
+        self._stores = stores
+        self._threads = threads
+        self._hosts = hosts
+        self._prefix = prefix.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        desk = await self._threads.run(self._stores.desk)
+        # Host and Origin were looked at before; the door wants them named.
+        origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"]
+        door = WaitsApp(desk, allowed_hosts=self._hosts, allowed_origins=origins)
+        await door({**scope, "raw_path": scope["raw_path"].removeprefix(self._prefix)}, receive, send)
+
+
+async def body_of(request: Request) -> Any:
+    """The JSON of a body: of a known length, not too long, and there in time."""
+    kind = [part.strip().lower() for part in request.headers.get("content-type", "").split(";")]
+    if kind[0] != "application/json" or kind[1:] not in ([], ["charset=utf-8"]):
+        raise HttpProblem(415, "bad_type", "a body is application/json in UTF-8")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise HttpProblem(415, "bad_type", "a body is not compressed")
+    length = request.headers.get("content-length", "")
+    if not (length.isascii() and length.isdecimal() and len(length) <= 12):
+        raise HttpProblem(411, "no_length", "a body needs a Content-Length")
+    if int(length) > BODY_BYTES:
+        raise HttpProblem(413, "too_large", f"a body has at most {BODY_BYTES} bytes")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return read_strict(await request.body(), max_bytes=BODY_BYTES, max_depth=MAX_BODY_DEPTH)
+    except TimeoutError:
+        slow = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
+        raise HttpProblem(408, "too_slow", slow, headers={"connection": "close"}) from None
+    except ClientDisconnect:
+        raise HttpProblem(400, "cut_off", "the body is shorter than announced") from None
+
+
+def settle_effect(stores: Stores, text: str, body: Any) -> Any:
+    """As `reenact settle --json`."""
+    asked = _settlement(body)
+    run = stores.run(text)
+    message = asked.get("message", "")
+    try:
+        settled = settle(
+            stores.writing(),
+            run,
+            asked["effect"],
+            stores.namespace,
+            decision=asked["decision"],
+            value=asked.get("value"),
+            message=message,
+            by=asked.get("by"),
+        )
+    except (NotFound, Refused, InvalidInput):
+        reader = JournalReader(stores.reading, run, stores.namespace)
+        before = _settled_before(reader, asked["effect"])
+        if before is None:
+            raise
+        _check_same(reader.run, asked, before)
+        settled = asked["effect"]
+    return {"run": run, "effect": settled, "decision": asked["decision"]}
+
+
+def _settlement(body: Any) -> dict[str, Any]:
+    if isinstance(body, dict) and body.get("decision") in (DONE, RETRY, FAIL):
+        effect = body.get("effect")
+        known = set(body) <= _MEMBERS[body["decision"]]
+        texts = all(isinstance(body.get(name, ""), str) for name in ("message", "by"))
+        whole = (body["decision"] != DONE or "value" in body) and (body["decision"] != FAIL or body.get("message"))
+        if type(effect) is int and 0 < effect < 2**53 and known and texts and whole:
+            return body
+    raise InvalidInput(
+        "a settlement names the effect by its seq and says what came of it",
+        hint='{"effect": 3, "decision": "done", "value": …} or "retry", or "fail" with a "message"; "by" may be added.',
+        code="bad_body",
+    )
+
+
+def _settled_before(reader: JournalReader, effect: int) -> Mapping[str, Any] | None:
+    """The content of the settlement of that effect, if there is one."""
+    if not 1 <= effect <= reader.head().seq:
+        return None
+    request: Seen = one_event(reader, effect)
+    if request.kind != "ActionRequested" or not isinstance(request.content, dict):
+        return None
+    for row in reader.store.scan(reader.namespace, reader.run, effect + 1, contents=False):
+        whole = reader.store.event(reader.namespace, reader.run, row.seq) if row.kind == "EffectSettled" else None
+        content = None if whole is None else seen(reader, whole).content
+        if isinstance(content, dict) and content.get("action_id") == request.content.get("action_id"):
+            return content
+    return None
+
+
+def _check_same(run: str, asked: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    value = encode(asked.get("value")).tree if asked["decision"] == DONE else asked.get("message")
+    same_value = canonical_bytes(before.get("value")) == canonical_bytes(value)
+    if before.get("decision") != asked["decision"] or not same_value:
+        raise Refused(
+            f"the effect at seq {asked['effect']} of run {run} was settled before, in another way",
+            hint="The first word on it stands; nothing was written.",
+            code="already_settled",
+        )
