@@ -23,10 +23,11 @@ _LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 
 
 class Room:
-    def __init__(self, path: str, most_bytes: int) -> None:
+    def __init__(self, path: str, most_bytes: int, busy_seconds: float) -> None:
         """`most_bytes`: a longer log is cut back to this when it is emptied."""
         self._path = path + "-wal"
         self._most_bytes = most_bytes
+        self._busy_seconds = busy_seconds
         self.commits_left = FIRST_LOOK
         """Until the next look."""
 
@@ -40,13 +41,22 @@ class Room:
             used = _LOG_HEADER_BYTES + frames * (_FRAME_HEADER_BYTES + connection.pragma("page_size"))
             length = os.stat(self._path).st_size
             if length - used < ENOUGH_BYTES and length < self._most_bytes:
-                cursor.execute("BEGIN IMMEDIATE")  # others who write would write to the same place
-                try:
-                    self._fill()
-                finally:
-                    cursor.execute("ROLLBACK")
+                self._fill(cursor)
 
-    def _fill(self) -> None:
+    def _fill(self, cursor: apsw.Cursor) -> None:
+        """Under the write lock, since others who write would write to the same place; they are not waited for."""
+        connection = cursor.connection
+        connection.set_busy_timeout(0)
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+        finally:
+            connection.set_busy_timeout(int(self._busy_seconds * 1000))
+        try:
+            self._write_zeros()
+        finally:
+            cursor.execute("ROLLBACK")
+
+    def _write_zeros(self) -> None:
         file = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             length = os.fstat(file).st_size

@@ -52,7 +52,7 @@ class Writer:
         self._cursor: apsw.Cursor
         self._synchronous = FULL
         self._appends = Appends(path)
-        self._room = Room(path, JOURNAL_SIZE_LIMIT)
+        self._room = Room(path, JOURNAL_SIZE_LIMIT, busy_seconds) if self._durable == FULL else None
 
     # The connection
 
@@ -226,9 +226,10 @@ class Writer:
             sync = group[0].sync or (len(group) > 1 and any(request.sync for request in group))
             cursor = self._ready(self._durable if sync else NORMAL)
             room = self._room
-            room.commits_left -= 1
-            if not room.commits_left:
-                room.look(cursor)
+            if room is not None:
+                room.commits_left -= 1
+                if not room.commits_left:
+                    room.look(cursor)
             if not appends.at_once(cursor, group):
                 cursor.execute("BEGIN IMMEDIATE")
                 for request in group:
