@@ -2,6 +2,10 @@
 
 `tag || 0x00 || parts`: at most the last part varies in length, the earlier ones are fixed, so no two splits share a
 preimage.
+
+The four hashes of an event begin with a copy of that of their tag. Asking OpenSSL for a new one touches more code and
+data than hashing a small record does, and little of it is in the processor's caches when something has just been
+written to the disk.
 """
 
 from __future__ import annotations
@@ -17,10 +21,10 @@ SALT_BYTES = 16
 ZERO = bytes(HASH_BYTES)
 
 _HEADER = b"reenact.header/1\0"
-_LINK = b"reenact.link/1\0"
-_COMMIT = b"reenact.commit/1\0"
-_MATCH = b"reenact.match/1\0"
-_PREFIX = b"reenact.prefix/1\0"
+_LINK = sha256(b"reenact.link/1\0")
+_COMMIT = sha256(b"reenact.commit/1\0")
+_MATCH = sha256(b"reenact.match/1\0")
+_PREFIX = sha256(b"reenact.prefix/1\0")
 _LANES = b"reenact.lanes/1\0"
 _ORDER = b"reenact.order/1\0"
 _NODE = b"reenact.node/1\0"
@@ -40,22 +44,30 @@ def header_hash(header: bytes) -> bytes:
 
 
 def link_hash(link: bytes) -> bytes:
-    return sha256(_LINK + link).digest()
+    begun = _LINK.copy()
+    begun.update(link)
+    return begun.digest()
 
 
 def commitment(salt: bytes, match: bytes, stored: bytes) -> bytes:
     if len(salt) != SALT_BYTES or len(match) != HASH_BYTES:
         # Without fixed lengths bytes could be moved from one part to the next under the same hash.
         raise InvalidValue("a salt has 16 bytes and a match digest 32", code="bad_hash")
-    return sha256(_COMMIT + salt + match + stored).digest()
+    begun = _COMMIT.copy()
+    begun.update(salt + match + stored)
+    return begun.digest()
 
 
 def match_digest(canonical: bytes) -> bytes:
-    return sha256(_MATCH + canonical).digest()
+    begun = _MATCH.copy()
+    begun.update(canonical)
+    return begun.digest()
 
 
 def next_prefix(previous: bytes, match: bytes, distance: int) -> bytes:
-    return sha256(_PREFIX + previous + match + distance.to_bytes(8, "big")).digest()
+    begun = _PREFIX.copy()
+    begun.update(previous + match + distance.to_bytes(8, "big"))
+    return begun.digest()
 
 
 def lane_fold(prefix: bytes, children: list[bytes]) -> bytes:

@@ -52,7 +52,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return canonical_bytes(msgspec.to_builtins(self))
 
 
-class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
     """Members in canonical order, so that encoding a link whose strings need no care is one call."""
 
     content: str
@@ -105,7 +105,7 @@ def write_link(
     kind: str,
     lane: str,
     parent: int | None,
-    prev: str,
+    prev: bytes,
     run: str,
     seq: int,
     time: int,
@@ -115,7 +115,7 @@ def write_link(
     cause = "null" if parent is None else parent
     return (
         f'{{"content":"sha256:{content.hex()}","id":"{event_id}","key":{written_key},"kind":"{kind}","lane":"{lane}",'
-        f'"parent":{cause},"prev":"{prev}","run":"{run}","seq":{seq},"time":{time}}}'
+        f'"parent":{cause},"prev":"sha256:{prev.hex()}","run":"{run}","seq":{seq},"time":{time}}}'
     ).encode()
 
 

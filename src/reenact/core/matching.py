@@ -67,7 +67,9 @@ class MatchRules:
 
     def without_volatile(self, kind: str, content: Mapping[str, Any]) -> Any:
         """The part of a content that counts."""
-        masked: Any = {name: value for name, value in content.items() if name not in VOLATILE_MEMBERS}
+        masked: Any = dict(content)
+        for name in VOLATILE_MEMBERS.intersection(content):
+            del masked[name]
         for path_kind, steps in self._paths:
             if path_kind in ("*", kind):
                 masked = _without(masked, steps)

@@ -29,14 +29,12 @@ class Answering:
     coming_back: ComingBack | None
     journal: Journal | None
     secrets: Secrets
+    is_stopped: bool
 
     if TYPE_CHECKING:
 
         @property
         def is_live(self) -> bool: ...
-
-        @property
-        def is_stopped(self) -> bool: ...
 
         def check_going_on(self) -> None: ...
 
@@ -76,7 +74,7 @@ class Answering:
         for item in items:
             assert item.ticket is not None
             assert item.ticket.answer is not None
-            drafts.append(Draft(self.secrets.without(item.ticket.answer), lane=item.ticket.lane.path or "0"))
+            drafts.append(Draft(item.ticket.answer, item.ticket.lane.path or "0"))
         if not self.write(drafts, sync=True):
             return False
         assert self.journal is not None
@@ -92,9 +90,10 @@ class Answering:
             if ticket.item.committed:  # with the rows that it wrote, in one transaction (`transactions`)
                 self.waiting.discard(ticket)
                 return
-            self.check_going_on()
+            if self.is_stopped:
+                self.check_going_on()
             ticket.answer, ticket.error = answer, error
-            if not self.write([Draft(self.secrets.without(answer), lane=ticket.lane.path or "0")], sync=True):
+            if not self.write((Draft(answer, ticket.lane.path or "0"),), sync=True):
                 self.check_going_on()
             assert self.journal is not None
             ticket.answer_seq = self.journal.position

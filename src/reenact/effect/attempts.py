@@ -66,6 +66,18 @@ def attempt_once(place: Inside, call: Callable[[], Any]) -> Any:
     return call()
 
 
+async def attempt_once_async(call: Callable[[], Awaitable[Any]]) -> Any:
+    """`attempt_once` of a task, which is in its place already."""
+    _NOTES.set([])
+    return await call()
+
+
+def is_single(ticket: Ticket) -> bool:
+    """One attempt is all there will be, and there was none before."""
+    spec = ticket.spec
+    return spec.retry is None and spec.timeout_seconds is None and ticket.recorded is None
+
+
 class Attempts:
     def __init__(self, run: LiveRun, ticket: Ticket) -> None:
         self._run = run

@@ -11,9 +11,10 @@ import threading
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
-from reenact.effect.attempts import Attempts, attempt_once
+from reenact.effect.attempts import Attempts, attempt_once, attempt_once_async, is_single
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
 from reenact.effect.outcomes import open_answer, open_recorded
@@ -77,12 +78,23 @@ class TaskWaiter:
             return
         if self.future.done():
             return
-        attempts = Attempts(self._run, ticket)
-        self._context.run(PLACE.set, attempts.place)
-        self._task = asyncio.Task(attempts.carry_out(self._call), loop=self._loop, context=self._context)
-        self._task.add_done_callback(lambda task: self._done(ticket, task), context=nobody())
+        if is_single(ticket):
+            place, carried_out = Inside(self._run, ticket, 1), attempt_once_async(self._call)
+        else:
+            attempts = Attempts(self._run, ticket)
+            place, carried_out = attempts.place, attempts.carry_out(self._call)
+        self._context.run(PLACE.set, place)
+        self._task = asyncio.Task(carried_out, loop=self._loop, context=self._context)
+        self._task.add_done_callback(partial(self._done, ticket), context=nobody())
 
     def _done(self, ticket: Ticket, task: asyncio.Task[Any]) -> None:
+        queue = self._run.turns.loop
+        if type(queue) is TaskQueue and queue.hooks.loop is self._loop:
+            queue.pump_after(self._came_of_it, ticket, task)
+        else:
+            self._came_of_it(ticket, task)
+
+    def _came_of_it(self, ticket: Ticket, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             if not self.future.done():  # nobody of the agent has cancelled it: that is what came of it
                 error: BaseException = asyncio.CancelledError()
@@ -127,7 +139,7 @@ async def _perform(
     run, asked = lane.run, None
     if run.stand_ins is not None:
         make, call = run.stand_ins.between(spec, make, call)
-    if not run.is_live:
+    if run.turns.replaying:
         found = run.serve_at_once(lane, spec, make, key)
         if isinstance(found, RecordedRequest):
             assert found.answer is not None
@@ -178,9 +190,20 @@ class ThreadWaiter:
         self.event.set()
 
     def wake(self) -> None:
-        if self.token is not None:
-            self._run.turns.runs(self.token)
+        self._run.turns.runs(self.token)
         self.event.set()
+
+
+class AloneWaiter:
+    """The only thread there is, or a blocking call inside a loop: nothing else can go on, so it never waits."""
+
+    looped = False
+    told_to_begin = False
+
+    def begin(self, ticket: Ticket) -> None:
+        self.told_to_begin = True
+
+    def wake(self) -> None: ...
 
 
 def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any], *, key: str | None = None) -> Any:
@@ -188,48 +211,21 @@ def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any],
     lane = PLACE.get()
     if type(lane) is not Lane:
         return call()
-    run = lane.run
+    run, asked = lane.run, None
     if run.stand_ins is not None:
         make, call = run.stand_ins.between(spec, make, call, blocking=True)
-    if HERE.token is None:
-        return _at_once(run, lane, spec, make, call, key)
-    waiter = ThreadWaiter(run)
-    with run.lock:
-        ticket = run.request(lane, spec, make, key=key, waiter=waiter)
-        if ticket.waiter is not waiter:
-            return open_answer(run, ticket)
-        run.turns.rests(waiter.token)
-        run.flush()
-        run.turns.advance()
-    _wait_for_turn(run, ticket, waiter)
-    if waiter.told_to_begin:
-        with run.lock:
-            waiter.event.clear()
-            waiter.told_to_begin = False
-        run.answered(ticket, *_carry_out(run, ticket, call))
-        _wait_for_turn(run, ticket, waiter)
-    return _handed(run, ticket)
-
-
-def _at_once(
-    run: LiveRun,
-    lane: Lane,
-    spec: EffectSpec,
-    make: MakeEvent,
-    call: Callable[[], Any],
-    key: str | None,
-) -> Any:
-    """Nothing else of the run can go on before this returns, so it is nobody else's turn."""
-    asked = None
-    if run.turns.loop is None:
+    if HERE.token is not None:
+        return _in_turn(lane, spec, make, call, key)
+    # Nothing else of the run can go on before this returns, so it is nobody else's turn.
+    if run.turns.loop is None and (run.to_be_cancelled or run.turns.replaying):
         run.tell_cancelled()
-    if not run.is_live:
+    if run.turns.replaying:
         found = run.serve_at_once(lane, spec, make, key)
         if isinstance(found, RecordedRequest):
             assert found.answer is not None
             return open_recorded(run, spec, found.answer)
         asked = found
-    waiter = ThreadWaiter(run)
+    waiter = AloneWaiter()
     with run.lock:
         ticket = run.request(lane, spec, make, key=key, waiter=waiter, asked=asked)
         if ticket.waiter is not waiter:
@@ -250,10 +246,30 @@ def _at_once(
     return _handed(run, ticket)
 
 
+def _in_turn(lane: Lane, spec: EffectSpec, make: MakeEvent, call: Callable[[], Any], key: str | None) -> Any:
+    """One of the agent's threads: it is begun, and handed what came of it, when its turn comes."""
+    run, waiter = lane.run, ThreadWaiter(lane.run)
+    with run.lock:
+        ticket = run.request(lane, spec, make, key=key, waiter=waiter)
+        if ticket.waiter is not waiter:
+            return open_answer(run, ticket)
+        run.turns.rests(waiter.token)
+        run.flush()
+        run.turns.advance()
+    _wait_for_turn(run, ticket, waiter)
+    if waiter.told_to_begin:
+        with run.lock:
+            waiter.event.clear()
+            waiter.told_to_begin = False
+        run.answered(ticket, *_carry_out(run, ticket, call))
+        _wait_for_turn(run, ticket, waiter)
+    return _handed(run, ticket)
+
+
 def _carry_out(run: LiveRun, ticket: Ticket, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    spec, context = ticket.spec, copy_context()
+    context = copy_context()
     try:
-        if spec.retry is None and spec.timeout_seconds is None and ticket.recorded is None:
+        if is_single(ticket):
             value = context.run(attempt_once, Inside(run, ticket, 1), call)
         else:
             attempts = Attempts(run, ticket)

@@ -12,7 +12,9 @@ All of this is called with the run's lock held.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from reenact.core.events import ActionFailed, Event, ProcessAttached, Resumed, StateUpdated, WaitResolved
 from reenact.effect.divergences import (
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 _BEYOND = 1 << 62
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True):
     """A request as the record would have it."""
 
     event: Event
@@ -89,22 +91,24 @@ class ComingBack:
     def at_once(self, lane: Lane, spec: EffectSpec, asked: Asked) -> RecordedRequest | None:
         """The usual case, served without waiting: the next thing of the record answers exactly this request, and
         nothing else could happen before. None: the long way has to be gone."""
-        entry = self._run.turns.next_recorded()
+        turns, requests = self._run.turns, self._by_seq
+        entry = turns.order.next() if turns.order is not None else None
         if type(entry) is not RecordedRequest or entry.made or entry.match != asked.match or lane.recorded is None:
             return None
-        answer = entry.answer
-        expected = f"{lane.path}/{spec.name}/{lane.ordinals.get(spec.name, 0)}"
-        if answer is None or entry.key != expected or self.first_unmade() != entry.seq:
+        answer, ordinal = entry.answer, lane.ordinals.get(spec.name, 0)
+        if answer is None or entry.key != f"{lane.path}/{spec.name}/{ordinal}" or self._next_unmade() is not entry:
             return None
-        entry.made = True
-        if self.first_unmade() < answer.seq or self._run.turns.forced(entry):
-            entry.made = False
-            self._unmade_at = 0
+        after = self._unmade_at + 1
+        while after < len(requests) and requests[after].made:
+            after += 1
+        if (after < len(requests) and requests[after].seq < answer.seq) or answer.seq in self.past.busy:
             return None
+        self._unmade_at = after
         self._note_made(lane, entry)
-        lane.next_ordinal(spec.name)
-        self._run.turns.handed(entry)
-        self.go_live_if_over()
+        lane.ordinals[spec.name] = ordinal + 1
+        turns.handed(entry)
+        if not self.past.unmade:
+            self.go_live_if_over()
         return entry
 
     def find(self, lane: Lane, spec: EffectSpec, asked: Asked, key: str | None, waiter: Waiter) -> Ticket | None:

@@ -89,11 +89,15 @@ class LiveRun(Answering):
                 self.journal.know_lanes(past.last_seq, [row for row in past.lane_ends.values() if row.seq > 0])
         self._requested: list[Ticket] = []
         """Asked for, and not yet on record."""
+        self._requests_sync = False
+        """One of them may not begin before it is on the disk."""
         self._explicit: dict[str, tuple[bytes | None, Ticket]] = {}
         self._earlier = EarlierKeys(reader, past.began_at) if past is not None and past.beginning is not None else None
         self.waiting: set[Ticket] = set()
         self.streams: WeakSet[LeftAtTheEnd] = WeakSet()
         """Those that were begun; the agent may let go of them unread."""
+        self.is_stopped = False
+        """For whatever reason, its end included."""
         self.stopped: ReenactError | None = None
         self.interrupted_by: BaseException | None = None
         self.ended = False
@@ -104,7 +108,8 @@ class LiveRun(Answering):
         self.snapshots_kept: list[int] | None = None
         """Where there are snapshots of checkpoints, once somebody has looked."""
         self._cancel: Item | None = None
-        self._to_be_cancelled = False
+        self.to_be_cancelled = False
+        """A thread cannot be interrupted: it is told when it next asks for something."""
         self._desk: WaitDesk | None = None
         self.secrets = Secrets()
         """Wait keys may be in anything that the agent sends, and must not be in the record."""
@@ -127,10 +132,6 @@ class LiveRun(Answering):
             self.coming_back.go_live_if_over()
 
     # Being asked
-
-    @property
-    def is_stopped(self) -> bool:
-        return self.stopped is not None or self.ended
 
     @property
     def is_being_changed(self) -> bool:
@@ -186,12 +187,14 @@ class LiveRun(Answering):
         """While the run comes back: the recorded request, if nothing can happen before its answer is handed over;
         otherwise what was asked, for `request`."""
         with self.lock:
-            self.check_going_on()
-            if self.secrets:
+            if self.is_stopped:
+                self.check_going_on()
+            if self.secrets.kept:
                 spec = self.secrets.spec_without(spec)
             assert self.coming_back is not None
-            asked = self.coming_back.asked(self.secrets.without(make("")))
-            if self.is_live or key is not None or not self.turns.is_quiet():
+            event = make("")
+            asked = self.coming_back.asked(self.secrets.without(event) if self.secrets.kept else event)
+            if not self.turns.replaying or key is not None or not self.turns.is_quiet():
                 return asked
             recorded = self.coming_back.at_once(lane, spec, asked)
             if recorded is None:
@@ -211,10 +214,11 @@ class LiveRun(Answering):
     ) -> Ticket:
         """The agent asks for an effect. The ticket's waiter is woken when the answer is to be handed over."""
         with self.lock:
-            self.check_going_on()
+            if self.is_stopped:
+                self.check_going_on()
             if lane.left:
                 raise left_behind()
-            if self.secrets:
+            if self.secrets.kept:
                 spec, key = self.secrets.spec_without(spec), self.secrets.value_without(key)
             if key is not None:
                 used = self._used_before(lane, spec, key, make)
@@ -222,7 +226,7 @@ class LiveRun(Answering):
                     return used
             self.turns.requests_made += 1
             ticket = None
-            if not self.is_live and self.coming_back is not None:
+            if self.turns.replaying and self.coming_back is not None:
                 asked = asked or self.coming_back.asked(self.secrets.without(make("")))
                 ticket = self.coming_back.find(lane, spec, asked, key, waiter)
             if ticket is None:
@@ -254,27 +258,35 @@ class LiveRun(Answering):
         return self.rules.match(event.kind, encode(event.content()).tree)
 
     def _new_request(self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: Waiter) -> Ticket:
-        path = self.book.number(lane)
+        path, loop = lane.path or self.book.number(lane), self.turns.loop
         first = not lane.ordinals and lane.name is not None
         ordinal = lane.next_ordinal(spec.name)
         key = key or f"{path}/{spec.name}/{ordinal}"
-        event = self._kept(self.secrets.without(make(key)))
+        event = make(key)
+        if self.secrets.kept:
+            event = self.secrets.without(event)
+        if loop is not None and loop.ready and isinstance(event, ActionRequested):
+            event = self._kept(event)
         if first and isinstance(event, ActionRequested):
             event = ActionRequested(
                 event.action_id, event.payload, event.name, event.effect, {**(event.meta or {}), "lane": lane.name}
             )
-        self._ask_guard(path, spec, event, key)
+        if self.guard is not None:
+            self._ask_guard(path, spec, event, key)
         ticket = Ticket(lane, spec, key, event, waiter)
         self.waiting.add(ticket)
-        self.add(event, path, key)
-        self._requested.append(ticket)
+        self._add_request(ticket, event, path, key)
         return ticket
 
-    def _kept(self, event: Event) -> Event:
+    def _add_request(self, ticket: Ticket, event: Event, path: str, key: str) -> None:
+        assert self._pen is not None
+        self._pen.waiting.append(Draft(event, path, key))
+        self._requested.append(ticket)
+        if ticket.spec.once or ticket.spec.durable:
+            self._requests_sync = True
+
+    def _kept(self, event: ActionRequested) -> ActionRequested:
         """The event as it is now, where other code of the agent may run, and change it, before it is written."""
-        loop = self.turns.loop
-        if loop is None or not loop.ready or not isinstance(event, ActionRequested):
-            return event
         encoded = encode(event.payload)
         if not encoded.replayable:
             return event
@@ -294,8 +306,7 @@ class LiveRun(Answering):
             ticket.error = refusal
             ticket.waiter.wake()
             return
-        self.add(event, path, ticket.key)
-        self._requested.append(ticket)
+        self._add_request(ticket, event, path, ticket.key)
 
     def _ask_guard(self, path: str, spec: EffectSpec, event: Event, key: str) -> None:
         """Policy is asked before anything is recorded as an effect; a denial is an event of its own."""
@@ -313,24 +324,26 @@ class LiveRun(Answering):
 
     def add(self, event: Event, lane: str, key: str | None = None) -> None:
         assert self._pen is not None
-        self._pen.add(event, lane=lane, key=key)
+        self._pen.waiting.append(Draft(event, lane, key))
 
     def flush(self) -> None:
         """Commits what was asked for since the last time, then begins to carry it out."""
         with self.lock:
-            if self.is_stopped or not self._requested:
+            if not self._requested or self.is_stopped:
                 return
-            tickets, self._requested = self._requested, []
-            if self.write((), sync=any(ticket.spec.syncs_request for ticket in tickets)):
+            tickets, sync = self._requested, self._requests_sync
+            self._requested, self._requests_sync = [], False
+            if self.write((), sync=sync):
                 for ticket in tickets:
                     ticket.waiter.begin(ticket)
 
     def write(self, drafts: Sequence[Draft], *, sync: bool) -> bool:
         """Everything that waits to be written, then the drafts, in one batch. False: the run has stopped over it."""
         assert self._pen is not None
-        if self._requested and not sync:
-            sync = any(ticket.spec.syncs_request for ticket in self._requested)
-        turns, self.turns.log = self.turns.log, []
+        sync = sync or self._requests_sync
+        turns = self.turns.log
+        if turns:
+            self.turns.log = []
         try:
             self._pen.write(turns, drafts, self.secrets, sync=sync)
         except StaleEpoch:
@@ -397,14 +410,13 @@ class LiveRun(Answering):
         return ticket.event.payload if ticket is not None and isinstance(ticket.event, SignalReceived) else None
 
     def cancel_at_next_effect(self) -> None:
-        """A thread cannot be interrupted: it is told when it next asks for something."""
-        self._to_be_cancelled = True
+        self.to_be_cancelled = True
 
     def tell_cancelled(self) -> None:
-        if not self.is_live and type(self.turns.next_recorded()) not in (RecordedRequest, RecordedCheckpoint):
+        if self.turns.replaying and type(self.turns.next_recorded()) not in (RecordedRequest, RecordedCheckpoint):
             self.turns.advance()  # the record may have it here
-        if self._to_be_cancelled:
-            self._to_be_cancelled = False
+        if self.to_be_cancelled:
+            self.to_be_cancelled = False
             raise asyncio.CancelledError
 
     # Waits
@@ -478,7 +490,8 @@ class LiveRun(Answering):
         return self.coming_back.first_unmade()
 
     def reached(self, time_us: int) -> None:
-        self.now_us = max(self.now_us, time_us)
+        if time_us > self.now_us:
+            self.now_us = time_us
 
     def at_rest(self) -> bool:
         assert self.coming_back is not None
@@ -521,7 +534,7 @@ class LiveRun(Answering):
         with self.lock:
             if self.is_stopped:
                 return
-            self.stopped = reason
+            self.stopped, self.is_stopped = reason, True
             waiting, self.waiting = self.waiting, set()
             for ticket in waiting:
                 ticket.waiter.wake()
@@ -543,7 +556,11 @@ class LiveRun(Answering):
                 stream.left()
             if not self.write([Draft(event)], sync=True):
                 self.check_going_on()
-            self.ended = True
+            self.over()
+
+    def over(self) -> None:
+        """Its end is on record."""
+        self.ended = self.is_stopped = True
 
 
 class LeftAtTheEnd(Protocol):

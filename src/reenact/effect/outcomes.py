@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from reenact.effect.tickets import EffectSpec, Ticket
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+_MEMBER = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
+"""What there is to hand over of an answer."""
 
 
 def open_answer(run: LiveRun, ticket: Ticket) -> Any:
     """The value, or raises the error."""
     if ticket.answer is not None:
         value = _fresh(ticket, ticket.answer)
-        run.counts(ticket.spec, ticket.answer_seq, value)
+        if run.guard is not None:
+            run.counts(ticket.spec, ticket.answer_seq, value)
         return value
     if ticket.recorded is None and ticket.error is not None:
         raise ticket.error  # it was refused when the record had ended
@@ -40,7 +43,7 @@ def _fresh(ticket: Ticket, answer: Event) -> Any:
         value = answer.resolution
     elif isinstance(answer, Resumed):
         value = answer.value
-    return own_copy(value, ticket.spec.annotation)
+    return value if type(value) in _PLAIN else own_copy(value, ticket.spec.annotation)
 
 
 def own_copy(value: Any, annotation: Any = None) -> Any:
@@ -81,8 +84,11 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any
         raise _stopped(run, f"the answer at seq {row.seq} of run {run.name} was erased")
     if row.kind == "ActionDenied":
         raise _denial(tree.get("reason"))
-    member = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
-    inner = tree.get(member[row.kind])
+    inner = tree.get(_MEMBER[row.kind])
+    if type(inner) in _PLAIN and row.kind != "ActionFailed":
+        if run.guard is not None:
+            run.counts(spec, row.seq, inner)
+        return inner
     if row.kind != "ActionFailed" and is_opaque(inner):
         raise _stopped(
             run, f"the result of {spec.name} at seq {row.seq} of run {run.name} has no value that could be recorded"

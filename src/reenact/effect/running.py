@@ -170,7 +170,7 @@ def _end(run: LiveRun, event: Event) -> None:
             raise _stopped(run, resting_too_early(run))
         _check_states(run, past)
         _compare_ends(run, past.end, event)
-        run.ended = True
+        run.over()
         return
     if run.journal is None:
         raise _stopped(run, Divergence(f"run {run.name} ended where the record goes on", code="ended_early"))

@@ -19,17 +19,15 @@ class Secrets:
     """The secrets of a run, and what stands for each of them in the record."""
 
     def __init__(self) -> None:
-        self._stand_ins: dict[str, str] = {}
+        self.kept: dict[str, str] = {}
+        """Empty for most runs."""
 
     def keep(self, secret: str, stand_in: str) -> None:
-        self._stand_ins = {**self._stand_ins, secret: stand_in}  # never changed while somebody looks through a value
+        self.kept = {**self.kept, secret: stand_in}  # never changed while somebody looks through a value
 
     def adopt(self, others: Secrets) -> None:
         """What another run keeps secret is secret here, too."""
-        self._stand_ins = {**self._stand_ins, **others._stand_ins}
-
-    def __bool__(self) -> bool:
-        return bool(self._stand_ins)
+        self.kept = {**self.kept, **others.kept}
 
     def spec_without(self, spec: EffectSpec) -> EffectSpec:
         """An effect is known by its name, in keys too: one that holds a secret has another one for the run."""
@@ -37,14 +35,14 @@ class Secrets:
         return spec if name == spec.name else spec._replace(name=name)
 
     def value_without(self, value: Any) -> Any:
-        return replaced(value, self._stand_ins) if self._stand_ins else value
+        return replaced(value, self.kept) if self.kept else value
 
     def without(self, event: E) -> E:
         """The event as it may be written."""
-        if not self._stand_ins:
+        if not self.kept:
             return event
         members = {name: getattr(event, name) for name in event.__struct_fields__}
-        return type(event)(**{name: replaced(value, self._stand_ins) for name, value in members.items()})
+        return type(event)(**{name: replaced(value, self.kept) for name, value in members.items()})
 
 
 def replaced(value: Any, secrets: Mapping[str, str]) -> Any:

@@ -48,10 +48,6 @@ class EffectSpec(NamedTuple):
     writes: bool = False
     """It changes something outside although it may be done again."""
 
-    @property
-    def syncs_request(self) -> bool:
-        return self.once or self.durable
-
 
 class Waiter(Protocol):
     """Whoever asked, and waits for the answer: a task, or a thread."""

@@ -153,12 +153,10 @@ class Effect(Generic[P, R]):
     def _do(self, key: str | None, args: Any, kwargs: Any) -> Any:
         if self._transactional:
             transactions.check_place(self.spec.name)
-        elif outside(self.spec.name, depth=4):
+        elif type(PLACE.get()) is not Lane:
+            outside(self.spec.name, depth=4)
             note_call(self.spec.name)
             return self.function(*args, **kwargs)
-        return self._perform(key, args, kwargs)
-
-    def _perform(self, key: str | None, args: Any, kwargs: Any) -> Any:
         if not kwargs and len(args) == len(self._names):
             payload = dict(zip(self._names, args, strict=True))
         else:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from reenact.effect.items import Item, name_of
 from reenact.effect.order import RecordedOrder
 from reenact.effect.past import Past
-from reenact.effect.recorded import HandOver, RecordedChunk, RecordedMark, RecordedRequest
+from reenact.effect.recorded import HandOver, RecordedAnswer, RecordedChunk, RecordedMark, RecordedRequest
 
 if TYPE_CHECKING:
     from reenact.effect.lanes import LaneBook
@@ -80,6 +80,8 @@ class Turns:
         self._lock = lock
         self.order = RecordedOrder(past, book, owner.first_unmade) if past is not None else None
         """Of the record, as long as there is one to come back to."""
+        self.replaying = past is not None
+        """There is an order to come back to."""
         self._owner = owner
         self.loop: Loop | None = None
         self.pending: deque[Item] = deque()
@@ -97,10 +99,6 @@ class Turns:
         """Jobs that have been given to an executor and have no thread yet."""
         self.reordered: list[int] = []
         """Seqs of answers that had to be handed over before their turn, since the run would have stood still."""
-
-    @property
-    def replaying(self) -> bool:
-        return self.order is not None
 
     @property
     def progress(self) -> tuple[Any, ...]:
@@ -147,11 +145,11 @@ class Turns:
     def advance(self) -> None:
         """Hands over what comes next, as long as the run is at rest. May be called at any time, from any thread."""
         with self._lock:
-            while not self._owner.is_stopped:
-                if self.is_busy():
+            while (self.pending or self.order is not None) and not self._owner.is_stopped:
+                if self.threads or (self.loop is not None and self.loop.busy):
                     self._look_again()
                     return
-                item = self._peek()
+                item = self.pending[0] if self.order is None else self.order.ready(self.requests_made)
                 if item is None:
                     if self.order is not None and self._owner.at_rest():
                         continue
@@ -215,11 +213,6 @@ class Turns:
     def _take(self, busy: int = 0) -> Item | None:
         return self._take_recorded(self.order) if self.order is not None else self._take_arrived(busy)
 
-    def _peek(self) -> Item | None:
-        if self.order is None:
-            return self.pending[0] if self.pending else None
-        return self.order.ready(self.requests_made)
-
     def _take_arrived(self, busy: int) -> Item | None:
         if not self.pending:
             return None
@@ -243,13 +236,15 @@ class Turns:
         return item
 
     def _commit_pending(self) -> bool:
-        answers = [one for one in self.pending if one.ticket and not one.committed and one.chunk is None]
+        answers = list(self.pending)
+        if len(answers) > 1:
+            answers = [one for one in answers if one.ticket and not one.committed and one.chunk is None]
         return self._owner.commit_answers(answers)
 
     # Coming back
 
     def _take_recorded(self, order: RecordedOrder) -> Item | None:
-        entry, item = order.next(), self._peek()
+        entry, item = order.next(), order.ready(self.requests_made)
         if entry is None or item is None:
             return None
         order.take(entry, item)
@@ -259,23 +254,21 @@ class Turns:
     def _mark_handed(self, entry: HandOver) -> None:
         if isinstance(entry, RecordedRequest):
             assert entry.answer is not None
-            entry.answer.handed = True
-            self._last_answer = entry.answer.seq
-            self._owner.reached(entry.answer.time)
+            self._mark_answered(entry.answer)
         elif isinstance(entry, (RecordedMark, RecordedChunk)):
             self._last_answer = entry.seq
 
-    def forced(self, request: RecordedRequest) -> bool:
-        """It was handed over without waiting for a rest."""
-        assert self.order is not None
-        busy = self.order.past.busy
-        return bool(busy) and request.answer is not None and request.answer.seq in busy
+    def _mark_answered(self, answer: RecordedAnswer) -> None:
+        answer.handed = True
+        self._last_answer = answer.seq
+        self._owner.reached(answer.time)
 
     def handed(self, request: RecordedRequest) -> None:
         """The next thing of the record was handed over at once: as if the run had rested and gone on with it."""
         assert self.order is not None
+        assert request.answer is not None
         self.order.take(request)
-        self._mark_handed(request)
+        self._mark_answered(request.answer)
         if self.loop is not None:
             self.loop.steps = 1
 
@@ -306,6 +299,7 @@ class Turns:
         """The record has ended: what is still expected arrives by itself from now on. Returns the timers and jobs."""
         assert self.order is not None
         waiting, self.order = list(self.order.expected.values()), None
+        self.replaying = False
         return waiting
 
 
@@ -328,8 +322,7 @@ class Patience:
 class TurnsOwner(Protocol):
     """The run, as its turns see it."""
 
-    @property
-    def is_stopped(self) -> bool: ...
+    is_stopped: bool
 
     def commit_answers(self, items: list[Item]) -> bool:
         """Makes the answers durable, in this order; False when the run has stopped over it."""

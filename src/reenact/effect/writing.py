@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from reenact.core.events import Event, TurnTaken, ValuesDrawn
+from reenact.core.events import TurnTaken, ValuesDrawn
 from reenact.effect.places import HERE
 from reenact.effect.secrets import Secrets
 from reenact.errors import OutcomeUnknown
@@ -28,41 +28,40 @@ class Pen:
         self.draws: list[list[Any]] = []
         self.last_time = 0
 
-    def add(self, event: Event, *, lane: str = "0", key: str | None = None) -> None:
-        self.waiting.append(Draft(event, lane=lane, key=key))
-
     def next_seq(self, turns: list[list[Any]]) -> int:
         """The seq of the first draft that is written next, as `write` puts the batch together."""
         return self.journal.position + 1 + bool(turns) + bool(self.draws) + len(self.waiting)
 
     def write(self, turns: list[list[Any]], drafts: Sequence[Draft], secrets: Secrets, *, sync: bool) -> None:
         """The turns taken, the values drawn, what waits, and the drafts, in one batch, without the secrets."""
-        batch: list[Draft] = []
-        if turns:
-            batch.append(Draft(TurnTaken(turns)))
-        if self.draws:
-            batch.append(Draft(ValuesDrawn(self.draws)))
-            self.draws = []
-        batch += self.waiting
+        batch, self.waiting = self.waiting, []
         batch += drafts
-        self.waiting = []
-        if secrets:
+        if self.draws:
+            batch.insert(0, Draft(ValuesDrawn(self.draws)))
+            self.draws = []
+        if turns:
+            batch.insert(0, Draft(TurnTaken(turns)))
+        if secrets.kept:
             batch = [msgspec.structs.replace(draft, event=secrets.without(draft.event)) for draft in batch]
-        if batch:
-            self._append(batch, sync)
-
-    def _append(self, batch: list[Draft], sync: bool) -> None:
-        journal = self.journal
-        before, token = journal.position, HERE.token
-        HERE.token = None  # whatever the store waits for is no rest of the agent
+        if not batch:
+            return
+        token = HERE.token
+        if token is not None:
+            HERE.token = None  # whatever the store waits for is no rest of the agent
         try:
-            self.last_time = journal.append_drafts(batch, sync=sync)[-1].time
+            self.last_time = self.journal.append_new(batch, None, sync).time
         except OutcomeUnknown:
-            # Looked up, never blindly repeated: nobody else can have appended under our epoch.
-            journal.reopen()
-            if journal.position == before:
-                self.last_time = journal.append_drafts(batch, sync=sync)[-1].time
-            elif sync:
-                journal.store.sync()
+            self._find_out(batch, sync)
         finally:
-            HERE.token = token
+            if token is not None:
+                HERE.token = token
+
+    def _find_out(self, batch: list[Draft], sync: bool) -> None:
+        """Looked up, never blindly repeated: nobody else can have appended under our epoch."""
+        journal = self.journal
+        before = journal.position
+        journal.reopen()
+        if journal.position == before:
+            self.last_time = journal.append_new(batch, None, sync).time
+        elif sync:
+            journal.store.sync()

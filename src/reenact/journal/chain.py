@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
+from reenact.core.canonical import canonical_bytes, parse_stored, plain_text, stored_bytes
 from reenact.core.codec import decode, encode
-from reenact.core.codec.encode import plain_text
 from reenact.core.events import ANSWERS, KINDS, OPENING_KINDS, OPERATIONS_KINDS, Event, StateUpdated, event_from_content
 from reenact.core.hashing import SALT_BYTES, ZERO, commitment, next_prefix, render, state_link_of
 from reenact.core.links import (
@@ -58,13 +57,6 @@ class Draft(msgspec.Struct, frozen=True):
     salt: bytes | None = None
     """For an event whose content refers to its own salt; random otherwise, and never used twice."""
 
-    @property
-    def is_plain(self) -> bool:
-        """Nothing but an event and perhaps a key or an id: nothing that needs a check of its own."""
-        return (
-            self.run is None and self.seq is None and self.parent is None and self.salt is None and (self.lane == "0")
-        )
-
 
 NewId = Callable[[int, int], str]
 """(microseconds, seq) → an event id that nobody else makes: it begins with `_` and ends with `_` and the seq in hex."""
@@ -90,10 +82,23 @@ class Linked(NamedTuple):
     """The rows of a batch, with the nodes and artifacts they are the first to need, and the head they follow."""
 
     before: Head
-    sequenced: list[SequencedEvent]
     rows: list[EventRow]
+    told: list[tuple[Event, str | None, int | None, int]]
+    """What the rows have only within their links: event, key, causal parent and time."""
     nodes: list[NodeRow]
     artifacts: dict[bytes, bytes]
+
+    @property
+    def time(self) -> int:
+        """That of the last one."""
+        return self.told[-1][3]
+
+    @property
+    def sequenced(self) -> list[SequencedEvent]:
+        return [
+            SequencedEvent(row.seq, event, row.id, row.kind, row.lane, key, parent, time, render(row.hash))
+            for row, (event, key, parent, time) in zip(self.rows, self.told, strict=True)
+        ]
 
 
 class Chain:
@@ -151,25 +156,25 @@ class Chain:
         self._shared = False
         self.sharer.discard()
 
-    def _set(self, mapping: dict[Any, Any], name: Any, value: Any) -> None:
-        self._undo.append((mapping, name, mapping.get(name)))
-        if value is None:
-            del mapping[name]
-        else:
-            mapping[name] = value
-
     def _link_one(self, draft: Draft, sources: Sources, new_id: NewId, linked: Linked) -> None:
         """What runs right after a sync finds cold caches: fewer calls count for more here than less arithmetic."""
         event = draft.event
         kind, lane, before = event.kind, draft.lane, self.head
         seq = before[0] + 1
-        if self.closed_by is not None or kind not in self._usual_kinds or not draft.is_plain:
+        end = self.lanes.get(lane)
+        if (
+            self.closed_by is not None
+            or kind not in self._usual_kinds
+            or draft.run is not None
+            or draft.seq is not None
+            or draft.parent is not None
+            or (end is None and lane != "0")
+        ):
             self._check(draft, kind, seq)
         if draft.salt is not None:
             salt = _checked_salt(draft.salt)
         else:
             salt = self._salts.pop() if self._salts else self._next_salt(sources)
-        end = self.lanes.get(lane) if event.behavioural else None
         parent, distance, lane_seq = self._place(draft, kind, seq, end)
         tree = event.content()
         stored, odd = plain_text(tree) or (None, None)
@@ -187,7 +192,7 @@ class Chain:
         event_id = new_id(now, seq) if draft.id is None else check_event_id(draft.id)
         key = draft.key if draft.key is None else check_key(draft.key)
         content = commitment(salt, match, stored)
-        link = write_link(content, event_id, key, kind, lane, parent, render(before[1]), self.run, seq, now)
+        link = write_link(content, event_id, key, kind, lane, parent, before[1], self.run, seq, now)
         digest = link_hash(link)
         self.head = _made(Head, (seq, digest))
         prefix = None
@@ -200,7 +205,7 @@ class Chain:
         linked.rows.append(
             _made(EventRow, (seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, pack(stored)))
         )
-        linked.sequenced.append(SequencedEvent(seq, event, event_id, kind, lane, key, parent, now, render(digest)))
+        linked.told.append((event, key, parent, now))
 
     def _next_salt(self, sources: Sources) -> bytes:
         """Salts are asked for by the dozen: each question to the system costs more than the rest of the salt's work."""
@@ -282,8 +287,8 @@ class Chain:
         return pair
 
     def _close_pair(self, name: tuple[str, str], pair: OpenPair) -> None:
-        self._set(self._open, name, None)
-        self._set(self._open_names, pair.seq, None)
+        self._undo += ((self._open, name, pair), (self._open_names, pair.seq, name))
+        del self._open[name], self._open_names[pair.seq]
 
     def open_requests(self) -> list[OpenPair]:
         return list(self._open.values())
@@ -299,8 +304,8 @@ class Chain:
                 self._close_pair(name, self._open[name])
         if row.kind in OPENING_KINDS:
             name = (row.kind, (_pair_name(event) if event is not None else None) or str(row.seq))
-            self._set(self._open, name, OpenPair(row.seq, row.lane, row.lane_seq or 0))
-            self._set(self._open_names, row.seq, name)
+            self._open[name] = OpenPair(row.seq, row.lane, row.lane_seq or 0)
+            self._open_names[row.seq] = name
         if event is not None:
             if self._folds:
                 self.state = self.reducer.apply(self.state, event)

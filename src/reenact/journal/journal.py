@@ -166,17 +166,16 @@ class Journal(JournalReader):
 
         `expected` is the head the caller decided on; by default the one this handle knows.
         """
-        return self.append_drafts(as_drafts(events), expected=expected, sync=sync)
-
-    def append_drafts(
-        self, drafts: Sequence[Draft], *, expected: Head | None = None, sync: bool = True
-    ) -> list[SequencedEvent]:
-        """`append` of what is known to be drafts of events, at least one."""
+        drafts = as_drafts(events)
         with self._lock:
-            self.check_usable()
             existing = self.known_ids(drafts, sync)
-            if existing is not None:
-                return existing
+            return existing if existing is not None else self.append_new(drafts, expected, sync).sequenced
+
+    def append_new(self, drafts: Sequence[Draft], expected: Head | None, sync: bool) -> Linked:
+        """`append` of what is known to be drafts of events, at least one, and without ids."""
+        with self._lock:
+            if self._poisoned or self.in_flight or os.getpid() != self._pid:
+                self.check_usable()
             linked = self.prepare(drafts, expected)
             try:
                 self.store.append(
@@ -191,7 +190,7 @@ class Journal(JournalReader):
             except BaseException as error:
                 self.not_appended(linked, error)
             self.appended(linked, sync)
-            return linked.sequenced
+            return linked
 
     async def append_async(
         self, events: Event | Draft | Sequence[Event | Draft], *, expected: Head | None = None
@@ -258,6 +257,7 @@ class Journal(JournalReader):
     def known_ids(self, drafts: Sequence[Draft], sync: bool) -> list[SequencedEvent] | None:
         for draft in drafts:
             if draft.id is not None:
+                self.check_usable()
                 existing = self._already_there(drafts)
                 if existing is not None and sync:  # it may have been appended without
                     self.store.sync()

@@ -28,10 +28,10 @@ async def append_from_task(journal: Journal, drafts: list[Draft], expected: Head
     """The asynchronous driver of `Journal.append`: the same decisions, another way of waiting."""
     if journal.in_flight:
         await _turn(journal)
-    journal.check_usable()
     existing = journal.known_ids(drafts, True)
     if existing is not None:
         return existing
+    journal.check_usable()
     linked = journal.prepare(drafts, expected)
     append = PendingAppend(journal.namespace, journal.run, linked.rows, linked.before, journal.epoch, linked.nodes)
     cancelled = False

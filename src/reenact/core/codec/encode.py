@@ -17,7 +17,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from reenact.core import hashing
-from reenact.core.canonical import MAX_DEPTH, Odd, canonical_bytes, stored_bytes, strictly_plain
+from reenact.core.canonical import MAX_DEPTH, Odd, canonical_bytes, plain_text, stored_bytes
 from reenact.core.codec import scalars
 from reenact.core.codec.failures import MAX_CHAIN, read_error
 from reenact.core.codec.registry import Registry, default_registry, label_of
@@ -32,7 +32,7 @@ ARTIFACT_BYTES = 65_536  # bytes longer than this are kept beside the tree
 class Encoded:
     """An encoded value: the tree, the artifacts it names by address, and whether replay can give it back.
 
-    A value that was plain already comes with its stored bytes and its odd floats (see `strictly_plain`).
+    A value that was plain already comes with its stored bytes and its odd floats (see `plain_text`).
     """
 
     __slots__ = ("artifacts", "odd", "replayable", "stored", "tree")
@@ -50,16 +50,6 @@ class Encoded:
         self.replayable = replayable
         self.stored = stored
         self.odd = odd
-
-
-def plain_text(value: Any) -> tuple[bytes, Odd] | None:
-    """What `strictly_plain` says of a value that is its own tree; None when it has to be encoded."""
-    plain = strictly_plain(value)
-    # Written text has `{"$` only where an object's first key begins so: inside strings the quote is escaped.
-    # (Looking for the one rare character first is several times quicker in a long text.)
-    if plain is not None and b"$" in plain[0] and b'{"$' in plain[0]:
-        return None
-    return plain
 
 
 def encode(value: Any, *, registry: Registry | None = None) -> Encoded:

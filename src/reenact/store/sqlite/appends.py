@@ -78,10 +78,10 @@ class Appends:
     def at_once(self, cursor: apsw.Cursor, group: list[Request]) -> bool:
         """All of the group, as one statement unless nodes come along. False: something is not as expected, nothing is
         written."""
-        values = self._values(cursor, group)
+        nodes: list[tuple[object, ...]] = []
+        values = self._values(cursor, group, nodes)
         if values is None:
             return False
-        nodes = [(request.namespace, *node) for request in group if request.nodes for node in request.nodes]
         rows = len(values) // VALUES_OF_ROW
         try:
             if rows <= MOST_ROWS and not nodes:
@@ -106,8 +106,10 @@ class Appends:
                 request.known.head = (last[0], last[6])
         return True
 
-    def _values(self, cursor: apsw.Cursor, group: list[Request]) -> list[object] | None:
-        """What the fenced statement is given; None when the group needs care."""
+    def _values(
+        self, cursor: apsw.Cursor, group: list[Request], nodes: list[tuple[object, ...]]
+    ) -> list[object] | None:
+        """What the fenced statement is given, and the nodes that come along; None when the group needs care."""
         values: list[object] = []
         for request in group:
             expected = request.expected
@@ -124,6 +126,8 @@ class Appends:
                     return None  # seqs that leave a gap do not show that the head has moved
                 values += (known.number, request.epoch)
                 values += event
+            if request.nodes:
+                nodes += [(request.namespace, *node) for node in request.nodes]
         if not values:
             return None
         return values

@@ -132,30 +132,27 @@ class GroupCommit:
             queue.remove(own)
         except ValueError:
             raise OutcomeUnknown("the thread that committed this append was interrupted") from None
-        self._carry_out([own])
+        group = [own]
         # Those who came meanwhile are served by the one who is awake, a few times; then one of them leads.
-        rounds = 0
-        while queue and rounds < ROUNDS_FOR_OTHERS:
-            rounds += 1
-            self._carry_out([])
-
-    def _carry_out(self, group: list[Request]) -> None:
-        queue = self._queue
-        if queue:
-            with suppress(IndexError):
-                while queue and len(group) < LARGEST_GROUP:
-                    group.append(queue.popleft())
-        if not group:
-            return
-        try:
-            self._commit(group)
-        except Exception as error:
+        for _ in range(1 + ROUNDS_FOR_OTHERS):
+            if queue:
+                with suppress(IndexError):
+                    while queue and len(group) < LARGEST_GROUP:
+                        group.append(queue.popleft())
+            if not group:
+                return
+            try:
+                self._commit(group)
+            except Exception as error:
+                for request in group:
+                    request.error = copy.copy(error)  # a traceback each
             for request in group:
-                request.error = copy.copy(error)  # a traceback each
-        for request in group:
-            request.done = True
-            if request.gate is not None:
-                _open(request.gate)
+                request.done = True
+                if request.gate is not None:
+                    _open(request.gate)
+            if not queue:
+                return
+            group = []
 
     def exclusive(self, work: Callable[[], T]) -> T:
         """Everything else that writes."""

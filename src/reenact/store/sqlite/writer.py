@@ -24,6 +24,7 @@ from reenact.store.sqlite import schema
 from reenact.store.sqlite.appends import EVENT_COLUMNS, INSERT_NODE, MOST_ROWS, Appends, insert, seq_of
 from reenact.store.sqlite.connection import connect, discard, translate
 from reenact.store.sqlite.group_commit import GroupCommit, Request
+from reenact.store.sqlite.room import Room
 
 INSERT_RUN = (
     "INSERT INTO runs(namespace, run, kind, created, header, hash, salt, match, content, imported)"
@@ -51,6 +52,7 @@ class Writer:
         self._cursor: apsw.Cursor
         self._synchronous = FULL
         self._appends = Appends(path)
+        self._room = Room(path, JOURNAL_SIZE_LIMIT, busy_seconds) if self._durable == FULL else None
 
     # The connection
 
@@ -221,8 +223,13 @@ class Writer:
         appends = self._appends
         appends.committing = False
         try:
-            sync = group[0].sync or any(request.sync for request in group)
+            sync = group[0].sync or (len(group) > 1 and any(request.sync for request in group))
             cursor = self._ready(self._durable if sync else NORMAL)
+            room = self._room
+            if room is not None:
+                room.commits_left -= 1
+                if not room.commits_left:
+                    room.look(cursor)
             if not appends.at_once(cursor, group):
                 cursor.execute("BEGIN IMMEDIATE")
                 for request in group:
