@@ -263,6 +263,7 @@ class ComingBack:
                 self._run.stop_here(record_ended(self._run))
             self._run.stop_here(unrecorded_request(self._run, lane, spec, event))
         if self.past.unmade == 0:
+            self.go_live_if_over()  # a run that never rests is not asked
             return None  # all recorded requests have been made again
         ticket = Ticket(lane, spec, key or "", event, waiter)
         self._run.waiting.add(ticket)

@@ -94,6 +94,8 @@ class Past:
         self._by_seq: dict[int, RecordedRequest] = {}
         self._by_action: dict[str, RecordedRequest] = {}
         self._turns: dict[int, list[RecordedTurn]] = {}
+        self._turns_noted: list[tuple[int, RecordedTurn]] = []
+        """Those of the run that is being read, and where they stand."""
         self._turns_of: dict[str, list[RecordedTurn]] | None = None
         self._answers: list[RecordedRequest | RecordedMark | RecordedChunk | RecordedCheckpoint] = []
         self._ranks_from = 0
@@ -137,7 +139,7 @@ class Past:
     def _part_from_parents(self) -> None:
         """What the parents share ends here."""
         self._drop_unseen_chunks()
-        self._drop_last_states()
+        self._drop_last_steps()
         for request in self.open_requests:
             request.is_parents, request.attempts, request.settled = True, 0, None
         self.spent_by_children.clear()  # what was shared has been paid for
@@ -176,14 +178,19 @@ class Past:
             self._take_bookkeeping(row)
         self.noted_to = row.seq
 
-    def _drop_last_states(self) -> None:
-        """A fork that has been handed everything goes its own way, and sets its state itself."""
+    def _drop_last_steps(self) -> None:
+        """A fork that has been handed everything goes its own way: it sets its state itself, and nobody has asked for
+        anything since the last turns."""
         answered = [one.answer.seq for one in self.by_key.values() if one.answer is not None]
         last = max((*self._by_seq, *answered, *(one.seq for one in self._answers)), default=self.began_at)
         for lane in list(self.lanes.values()):
             lane.marks = [mark for mark in lane.marks if mark.seq <= last]
             if lane.first is not None and lane.first.seq > last:
                 lane.first = None
+        for seq, turn in self._turns_noted:
+            if seq > last and turn in self._turns[turn.after]:
+                self._turns[turn.after].remove(turn)
+        self._turns_noted.clear()
 
     def _take_checkpoint(self, row: EventRow, link: Link) -> None:
         self.lane(row.lane).main = True
@@ -244,6 +251,8 @@ class Past:
                     recorded = RecordedTurn(*turn)
                     recorded = recorded._replace(after=recorded.after + self._shift)
                     self._turns.setdefault(recorded.after, []).append(recorded)
+                    if self._shared:
+                        self._turns_noted.append((row.seq, recorded))
         elif row.kind == "ProcessAttached":
             if isinstance(members["process"], dict):
                 self._take_note(members["process"])
