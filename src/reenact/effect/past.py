@@ -76,8 +76,11 @@ class Past:
         self._draws_claimed: dict[str, str] = {}
         self.busy: dict[int, int] = {}
         """Answers that were handed over without waiting for a rest: seq → steps taken."""
-        self.noted_to = 0
-        """Up to here that is known. It is written with the next commit: of the last answers nobody knows."""
+        self.noted_to = self.began_at
+        """Up to this answer that is known. It is written with the next commit of whoever was handed one: of the last
+        answers nobody knows."""
+        self._answered: dict[str, int] = {}
+        """The last answer of each lane."""
         self.unmade = 0
         self.spent_by_children: dict[str, dict[str, float]] = {}
         """What runs that this one called, and that have ended, spent of its budget."""
@@ -174,9 +177,15 @@ class Past:
             told = any(isinstance(one, RecordedMark) for one in self._answers)
             cut_off_unsaid = kind == "Cancelled" and not told and bool(self.open_requests)  # before it had its key
             self.was_cut_off = link.key == OUTSIDE or cut_off_unsaid
+            self.noted_to = row.seq
         else:
             self._take_bookkeeping(row)
-        self.noted_to = row.seq
+            return
+        self._is_noted(self._answered.get(row.lane, self.began_at))
+
+    def _is_noted(self, answer: int) -> None:
+        """Whoever was handed that answer has gone on from there, or somebody after him."""
+        self.noted_to = max(self.noted_to, answer)
 
     def _drop_last_steps(self) -> None:
         """A fork that has been handed everything goes its own way: it sets its state itself, and nobody has asked for
@@ -240,6 +249,7 @@ class Past:
         request.answer = RecordedAnswer(row, link)
         if link.key != CANCELLED:
             self._answers.append(request)
+            self._answered[request.lane] = row.seq
 
     def _take_bookkeeping(self, row: EventRow) -> None:
         members = self.members(row)
@@ -247,10 +257,12 @@ class Past:
             for turn in members["turns"]:
                 if turn[0] == "busy":
                     self.busy[turn[1] + self._shift] = turn[2]
+                    self._is_noted(turn[1] + self._shift)
                 else:
                     recorded = RecordedTurn(*turn)
                     recorded = recorded._replace(after=recorded.after + self._shift)
                     self._turns.setdefault(recorded.after, []).append(recorded)
+                    self._is_noted(recorded.after)
                     if self._shared:
                         self._turns_noted.append((row.seq, recorded))
         elif row.kind == "ProcessAttached":
