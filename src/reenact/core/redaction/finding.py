@@ -1,0 +1,212 @@
+"""Where the secrets of a text are: values that are known, places by their names, shapes, and all of it once encoded.
+
+A text is looked through in one go, and most of it is only searched, at the speed of memory, for what every secret has.
+Where several finders see something in the same place, the whole of it is one secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from binascii import a2b_base64, unhexlify
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from urllib.parse import unquote
+
+from reenact.core.redaction.patterns import Rule, compiled
+from reenact.core.redaction.placeholders import ENVIRONMENT, MARK, PLACEHOLDER
+from reenact.core.redaction.positions import HEADER_WORDS, positions_in
+from reenact.core.redaction.shapes import (
+    Span,
+    cards_in,
+    flat,
+    may_hold_card,
+    runs_in,
+    schemes_in,
+    shapes_in,
+)
+
+DEEPEST = 2
+"""How often something may have been encoded over."""
+MOST_KNOWN = 500
+UUID_LENGTH = 36
+_STANDARD = str.maketrans("-_", "+/")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+\Z")
+_WORD = re.compile(r"[^\s\"'<>&=?;,]+")
+_UNICODE = re.compile(r"\\+u([0-9a-fA-F]{4})")
+
+
+class Found:
+    """A secret in a text: where, and what the finders say of it."""
+
+    __slots__ = ("end", "kind", "known", "position", "start")
+
+    def __init__(self, start: int, end: int, kind: str, *, known: bool = False, position: bool = False) -> None:
+        self.start = start
+        self.end = end
+        self.kind = kind
+        self.known = known
+        """Its value, or what stands for it, has been seen before."""
+        self.position = position
+        """It stands where credentials stand."""
+
+
+class Finder:
+    """The rules, and the values that are known. Values are learned while a run goes on."""
+
+    def __init__(self, rules: Sequence[Rule] = (), known: Mapping[str, str] | Sequence[str] = ()) -> None:
+        self.rules = tuple((rule.kind, compiled(rule)) for rule in rules)
+        self.known: dict[str, str] = {}
+        """Value → kind, the longest first: one may hold another."""
+        self._cores: tuple[str, ...] = tuple(_cores(MARK))
+        values = known.values() if isinstance(known, Mapping) else known
+        self.learn(dict.fromkeys(values, ENVIRONMENT))
+
+    def learn(self, values: Mapping[str, str]) -> None:
+        """What is secret from now on. Whoever looks through a text at the same time goes on with what was known."""
+        new = {value: kind for value, kind in values.items() if value and value not in self.known}
+        if not new:
+            return
+        self._cores += tuple(core for value in new for core in _cores(value))
+        for value, kind in list(new.items()):
+            written = json.dumps(value)[1:-1]
+            new.setdefault(written, kind)
+            new.setdefault(written.replace("/", "\\/"), kind)
+        every = [*self.known.items(), *new.items()][-MOST_KNOWN * 3 :]
+        self.known = dict(sorted(every, key=lambda pair: -len(pair[0])))
+
+    def find(self, text: str, depth: int = 0) -> list[Found]:
+        """In order, none overlapping another. Empty for nearly every text."""
+        found: list[Found] = []
+        for value, kind in self.known.items():
+            if value in text:
+                found += [Found(*span, known=True) for span in _occurrences(text, value, kind)]
+        if MARK in text:
+            found += [Found(one.start(), one.end(), one[1], known=True) for one in PLACEHOLDER.finditer(text)]
+        if "\\" in text:
+            # A line that begins within a text that was written as text: no letter stands before its first word.
+            text = text.replace("\\n", " \n").replace("\\t", "  ").replace("\\r", "  ")
+        flattened = flat(text)
+        lowered = flattened.lower()
+        found += [Found(*span, position=True) for span in positions_in(text, lowered)]
+        found += [Found(*span) for span in schemes_in(text, lowered)]
+        for kind, pattern in self.rules:
+            found += [Found(*span) for span in _matches(kind, pattern, text)]
+        if may_hold_card(flattened):
+            found += [Found(*span) for span in cards_in(text)]
+        runs = runs_in(flattened)
+        if runs:
+            found += [Found(*span) for span in shapes_in(text, runs)]
+            if depth < DEEPEST:
+                found += self._encoded(text, runs, self._decodings, depth)
+        if depth < DEEPEST:
+            if "%" in text:
+                found += self._encoded(text, _words_with("%", text), _unquoted, depth)
+            if "\\u" in text:
+                found += self._encoded(text, _words_with("\\u", text), _unescaped, depth)
+        return _merged(found) if len(found) > 1 else found
+
+    def finds_any(self, text: str) -> bool:
+        """There may be something in a value, given as it is stored: its texts and its names show there."""
+        if self.find(text):
+            return True
+        lowered = flat(text).lower()
+        return any(word in lowered for word in HEADER_WORDS)  # names of headers may stand beside their values
+
+    def _encoded(
+        self,
+        text: str,
+        parts: list[tuple[int, int]],
+        decode: Callable[[str], Iterator[tuple[str, str]]],
+        depth: int,
+    ) -> Iterator[Found]:
+        """Encoded parts of the text that hold a secret: the whole part is one."""
+        for start, end in parts:
+            for how, decoded in decode(text[start:end]):
+                inside = self.find(decoded, depth + 1)
+                if inside:
+                    kind = next((one.kind for one in inside if one.known), inside[0].kind).partition(".")[0]
+                    is_known = any(one.known for one in inside)
+                    end += len(text[end : end + 2]) - len(text[end : end + 2].lstrip("="))
+                    yield Found(start, end, f"{kind}.{how}", known=is_known)
+                    break
+
+    def _decodings(self, token: str) -> Iterator[tuple[str, str]]:
+        """What the token may have been. Values that are known are found wherever in it their encoded form begins."""
+        if _HEX.match(token) is not None:
+            yield from _as_text("hex", unhexlify(token))
+        if len(token) == UUID_LENGTH and token[8] == token[13] == token[18] == "-":
+            return
+        bare = token.translate(_STANDARD)
+        yield from _as_text("base64", _decoded(bare))
+        if any(core in bare for core in self._cores):
+            for offset in range(4):
+                yield "base64", _decoded(bare[offset:]).decode("utf-8", "replace")
+
+
+def _as_text(how: str, decoded: bytes) -> Iterator[tuple[str, str]]:
+    """Where it is no text, it is looked at only if there is one in it."""
+    try:
+        yield how, decoded.decode()
+    except UnicodeDecodeError:
+        if runs_in(decoded):
+            yield how, decoded.decode("utf-8", "replace")
+
+
+def _decoded(bare: str) -> bytes:
+    return a2b_base64(bare[: len(bare) - 1] if len(bare) % 4 == 1 else bare + "=" * (-len(bare) % 4))
+
+
+def _cores(value: str) -> Iterator[str]:
+    """What the encoded forms of a value have in common, wherever it begins in what was encoded."""
+    data = value.encode("utf-8", "surrogateescape")
+    for skipped, padding in ((0, b""), (2, b"\0"), (3, b"\0\0")):
+        encoded = b64encode(padding + data).decode().rstrip("=")
+        yield encoded[skipped : len(encoded) - 1 if (len(padding) + len(data)) % 3 else len(encoded)]
+
+
+def _matches(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Span]:
+    group: int | str = "secret" if pattern.groups else 0
+    for match in pattern.finditer(text):
+        if match.start(group) >= 0:
+            yield match.start(group), match.end(group), kind
+
+
+def _occurrences(text: str, value: str, kind: str) -> Iterator[Span]:
+    at = text.find(value)
+    while at >= 0:
+        yield at, at + len(value), kind
+        at = text.find(value, at + len(value))
+
+
+def _words_with(sign: str, text: str) -> list[tuple[int, int]]:
+    return [word.span() for word in _WORD.finditer(text) if sign in word[0]]
+
+
+def _unquoted(token: str) -> Iterator[tuple[str, str]]:
+    if "%" in token:
+        plain = unquote(token)
+        if plain != token:
+            yield "quoted", plain
+
+
+def _unescaped(token: str) -> Iterator[tuple[str, str]]:
+    if "\\u" in token:
+        yield "escaped", _UNICODE.sub(lambda match: chr(int(match[1], 16)), token)
+
+
+def _merged(found: list[Found]) -> list[Found]:
+    """What overlaps is one secret; what is known of any part is known of the whole."""
+    found.sort(key=lambda one: (one.start, -one.end))
+    merged = found[:1]
+    for one in found[1:]:
+        last = merged[-1]
+        if one.start >= last.end:
+            merged.append(one)
+            continue
+        if one.known and not last.known:
+            last.kind = one.kind
+        last.end = max(last.end, one.end)
+        last.known = last.known or one.known
+        last.position = last.position or one.position
+    return merged

@@ -1,0 +1,96 @@
+"""Credentials within a text, by the names before them: JSON in a string, queries, header lines, variables.
+
+The text is searched for the few words that such names are made of; only around those is it looked at closely.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from string import ascii_letters, digits
+
+from reenact.core.redaction.names import (
+    is_credential_header,
+    is_credential_member,
+    is_credential_parameter,
+    is_secret_variable,
+)
+from reenact.core.redaction.placeholders import CREDENTIAL
+from reenact.core.redaction.shapes import Span
+
+LONGEST_VALUE = 16_384
+LONGEST_NAME = 63
+WORDS = (b"pass", b"secret", b"key", b"token", b"authoriz", b"cookie", b"card", b"cvv", b"cvc")
+ASSIGNED_WORDS = (b"sig=", b"signature=", b"credential=", b"credentials=", b"pwd=", b"dsn=", b"_pat=")
+HEADER_WORDS = (b"authoriz", b"cookie", b"api-key", b"apikey", b"api_key", b"-token")
+_IN_NAMES = frozenset(ascii_letters + digits + "_.-")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
+_QUOTE_BEFORE = re.compile(r"\\{0,31}[\"']\Z")
+# A member of an object that was written as text, and maybe again as text: its quotes have backslashes then, all alike.
+_MEMBER = re.compile(
+    rf"(?P<quote>\\{{0,31}}[\"'])\s{{0,8}}:\s{{0,8}}"
+    rf"(?:(?P=quote)(?P<text>(?s:.){{1,{LONGEST_VALUE}}}?)(?<!\\)(?P=quote)|(?P<number>[0-9]{{3,32}}))"
+)
+# As Python writes what it shows of an object, and as calls are written.
+_KEYWORD = re.compile(
+    rf"=(?P<quote>\\{{0,31}}[\"'])(?P<text>[^\n]{{1,{LONGEST_VALUE}}}?)(?<!\\)(?P=quote)",
+)
+_PARAMETER = re.compile(r"=(?P<text>[^&;#\s\"'<>\\]+|<secret:[^>\s]{1,90}>)")
+_FORM_BODY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}=[^\s&]*(?:&[^\s&=]{1,256}=[^\s&]*)+")
+_HEADER = re.compile(r"[ \t]{0,4}:[ \t]{0,8}(?P<text>[^\r\n\"'{\[][^\r\n\"']{3,})")
+_VARIABLE = re.compile(r"=(?P<text>[^\s\"']{6,}|\"[^\"\n]{6,}\"|'[^'\n]{6,}')")
+_BEGINS_LINE = re.compile(r"(?:^|[\"'\n])[ \t]{0,8}(?:export )?\Z")
+
+
+def positions_in(text: str, lowered: bytes) -> Iterator[Span]:
+    """`lowered` has a byte for each character, in small letters."""
+    seen = -1
+    for word in WORDS + ASSIGNED_WORDS if b"=" in lowered else WORDS:
+        at = lowered.find(word)
+        while at >= 0:
+            start = at
+            while start and at - start < LONGEST_NAME and text[start - 1] in _IN_NAMES:
+                start -= 1
+            if start != seen:
+                seen = start
+                span = _after_name(text, start)
+                if span is not None:
+                    yield span
+            at = lowered.find(word, at + len(word))
+
+
+def _after_name(text: str, start: int) -> Span | None:
+    """The credential behind the name that begins here, if it is one that says so."""
+    named = _NAME.match(text, start)
+    if named is None or named.end() >= len(text):
+        return None
+    name, end = named[0], named.end()
+    follows = text[end]
+    if follows in "\\\"'":
+        match = _MEMBER.match(text, end) if is_credential_member(name) else None
+        quote = _QUOTE_BEFORE.search(text, max(0, start - 32), start) if match is not None else None
+        if match is None or quote is None or not quote[0].endswith(match["quote"]):
+            return None
+        group = "text" if match["text"] is not None else "number"
+        return match.start(group), match.end(group), CREDENTIAL
+    match = None
+    if follows == "=":
+        match = _assigned(text, name, start, end)
+    elif follows in ": \t" and is_credential_header(name) and _BEGINS_LINE.search(text, max(0, start - 16), start):
+        match = _HEADER.match(text, end)
+    if match is None:
+        return None
+    return match.start("text"), match.start("text") + len(match["text"].rstrip(" \t,")), CREDENTIAL
+
+
+def _assigned(text: str, name: str, start: int, end: int) -> re.Match[str] | None:
+    if start and text[start - 1] in "?&;":
+        return _PARAMETER.match(text, end) if is_credential_parameter(name) else None
+    if start == 0 and is_credential_parameter(name) and "&" in text and _FORM_BODY.fullmatch(text) is not None:
+        return _PARAMETER.match(text, end)
+    quoted = _KEYWORD.match(text, end) if is_credential_member(name) else None
+    if quoted is not None:
+        return quoted
+    if name.isupper() and is_secret_variable(name) and _BEGINS_LINE.search(text, max(0, start - 24), start):
+        return _VARIABLE.match(text, end)
+    return None

@@ -1,0 +1,292 @@
+"""Taking secrets out of values: what is written instead names its kind, and says nothing of the secret.
+
+Rules:
+
+1. **What the program asks for** (`asked`) is numbered by first occurrence, together with the placeholders that it holds
+   already. A program that was given a secret and one that was given its placeholder ask for the same, so that no key is
+   needed to match. Places that hold credentials have no number: which one it was takes no part.
+2. **What it was given** (`given`) is numbered by the event and in it, so that every secret of a run has a name.
+3. Different secrets have different placeholders, and the same secret has the same one throughout a value.
+4. Redacting again changes nothing.
+5. What was given and turned out to be a secret is one wherever it appears from then on, whatever it looks like there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reenact.core.canonical import plain_text
+from reenact.core.codec import decode, encode
+from reenact.core.redaction.finding import Finder, Found
+from reenact.core.redaction.names import SHORTEST_KNOWN, is_credential_header, is_credential_member, is_telling
+from reenact.core.redaction.patterns import MOST_RULES, Rule
+from reenact.core.redaction.placeholders import CREDENTIAL, MARK, PLACEHOLDER, kind_of_placeholder, placeholder
+from reenact.errors import InvalidInput
+
+SHORTEST_TEXT = 4
+_QUOTE_BEFORE = re.compile(r"(\\{0,31}[\"'])\s{0,8}:\s{0,8}\Z")
+_QUOTED = re.compile(rf"(\\{{0,31}}[\"'])?({PLACEHOLDER.pattern})(\1)?")
+SHORTEST_NAME = 8
+"""Shorter names of members are no secrets."""
+_UNTOUCHED = frozenset({type(None), bool, int, float})
+_CONTENTS = frozenset({"$bytes", "$bytearray", "$text", "$artifact"})
+
+
+class Redactor:
+    """The rules of a run, and what it has learned to be secret. Pure: nothing is read or written."""
+
+    def __init__(self, rules: Sequence[Rule] = (), known_values: Mapping[str, str] | Sequence[str] = ()) -> None:
+        if len(rules) > MOST_RULES:
+            raise InvalidInput(f"there are more than {MOST_RULES} redaction rules", code="bad_redaction_rule")
+        self.finder = Finder(rules, known_values)
+
+    def asked(self, value: Any) -> Redacted:
+        """Of a request, and of whatever else is compared when the run comes back."""
+        return Redacted(self.finder, value, None)
+
+    def kept(self, value: Any) -> Redacted:
+        """The same where the value itself has to come back: credentials are numbered, too."""
+        return Redacted(self.finder, value, None, numbers_credentials=True)
+
+    def given(self, value: Any, seq: int) -> Redacted:
+        """Of an answer, which is event `seq`. What is found in it is secret from now on."""
+        redacted = Redacted(self.finder, value, seq)
+        self.learn(redacted.originals)
+        return redacted
+
+    def learn(self, originals: Mapping[str, Any]) -> None:
+        """Placeholder → what it stands for."""
+        if originals:
+            self.finder.learn(
+                {
+                    value: kind_of_placeholder(stand_in) or CREDENTIAL
+                    for stand_in, value in originals.items()
+                    if type(value) is str and is_telling(value) and "." not in (kind_of_placeholder(stand_in) or "")
+                    if kind_of_placeholder(value) is None
+                }
+            )
+
+
+class Redacted:
+    """One value without its secrets, and what its placeholders stand for."""
+
+    def __init__(self, finder: Finder, value: Any, seq: int | None, *, numbers_credentials: bool = False) -> None:
+        self._finder = finder
+        self._shortest = SHORTEST_TEXT if finder.rules else SHORTEST_KNOWN
+        self._seq = seq
+        self._numbers_credentials = numbers_credentials or seq is not None
+        self._names: dict[Any, str] = {}
+        self._taken: set[str] = set()
+        self._next = 1
+        self.originals: dict[str, Any] = {}
+        if type(value) is not str:
+            plain = plain_text(value)
+            if plain is not None and not finder.finds_any(plain[0].decode()):
+                self.value = value
+                return
+        self.value = self._value(value)
+        if self.originals and seq is not None and not self._taken.isdisjoint(self.originals):
+            self._number_again(value)
+
+    @property
+    def found(self) -> bool:
+        return bool(self.originals)
+
+    def _number_again(self, value: Any) -> None:
+        """The value holds placeholders that read like its own: those keep their meaning, ours have other numbers."""
+        self._names, self.originals, self._next = {}, {}, 1
+        self.value = self._value(value)
+
+    # Values
+
+    def _value(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is str:
+            return self.text(value) if len(value) >= self._shortest else value
+        if kind in _UNTOUCHED:
+            return value
+        if kind is dict:
+            return self._members(value)
+        if kind is list or kind is tuple:
+            return self._items(value, kind)
+        if kind is bytes or kind is bytearray:
+            text = value.decode("utf-8", "surrogateescape")
+            clean = self.text(text)
+            return value if clean is text else kind(clean.encode("utf-8", "surrogateescape"))
+        return self._object(value)
+
+    def _members(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        changed: dict[Any, Any] | None = None
+        for name, item in value.items():
+            clean_name = self._value(name) if type(name) is not str or len(name) >= SHORTEST_NAME else name
+            if _holds_credential(value, name):
+                clean = self._credential(item)
+            else:
+                clean = item if type(item) in _UNTOUCHED else self._value(item)
+            if changed is None and (clean is not item or clean_name is not name):
+                changed = {}
+                for before in value:
+                    if before is name:
+                        break
+                    changed[before] = value[before]
+            if changed is not None:
+                changed[clean_name] = clean
+        return value if changed is None else changed
+
+    def _items(self, value: Any, kind: type) -> Any:
+        if len(value) == 2 and _names_header(value[0]) and type(value[1]) in (str, bytes):
+            clean = [value[0], self._credential(value[1])]
+        else:
+            clean = [item if type(item) in _UNTOUCHED else self._value(item) for item in value]
+        if all(new is old for new, old in zip(clean, value, strict=True)):
+            return value
+        return kind(clean)
+
+    def _credential(self, value: Any) -> Any:
+        """What stands at a place for credentials. A schema has objects there, and a switch has a truth."""
+        kind = type(value)
+        if kind is str:
+            return self._named(value, CREDENTIAL, position=True) if value else value
+        if kind is bytes:
+            return self._named(value.decode("utf-8", "surrogateescape"), CREDENTIAL, position=True).encode(
+                "utf-8", "surrogateescape"
+            )
+        if kind is int:
+            return self._named(value, CREDENTIAL, position=True)
+        if kind is list or kind is tuple:
+            return kind(self._credential(item) for item in value)
+        return self._value(value)
+
+    def _object(self, value: Any) -> Any:
+        """Whatever else there is, looked through as it would be written: a model, an error with its attributes."""
+        encoded = encode(value)
+        artifacts = dict(encoded.artifacts)
+        tree = self._tree(encoded.tree, artifacts)
+        if tree is encoded.tree:
+            return value
+        return decode(tree, loaded_classes=True, artifact=artifacts.__getitem__)
+
+    def _tree(self, tree: Any, artifacts: dict[bytes, bytes]) -> Any:
+        """What was encoded. Bytes and odd texts in it are not written as they are, and are looked through too."""
+        if type(tree) is list:
+            items = [self._tree(item, artifacts) for item in tree]
+            return tree if all(new is old for new, old in zip(items, tree, strict=True)) else items
+        if type(tree) is not dict:
+            return self._value(tree)
+        if len(tree) == 1 and not _CONTENTS.isdisjoint(tree):
+            content = decode(tree, artifact=artifacts.__getitem__)
+            clean = self._value(content) if type(content) in (str, bytes, bytearray) else content
+            if clean is content:
+                return tree
+            encoded = encode(clean)
+            artifacts.update(encoded.artifacts)
+            return encoded.tree
+        members = {
+            name: self._credential(item) if _holds_credential(tree, name) else self._tree(item, artifacts)
+            for name, item in tree.items()
+        }
+        return tree if all(members[name] is tree[name] for name in tree) else members
+
+    # Texts
+
+    def text(self, text: str) -> str:
+        """The text itself if there is no secret in it."""
+        found = self._finder.find(text)
+        if not found:
+            return text
+        parts, at, changed = [], 0, False
+        for one in found:
+            piece = text[one.start : one.end]
+            clean = self._named(piece, one.kind, position=one.position, known=one)
+            if one.position and piece.isdecimal():
+                quote = _quote_before(text, one.start)  # a number of a JSON text: what stands for it is a text there
+                clean = f"{quote}{clean}{quote}"
+            changed = changed or clean != piece
+            parts += [text[at : one.start], clean]
+            at = one.end
+        return "".join([*parts, text[at:]]) if changed else text
+
+    def _named(self, piece: Any, kind: str, *, position: bool, known: Found | None = None) -> str:
+        """What stands for the piece."""
+        own = PLACEHOLDER.fullmatch(piece) if type(piece) is str else None
+        if position and not self._numbers_credentials:
+            self._note(placeholder(CREDENTIAL), piece)
+            return piece if own is not None and piece == placeholder(CREDENTIAL) else placeholder(CREDENTIAL)
+        if own is not None and (own[2] is None or self._seq is not None):
+            self._taken.add(piece)
+            return str(piece)
+        if own is not None:
+            kind = own[1]
+        elif position and known is None and type(piece) is str:
+            kind = self._finder.known.get(piece, CREDENTIAL)
+        elif position and known is not None and not known.known:
+            kind = CREDENTIAL
+        return self._numbered(piece, kind)
+
+    def _numbered(self, piece: Any, kind: str) -> str:
+        name = self._names.get(piece)
+        if name is None:
+            name = self._next_name(kind)
+            while name in self._taken and self._seq is not None:
+                name = self._next_name(kind)
+            self._names[piece] = name
+            self._note(name, piece)
+        return name
+
+    def _next_name(self, kind: str) -> str:
+        number, self._next = self._next, self._next + 1
+        return placeholder(kind, str(number) if self._seq is None else f"{self._seq}.{number}")
+
+    def _note(self, name: str, piece: Any) -> None:
+        if name != piece:
+            self.originals.setdefault(name, piece)
+
+
+def _holds_credential(members: dict[Any, Any], name: Any) -> bool:
+    if type(name) is not str:
+        return type(name) is bytes and is_credential_header(name.decode("latin-1"))
+    if is_credential_member(name):
+        return True
+    return name == "value" and type(members.get("name")) is str and is_credential_header(members["name"])
+
+
+def _quote_before(text: str, start: int) -> str:
+    """How the name before a value is quoted, if the value itself is not."""
+    match = _QUOTE_BEFORE.search(text, max(0, start - 60), start)
+    return match[1] if match is not None else ""
+
+
+def _names_header(name: Any) -> bool:
+    if type(name) is bytes:
+        return is_credential_header(name.decode("latin-1"))
+    return type(name) is str and is_credential_header(name)
+
+
+def restored(tree: Any, originals: Mapping[str, Any]) -> Any:
+    """An encoded value with what its placeholders stand for."""
+    if type(tree) is str:
+        if MARK not in tree:
+            return tree
+        return originals[tree] if tree in originals else _QUOTED.sub(lambda match: _original(match, originals), tree)
+    if type(tree) is list:
+        return [restored(item, originals) for item in tree]
+    if type(tree) is not dict:
+        return tree
+    if len(tree) == 1 and not _CONTENTS.isdisjoint(tree) and "$artifact" not in tree:
+        content = decode(tree)
+        if type(content) in (bytes, bytearray):
+            text = restored(content.decode("utf-8", "surrogateescape"), originals)
+            return encode(type(content)(str(text).encode("utf-8", "surrogateescape"))).tree
+        return encode(restored(content, originals)).tree
+    return {restored(name, originals): restored(item, originals) for name, item in tree.items()}
+
+
+def _original(match: re.Match[str], originals: Mapping[str, Any]) -> str:
+    original = originals.get(match[2])
+    if original is None:
+        return match[0]
+    if str(original).isdecimal() and match[1] and match[5]:
+        return str(original)  # it was a number, which has no quotes
+    return f"{match[1] or ''}{original}{match[5] or ''}"

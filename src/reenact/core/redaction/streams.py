@@ -1,0 +1,192 @@
+"""Secrets that are split over the chunks of a stream.
+
+The agent has each chunk at once. What is written of it ends before anything that may be the beginning of a secret
+(`HeldBack`), and goes on with that when the next chunk has shown what it is; at most `LONGEST_HELD` characters wait.
+Once the stream is over, all of it is looked through together (`joined`): the first chunk that a secret reaches into has
+its placeholder, and the others lose their part of it, so that the chunks begin and end where they did.
+
+Chunks that are objects are looked through place by place: a text that grows does so in the same place of each.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+from urllib.parse import quote
+
+from reenact.core.redaction.finding import Finder
+from reenact.core.redaction.names import is_credential_member
+from reenact.core.redaction.shapes import SHORTEST_RUN
+
+LONGEST_HELD = 8192
+SHORTEST_OVERLAP = 2
+"""A first character gives nothing away, and would hold back every other word."""
+LONGEST_BEGINNING = 256
+REMEMBERED = 128
+Path = tuple[Any, ...]
+
+_TAIL = re.compile(r"[A-Za-z0-9+/_=.%~\\-]+\Z")
+_ANCHORS = ("sk-", "sk_", "rk_", "eyJ", "AIza", "gh", "xox", "AKIA", "ASIA", "glpat", "whsec", "ya29", "hf_", "SG.")
+_SCHEME = re.compile(r"(?:[Bb]earer|[Bb]asic|BEARER|BASIC) +[^\s\"']*\Z")
+_ADDRESS = re.compile(r"://[^\s/@\"'<>]{0,400}\Z")
+_DIGITS = re.compile(r"[0-9](?:[ -]?[0-9]){3,18}[ -]?\Z")
+_OPEN_MEMBER = re.compile(
+    r"(\\{0,31}[\"'])([A-Za-z][A-Za-z0-9_. -]{1,62})\1\s{0,8}:\s{0,8}\1?(?:(?!\1)(?s:.)){0,8000}\Z"
+)
+_OPEN_PARAMETER = re.compile(r"[?&;]([A-Za-z][A-Za-z0-9_.-]{0,62})=[^&;#\s\"'<>\\]*\Z")
+_OPEN_LINE = re.compile(r"(?m)^[ \t]{0,8}[A-Za-z][A-Za-z0-9_-]{2,40}[ \t]{0,4}[:=][^\r\n]{0,8000}\Z")
+
+
+Name = Callable[[str, str], str]
+"""(what was found, its kind) → what stands for it."""
+
+
+class HeldBack:
+    """What of a stream cannot be written yet, by its place in the chunks."""
+
+    def __init__(self, finder: Finder) -> None:
+        self._finder = finder
+        self._known: dict[str, str] = {}
+        self._beginnings: frozenset[str] = frozenset()
+        self._longest = 0
+        self._before: dict[Path, str] = {}
+        """What was written last: a secret may have begun there with what gives nothing away."""
+        self._tails: dict[Path, str] = {}
+
+    def feed(self, chunk: Any, name: Name) -> Any:
+        """The chunk as far as it may be written, with what was held back of the ones before, and without secrets."""
+        if self._known is not self._finder.known:
+            self._known = self._finder.known
+            self._beginnings = frozenset(chain.from_iterable(map(_beginnings, self._known)))
+            self._longest = max(map(len, self._beginnings), default=0)
+        return _mapped(chunk, (), lambda path, text: self._fed(path, text, name))
+
+    def _fed(self, path: Path, text: str, name: Name) -> str:
+        before = self._before.get(path, "")
+        whole = before + self._tails.pop(path, "") + text
+        cut = max(self._cut(whole), len(before), len(whole) - LONGEST_HELD)
+        if cut < len(whole):
+            self._tails[path] = whole[cut:]
+        parts, at = [], len(before)
+        for one in self._finder.find(whole[:cut]):
+            if one.end > len(before):
+                start = max(one.start, len(before))
+                parts += [whole[at:start], name(whole[start : one.end], one.kind)]
+                at = one.end
+        self._before[path] = whole[:cut][-REMEMBERED:]
+        return "".join([*parts, whole[at:cut]])
+
+    def _cut(self, text: str) -> int:
+        """Where what may be the beginning of a secret begins."""
+        cut, since = len(text), max(0, len(text) - LONGEST_HELD)
+        begun = text.rfind("-----BEGIN ")
+        if begun >= 0 and "-----END" not in text[begun:]:
+            cut = begun
+        tail = _TAIL.search(text, since)
+        if tail is not None and (len(tail[0]) >= SHORTEST_RUN or any(one in tail[0] for one in _ANCHORS)):
+            cut = min(cut, tail.start())
+        for open_end in (_SCHEME, _ADDRESS, _DIGITS, _OPEN_PARAMETER):
+            match = open_end.search(text, since)
+            cut = min(cut, match.start()) if match is not None else cut
+        cut = min(_open_member(text, cut), self._known_beginning(text))
+        line = text.rfind("\n", 0, cut) + 1
+        return line if cut > line and _is_credential_line(text[line:]) else cut
+
+    def _known_beginning(self, text: str) -> int:
+        for length in range(min(self._longest, len(text)), SHORTEST_OVERLAP - 1, -1):
+            if text[-length:] in self._beginnings:
+                return len(text) - length
+        return len(text)
+
+
+def _beginnings(value: str) -> Iterator[str]:
+    """What a value that is known may begin with, as it is and encoded."""
+    data = value.encode("utf-8", "surrogateescape")
+    forms = [value, data.hex(), data.hex().upper(), quote(data)]
+    for skipped, padding in ((0, b""), (2, b"\0"), (3, b"\0\0")):
+        encoded = b64encode(padding + data).decode()[skipped:].rstrip("=")
+        forms += [encoded, encoded.replace("+", "-").replace("/", "_")]
+    for form in forms:
+        for length in range(SHORTEST_OVERLAP, min(len(form), LONGEST_BEGINNING) + 1):
+            yield form[:length]
+
+
+def _open_member(text: str, cut: int) -> int:
+    if '"' not in text and "'" not in text:
+        return cut
+    for match in _OPEN_MEMBER.finditer(text, max(0, len(text) - LONGEST_HELD)):
+        if is_credential_member(match[2]):
+            return min(cut, match.start())
+    return cut
+
+
+def _is_credential_line(line: str) -> bool:
+    name = re.split(r"[:=]", line, maxsplit=1)[0].strip()
+    return ("=" in line or ":" in line) and _OPEN_LINE.match(line) is not None and is_credential_member(name)
+
+
+def joined(chunks: Sequence[Any], finder: Finder, name: Name) -> dict[int, Any]:
+    """Those of the chunks that hold parts of a secret which reaches over several, without it; by their index."""
+    texts: dict[Path, list[tuple[int, str]]] = {}
+
+    def collect(index: int) -> Callable[[Path, str], str]:
+        def note(path: Path, text: str) -> str:
+            texts.setdefault(path, []).append((index, text))
+            return text
+
+        return note
+
+    for index, chunk in enumerate(chunks):
+        _mapped(chunk, (), collect(index))
+    changes: dict[int, dict[Path, str]] = {}
+    for path, parts in texts.items():
+        for index, clean in _without_straddling(parts, finder, name).items():
+            changes.setdefault(index, {})[path] = clean
+    return {
+        index: _mapped(chunks[index], (), lambda path, text, clean=clean: clean.get(path, text))  # type: ignore[misc]
+        for index, clean in changes.items()
+    }
+
+
+def _without_straddling(parts: list[tuple[int, str]], finder: Finder, name: Name) -> dict[int, str]:
+    whole = "".join(text for _, text in parts)
+    found = finder.find(whole) if len(parts) > 1 else []
+    if not found:
+        return {}
+    starts, at = [], 0
+    for _, text in parts:
+        starts.append(at)
+        at += len(text)
+    changed: dict[int, str] = {}
+    for one in reversed(found):
+        reached = [
+            number
+            for number, (start, (_, text)) in enumerate(zip(starts, parts, strict=True))
+            if start < one.end and start + len(text) > one.start and text
+        ]
+        if len(reached) < 2:
+            continue
+        stand_in = name(whole[one.start : one.end], one.kind)
+        for number in reached:
+            index, text = parts[number]
+            text, start = changed.get(index, text), starts[number]
+            clean = text[: max(0, one.start - start)] + (stand_in if number == reached[0] else "")
+            changed[index] = clean + text[one.end - start :] if one.end - start < len(text) else clean
+    return changed
+
+
+def _mapped(chunk: Any, path: Path, change: Callable[[Path, str], str]) -> Any:
+    """The chunk with its texts changed; objects of classes are left as they are."""
+    kind = type(chunk)
+    if kind is str:
+        return change(path, chunk)
+    if kind is bytes:
+        return change(path, chunk.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    if kind is dict:
+        return {name: _mapped(item, (*path, name), change) for name, item in chunk.items()}
+    if kind is list or kind is tuple:
+        return kind(_mapped(item, (*path, index), change) for index, item in enumerate(chunk))
+    return chunk
