@@ -196,7 +196,7 @@ def test_what_has_no_value_ends_with_7() -> None:
         "@reenact.agent\ndef user():\n    client()\n",
         "one.py",
     )
-    assert reenact_process("run", "one.py", "--run-id", "r1").returncode == 0
+    assert reenact_process("run", "one.py", "--input", "{}", "--run-id", "r1").returncode == 0
     done = reenact_process("replay", "r1")
     assert done.returncode == 7
     assert_two_lines(done.stderr, "not_replayable")

@@ -60,7 +60,7 @@ def test_an_input_that_does_not_fit_begins_nothing(given: list[str]) -> None:
         (["missing.py:f"], 3, "no_file"),
         (["shop.py:missing"], 3, "no_agent"),
         (["shop.py:ledger.x"], 3, "no_agent"),
-        (["shop.py"], 2, "which_agent"),
+        (["shop.py", "--input", "{}"], 2, "which_agent"),
         (["shop.py:not a name"], 2, "bad_target"),
         ([], 2, "usage"),
         (["shop.py:plain", "-m", "shop:plain"], 2, "usage"),
@@ -81,7 +81,7 @@ def test_a_file_with_one_agent_needs_no_name_and_imports_from_its_folder() -> No
     Path("inner").mkdir()
     write_program("WORD = 'helped'", "inner/helper.py")
     write_program("import helper, reenact\n@reenact.agent\ndef only():\n    return helper.WORD\n", "inner/one.py")
-    assert reenact_process("run", "inner/one.py").stdout == "helped\n"
+    assert reenact_process("run", "inner/one.py", "--input", "{}").stdout == "helped\n"
     assert reenact_json("show", "@last")["facts"]["origin"] == {
         "file": str(Path("inner/one.py").resolve()),
         "function": "only",
@@ -289,7 +289,7 @@ def test_an_unknown_run_makes_no_store() -> None:
 
 def test_a_decision_for_a_run_that_has_ended_is_refused() -> None:
     write_program("import reenact\n\n@reenact.agent\ndef ask():\n    return 1\n", "asks.py")
-    assert reenact_process("run", "asks.py", "--run-id", "one").returncode == 0
+    assert reenact_process("run", "asks.py", "--input", "{}", "--run-id", "one").returncode == 0
     done = reenact_process("resume", "one", "--decision", "true")
     assert done.returncode == 6
     assert done.stdout == ""
@@ -298,8 +298,8 @@ def test_a_decision_for_a_run_that_has_ended_is_refused() -> None:
 
 def test_an_id_that_is_taken_is_refused_before_anything_runs() -> None:
     write_program("import reenact\n\n@reenact.agent\ndef ask():\n    print('runs')\n    return 1\n", "asks.py")
-    assert reenact_process("run", "asks.py", "--run-id", "one").returncode == 0
-    done = reenact_process("run", "asks.py", "--run-id", "one")
+    assert reenact_process("run", "asks.py", "--input", "{}", "--run-id", "one").returncode == 0
+    done = reenact_process("run", "asks.py", "--input", "{}", "--run-id", "one")
     assert done.returncode == 6
     assert "runs" not in done.stdout
     assert_two_lines(done.stderr, "run_exists")

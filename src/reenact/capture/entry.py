@@ -13,10 +13,15 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
+from reenact.capture.guard import Unseen, guard
 from reenact.capture.programs import Program, ProgramAgent
+from reenact.capture.summing_up import Stopwatch, Summary
+from reenact.effect.stopping import RecordEnded
+from reenact.errors import ReenactError
 
 VARIABLE = "REENACT_CAPTURE"
 FAILED_ITSELF = 125
+STANDS = 6
 INTERRUPTED = 130
 
 
@@ -47,23 +52,48 @@ def main() -> NoReturn:
 
 
 def _carried(task: Task) -> int:
-    from reenact.errors import ReenactError
-
     agent = ProgramAgent(task.program, store=task.store, namespace=task.namespace)
+    watch = Stopwatch()
+    if task.mode != "replay":
+        guard.watch(strict=task.strict)
     try:
         result = _result(agent, task)
+        code = int(result["exit"])
+        if "said" in result:
+            print(result["said"], file=sys.stderr)
     except KeyboardInterrupt:
         _say(task, f"run {task.run} was interrupted", f"Go on: reenact resume {task.run}")
         return INTERRUPTED
+    except RecordEnded as ended:
+        _say(task, ended.message)
+        return 0
     except ReenactError as stopped:
         _say(task, f"error: {stopped.message} [{stopped.code}]", stopped.hint)
-        return stopped.exit_status if task.mode == "replay" else FAILED_ITSELF
+        return _status(task, stopped)
     except Exception as error:
         _print_as_python_does(error)
+        code = 1
+    summary = watch.summary(agent, task.run, task.store)
+    if task.mode != "replay":
+        _say(task, summary.line)
+        return code
+    return _verdict(task, summary)
+
+
+def _status(task: Task, stopped: ReenactError) -> int:
+    """A replay reports the check; of a program that goes on, only what is no fault of ours is told apart."""
+    if task.mode == "replay" or isinstance(stopped, Unseen):
+        return stopped.exit_status
+    return STANDS if stopped.exit_status in (1, STANDS) else FAILED_ITSELF
+
+
+def _verdict(task: Task, summary: Summary) -> int:
+    """A replay that comes here has done what the record says. Nothing of nothing is not a pass."""
+    if not summary.effects and not summary.has_draws:
+        _say(task, f"error: run {task.run} has nothing in it that a replay could compare [nothing_to_replay]")
         return 1
-    if "said" in result:
-        print(result["said"], file=sys.stderr)
-    return int(result["exit"])
+    _say(task, f"replayed {task.run}: the same in all {summary.events:,} events")
+    return 0
 
 
 def _result(agent: ProgramAgent, task: Task) -> Any:

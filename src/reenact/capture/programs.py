@@ -17,7 +17,9 @@ from typing import Any
 
 import msgspec
 
+from reenact.capture.seams import chance, clock
 from reenact.effect.agents import Agent
+from reenact.effect.policy import Budget, Guard, Policy
 from reenact.errors import InvalidInput, NotFound
 
 
@@ -41,8 +43,14 @@ class ProgramAgent(Agent[..., Any]):
     """The one agent of a process that runs a program."""
 
     def __init__(self, program: Program, **options: Any) -> None:
-        super().__init__(_run_program, name=f"program {program.name}", **options)
+        super().__init__(_run_program, name=f"program {program.name}", policy=Policy(budget=Budget()), **options)
         self.program = program
+        self.spending: Guard | None = None
+        """What its run has spent: nothing limits it, but it is told."""
+
+    def guard(self, above: Guard | None = None) -> Guard | None:
+        self.spending = super().guard(above)
+        return self.spending
 
     def code(self) -> dict[str, str]:
         """That of the script: what it imports may change without being named."""
@@ -70,6 +78,9 @@ def _run_program(program: dict[str, Any]) -> dict[str, Any]:
     """Runs it as `__main__`, and gives its exit code and, where it was text, what it said with it."""
     given = msgspec.convert(program, Program)
     code, main = _prepared(given)
+    clock.install()
+    chance.install()
+    chance.begin()
     before = sys.modules.get("__main__")
     sys.modules["__main__"] = main
     try:

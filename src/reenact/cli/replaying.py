@@ -108,13 +108,19 @@ def _replay_live(settings: Settings, run: str, target: str | None, module: str |
 
 
 def _replay_one(settings: Settings, run: str, target: str | None, module: str | None, strict: bool) -> int | None:
+    from reenact.capture.programs import program_of
+    from reenact.cli.programs import go_on_with_program
     from reenact.cli.running import load_for
     from reenact.cli.selection import selected_run
     from reenact.journal.reader import JournalReader
 
     with reading(settings) as store:
         name = selected_run(store, settings.namespace, run)
-        agent = load_for(JournalReader(store, name, settings.namespace), target, module)
+        reader = JournalReader(store, name, settings.namespace)
+        program = program_of(reader.facts())
+        if program is not None:
+            go_on_with_program(settings, reader, program, "replay")
+        agent = load_for(reader, target, module)
         verdict = replay_verdict(agent, name, store, strict)
         events = JournalReader(store, name, settings.namespace).head().seq
     return _told(settings, name, events, verdict)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reenact.cli.output import note
+from reenact.cli.programs import RunCommand, go_on_with_program, program_arguments, start_program
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, writing
 from reenact.cli.text import inert, status_text
@@ -30,23 +31,35 @@ _TAKEN = ("run_id", "store")
 _INTERRUPT = "interrupt@"
 
 
-@click.command()
+@click.command(cls=RunCommand)
 @shared_options
-@click.argument("target", metavar="[FILE.PY:FUNCTION]", required=False)
-@click.option("-m", "--module", metavar="MODULE:FUNCTION", help="An importable module instead of a file.")
+@click.argument("target", metavar="[SCRIPT.PY ARGS… | FILE.PY:FUNCTION]", required=False)
+@click.option("-m", "--module", metavar="MODULE[:FUNCTION]", help="An importable module instead of a file.")
 @click.option("--input", "given", metavar="JSON", help="What it is called with: an object by name, a list by position.")
 @click.option("--run-id", metavar="ID", help="The id of the run; a random one otherwise.")
+@click.option("--strict", is_flag=True, help="Of a program: refuse what would leave it unseen.")
 @click.option("--no-wait", is_flag=True, help="Suspend and end with 6 when it waits for somebody.")
 @click.pass_obj
 def run(
-    settings: Settings, target: str | None, module: str | None, given: str | None, run_id: str | None, no_wait: bool
+    settings: Settings,
+    target: str | None,
+    module: str | None,
+    given: str | None,
+    run_id: str | None,
+    strict: bool,
+    no_wait: bool,
 ) -> None:
-    """Run an agent: a function of a file, recorded from beginning to end.
+    """Run a program nobody changed, or an agent, recorded from beginning to end.
 
-    The function may be an agent (`@reenact.agent`) or any other; with one agent in the file its name can be left out.
-    Its result goes to stdout. Ctrl-C and SIGTERM suspend the run; `reenact resume` goes on.
+    A program (a script, or -m MODULE) has its own arguments, input, output and exit code; options for Reenact stand
+    before it. One line at the end says what was recorded, and what nobody has seen.
+
+    An agent is a function of a file (`@reenact.agent` or any other); with --input and one agent in the file its name
+    can be left out. Its result goes to stdout. Ctrl-C and SIGTERM suspend a run; `reenact resume` goes on.
 
     \b
+    reenact run agent.py --question "Where is my order?"
+    reenact run --strict -m shop.main
     reenact run agent.py:support --input '{"question": "Where is my order?"}'
     reenact run -m shop.agents:support --input '["Where is my order?"]'
 
@@ -57,10 +70,16 @@ def run(
     from reenact.cli.loading import load_agent, parse_target
     from reenact.core.links import check_run_id
 
+    arguments = program_arguments()
+    if arguments is not None and (target is None) != (module is None):
+        is_module = module is not None
+        with told_as_own():
+            name = check_run_id(run_id) if run_id is not None else None
+            start_program(settings, target or module or "", arguments, is_module=is_module, run_id=name, strict=strict)
     if (target is None) == (module is None):
         raise InvalidInput(
-            "run needs one of FILE.PY:FUNCTION and -m MODULE:FUNCTION",
-            hint="For example: `reenact run agent.py:support`.",
+            "run needs one of SCRIPT.PY, FILE.PY:FUNCTION and -m MODULE",
+            hint="For example: `reenact run agent.py`, `reenact run agent.py:support`.",
             code="usage",
         )
     name = check_run_id(run_id) if run_id is not None else secrets.token_hex(RUN_ID_BYTES)
@@ -112,6 +131,7 @@ def resume(
     A run that `reenact run` began knows where its code is; name it for any other. Code that asks for something else
     than the record has does nothing: put the old code back, or accept the new one. Exit status as of `reenact run`.
     """
+    from reenact.capture.programs import program_of
     from reenact.cli.results import say_result
     from reenact.cli.selection import selected_run
     from reenact.journal.reader import JournalReader
@@ -124,7 +144,12 @@ def resume(
                 hint="Without --decision its result is given again.",
                 code="not_blocked",
             )
-        ended, output = _ended(settings, JournalReader(store, name, settings.namespace))
+        reader = JournalReader(store, name, settings.namespace)
+        program = program_of(reader.facts())
+        ended, output = _ended(settings, reader) if program is None else (False, None)
+    if program is not None:
+        with told_as_own():
+            go_on_with_program(settings, reader, program, "resume")
     if ended:
         say_result(settings, name, output)
         return

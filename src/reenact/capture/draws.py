@@ -1,0 +1,39 @@
+"""Values that a program draws from its surroundings, in a lane of its run: on record with the next commit, and given
+again when it comes back. Inside an effect, and outside of any run, they are what they are."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Callable
+from typing import Any
+
+from reenact.effect.lanes import Lane
+from reenact.effect.places import PLACE
+
+_LIBRARIES = tuple(
+    {path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))}
+)
+_OURS = __file__.rpartition("capture")[0]
+_own: dict[str, bool] = {}
+
+
+def drawn(kind: str, make: Callable[[], Any]) -> Any:
+    """The value, or the recorded one."""
+    lane = PLACE.get()
+    return lane.run.draw(lane, kind, make) if type(lane) is Lane and not lane.run.is_stopped else make()
+
+
+def is_own_call(depth: int) -> bool:
+    """Whether the code that many frames up is the program's own, and not a library's."""
+    try:
+        return is_own_file(sys._getframe(depth).f_code.co_filename)
+    except ValueError:
+        return False
+
+
+def is_own_file(file: str) -> bool:
+    own = _own.get(file)
+    if own is None:
+        own = _own[file] = not file.startswith((*_LIBRARIES, _OURS, "<frozen"))
+    return own

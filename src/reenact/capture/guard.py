@@ -1,0 +1,97 @@
+"""No silent hole: what a recorded program does to the world beside its seams is noticed, named and counted.
+
+The interpreter tells of every connection and every new process, however it is reached (audit events). Inside an effect
+that is what the effect does. In the program's own lanes nobody has recorded it: a replay cannot give it again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Any, NamedTuple
+
+from reenact.capture.draws import is_own_file
+from reenact.effect.lanes import Lane
+from reenact.effect.places import PLACE
+from reenact.effect.stopping import RunStopped
+from reenact.errors import ReenactError
+
+_CONNECTS = ("socket.connect", "socket.sendto", "socket.sendmsg")
+_STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn")
+MOST_NAMED = 100
+
+
+class Unseen(ReenactError):
+    """Something left the program unseen, where that is not allowed. It has not happened."""
+
+    code = "unseen"
+    exit_status = 1
+    default_hint = "Let it go through a seam (an HTTP client), or into a tool or a step; or record without --strict."
+
+
+class Hole(NamedTuple):
+    """Something that was not recorded."""
+
+    what: str
+    where: str
+    """The program's own line."""
+
+
+class Guard:
+    """One for a process."""
+
+    def __init__(self) -> None:
+        self.holes: Counter[Hole] = Counter()
+        self.is_strict = False
+        self.is_watching = False
+        self._installed = False
+
+    def watch(self, *, strict: bool) -> None:
+        self.is_watching, self.is_strict = True, strict
+        if not self._installed:
+            self._installed = True
+            sys.addaudithook(self._audited)
+
+    def _audited(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.is_watching or (event not in _CONNECTS and event not in _STARTS):
+            return
+        place = PLACE.get()
+        if type(place) is not Lane or place.run.is_stopped or place.run.journal is None:
+            return  # inside an effect it is the effect's; a replay has traps of its own
+        hole = Hole(_told(event, args), _own_line())
+        if not hole.where:
+            return  # our own
+        if len(self.holes) < MOST_NAMED or hole in self.holes:
+            self.holes[hole] += 1
+        if self.is_strict:
+            reason = Unseen(f"{hole.what} at {hole.where} would not be recorded")
+            place.run.stop(reason)
+            raise RunStopped(reason)
+
+
+def _told(event: str, args: tuple[Any, ...]) -> str:
+    if event in _CONNECTS:
+        return f"a connection to {_address(args[-1])}"
+    named = args[0] if args and isinstance(args[0], (str, bytes)) else None
+    name = named.decode(errors="replace") if isinstance(named, bytes) else named
+    return f"a process ({name})" if name else "a process"
+
+
+def _address(address: Any) -> str:
+    if isinstance(address, tuple) and len(address) >= 2:
+        return f"{address[0]}:{address[1]}"
+    return repr(address)[:100]
+
+
+def _own_line() -> str:
+    """The innermost line of the program's own code; empty when there is none, as where we write the record."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_own_file(file):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+guard = Guard()

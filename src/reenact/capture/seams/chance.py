@@ -1,0 +1,61 @@
+"""Chance as a program draws it: bytes of the system, UUIDs and secrets made of them, and generators seeded by them.
+
+A generator that the system seeds is seeded by a drawn number instead: from there on it gives the same numbers in a
+replay, and nothing more has to be recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import uuid
+from typing import Any
+
+from reenact.capture.draws import drawn
+from reenact.effect.lanes import Lane
+from reenact.effect.places import PLACE
+
+SEED_BYTES = 32
+_real: dict[str, Any] = {}
+
+
+def install() -> None:
+    if _real:
+        return
+    _real["urandom"], _real["seed"], _real["uuid1"] = os.urandom, random.Random.seed, uuid.uuid1
+    os.urandom = _urandom
+    random._urandom = _urandom  # type: ignore[attr-defined]  # what `secrets` and `SystemRandom` use
+    random.Random.seed = _seed  # type: ignore[method-assign]
+    random.seed = random._inst.seed  # bound to the old one when it was imported
+    uuid.uuid1 = _uuid1
+
+
+def uninstall() -> None:
+    if not _real:
+        return
+    os.urandom = random._urandom = _real["urandom"]  # type: ignore[attr-defined]
+    random.Random.seed = _real["seed"]  # type: ignore[method-assign]
+    random.seed = random._inst.seed
+    uuid.uuid1 = _real["uuid1"]
+    _real.clear()
+
+
+def begin() -> None:
+    """The module's own generator, which was seeded before the run began, is seeded anew. Called in the first lane."""
+    random.seed()
+
+
+def _urandom(size: int, /) -> bytes:
+    value: bytes = drawn("urandom", lambda: _real["urandom"](size))
+    return value
+
+
+def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+    if a is None and type(PLACE.get()) is Lane and not isinstance(self, random.SystemRandom):
+        a = drawn("seed", lambda: int.from_bytes(_real["urandom"](SEED_BYTES)))
+    _real["seed"](self, a, version)
+
+
+def _uuid1(node: int | None = None, clock_seq: int | None = None) -> uuid.UUID:
+    value: uuid.UUID = drawn("uuid1", lambda: _real["uuid1"](node, clock_seq))
+    return value

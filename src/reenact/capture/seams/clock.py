@@ -1,0 +1,130 @@
+"""The clock of a program: exact values for its own call sites, virtual time for the libraries it uses.
+
+Libraries read clocks in numbers that differ from run to run, and offline most of all, so their readings are no part of
+the record: in a replay they see the recorded time go on, so that nothing they measure is absurd.
+
+`datetime` is written in C and known to others by identity: its class is changed where it is, not replaced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import time
+from collections.abc import Callable
+from datetime import date, datetime, tzinfo
+from typing import Any
+
+from reenact.capture.draws import drawn, is_own_call
+from reenact.effect.lanes import Lane
+from reenact.effect.places import PLACE
+
+_COUNTERS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns")
+_real: dict[str, Callable[..., Any]] = {}
+_real_methods: dict[tuple[type, str], Any] = {}
+
+
+def install() -> None:
+    if _real:
+        return
+    for name in ("time", "time_ns", *_COUNTERS):
+        _real[name] = getattr(time, name)
+    time.time = _time
+    time.time_ns = _time_ns
+    for name in _COUNTERS:
+        setattr(time, name, _counter(name, _real[name]))
+    _change_class(datetime, {"now": _now, "utcnow": _utcnow})
+    _change_class(date, {"today": _today})
+
+
+def uninstall() -> None:
+    for name, real in _real.items():
+        setattr(time, name, real)
+    _real.clear()
+    for (cls, name), real in _real_methods.items():
+        _members(cls)[name] = real
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
+    _real_methods.clear()
+
+
+def _time() -> float:
+    if is_own_call(2):
+        value: float = drawn("time", _real["time"])
+        return value
+    return _virtual_us() / 1e6 if _is_replay() else _real["time"]()
+
+
+def _time_ns() -> int:
+    if is_own_call(2):
+        value: int = drawn("time_ns", _real["time_ns"])
+        return value
+    return _virtual_us() * 1000 if _is_replay() else _real["time_ns"]()
+
+
+def _counter(name: str, real: Callable[[], Any]) -> Callable[[], Any]:
+    def counted() -> Any:
+        return drawn(name, real) if is_own_call(2) else real()
+
+    counted.__name__ = name
+    return counted
+
+
+# Virtual time
+
+
+def _is_replay() -> bool:
+    lane = PLACE.get()
+    return type(lane) is Lane and not lane.run.is_live
+
+
+_seen: list[Any] = [0, 0.0]
+"""The last recorded time that was seen, and when."""
+
+
+def _virtual_us() -> int:
+    """The time of the record, going on as the real one does since it was reached."""
+    lane = PLACE.get()
+    assert type(lane) is Lane
+    now = _real["monotonic"]()
+    if lane.run.now_us != _seen[0]:
+        _seen[:] = lane.run.now_us, now
+    return int(_seen[0] + (now - _seen[1]) * 1e6)
+
+
+# datetime
+
+
+def _now(cls: type[datetime], tz: tzinfo | None = None) -> datetime:
+    moment = cls.fromtimestamp(_moment(), tz)
+    return moment
+
+
+def _utcnow(cls: type[datetime]) -> datetime:
+    return cls.utcfromtimestamp(_moment())
+
+
+def _today(cls: type[date]) -> date:
+    return cls.fromtimestamp(_moment())
+
+
+def _moment() -> float:
+    """Whoever called the method is three frames up."""
+    if is_own_call(3):
+        value: float = drawn("time", _real["time"])
+        return value
+    return _virtual_us() / 1e6 if _is_replay() else _real["time"]()
+
+
+def _change_class(cls: type, methods: dict[str, Callable[..., Any]]) -> None:
+    members = _members(cls)
+    for name, method in methods.items():
+        _real_methods[cls, name] = members[name]
+        members[name] = classmethod(method)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
+
+
+def _members(cls: type) -> dict[str, Any]:
+    """The dictionary behind a class that is written in C, which cannot be changed by assignment."""
+    found = gc.get_referents(cls.__dict__)[0]
+    assert isinstance(found, dict)
+    return found

@@ -1,0 +1,129 @@
+"""Programs nobody changed: started in a Python of their own, recorded, resumed or replayed there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from reenact.cli.stores import sqlite_path, store_url
+from reenact.errors import InvalidInput, Refused
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.capture.programs import Program
+    from reenact.cli.settings import Settings
+    from reenact.journal.reader import JournalReader
+
+RUN_ID_BYTES = 10
+MOST_HASH_SEED = 4_294_967_295
+_ARGUMENTS = "reenact.program_arguments"
+_MODULE = ("-m", "--module")
+
+
+class RunCommand(click.Command):
+    """`reenact run [options] agent.py args…`: what stands behind a program is the program's own.
+
+    An agent (`agent.py:function`) has no arguments of its own, so options may stand behind it.
+    """
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        at = self._program_at(args)
+        if at is None:
+            return super().parse_args(context, args)
+        context.meta[_ARGUMENTS] = args[at:]
+        return super().parse_args(context, args[:at])
+
+    def _program_at(self, args: list[str]) -> int | None:
+        """Where the arguments of the program begin; None: no program is named."""
+        valued = {name for one in self.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+        place, given_input = 0, False
+        while place < len(args) and args[place].startswith("-") and args[place] != "--":
+            name, _, value = args[place].partition("=")
+            takes_next = name in valued and not value
+            if name in _MODULE and not takes_next:
+                return place + 1 if ":" not in value else None
+            given_input |= name == "--input"
+            if name in _MODULE and place + 1 < len(args):
+                return place + 2 if ":" not in args[place + 1] else None
+            place += 2 if takes_next else 1
+        if place >= len(args) or given_input or "--input" in args[place:] or not is_script(args[place]):
+            return None
+        return place + 1
+
+
+def is_script(target: str) -> bool:
+    """A file, without a function behind a colon."""
+    return target.endswith(".py") or (os.path.isfile(target) and ":" not in target)
+
+
+def program_arguments() -> tuple[str, ...] | None:
+    """Those of the program that was named; None: it was no program."""
+    found = click.get_current_context().meta.get(_ARGUMENTS)
+    return None if found is None else tuple(found)
+
+
+def start_program(
+    settings: Settings,
+    path: str,
+    args: tuple[str, ...],
+    *,
+    is_module: bool = False,
+    run_id: str | None = None,
+    strict: bool = False,
+) -> NoReturn:
+    """This process becomes the program, under a run of its own."""
+    from reenact.capture.programs import Program
+
+    if not is_module and not os.path.isfile(path):
+        raise InvalidInput(f"there is no file {path[:200]!r}", hint="Name a script, or -m MODULE.", code="no_file")
+    program = Program(
+        path=path,
+        args=args,
+        cwd=os.getcwd(),
+        is_module=is_module,
+        hash_seed=secrets.randbelow(MOST_HASH_SEED) + 1,
+    )
+    _become(settings, program, run_id or secrets.token_hex(RUN_ID_BYTES), "record", strict=strict)
+
+
+def go_on_with_program(settings: Settings, reader: JournalReader, program: Program, mode: Any) -> NoReturn:
+    """The program of a run again: from its record alone, or from where it stands."""
+    if reader.imported:
+        raise Refused(
+            f"run {reader.run} was recorded elsewhere: its command line is not run here",
+            hint="Look at it with `reenact show`, or record it here.",
+            code="imported_run",
+        )
+    if not os.path.isdir(program.cwd):
+        raise InvalidInput(
+            f"the folder of run {reader.run} is not there any more: {program.cwd[:200]}", code="no_folder"
+        )
+    _become(settings, program, reader.run, mode)
+
+
+def _absolute(url: str) -> str:
+    """The program may be run in another folder than this one."""
+    path = sqlite_path(url)
+    return url if path is None else f"sqlite:///{os.path.abspath(path)}"
+
+
+def _become(settings: Settings, program: Program, run: str, mode: Any, *, strict: bool = False) -> NoReturn:
+    from reenact.capture.entry import Task
+
+    task = Task(
+        program=program,
+        run=run,
+        mode=mode,
+        store=_absolute(store_url(settings)),
+        namespace=settings.namespace,
+        strict=strict,
+        quiet=False,
+    )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.chdir(program.cwd)
+    environment = {**os.environ, **task.to_environment()}
+    os.execve(sys.executable, [sys.executable, "-m", "reenact.capture.entry"], environment)  # noqa: S606

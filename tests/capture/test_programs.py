@@ -1,0 +1,222 @@
+"""`reenact run script.py`: a program nobody changed, recorded, replayed, resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EVERYTHING = """
+import asyncio, datetime, os, random, secrets, sys, time, uuid
+print(sys.argv[1:], __name__, os.path.basename(__file__))
+print(time.time(), time.time_ns(), time.monotonic(), time.perf_counter())
+print(datetime.datetime.now(), datetime.datetime.now(datetime.timezone.utc), datetime.date.today())
+print(random.random(), random.choice("abc"), random.Random().random(), random.Random(3).random())
+print(uuid.uuid4(), uuid.uuid1(), secrets.token_hex(8), os.urandom(4).hex(), random.SystemRandom().random())
+print({"a", "b", "c", "d", "e"}, hash("x"))
+
+
+async def draw():
+    return [random.random(), uuid.uuid4().hex, time.time()]
+
+
+async def main():
+    print(await asyncio.gather(draw(), draw()))
+
+
+asyncio.run(main())
+print("to stderr", file=sys.stderr)
+sys.exit(7)
+"""
+STEPS = """
+import os, signal, sys
+import reenact
+
+
+@reenact.step
+def work(number):
+    with open("ledger", "a") as ledger:
+        ledger.write(f"{number}\\n")
+    return number * 10
+
+
+done = []
+for number in range(5):
+    done.append(work(number))
+    if number == 2 and os.path.exists("die"):
+        os.unlink("die")
+        os.kill(os.getpid(), signal.SIGKILL)
+print(done)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.delenv("REENACT_STORE", raising=False)
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    return tmp_path
+
+
+def reenact(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "reenact.cli.main", *arguments], capture_output=True, text=True, timeout=90, **options
+    )
+
+
+def runs() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(reenact("ls", "--json").stdout)["runs"]
+    return found
+
+
+def write(text: str, name: str = "program.py") -> None:
+    Path(name).write_text(text)
+
+
+def test_clock_and_chance_come_back_as_they_were() -> None:
+    write(EVERYTHING)
+    recorded = reenact("run", "program.py", "--flag", "value", "-v")
+    assert recorded.returncode == 7, recorded.stderr
+    assert recorded.stdout.startswith("['--flag', 'value', '-v'] __main__ program.py\n")
+    assert "to stderr" in recorded.stderr
+    for _ in range(2):
+        replayed = reenact("replay", "@last")
+        assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
+    again = reenact("run", "program.py", "--flag", "value", "-v")
+    assert again.stdout != recorded.stdout, "a new run draws anew"
+
+
+def test_output_input_and_exit_code_are_the_programs_own() -> None:
+    write("import sys\nprint(sys.stdin.read().upper(), end='')\nprint('bad', file=sys.stderr)\nsys.exit('no good')\n")
+    plain = subprocess.run([sys.executable, "program.py"], input="abc", capture_output=True, text=True)
+    done = reenact("run", "program.py", input="abc")
+    assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout) == (1, "ABC")
+    *own, summary = done.stderr.splitlines()
+    assert own == plain.stderr.splitlines() == ["bad", "no good"]
+    assert summary.startswith("reenact: run ")
+
+
+@pytest.mark.parametrize("text", ["1/0\n", "import missing_module\n", "def broken(:\n", "raise KeyboardInterrupt\n"])
+def test_a_failure_looks_as_it_does_without_us(text: str) -> None:
+    write(text)
+    plain = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True)
+    done = reenact("run", "program.py")
+    assert done.returncode == (plain.returncode if plain.returncode > 0 else 130), done.stderr
+    if plain.returncode > 0:
+        assert done.stderr.startswith(plain.stderr.replace(f"{os.getcwd()}/", "")), done.stderr
+        assert runs()[0]["status"] == "failed"
+
+
+def test_a_module_is_a_program_too(folder: Path) -> None:
+    (folder / "shop").mkdir()
+    write("import sys\nprint(__name__, __package__, sys.argv[1:])\n", "shop/__main__.py")
+    write("", "shop/__init__.py")
+    done = reenact("run", "--run-id", "one", "-m", "shop", "--json", "-x")
+    assert (done.returncode, done.stdout) == (0, "__main__ shop ['--json', '-x']\n"), done.stderr
+    done = reenact("run", "-m", "missing_module", "x")
+    assert done.returncode == 125
+    assert "no_module" in done.stderr
+
+
+def test_killed_it_goes_on_where_it_stood() -> None:
+    write(STEPS)
+    Path("die").touch()
+    killed = reenact("run", "--run-id", "one", "program.py")
+    assert killed.returncode == -signal.SIGKILL
+    assert runs()[0]["status"] == "interrupted"
+    resumed = reenact("resume", "one")
+    assert (resumed.returncode, resumed.stdout) == (0, "[0, 10, 20, 30, 40]\n"), resumed.stderr
+    assert Path("ledger").read_text().split() == ["0", "1", "2", "3", "4"], "nothing was done twice"
+    replayed = reenact("replay", "one")
+    assert (replayed.returncode, replayed.stdout) == (0, resumed.stdout)
+    assert reenact("verify", "one").returncode == 0
+
+
+def test_ctrl_c_suspends_and_says_how_to_go_on() -> None:
+    write("import time, reenact\nreenact.run_step('a', int, 1)\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    begun = subprocess.Popen(
+        [sys.executable, "-m", "reenact.cli.main", "run", "--run-id", "one", "program.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert begun.stdout is not None
+    assert begun.stdout.readline() == "ready\n"
+    time.sleep(0.2)
+    begun.send_signal(signal.SIGINT)
+    _, said = begun.communicate(timeout=60)
+    assert begun.returncode == 130
+    assert "Go on: reenact resume one" in said
+    assert runs()[0]["status"] == "interrupted"
+
+
+def test_a_changed_program_is_a_divergence_and_does_nothing() -> None:
+    write(STEPS)
+    assert reenact("run", "--run-id", "one", "program.py").returncode == 0
+    write(STEPS.replace("work(number))", "work(number + 1))"))
+    replayed = reenact("replay", "one")
+    assert replayed.returncode == 1
+    assert "conflicting" in replayed.stderr or "differs" in replayed.stderr
+    assert "has changed since it was recorded" in replayed.stderr
+    assert Path("ledger").read_text().split() == ["0", "1", "2", "3", "4"]
+
+
+def test_what_leaves_unseen_is_named_and_refused_when_strict() -> None:
+    write(
+        "import socket, subprocess, sys\n"
+        "s = socket.socket()\n"
+        "try:\n    s.connect(('127.0.0.1', 9))\nexcept OSError:\n    pass\n"
+        "subprocess.run([sys.executable, '-c', 'pass'])\n"
+        "print('end')\n"
+    )
+    done = reenact("run", "program.py")
+    assert (done.returncode, done.stdout) == (0, "end\n")
+    assert "2 unseen: a connection to 127.0.0.1:9 at program.py:4" in done.stderr
+    assert "at program.py:7" in done.stderr
+    refused = reenact("run", "--strict", "program.py")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "[unseen]" in refused.stderr
+    replayed = reenact("replay", "@last~1")
+    assert replayed.returncode == 1, "nothing connects in a replay"
+
+
+def test_inside_an_effect_nothing_is_unseen() -> None:
+    write("import subprocess, reenact\nprint(reenact.run_step('x', subprocess.call, ['true']))\n")
+    done = reenact("run", "--strict", "program.py")
+    assert (done.returncode, done.stdout) == (0, "0\n")
+    assert "unseen" not in done.stderr
+
+
+def test_nothing_of_nothing_is_no_pass() -> None:
+    write("print('hello')\n")
+    assert reenact("run", "program.py").returncode == 0
+    done = reenact("replay", "@last")
+    assert done.returncode == 1
+    assert "nothing_to_replay" in done.stderr
+
+
+def test_folder_and_arguments_are_those_of_the_record(folder: Path) -> None:
+    write("import os, sys, time\nprint(os.getcwd(), sys.argv, time.time())\n")
+    recorded = reenact("run", "program.py", "one", "two")
+    other = folder / "other"
+    other.mkdir()
+    replayed = reenact("--store", str(folder / ".reenact/reenact.db"), "replay", "@last", cwd=other)
+    assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
+
+
+def test_a_recorded_command_line_is_run_only_where_it_was_recorded() -> None:
+    write(STEPS)
+    assert reenact("run", "--run-id", "one", "program.py").returncode == 0
+    assert reenact("export", "one", "-o", "one.jsonl").returncode == 0
+    assert reenact("--store", "other.db", "import", "one.jsonl").returncode == 0
+    done = reenact("--store", "other.db", "replay", "one")
+    assert done.returncode != 0
+    assert "imported_run" in done.stderr
