@@ -64,18 +64,19 @@ class Stream:
             self._ticket = run.request(self._lane, self._spec, self._make, key=None, waiter=reader)
             run.streams.add(self)
         item = Item(CHUNK, self._lane, self._index, reader.wake, looped=True, ticket=self._ticket)
-        reader.ask(item)
-        run.expect_chunk(item)
-        try:
-            await reader.future
-        except asyncio.CancelledError as cancelled:
-            self._give_up(cancelled)
-            raise
+        if not self._ticket.has_answer:  # it may have ended while the reader was at something else
+            reader.ask(item)
+            run.expect_chunk(item)
+            try:
+                await reader.future
+            except asyncio.CancelledError as cancelled:
+                self._give_up(cancelled)
+                raise
         if run.stopped is not None and not (self._ticket.has_answer or item.chunk is not None):
             raise RunStopped(run.stopped)
         if item.chunk is not None:
             self._index += 1
-            return _opened(run, item.chunk)
+            return opened(run, item.chunk)
         self._over = True
         run.taken(self._ticket)
         open_answer(run, self._ticket)  # raises the error that ended it
@@ -100,14 +101,15 @@ class Stream:
         self._reader.give_up(self._ticket, reason)
 
 
-def _opened(run: LiveRun, chunk: ChunkReceived | RecordedChunk) -> Any:
+def opened(run: LiveRun, chunk: ChunkReceived | RecordedChunk) -> Any:
+    """A chunk as the agent is handed it."""
     if isinstance(chunk, RecordedChunk):
         assert run.past is not None
         return run.past.members(chunk.row)["chunk"]
     encoded = encode(chunk.chunk)
     if not encoded.replayable:
         return chunk.chunk
-    return decode(encoded.tree, loaded_classes=True, artifact=encoded.artifacts.__getitem__)
+    return decode(encoded.tree, loaded_classes=not run.reader.holds_foreign, artifact=encoded.artifacts.__getitem__)
 
 
 class _Reader:

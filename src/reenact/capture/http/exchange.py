@@ -1,0 +1,118 @@
+"""A request and its answer, whichever library they belong to, and what is recorded of them.
+
+Everything that is recorded of a request passes `recorded_request`. Headers are recorded by allow-list: those that say
+what is asked for. What names the sender (credentials, cookies, platform, retry count) takes no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from reenact.capture.http.bodies import request_body, response_body, with_one_boundary
+
+RECORDED_HEADERS = frozenset(
+    {
+        "accept",
+        "anthropic-beta",
+        "anthropic-version",
+        "content-type",
+        "openai-beta",
+        "range",
+    }
+)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_UNDONE_WITH_ENCODING = frozenset({"content-encoding", "content-length"})
+"""Headers that are not true any more once the encoding of the body is undone."""
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Request(NamedTuple):
+    method: str
+    url: str
+    headers: Headers
+    body: bytes = b""
+
+    def header(self, name: str) -> str:
+        return next((value for key, value in self.headers if key.lower() == name), "")
+
+
+class Head(NamedTuple):
+    """What comes before the body."""
+
+    status: int
+    reason: str
+    version: str
+    headers: Headers
+    more: Mapping[str, Any] = {}
+    """What one library needs besides, to make its response again."""
+
+
+def header_pairs(pairs: Iterable[tuple[str | bytes, str | bytes]]) -> Headers:
+    return tuple((_text(name), _text(value)) for name, value in pairs)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+def recorded_request(request: Request) -> dict[str, Any]:
+    """The payload of the effect."""
+    content_type, body = with_one_boundary(request.header("content-type"), request.body)
+    headers = {}
+    for name, value in request.headers:
+        name = name.lower()
+        if name in RECORDED_HEADERS:
+            headers[name] = content_type if name == "content-type" else value
+    payload: dict[str, Any] = {"method": request.method, "url": _without_user(request.url), "headers": headers}
+    if body:
+        payload["body"] = request_body(body)
+    return payload
+
+
+def _without_user(url: str) -> str:
+    """Name and password of a URL are credentials."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def name_of(request: Request) -> str:
+    """`POST api.example.com/v1/chat/completions`: what the effect is called."""
+    parts = urlsplit(request.url)
+    host = parts.hostname or ""
+    if parts.port is not None and parts.port != _DEFAULT_PORTS.get(parts.scheme):
+        host = f"{host}:{parts.port}"
+    return f"{request.method} {host}{parts.path or '/'}"
+
+
+def recorded_head(head: Head) -> dict[str, Any]:
+    headers = head.headers
+    if any(name.lower() == "content-encoding" for name, _ in headers):
+        headers = tuple(pair for pair in headers if pair[0].lower() not in _UNDONE_WITH_ENCODING)
+    made = {
+        "status": head.status,
+        "reason": head.reason,
+        "version": head.version,
+        "headers": [list(pair) for pair in headers],
+    }
+    return {**made, **head.more}
+
+
+def recorded_response(head: Head, body: bytes) -> dict[str, Any]:
+    return {**recorded_head(head), "body": response_body(body)}
+
+
+def head_of(recorded: Mapping[str, Any]) -> Head:
+    """The head as it is handed to the program, now and in every replay."""
+    known = ("status", "reason", "version", "headers", "body", "ended")
+    return Head(
+        recorded["status"],
+        recorded["reason"],
+        recorded["version"],
+        tuple((name, value) for name, value in recorded["headers"]),
+        {name: value for name, value in recorded.items() if name not in known},
+    )

@@ -1,0 +1,26 @@
+"""Where a program touches the world, and where it is recorded when it does so in a run."""
+
+from __future__ import annotations
+
+from reenact.capture.seams.hooks import Seam, install, uninstall
+
+_HTTP = (
+    Seam("httpx", "reenact.capture.seams.httpx_clients"),
+    Seam("httpx2", "reenact.capture.seams.httpx_clients"),
+    Seam("requests.adapters", "reenact.capture.seams.requests_adapters"),
+    Seam("urllib3.connectionpool", "reenact.capture.seams.urllib3_pools"),
+    Seam("aiohttp.client", "reenact.capture.seams.aiohttp_sessions"),
+    Seam("http.client", "reenact.capture.seams.http_client"),
+)
+
+
+def install_http() -> None:
+    """Requests of every known library become effects, now or as soon as the library is imported."""
+    install(_HTTP)
+
+
+def uninstall_http() -> None:
+    uninstall(_HTTP)
+
+
+__all__ = ["install_http", "uninstall_http"]

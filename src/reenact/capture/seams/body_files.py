@@ -1,0 +1,77 @@
+"""A recorded body as a file, for the libraries that read from one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+
+class BodyFile:
+    """Reads no further than it is asked to."""
+
+    def __init__(self, parts: Iterator[bytes], close: Callable[[], None]) -> None:
+        self._parts = parts
+        self._close = close
+        self._buffer = b""
+        self._at_end = False
+        self.closed = False
+
+    def read(self, amount: int | None = None) -> bytes:
+        if amount is None or amount < 0:
+            pieces = [self._buffer]
+            self._buffer = b""
+            while self._pull():
+                pieces.append(self._buffer)
+                self._buffer = b""
+            return b"".join(pieces)
+        while len(self._buffer) < amount and self._pull():
+            pass
+        return self._taken(amount)
+
+    def read1(self, amount: int | None = -1) -> bytes:
+        if not self._buffer:
+            self._pull()
+        return self._taken(len(self._buffer) if amount is None or amount < 0 else amount)
+
+    def peek(self, amount: int = -1) -> bytes:
+        if not self._buffer:
+            self._pull()
+        return self._buffer
+
+    def readline(self, limit: int = -1) -> bytes:
+        while b"\n" not in self._buffer and (limit < 0 or len(self._buffer) < limit) and self._pull():
+            pass
+        end = self._buffer.find(b"\n") + 1 or len(self._buffer)
+        return self._taken(end if limit < 0 else min(end, limit))
+
+    def readinto(self, into: bytearray | memoryview) -> int:
+        data = self.read(len(into))
+        into[: len(data)] = data
+        return len(data)
+
+    def next_part(self) -> bytes:
+        """As much as came at once; empty at the end."""
+        return self.read1()
+
+    def flush(self) -> None:
+        """There is nothing to be written."""
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._buffer = b""
+            if not self._at_end:
+                self._close()
+
+    def _taken(self, amount: int) -> bytes:
+        taken, self._buffer = self._buffer[:amount], self._buffer[amount:]
+        return taken
+
+    def _pull(self) -> bool:
+        if self.closed or self._at_end:
+            return False
+        part = next(self._parts, None)
+        if part is None:
+            self._at_end = True
+            return False
+        self._buffer += part
+        return True

@@ -1,0 +1,114 @@
+"""What an answer of a model says that it used: tokens, and what they cost where `genai-prices` is installed.
+
+OpenAI (chat completions, responses), Anthropic and Google, whole or as the events of a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import orjson
+
+from reenact.capture.http.bodies import body_bytes
+
+
+class Usage(NamedTuple):
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    """Of the input, read from a cache."""
+    cost: float | None = None
+    """In US dollars; None where nobody knows the price."""
+
+
+def spent_by_answer(answer: Any) -> dict[str, float]:
+    """As budgets count it."""
+    usage = usage_of(answer)
+    if usage is None:
+        return {}
+    spent: dict[str, float] = {"tokens": usage.input_tokens + usage.output_tokens}
+    return spent if usage.cost is None else {**spent, "cost": usage.cost}
+
+
+def usage_of(answer: Any) -> Usage | None:
+    """Of the recorded answer to a model call; None if it does not say."""
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("body"), Mapping):
+        return None
+    body = answer["body"]
+    found: dict[str, Any] = {}
+    model = ""
+    for one in _messages(body):
+        for part in (one, one.get("message"), one.get("response")):  # in streams it is said within the events
+            if isinstance(part, Mapping):
+                model = str(part.get("model") or part.get("modelVersion") or model)
+                said = part.get("usage") or part.get("usageMetadata")
+                if isinstance(said, Mapping):
+                    found.update({name: value for name, value in said.items() if value is not None})
+    return _usage(model, found) if found else None
+
+
+def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The answer, or the events of the stream that it came in."""
+    if "json" in body:
+        whole = body["json"]
+        yield from (one for one in (whole if isinstance(whole, list) else [whole]) if isinstance(one, Mapping))
+        return
+    for line in body_bytes(body).splitlines():
+        if line.startswith(b"data:") and b"sage" in line:
+            try:
+                event = orjson.loads(line[5:])
+            except ValueError:
+                continue
+            if isinstance(event, Mapping):
+                yield event
+
+
+def _usage(model: str, said: Mapping[str, Any]) -> Usage:
+    if "promptTokenCount" in said:
+        spoken = _number(said, "candidatesTokenCount") + _number(said, "thoughtsTokenCount")
+        counted = _number(said, "promptTokenCount"), spoken, _number(said, "cachedContentTokenCount")
+    elif "prompt_tokens" in said:
+        cached = _inner(said, "prompt_tokens_details", "cached_tokens")
+        counted = _number(said, "prompt_tokens"), _number(said, "completion_tokens"), cached
+    else:
+        cached = _number(said, "cache_read_input_tokens")
+        read = _number(said, "input_tokens") + cached + _number(said, "cache_creation_input_tokens")
+        counted = read, _number(said, "output_tokens"), cached or _inner(said, "input_tokens_details", "cached_tokens")
+    return Usage(model, *counted, _cost(model, *counted))
+
+
+def _number(said: Mapping[str, Any], name: str) -> int:
+    value = said.get(name)
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _inner(said: Mapping[str, Any], *names: str) -> int:
+    inner: Any = said
+    for name in names[:-1]:
+        inner = inner.get(name)
+        if not isinstance(inner, Mapping):
+            return 0
+    return _number(inner, names[-1])
+
+
+def _cost(model: str, read: int, written: int, cached: int) -> float | None:
+    prices = _prices()
+    if prices is None or not model:
+        return None
+    try:
+        used = prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
+        return float(prices.calc_price(used, model_ref=model).total_price)
+    except Exception:  # a model that it does not know, or a usage that its price does not tell of
+        return None
+
+
+@cache
+def _prices() -> Any:
+    try:
+        import genai_prices
+    except ImportError:
+        return None
+    return genai_prices
