@@ -429,7 +429,8 @@ class LiveRun(Answering):
 
     def stand_in(self, identity: WaitIdentity) -> str:
         """What stands in the record for the key of a wait."""
-        return f"<wait key {self.name}/{identity.name}>"
+        name = self.stand_ins.origin if self.stand_ins is not None else self.name
+        return f"<wait key {name}/{identity.name}>"
 
     def counts(self, spec: EffectSpec, seq: int, result: Any) -> None:
         """The agent is handed a result: what it cost counts against the budget."""

@@ -22,7 +22,7 @@ _MEMBER = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved":
 def open_answer(run: LiveRun, ticket: Ticket) -> Any:
     """The value, or raises the error."""
     if ticket.answer is not None:
-        value = _fresh(ticket, ticket.answer)
+        value = _fresh(run, ticket, ticket.answer)
         if run.guard is not None:
             run.counts(ticket.spec, ticket.answer_seq, value)
         return value
@@ -33,9 +33,9 @@ def open_answer(run: LiveRun, ticket: Ticket) -> Any:
     return open_recorded(run, ticket.spec, ticket.recorded.answer)
 
 
-def _fresh(ticket: Ticket, answer: Event) -> Any:
+def _fresh(run: LiveRun, ticket: Ticket, answer: Event) -> Any:
     if isinstance(answer, ActionFailed):
-        raise _same_error(ticket.error, answer.error)
+        raise _same_error(ticket.error, answer.error, classes=not run.reader.holds_foreign)
     value: Any = None
     if isinstance(answer, ActionSucceeded):
         value = answer.output
@@ -43,10 +43,12 @@ def _fresh(ticket: Ticket, answer: Event) -> Any:
         value = answer.resolution
     elif isinstance(answer, Resumed):
         value = answer.value
-    return value if type(value) in _PLAIN else own_copy(value, ticket.spec.annotation)
+    if type(value) in _PLAIN:
+        return value
+    return own_copy(value, ticket.spec.annotation, classes=not run.reader.holds_foreign)
 
 
-def own_copy(value: Any, annotation: Any = None) -> Any:
+def own_copy(value: Any, annotation: Any = None, *, classes: bool = True) -> Any:
     """What the record will give for the value, shared with nobody."""
     if type(value) in _PLAIN:
         return value
@@ -54,7 +56,7 @@ def own_copy(value: Any, annotation: Any = None) -> Any:
     if not encoded.replayable:
         return value  # what has no value cannot be handed over twice; the record says so
     return decode(
-        _copied(encoded.tree), loaded_classes=True, annotation=annotation, artifact=encoded.artifacts.__getitem__
+        _copied(encoded.tree), loaded_classes=classes, annotation=annotation, artifact=encoded.artifacts.__getitem__
     )
 
 
@@ -67,9 +69,9 @@ def _copied(tree: Any) -> Any:
     return tree
 
 
-def _same_error(error: BaseException | None, recorded: Any) -> BaseException:
+def _same_error(error: BaseException | None, recorded: Any, *, classes: bool) -> BaseException:
     """The error itself if the record will give its like, otherwise what the record will give."""
-    again = decode(encode(recorded).tree, loaded_classes=True)
+    again = decode(encode(recorded).tree, loaded_classes=classes)
     if error is not None and type(again) is type(error):
         return error
     return again if isinstance(again, BaseException) else ReenactError(f"the effect failed: {again!r}")

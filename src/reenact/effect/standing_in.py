@@ -16,6 +16,7 @@ What is to be done about an effect is decided when it would be carried out, afte
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -33,7 +34,7 @@ from reenact.effect.varying import FACT as CHANGE
 from reenact.effect.varying import MODEL, Variations, variations_of
 from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
 from reenact.journal.chain import Draft
-from reenact.journal.lineage import Stretch, shared_stretches, stretch_of
+from reenact.journal.lineage import LONGEST, Stretch, shared_stretches, stretch_of
 from reenact.journal.reader import JournalReader
 
 if TYPE_CHECKING:
@@ -214,6 +215,19 @@ class StandIns:
         self._variations = variations
         self._lock = threading.Lock()
         self._arriving: list[tuple[int, asyncio.Future[None]]] = []
+
+    @functools.cached_property
+    def origin(self) -> str:
+        """The first of the runs that it goes on with, or does again: what they ask for is known by the same names."""
+        run = self.policy.run
+        for _ in range(LONGEST):
+            with suppress(NotFound):
+                reader = JournalReader(self._run.reader.store, run, self._run.reader.namespace)
+                if reader.header.parent is not None and FACT in (facts := reader.facts() or {}):
+                    run = Policy.from_fact(facts[FACT]).run
+                    continue
+            return run
+        raise Damaged(f"the line of run {self._run.name} has no beginning", code="endless_lineage")
 
     # What an effect is carried out as
 

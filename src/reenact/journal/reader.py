@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from reenact.core.codec import decode
@@ -18,6 +19,7 @@ from reenact.journal.sequenced import ErasedEvent, SequencedEvent
 from reenact.store.contract import EventRow, Head, HeaderRow, Store
 
 NODE_CACHE_BYTES = 16 * 1024 * 1024
+MOST_PARENTS = 1000
 
 
 class NodeReader:
@@ -84,6 +86,19 @@ class JournalReader:
     def imported(self) -> bool:
         """Recorded elsewhere: its values stay plain data, its command line is never run."""
         return self.header_row.imported
+
+    @cached_property
+    def holds_foreign(self) -> bool:
+        """It was recorded elsewhere, or has taken values from a run that was: they stay plain data wherever they go."""
+        reader = self
+        for _ in range(MOST_PARENTS):
+            if reader.imported or reader.header.parent is None:
+                return reader.imported
+            try:
+                reader = JournalReader(self.store, reader.header.parent.run, self.namespace)
+            except NotFound:
+                return False
+        return True  # nobody has so many: whatever it is, it is not trusted
 
     def facts(self) -> dict[str, Any] | None:
         """What was known when the run began; None once erased."""
@@ -217,8 +232,8 @@ class JournalReader:
             raise Damaged(f"event {row.seq} of run {self.run}: {damage.message}", code=damage.code) from None
 
     def decoded(self, tree: Any, annotation: Any = None) -> Any:
-        """The value of an encoded tree of this run; classes that are loaded come back, unless it was imported."""
-        return decode(tree, loaded_classes=not self.imported, annotation=annotation, artifact=self.nodes.artifact)
+        """The value of an encoded tree of this run; classes that are loaded come back, unless it is foreign."""
+        return decode(tree, loaded_classes=not self.holds_foreign, annotation=annotation, artifact=self.nodes.artifact)
 
 
 __all__ = [

@@ -428,7 +428,6 @@ def test_a_stream_is_answered_with_other_parts(memory: MemoryStore) -> None:
     assert not ledger.lines
 
 
-@pytest.mark.xfail(reason="a stream that was cut off while the agent waited for something else is never told")
 def test_a_stream_that_was_read_in_part_where_it_begins_is_cut_off(memory: MemoryStore) -> None:
     @reenact.agent(name="effects.reader")
     async def reader(text: str) -> list[str]:
@@ -448,7 +447,6 @@ def test_a_stream_that_was_read_in_part_where_it_begins_is_cut_off(memory: Memor
     assert not ledger.lines
 
 
-@pytest.mark.xfail(reason="what stands in the record for the key of a wait names the run, and a fork is another one")
 def test_keys_of_waits_that_were_given_out(memory: MemoryStore) -> None:
     @reenact.tool(idempotent=True)
     def send_link(key: str) -> str:
