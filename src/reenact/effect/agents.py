@@ -9,7 +9,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from reenact.core.events import TERMINAL_KINDS, Completed, Failed
 from reenact.core.links import ParentRun
@@ -26,6 +26,8 @@ from reenact.effect.past import Past
 from reenact.effect.places import PLACE
 from reenact.effect.policy import Guard, Policy
 from reenact.effect.running import carry, carry_async
+from reenact.effect.secrets import FACT as REDACTION_FACT
+from reenact.effect.secrets import secrets_of
 from reenact.effect.standing_in import LIVE, stand_ins_of
 from reenact.effect.stopping import CodeChanged, Divergence, NotReplayable, RecordCancelled
 from reenact.errors import InvalidInput, NotFound
@@ -33,6 +35,9 @@ from reenact.journal.journal import LEASE_SECONDS, Journal
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow, Store
 from reenact.store.opening import open_store
+
+if TYPE_CHECKING:
+    from reenact.effect.redacting import Redaction
 
 _agents: dict[str, Agent[..., Any]] = {}
 _stores: dict[str, Store] = {}
@@ -61,6 +66,8 @@ def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 class Agent(CalledByAgents, Generic[P, R]):
     """A function whose runs are recorded, survive a crash, and can be replayed."""
 
+    redacts_by_default = False
+
     def __init__(
         self,
         function: Callable[P, R],
@@ -70,6 +77,7 @@ class Agent(CalledByAgents, Generic[P, R]):
         store: Store | str | None = None,
         namespace: str = "default",
         lease_seconds: float = LEASE_SECONDS,
+        redact: Redaction | bool | None = None,
     ) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidInput(
@@ -83,6 +91,12 @@ class Agent(CalledByAgents, Generic[P, R]):
         self.policy = policy
         self.namespace = namespace
         self.lease_seconds = lease_seconds
+        self.redaction: Redaction | None = None
+        redact = redact if redact is not None else self.redacts_by_default
+        if redact:
+            from reenact.effect.redacting import redaction_of  # loaded for agents that need it
+
+            self.redaction = redaction_of(redact)
         self.is_async = inspect.iscoroutinefunction(function)
         self.origin: Mapping[str, str] | None = None
         """Where whoever loaded the function found it; told by the facts of its runs, so that they can be resumed."""
@@ -148,7 +162,7 @@ class Agent(CalledByAgents, Generic[P, R]):
             return self.outcome(reader, last)
         if pin_code and self.has_changed(reader):
             raise CodeChanged(f"the code of {self.name} is not the one that recorded run {run_id}")
-        given = self._input(reader)
+        given = self._input(reader, needed=True)
         live = self.taken_over(opened, run_id, namespace, accepts_code=accept_code, tail=tail, live_tools=live_tools)
         return self.carried(live, *given) if live is not None else self.outcome(reader, last_event(reader))
 
@@ -260,7 +274,7 @@ class Agent(CalledByAgents, Generic[P, R]):
     def outcome(self, reader: JournalReader, last: EventRow) -> Any:
         event = reader.sequenced(last).event
         if isinstance(event, Completed):
-            return self._given(event.output)
+            return self._given(secrets_of(reader).opened_value(reader, last, event.output, needed=False))
         if isinstance(event, Failed) and isinstance(event.error, BaseException):
             raise event.error
         raise InvalidInput(f"run {reader.run} ended with {last.kind}; there is no result", code="no_result")
@@ -275,6 +289,9 @@ class Agent(CalledByAgents, Generic[P, R]):
         return given()
 
     def carried(self, live: LiveRun, args: Any, kwargs: Any, *, strict: bool = False) -> Any:
+        if live.secrets.redacts:
+            given = [dict(zip(self._names, args, strict=False)), list(args), dict(kwargs)]
+            live.secrets.know(self.redaction.values if self.redaction is not None else (), given)
         call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
         if live.journal is None:
             call = traps.guarded(live, call, is_async=self.is_async, strict=strict)
@@ -322,7 +339,12 @@ class Agent(CalledByAgents, Generic[P, R]):
 
     def own_facts(self) -> dict[str, Any]:
         """What is known of whatever carries its runs."""
-        return {"code": self.code(), **({"origin": dict(self.origin)} if self.origin is not None else {})}
+        facts: dict[str, Any] = {"code": self.code()}
+        if self.origin is not None:
+            facts["origin"] = dict(self.origin)
+        if self.redaction is not None:
+            facts[REDACTION_FACT] = self.redaction.to_fact()
+        return facts
 
     def begun(
         self,
@@ -333,19 +355,36 @@ class Agent(CalledByAgents, Generic[P, R]):
         parent: ParentRun | None,
         further: Mapping[str, Any] | None = None,
     ) -> Journal:
-        return keeper.create_alone(
+        facts: dict[str, Any] = {
+            "agent": self.name,
+            "input": {"args": list(args), "kwargs": dict(kwargs)},
+            **self.own_facts(),
+            **(further or {}),
+        }
+        originals: Mapping[str, Any] = {}
+        if REDACTION_FACT in facts:
+            from reenact.effect.redacting import without_secrets
+
+            facts, originals = without_secrets(facts, self.redaction, self._names)
+        journal = keeper.create_alone(
             store_of(store if store is not None else self._store),
             run_id,
             self.namespace,
-            facts={
-                "agent": self.name,
-                "input": {"args": list(args), "kwargs": dict(kwargs)},
-                **self.own_facts(),
-                **(further or {}),
-            },
+            facts=facts,
             parent=parent,
             lease_seconds=self.lease_seconds,
         )
+        if originals:
+            from reenact.effect.redacting import seal_facts
+
+            seal_facts(journal, originals)
+        return journal
+
+    @property
+    def _names(self) -> list[str]:
+        """Of the parameters that may be given by position."""
+        found = inspect.signature(self.function).parameters.values()
+        return [one.name for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
 
     def code(self) -> dict[str, str]:
         """What the code is, so that a change can be named. Told once: what is loaded does not change any more."""
@@ -357,7 +396,8 @@ class Agent(CalledByAgents, Generic[P, R]):
             self._code = {"function": self.name, "digest": f"sha256:{hashlib.sha256(source.encode()).hexdigest()}"}
         return self._code
 
-    def _input(self, reader: JournalReader) -> tuple[list[Any], Mapping[str, Any]]:
+    def _input(self, reader: JournalReader, *, needed: bool = False) -> tuple[list[Any], Mapping[str, Any]]:
+        """What the agent was called with. Needed: not without the secrets that were in it."""
         facts = reader.facts()
         if facts is None or facts.get("agent") != self.name or "input" not in facts:
             raise InvalidInput(
@@ -370,7 +410,8 @@ class Agent(CalledByAgents, Generic[P, R]):
                 f"the input of run {reader.run} holds something of which only the type could be recorded",
                 hint="Give agents plain values, and let them make clients and files themselves.",
             )
-        return facts["input"]["args"], facts["input"]["kwargs"]
+        given = secrets_of(reader).opened_facts(reader, facts["input"], needed=needed)
+        return given["args"], given["kwargs"]
 
 
 async def _later(begin: Callable[[], Any]) -> Any:

@@ -21,6 +21,9 @@ from reenact.journal.journal import Journal
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow, Store
 
+if TYPE_CHECKING:
+    from reenact.effect.redacting import Redaction
+
 
 class CalledByAgents:
     """`Agent` is the other half, and has everything that is only named here."""
@@ -28,6 +31,7 @@ class CalledByAgents:
     name: str
     namespace: str
     is_async: bool
+    redaction: Redaction | None
 
     if TYPE_CHECKING:
 
@@ -102,8 +106,10 @@ class CalledByAgents:
         if journal.store.run_row(self.namespace, child) is None:
             head = journal.known_head
             link = ParentRun(head=render(head.hash), relation="child", run=journal.run, seq=head.seq)
-            known = parent.secrets.value_without
-            further = parent.stand_ins.fact_for_child(place.ticket) if parent.stand_ins is not None else None
+            known = parent.secrets.value_for_child
+            further = dict(parent.secrets.facts_for_child()) if self.redaction is None else {}
+            if parent.stand_ins is not None:
+                further.update(parent.stand_ins.fact_for_child(place.ticket) or {})
             with suppress(RunExists):  # a process that died had begun it, and that has reached the store only now
                 begun = self.begun(known(args), known(kwargs), child, journal.store, link, further)
                 live = LiveRun(begun, guard=self.guard(parent.guard))

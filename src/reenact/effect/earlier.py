@@ -138,7 +138,8 @@ def come_in_behind(run: LiveRun, past: Past, beginning: Beginning) -> None:
     run.main, run.root.left = lane, True
     run.turns.begin_behind(row.seq)
     run.reached(beginning.time)
-    run.state = run.restored = _with_keys(run, lane, beginning.state)
+    state = run.secrets.opened_value(past.reader_of(row), row, beginning.state, needed=run.journal is not None)
+    run.state = run.restored = _with_keys(run, lane, state)
 
 
 def _with_keys(run: LiveRun, lane: Lane, state: Any) -> Any:

@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
@@ -38,7 +39,7 @@ from reenact.effect.lanes import Lane, LaneBook
 from reenact.effect.past import Past
 from reenact.effect.policy import Guard
 from reenact.effect.recorded import RecordedCheckpoint, RecordedRequest
-from reenact.effect.secrets import Secrets
+from reenact.effect.secrets import secrets_of
 from reenact.effect.standing_in import StandIns
 from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded, Suspended
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
@@ -111,8 +112,10 @@ class LiveRun(Answering):
         self.to_be_cancelled = False
         """A thread cannot be interrupted: it is told when it next asks for something."""
         self._desk: WaitDesk | None = None
-        self.secrets = Secrets()
+        self.secrets = secrets_of(reader)
         """Wait keys may be in anything that the agent sends, and must not be in the record."""
+        if self.secrets.redacts and past is not None:
+            past.opens_parts = functools.partial(self.secrets.opened_part, past, needed=self.journal is not None)
         self.records_threads = True
         self.has_threads = False
         self.begins_with_threads = False
@@ -189,11 +192,11 @@ class LiveRun(Answering):
         with self.lock:
             if self.is_stopped:
                 self.check_going_on()
-            if self.secrets.kept:
+            if self.secrets.any:
                 spec = self.secrets.spec_without(spec)
             assert self.coming_back is not None
             event = make("")
-            asked = self.coming_back.asked(self.secrets.without(event) if self.secrets.kept else event)
+            asked = self.coming_back.asked(self.secrets.without(event) if self.secrets.any else event)
             if not self.turns.replaying or key is not None or not self.turns.is_quiet():
                 return asked
             recorded = self.coming_back.at_once(lane, spec, asked)
@@ -218,7 +221,7 @@ class LiveRun(Answering):
                 self.check_going_on()
             if lane.left:
                 raise left_behind()
-            if self.secrets.kept:
+            if self.secrets.any:
                 spec, key = self.secrets.spec_without(spec), self.secrets.value_without(key)
             if key is not None:
                 used = self._used_before(lane, spec, key, make)
@@ -263,7 +266,7 @@ class LiveRun(Answering):
         ordinal = lane.next_ordinal(spec.name)
         key = key or f"{path}/{spec.name}/{ordinal}"
         event = make(key)
-        if self.secrets.kept:
+        if self.secrets.any:
             event = self.secrets.without(event)
         if loop is not None and loop.ready and isinstance(event, ActionRequested):
             event = self._kept(event)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
     from reenact.effect.recorded import RecordedAnswer
     from reenact.effect.tickets import EffectSpec, Ticket
+    from reenact.journal.reader import JournalReader
+    from reenact.store.contract import EventRow
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _MEMBER = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
@@ -87,6 +89,8 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any
     if row.kind == "ActionDenied":
         raise _denial(tree.get("reason"))
     inner = tree.get(_MEMBER[row.kind])
+    if run.secrets.redacts:
+        inner = _unsealed(run, reader, row, inner)
     if type(inner) in _PLAIN and row.kind != "ActionFailed":
         if run.guard is not None:
             run.counts(spec, row.seq, inner)
@@ -100,6 +104,14 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any
         raise value if isinstance(value, BaseException) else ReenactError(f"the effect failed: {value!r}")
     run.counts(spec, row.seq, value)
     return value
+
+
+def _unsealed(run: LiveRun, reader: JournalReader, row: EventRow, tree: Any) -> Any:
+    """A replay goes on with placeholders where it has to; a run that goes on would send them out into the world."""
+    try:
+        return run.secrets.opened(reader, row, tree, needed=run.journal is not None)
+    except ReenactError as reason:
+        run.stop_here(reason)
 
 
 def _stopped(run: LiveRun, message: str) -> RunStopped:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -109,6 +109,8 @@ class Past:
         """The last behavioural event of each lane that it was read of."""
         self.is_dropped = False
         """The checkpoint that it begins with was dropped by changed code: nobody begins there any more."""
+        self.opens_parts: Callable[[JournalReader, EventRow, Any], Any] | None = None
+        """Where secrets were redacted: the part of a stream as it was given (`redacting`)."""
         self._children: dict[str, list[RecordedLane]] = {}
         self._by_beginning: dict[str, dict[bytes | None, deque[RecordedLane]]] = {}
 
@@ -405,6 +407,8 @@ class Past:
                 hint="Fork the run before that event, or go on with a new one.",
                 code="erased_content",
             )
+        if self.opens_parts is not None and row.kind == "ChunkReceived":
+            tree = self.opens_parts(self.reader_of(row), row, tree)
         return self.reader_of(row).decoded(tree)
 
     def _tree(self, row: EventRow) -> Any:

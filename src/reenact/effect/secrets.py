@@ -2,32 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from reenact.core.codec import decode, encode
 from reenact.core.events import Event
+from reenact.core.packing import unpack
+from reenact.journal.chain import Draft
 
 if TYPE_CHECKING:
+    from reenact.effect.past import Past
     from reenact.effect.tickets import EffectSpec
+    from reenact.journal.journal import Journal
+    from reenact.journal.reader import JournalReader
+    from reenact.store.contract import EventRow
 
 E = TypeVar("E", bound=Event)
+FACT = "redaction"
+"""The fact of a run that says how it is redacted."""
 _CONTENTS = frozenset({"$bytes", "$bytearray", "$text", "$artifact"})
+
+
+def secrets_of(reader: JournalReader) -> Secrets:
+    """The secrets of a run, as its facts say they are treated."""
+    content = reader.header_row.content
+    fact = None
+    if content is not None and b'"redaction"' in unpack(content):
+        fact = (reader.facts() or {}).get(FACT)
+    if fact is None:
+        return Secrets()
+    from reenact.effect.redacting import RedactingSecrets, Redaction  # loaded for runs that need it
+
+    return RedactingSecrets(reader, Redaction.from_fact(fact))
 
 
 class Secrets:
     """The secrets of a run, and what stands for each of them in the record."""
 
+    redacts = False
+    """Secrets are looked for (`redacting`), and not only those that are kept here."""
+
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}
         """Empty for most runs."""
+        self.any = False
+        """What is written has to be looked through."""
 
     def keep(self, secret: str, stand_in: str) -> None:
         self.kept = {**self.kept, secret: stand_in}  # never changed while somebody looks through a value
+        self.any = True
 
     def adopt(self, others: Secrets) -> None:
         """What another run keeps secret is secret here, too."""
         self.kept = {**self.kept, **others.kept}
+        self.any = self.any or bool(self.kept)
 
     def spec_without(self, spec: EffectSpec) -> EffectSpec:
         """An effect is known by its name, in keys too: one that holds a secret has another one for the run."""
@@ -37,12 +67,41 @@ class Secrets:
     def value_without(self, value: Any) -> Any:
         return replaced(value, self.kept) if self.kept else value
 
+    def value_for_child(self, value: Any) -> Any:
+        """What a run that this one calls is called with, as its facts may have it."""
+        return replaced(value, self.kept) if self.kept else value
+
+    def facts_for_child(self) -> Mapping[str, Any]:
+        return {}
+
     def without(self, event: E) -> E:
         """The event as it may be written."""
         if not self.kept:
             return event
         members = {name: getattr(event, name) for name in event.__struct_fields__}
         return type(event)(**{name: replaced(value, self.kept) for name, value in members.items()})
+
+    def to_be_written(self, batch: list[Draft], journal: Journal) -> list[Draft]:
+        """What is appended next, as it may be written."""
+        return [msgspec.structs.replace(draft, event=self.without(draft.event)) for draft in batch]
+
+    def opened(self, reader: JournalReader, row: EventRow, tree: Any, *, needed: bool) -> Any:
+        """An encoded value of the record as the agent was given it."""
+        return tree
+
+    def opened_part(self, past: Past, reader: JournalReader, row: EventRow, tree: Any, *, needed: bool) -> Any:
+        """The encoded content of a part of a stream, likewise."""
+        return tree
+
+    def opened_facts(self, reader: JournalReader, given: Any, *, needed: bool) -> Any:
+        """What the agent was called with."""
+        return given
+
+    def know(self, values: Sequence[str], given: Any) -> None:
+        """What is secret besides, and what the agent was called with."""
+
+    def opened_value(self, reader: JournalReader, row: EventRow, value: Any, *, needed: bool) -> Any:
+        return value
 
 
 def replaced(value: Any, secrets: Mapping[str, str]) -> Any:

@@ -37,6 +37,7 @@ from reenact.journal.transactions import append_in_transaction, transactional
 
 if TYPE_CHECKING:
     from reenact.core.events import Event
+    from reenact.journal.journal import Journal
 Work = Callable[[Any], Any]
 """The user's function, given the connection."""
 
@@ -128,7 +129,7 @@ class _Transaction:
             except BaseException as error:
                 self._failure = error
                 raise
-            return self._drafts(answers)
+            return self._drafts(answers, journal)
 
         before = journal.position
         try:
@@ -141,12 +142,13 @@ class _Transaction:
                 journal.store.sync()
         return answers[-1]
 
-    def _drafts(self, answers: list[Event]) -> list[Draft]:
+    def _drafts(self, answers: list[Event], journal: Journal) -> list[Draft]:
         ticket, lane = self._ticket, self._ticket.lane.path or "0"
         answer = self._run.secrets.without(ticket.spec.answers.done(ticket.key, self._value))
         answers.append(answer)
         closing = closing_draft(self._place)
-        return [*([closing] if closing is not None else []), Draft(answer, lane=lane)]
+        drafts = [*([closing] if closing is not None else []), Draft(answer, lane=lane)]
+        return self._run.secrets.to_be_written(drafts, journal) if self._run.secrets.any else drafts
 
     def _arrive(self, answer: Event) -> None:
         """Committed: from here it is handed over like any other answer, when its turn comes."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from reenact.core.events import TurnTaken, ValuesDrawn
 from reenact.effect.places import HERE
 from reenact.effect.secrets import Secrets
@@ -41,10 +39,10 @@ class Pen:
             self.draws = []
         if turns:
             batch.insert(0, Draft(TurnTaken(turns)))
-        if secrets.kept:
-            batch = [msgspec.structs.replace(draft, event=secrets.without(draft.event)) for draft in batch]
         if not batch:
             return
+        if secrets.any:
+            batch = secrets.to_be_written(batch, self.journal)
         token = HERE.token
         if token is not None:
             HERE.token = None  # whatever the store waits for is no rest of the agent

@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from reenact.core.canonical import plain_text
@@ -22,7 +22,8 @@ from reenact.core.codec import decode, encode
 from reenact.core.redaction.finding import Finder, Found
 from reenact.core.redaction.names import SHORTEST_KNOWN, is_credential_header, is_credential_member, is_telling
 from reenact.core.redaction.patterns import MOST_RULES, Rule
-from reenact.core.redaction.placeholders import CREDENTIAL, MARK, PLACEHOLDER, kind_of_placeholder, placeholder
+from reenact.core.redaction.placeholders import CREDENTIAL, MARK, PLACEHOLDER, placeholder
+from reenact.core.redaction.streams import HeldBack, joined
 from reenact.errors import InvalidInput
 
 SHORTEST_TEXT = 4
@@ -43,30 +44,47 @@ class Redactor:
         self.finder = Finder(rules, known_values)
 
     def asked(self, value: Any) -> Redacted:
-        """Of a request, and of whatever else is compared when the run comes back."""
-        return Redacted(self.finder, value, None)
+        """Of a request. What is found is secret from now on, and in the rest of the value, too."""
+        return self._all_of(lambda: Redacted(self.finder, value, None))
 
     def kept(self, value: Any) -> Redacted:
         """The same where the value itself has to come back: credentials are numbered, too."""
-        return Redacted(self.finder, value, None, numbers_credentials=True)
+        return self._all_of(lambda: Redacted(self.finder, value, None, numbers_credentials=True))
 
     def given(self, value: Any, seq: int) -> Redacted:
-        """Of an answer, which is event `seq`. What is found in it is secret from now on."""
-        redacted = Redacted(self.finder, value, seq)
-        self.learn(redacted.originals)
+        """Of an answer, which is event `seq`."""
+        return self._all_of(lambda: Redacted(self.finder, value, seq))
+
+    def _all_of(self, redact: Callable[[], Redacted]) -> Redacted:
+        """A credential that is known by its place may stand in other places of the same value."""
+        redacted = redact()
+        return redact() if self.learn(redacted.pieces) else redacted
+
+    def given_part(self, part: Any, seq: int, held: HeldBack) -> Redacted:
+        """Of a part of a stream, as far as it can be told where a secret ends (`streams`)."""
+        redacted = Redacted(self.finder, None, seq)
+        redacted.take(held.feed(part, redacted.name), part)
         return redacted
 
-    def learn(self, originals: Mapping[str, Any]) -> None:
-        """Placeholder → what it stands for."""
-        if originals:
-            self.finder.learn(
-                {
-                    value: kind_of_placeholder(stand_in) or CREDENTIAL
-                    for stand_in, value in originals.items()
-                    if type(value) is str and is_telling(value) and "." not in (kind_of_placeholder(stand_in) or "")
-                    if kind_of_placeholder(value) is None
-                }
-            )
+    def given_parts(self, parts: Sequence[Any], seq: int) -> tuple[Redacted, list[int]]:
+        """Of all parts of a stream; with those that had a part of a secret which reached over several."""
+        redacted = Redacted(self.finder, None, seq)
+        split = joined(parts, self.finder, redacted.name)
+        redacted.take([split.get(index, part) for index, part in enumerate(parts)], parts)
+        self.learn(redacted.pieces)
+        return redacted, sorted(split)
+
+    def learn(self, pieces: Mapping[Any, str]) -> bool:
+        """What was found → its kind. True: something of it was not known."""
+        known = self.finder.known
+        new = {
+            piece: kind
+            for piece, kind in pieces.items()
+            if type(piece) is str and piece not in known and is_telling(piece)
+            if "." not in kind and PLACEHOLDER.fullmatch(piece) is None
+        }
+        self.finder.learn(new)
+        return bool(new)
 
 
 class Redacted:
@@ -77,10 +95,13 @@ class Redacted:
         self._shortest = SHORTEST_TEXT if finder.rules else SHORTEST_KNOWN
         self._seq = seq
         self._numbers_credentials = numbers_credentials or seq is not None
+        self._given = value
         self._names: dict[Any, str] = {}
         self._taken: set[str] = set()
         self._next = 1
         self.originals: dict[str, Any] = {}
+        self.pieces: dict[Any, str] = {}
+        """What was found → its kind."""
         if type(value) is not str:
             plain = plain_text(value)
             if plain is not None and not finder.finds_any(plain[0].decode()):
@@ -93,6 +114,21 @@ class Redacted:
     @property
     def found(self) -> bool:
         return bool(self.originals)
+
+    @property
+    def changed(self) -> bool:
+        """The value is not what it was."""
+        return self.value is not self._given
+
+    def take(self, value: Any, given: Any) -> None:
+        """Goes on with another value, which was made of the given one."""
+        self._given = given
+        clean = self._value(value)
+        self.value = given if clean == given else clean
+
+    def name(self, piece: str, kind: str) -> str:
+        """What stands for a part of the value that somebody else has found."""
+        return self._named(piece, kind, position=False)
 
     def _number_again(self, value: Any) -> None:
         """The value holds placeholders that read like its own: those keep their meaning, ours have other numbers."""
@@ -212,7 +248,7 @@ class Redacted:
         """What stands for the piece."""
         own = PLACEHOLDER.fullmatch(piece) if type(piece) is str else None
         if position and not self._numbers_credentials:
-            self._note(placeholder(CREDENTIAL), piece)
+            self._note(placeholder(CREDENTIAL), piece, CREDENTIAL)
             return piece if own is not None and piece == placeholder(CREDENTIAL) else placeholder(CREDENTIAL)
         if own is not None and (own[2] is None or self._seq is not None):
             self._taken.add(piece)
@@ -232,14 +268,15 @@ class Redacted:
             while name in self._taken and self._seq is not None:
                 name = self._next_name(kind)
             self._names[piece] = name
-            self._note(name, piece)
+            self._note(name, piece, kind)
         return name
 
     def _next_name(self, kind: str) -> str:
         number, self._next = self._next, self._next + 1
         return placeholder(kind, str(number) if self._seq is None else f"{self._seq}.{number}")
 
-    def _note(self, name: str, piece: Any) -> None:
+    def _note(self, name: str, piece: Any, kind: str) -> None:
+        self.pieces[piece] = kind
         if name != piece:
             self.originals.setdefault(name, piece)
 
