@@ -19,13 +19,13 @@ from typing import Any
 
 from reenact.core.events import ChunkReceived
 from reenact.effect.attempts import Attempts
-from reenact.effect.boundary import ThreadWaiter
 from reenact.effect.items import CHUNK, Item
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
 from reenact.effect.outcomes import open_answer
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.recorded import RecordedChunk
+from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
 from reenact.effect.streams import CUT, opened
 from reenact.effect.tasks import PATIENCE_SECONDS
@@ -33,6 +33,28 @@ from reenact.effect.tickets import EffectSpec, Ticket
 from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
 
 Generate = Callable[[], Iterator[Any]]
+
+
+class _Reader:
+    """The thread that reads, and carries the effect out itself."""
+
+    looped = False
+
+    def __init__(self, run: LiveRun) -> None:
+        self._run = run
+        self.token: object = None
+        """What turns know the thread by that reads now; None: there is but one."""
+        self.event = Signal()
+        self.told_to_begin = False
+
+    def begin(self, ticket: Ticket) -> None:
+        self.told_to_begin = True
+        self.event.set()
+
+    def wake(self) -> None:
+        if self.token is not None:
+            self._run.turns.runs(self.token)
+        self.event.set()
 
 
 class BlockingStream:
@@ -57,7 +79,7 @@ class BlockingStream:
             make, generate = lane.run.stand_ins.between(spec, make, generate, blocking=True)
         self._make = make
         self._generate = generate
-        self._waiter = ThreadWaiter(lane.run)
+        self._waiter = _Reader(lane.run)
         self._ticket: Ticket | None = None
         self._context: Context | None = None
         self._source: Iterator[Any] | None = None
@@ -125,6 +147,8 @@ class BlockingStream:
         run, waiter = self._run, self._waiter
         with run.lock:
             run.check_going_on()
+            if ticket.has_answer:  # where nobody else has a turn it follows the last chunk at once
+                return None
             waiter.event.clear()
             if waiter.told_to_begin or run.is_live:
                 self._rest()

@@ -109,12 +109,13 @@ def _response(client: ModuleType, request: Any, head: Head, parts: AsyncBody, li
     response = made(
         request.method, request.original_url, **{name: value for name, value in options.items() if name in known}
     )
-    headers = client.CIMultiDict(head.headers)
+    multidict = sys.modules["multidict"]
+    headers = multidict.CIMultiDict(head.headers)
     connection = _Connection(parts)
     major, _, minor = head.version.partition("/")[2].partition(".")
     response.version = client.http.HttpVersion(int(major or 1), int(minor or 1))
     response.status, response.reason = head.status, head.reason
-    response._headers = client.CIMultiDictProxy(headers)
+    response._headers = multidict.CIMultiDictProxy(headers)
     response._raw_headers = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers)
     cookies = headers.getall("set-cookie", ())
     if cookies:
