@@ -43,6 +43,7 @@ COMMANDS = {
     "serve": ("serving", "Serve the runs of the store over HTTP, on this machine."),
     "gc": ("removing", "Remove ended runs by age or number."),
     "erase": ("removing", "Erase a value wherever it was recorded."),
+    "scan": ("scanning", "Look for secrets in a run, a file or the whole store."),
     "keys": ("waiting", "The secrets that sign wait keys: list, rotate, retire, where."),
     "doctor": ("doctor", "Look at this installation and its store."),
     "demo": ("demo", "An agent is killed and goes on; its record is verified, altered, and that is found."),
