@@ -112,12 +112,13 @@ def _replay_one(settings: Settings, run: str, target: str | None, module: str | 
     from reenact.cli.programs import go_on_with_program
     from reenact.cli.running import load_for
     from reenact.cli.selection import selected_run
+    from reenact.effect.secrets import facts_as_given
     from reenact.journal.reader import JournalReader
 
     with reading(settings) as store:
         name = selected_run(store, settings.namespace, run)
         reader = JournalReader(store, name, settings.namespace)
-        program = program_of(reader.facts())
+        program = program_of(facts_as_given(reader))
         if program is not None:
             go_on_with_program(settings, reader, program, "replay")
         agent = load_for(reader, target, module)

@@ -134,6 +134,7 @@ def resume(
     from reenact.capture.programs import program_of
     from reenact.cli.results import say_result
     from reenact.cli.selection import selected_run
+    from reenact.effect.secrets import facts_as_given
     from reenact.journal.reader import JournalReader
 
     with told_as_own(), reading(settings) as store:  # going on must not make a store
@@ -145,7 +146,7 @@ def resume(
                 code="not_blocked",
             )
         reader = JournalReader(store, name, settings.namespace)
-        program = program_of(reader.facts())
+        program = program_of(facts_as_given(reader, needed=True))
         ended, output = _ended(settings, reader) if program is None else (False, None)
     if program is not None:
         with told_as_own():

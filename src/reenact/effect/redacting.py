@@ -308,9 +308,11 @@ def without_secrets(
     args, kwargs = facts["input"]["args"], facts["input"]["kwargs"]
     named = dict(zip(names, args, strict=False))
     others = args[len(named) :]
-    redacted = (policy or Redaction.from_fact(facts[FACT])).redactor().kept([named, others, kwargs])
-    named, others, kwargs = redacted.value
-    return {**facts, "input": {"args": [*named.values(), *others], "kwargs": kwargs}}, redacted.originals
+    program = {name: facts[name] for name in ("program",) if name in facts}
+    redacted = (policy or Redaction.from_fact(facts[FACT])).redactor().kept([named, others, kwargs, program])
+    named, others, kwargs, program = redacted.value
+    given = {"args": [*named.values(), *others], "kwargs": kwargs}
+    return {**facts, **program, "input": given}, redacted.originals
 
 
 def seal_facts(journal: Journal, originals: Mapping[str, Any]) -> None:

@@ -38,6 +38,14 @@ def secrets_of(reader: JournalReader) -> Secrets:
     return RedactingSecrets(reader, Redaction.from_fact(fact))
 
 
+def facts_as_given(reader: JournalReader, *, needed: bool = False) -> dict[str, Any] | None:
+    """The facts of a run with the secrets of its command line, where they can be opened. Needed: or not at all."""
+    facts = reader.facts()
+    if facts is None or FACT not in facts or "program" not in facts:
+        return facts
+    return {**facts, "program": secrets_of(reader).opened_facts(reader, facts["program"], needed=needed)}
+
+
 class Secrets:
     """The secrets of a run, and what stands for each of them in the record."""
 
