@@ -42,6 +42,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 class ProgramAgent(Agent[..., Any]):
     """The one agent of a process that runs a program."""
 
+    redacts_by_default = True
+
     def __init__(self, program: Program, **options: Any) -> None:
         super().__init__(_run_program, name=f"program {program.name}", policy=Policy(budget=Budget()), **options)
         self.program = program
