@@ -46,8 +46,8 @@ class Head(NamedTuple):
     reason: str
     version: str
     headers: Headers
-    more: Mapping[str, Any] = {}
-    """What one library needs besides, to make its response again."""
+    is_decoded: bool = True
+    """The content encoding is undone. False where a library leaves that to the program."""
 
 
 def header_pairs(pairs: Iterable[tuple[str | bytes, str | bytes]]) -> Headers:
@@ -91,15 +91,14 @@ def name_of(request: Request) -> str:
 
 def recorded_head(head: Head) -> dict[str, Any]:
     headers = head.headers
-    if any(name.lower() == "content-encoding" for name, _ in headers):
+    if head.is_decoded and any(name.lower() == "content-encoding" for name, _ in headers):
         headers = tuple(pair for pair in headers if pair[0].lower() not in _UNDONE_WITH_ENCODING)
-    made = {
+    return {
         "status": head.status,
         "reason": head.reason,
         "version": head.version,
         "headers": [list(pair) for pair in headers],
     }
-    return {**made, **head.more}
 
 
 def recorded_response(head: Head, body: bytes) -> dict[str, Any]:
@@ -108,11 +107,5 @@ def recorded_response(head: Head, body: bytes) -> dict[str, Any]:
 
 def head_of(recorded: Mapping[str, Any]) -> Head:
     """The head as it is handed to the program, now and in every replay."""
-    known = ("status", "reason", "version", "headers", "body", "ended")
-    return Head(
-        recorded["status"],
-        recorded["reason"],
-        recorded["version"],
-        tuple((name, value) for name, value in recorded["headers"]),
-        {name: value for name, value in recorded.items() if name not in known},
-    )
+    headers = tuple((name, value) for name, value in recorded["headers"])
+    return Head(recorded["status"], recorded["reason"], recorded["version"], headers)

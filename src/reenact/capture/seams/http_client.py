@@ -100,9 +100,8 @@ def _open(
         raise
     response = connection.getresponse()
     try:
-        yield Head(
-            response.status, response.reason, f"HTTP/{response.version / 10:.1f}", header_pairs(response.getheaders())
-        )
+        version, headers = f"HTTP/{response.version / 10:.1f}", header_pairs(response.getheaders())
+        yield Head(response.status, response.reason, version, headers, is_decoded=False)
         while part := response.read1(PART_BYTES):
             yield part
         if response.length:  # which `read1` does not mind
