@@ -14,6 +14,7 @@ from reenact.capture.draws import is_own_file
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
 from reenact.effect.stopping import RunStopped
+from reenact.effect.traps import asks_the_system
 from reenact.errors import ReenactError
 
 _CONNECTS = ("socket.connect", "socket.sendto", "socket.sendmsg")
@@ -58,6 +59,8 @@ class Guard:
         place = PLACE.get()
         if type(place) is not Lane or place.run.is_stopped or place.run.journal is None:
             return  # inside an effect it is the effect's; a replay has traps of its own
+        if asks_the_system(sys._getframe(1)):
+            return
         hole = Hole(_told(event, args), _own_line())
         if not hole.where:
             return  # our own

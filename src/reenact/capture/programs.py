@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from reenact.capture.seams import chance, clock
+from reenact.capture.seams import chance, clock, install_http
 from reenact.effect.agents import Agent
 from reenact.effect.policy import Budget, Guard, Policy
 from reenact.errors import InvalidInput, NotFound
@@ -83,6 +83,7 @@ def _run_program(program: dict[str, Any]) -> dict[str, Any]:
     clock.install()
     chance.install()
     chance.begin()
+    install_http()
     before = sys.modules.get("__main__")
     sys.modules["__main__"] = main
     try:

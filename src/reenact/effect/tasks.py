@@ -183,7 +183,9 @@ class TaskQueue:
         """The run rests and its record cannot go on: unless something comes soon, it never will."""
         if self._watching is None and self.is_here:
             self._seen = self.run.turns.progress
-            self._watching = self.hooks.call_later(PATIENCE_SECONDS, self._stood_still, context=nobody())
+            # By the loop's own clock: `call_later` asks for the time here, in a lane, where it is that of the record.
+            until = self.hooks.time() + PATIENCE_SECONDS
+            self._watching = self.hooks.call_at(until, self._stood_still, context=nobody())
 
     def _stood_still(self) -> None:
         self._watching = None

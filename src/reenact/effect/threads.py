@@ -47,6 +47,7 @@ def install() -> None:
             join=threading.Thread.join,
             wait=threading.Condition.wait,
             submit=ThreadPoolExecutor.submit,
+            shutdown=ThreadPoolExecutor.shutdown,
             forever=asyncio.BaseEventLoop.run_forever,
             lock=threading.Lock,
             rlock=threading.RLock,
@@ -58,6 +59,7 @@ def install() -> None:
         setattr(threading.Thread, "join", _join)  # noqa: B010
         setattr(threading.Condition, "wait", _wait)  # noqa: B010
         setattr(ThreadPoolExecutor, "submit", _submit)  # noqa: B010
+        setattr(ThreadPoolExecutor, "shutdown", _shutdown)  # noqa: B010
         setattr(asyncio.BaseEventLoop, "run_forever", _run_forever)  # noqa: B010
         setattr(threading, "Lock", partial(new_lock, threading.Lock))  # noqa: B010
         setattr(threading, "RLock", partial(new_rlock, threading.RLock))  # noqa: B010
@@ -144,6 +146,24 @@ def _submit(pool: ThreadPoolExecutor, call: Callable[..., Any], /, *args: Any, *
     return result
 
 
+def _shutdown(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
+    """How many threads a pool has is a matter of chance: that all of them have ended is one wait, not one for each."""
+    lane = PLACE.get()
+    if type(lane) is not Lane or not wait or _is_in_a_loop(lane.run):
+        _originals["shutdown"](pool, wait, cancel_futures=cancel_futures)
+        return
+    _originals["shutdown"](pool, False, cancel_futures=cancel_futures)
+    threads = list(pool._threads)
+
+    def have_ended(seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        for thread in threads:
+            _originals["join"](thread, max(until - time.monotonic(), 0.0))
+        return not any(thread.is_alive() for thread in threads)
+
+    wait_in_turn(lane.run, have_ended, None)
+
+
 @contextmanager
 def _nowhere() -> Iterator[None]:
     token = PLACE.set(None)
@@ -213,7 +233,8 @@ def _run_forever(loop: asyncio.BaseEventLoop) -> None:
     HERE.token = None  # as long as the loop runs, its queue tells whether this thread is busy
     turns.rests(token)
     try:
-        _originals["forever"](loop)
+        with _nowhere():  # the loop's own clock is the real one; what it calls has contexts of its own
+            _originals["forever"](loop)
     finally:
         hooks.leave(queue)
         turns.loop, HERE.token = None, token

@@ -68,6 +68,11 @@ _CALLED: dict[Any, tuple[str, str]] = {
     os.urandom: ("draws chance (os.urandom)", _CHANCE),
 }
 _NAMES = frozenset(called.__name__ for called in _CALLED) | {"now", "utcnow", "today", "random", "getrandbits", "seed"}
+_STARTERS = tuple(f"{os.sep}{name}.py" for name in ("subprocess", "os", "contextlib"))
+_QUERIES = frozenset(
+    os.path.join(sysconfig.get_path("stdlib"), *place)
+    for place in (("platform.py",), ("uuid.py",), ("ctypes", "util.py"))
+)
 _CARRIERS = tuple(f"{os.sep}{name}.py" for name in ("random", "secrets", "uuid"))
 """Modules of the standard library that draw chance for whoever calls them."""
 _OURS = __file__.rpartition("effect")[0]
@@ -135,7 +140,7 @@ def _audited(event: str, _: tuple[Any, ...]) -> None:
     if found is None:
         return
     run = _replayed_here()
-    if run is not None and not _is_reading(sys._getframe(1)):
+    if run is not None and not _is_reading(sys._getframe(1)) and not asks_the_system(sys._getframe(1)):
         _trap(run, event, *found, sys._getframe(1))
 
 
@@ -171,6 +176,14 @@ def _is_reading(frame: FrameType | None) -> bool:
             return False  # the agent was called from here
         frame = frame.f_back
     return False
+
+
+def asks_the_system(frame: FrameType | None) -> bool:
+    """The standard library has a program tell it what machine this is: `uname`, `ldconfig` and their like. Libraries do
+    that wherever they are; nothing outside is changed by it."""
+    while frame is not None and frame.f_code.co_filename.endswith(_STARTERS):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename in _QUERIES
 
 
 # Clock and chance

@@ -1,0 +1,72 @@
+"""A synchronous agent that runs loops of its own: what the loop does for itself goes by the real clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import reenact
+from reenact.core.events import TurnTaken
+from reenact.store.memory import MemoryStore
+
+
+@reenact.step
+def slow(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+@reenact.step
+async def ask(number: int) -> int:
+    await asyncio.sleep(0.001)
+    return number
+
+
+async def _one(number: int) -> int:
+    await asyncio.to_thread(time.sleep, 0.001)
+    return await ask(number)
+
+
+async def _all() -> list[int]:
+    return await asyncio.gather(*map(_one, range(5)))
+
+
+def test_the_recorded_time_is_no_reason_to_give_up() -> None:
+    """The record is ahead of the real clock by what its steps took: nobody has stood still for that long."""
+
+    @reenact.agent(name="slow_then_loop")
+    def agent() -> list[Any]:
+        return [slow(1.5), asyncio.run(_all()), slow(0.0)]
+
+    store = MemoryStore()
+    result = agent.run(run_id="r", store=store)
+    for _ in range(5):
+        assert agent.replay("r", store=store) == result
+
+
+def test_how_many_threads_a_pool_had_is_no_part_of_the_record() -> None:
+    @reenact.agent(name="pooled")
+    def agent() -> float:
+        pool = ThreadPoolExecutor(given[0])
+        waits = [pool.submit(slow, 0.01) for _ in range(6)]
+        for one in waits:
+            one.result()
+        slow(0.0)
+        pool.shutdown()
+        return slow(0.0)
+
+    for recorded in (6, 1):
+        store, given = MemoryStore(), [recorded]
+        assert agent.run(run_id="r", store=store) == 0.0
+        turns = [
+            turn[0]
+            for event in reenact.JournalReader(store, "r").scan()
+            if isinstance(event.event, TurnTaken)
+            for turn in event.event.turns
+        ]
+        assert turns[-1:] == ["wake"]
+        assert turns.count("wake") <= 7, "at most one for each result, and one for the end of the pool"
+        for given[0] in (6, 1, 3):
+            assert agent.replay("r", store=store) == 0.0
