@@ -30,6 +30,7 @@ DEEPEST = 2
 """How often something may have been encoded over."""
 MOST_KNOWN = 500
 UUID_LENGTH = 36
+_BLANK = "\x01"
 _STANDARD = str.maketrans("-_", "+/")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+\Z")
 _WORD = re.compile(r"[^\s\"'<>&=?;,]+")
@@ -83,6 +84,9 @@ class Finder:
                 found += [Found(*span, known=True) for span in _occurrences(text, value, kind)]
         if MARK in text:
             found += [Found(one.start(), one.end(), one[1], known=True) for one in PLACEHOLDER.finditer(text)]
+        if found:
+            # What is found here already ends words, as its placeholder will: others find the same before and after.
+            text = _blanked(text, found)
         if "\\" in text:
             # A line that begins within a text that was written as text: no letter stands before its first word.
             text = text.replace("\\n", " \n").replace("\\t", "  ").replace("\\r", "  ")
@@ -170,6 +174,12 @@ def _matches(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Span]:
     for match in pattern.finditer(text):
         if match.start(group) >= 0:
             yield match.start(group), match.end(group), kind
+
+
+def _blanked(text: str, found: list[Found]) -> str:
+    for one in found:
+        text = f"{text[: one.start]}{_BLANK * (one.end - one.start)}{text[one.end :]}"
+    return text
 
 
 def _occurrences(text: str, value: str, kind: str) -> Iterator[Span]:

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 _QUOTE_BEFORE = re.compile(r"\\{0,31}[\"']\Z")
 # A member of an object that was written as text, and maybe again as text: its quotes have backslashes then, all alike.
 _MEMBER = re.compile(
-    rf"(?P<quote>\\{{0,31}}[\"'])\s{{0,8}}:\s{{0,8}}"
+    rf"(?P<quote>\\{{0,31}}[\"'])\s{{0,8}}:\s{{0,8}}(?:\[\s{{0,8}})?"
     rf"(?:(?P=quote)(?P<text>(?s:.){{1,{LONGEST_VALUE}}}?)(?<!\\)(?P=quote)|(?P<number>[0-9]{{3,32}}))"
 )
 # As Python writes what it shows of an object, and as calls are written.
@@ -46,7 +46,7 @@ def positions_in(text: str, lowered: bytes) -> Iterator[Span]:
     """`lowered` has a byte for each character, in small letters."""
     seen = -1
     for word in WORDS + ASSIGNED_WORDS if b"=" in lowered else WORDS:
-        at = lowered.find(word)
+        at, behind = lowered.find(word), 0
         while at >= 0:
             start = at
             while start and at - start < LONGEST_NAME and text[start - 1] in _IN_NAMES:
@@ -56,7 +56,8 @@ def positions_in(text: str, lowered: bytes) -> Iterator[Span]:
                 span = _after_name(text, start)
                 if span is not None:
                     yield span
-            at = lowered.find(word, at + len(word))
+                    behind = span[1]
+            at = lowered.find(word, max(at + len(word), behind))
 
 
 def _after_name(text: str, start: int) -> Span | None:

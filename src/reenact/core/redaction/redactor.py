@@ -29,6 +29,7 @@ from reenact.errors import InvalidInput
 SHORTEST_TEXT = 4
 _QUOTE_BEFORE = re.compile(r"(\\{0,31}[\"'])\s{0,8}:\s{0,8}\Z")
 _QUOTED = re.compile(rf"(\\{{0,31}}[\"'])?({PLACEHOLDER.pattern})(\1)?")
+MOST_ROUNDS = 5
 SHORTEST_NAME = 8
 """Shorter names of members are no secrets."""
 _UNTOUCHED = frozenset({type(None), bool, int, float})
@@ -58,7 +59,11 @@ class Redactor:
     def _all_of(self, redact: Callable[[], Redacted]) -> Redacted:
         """A credential that is known by its place may stand in other places of the same value."""
         redacted = redact()
-        return redact() if self.learn(redacted.pieces) else redacted
+        for _ in range(MOST_ROUNDS):
+            if not self.learn(redacted.pieces):
+                break
+            redacted = redact()
+        return redacted
 
     def given_part(self, part: Any, seq: int, held: HeldBack) -> Redacted:
         """Of a part of a stream, as far as it can be told where a secret ends (`streams`)."""

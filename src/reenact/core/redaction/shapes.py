@@ -95,8 +95,11 @@ def shapes_in(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
     for anchored in _ACROSS_RUNS:
         at = text.find(anchored) if runs else -1
         while at >= 0:
-            yield from _shaped(_KIND_OF[anchored], text, at)
-            at = text.find(anchored, at + len(anchored))
+            after = at + len(anchored)
+            for span in _shaped(_KIND_OF[anchored], text, at):
+                yield span
+                after = span[1]
+            at = text.find(anchored, after)
 
 
 def _shaped(kind: str, text: str, at: int) -> Iterator[Span]:

@@ -129,7 +129,7 @@ def _is_credential_line(line: str) -> bool:
 
 
 def joined(chunks: Sequence[Any], finder: Finder, name: Name) -> dict[int, Any]:
-    """Those of the chunks that hold parts of a secret which reaches over several, without it; by their index."""
+    """Those of the chunks that hold a secret which shows once they are put together, without it; by their index."""
     texts: dict[Path, list[tuple[int, str]]] = {}
 
     def collect(index: int) -> Callable[[Path, str], str]:
@@ -143,7 +143,7 @@ def joined(chunks: Sequence[Any], finder: Finder, name: Name) -> dict[int, Any]:
         _mapped(chunk, (), collect(index))
     changes: dict[int, dict[Path, str]] = {}
     for path, parts in texts.items():
-        for index, clean in _without_straddling(parts, finder, name).items():
+        for index, clean in _clean(parts, finder, name).items():
             changes.setdefault(index, {})[path] = clean
     return {
         index: _mapped(chunks[index], (), lambda path, text, clean=clean: clean.get(path, text))  # type: ignore[misc]
@@ -151,7 +151,7 @@ def joined(chunks: Sequence[Any], finder: Finder, name: Name) -> dict[int, Any]:
     }
 
 
-def _without_straddling(parts: list[tuple[int, str]], finder: Finder, name: Name) -> dict[int, str]:
+def _clean(parts: list[tuple[int, str]], finder: Finder, name: Name) -> dict[int, str]:
     whole = "".join(text for _, text in parts)
     found = finder.find(whole) if len(parts) > 1 else []
     if not found:
@@ -167,8 +167,6 @@ def _without_straddling(parts: list[tuple[int, str]], finder: Finder, name: Name
             for number, (start, (_, text)) in enumerate(zip(starts, parts, strict=True))
             if start < one.end and start + len(text) > one.start and text
         ]
-        if len(reached) < 2:
-            continue
         stand_in = name(whole[one.start : one.end], one.kind)
         for number in reached:
             index, text = parts[number]
