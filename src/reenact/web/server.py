@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import secrets
 import socket
@@ -72,7 +73,13 @@ class ReenactServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.stop()
+        connections = list(self.server_state.connections)
         await super().shutdown(sockets)
+        for connection in connections:  # whoever does not read what is left for him is not waited for
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
+        await asyncio.sleep(0)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # uvicorn would raise the signal once more at the end, and the process would seem to have been killed.
