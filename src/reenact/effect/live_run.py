@@ -41,7 +41,7 @@ from reenact.effect.policy import Guard
 from reenact.effect.recorded import RecordedCheckpoint, RecordedRequest
 from reenact.effect.secrets import secrets_of
 from reenact.effect.standing_in import StandIns
-from reenact.effect.stopping import Divergence, EffectConflict, RunStopped, Superseded, Suspended
+from reenact.effect.stopping import Denied, Divergence, EffectConflict, RunStopped, Superseded, Suspended
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.effect.turns import Turns
 from reenact.effect.waits import WaitDesk
@@ -228,15 +228,26 @@ class LiveRun(Answering):
                 if used is not None:
                     return used
             self.turns.requests_made += 1
-            ticket = None
-            if self.turns.replaying and self.coming_back is not None:
-                asked = asked or self.coming_back.asked(self.secrets.without(make("")))
-                ticket = self.coming_back.find(lane, spec, asked, key, waiter)
-            if ticket is None:
-                ticket = self._new_request(lane, spec, make, key, waiter)
-            if key is not None:
+            if key is None:
+                return self._looked_up_or_new(lane, spec, make, None, waiter, asked)
+            try:
+                ticket = self._looked_up_or_new(lane, spec, make, key, waiter, asked)
+            except Denied as denial:
+                ticket = Ticket(lane, spec, key, make(key), _Nobody())
+                ticket.error = denial
                 self._explicit[key] = (self._match_of(make), ticket)
+                raise
+            self._explicit[key] = (self._match_of(make), ticket)
             return ticket
+
+    def _looked_up_or_new(
+        self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: Waiter, asked: Asked | None
+    ) -> Ticket:
+        ticket = None
+        if self.turns.replaying and self.coming_back is not None:
+            asked = asked or self.coming_back.asked(self.secrets.without(make("")))
+            ticket = self.coming_back.find(lane, spec, asked, key, waiter)
+        return ticket if ticket is not None else self._new_request(lane, spec, make, key, waiter)
 
     def _used_before(self, lane: Lane, spec: EffectSpec, key: str, make: MakeEvent) -> Ticket | None:
         """A key of the caller's own means one effect: asked for again it is answered with what came of it."""
@@ -252,6 +263,8 @@ class LiveRun(Answering):
         match, ticket = self._explicit[key]
         if match is not None and self._match_of(make) != match:
             raise EffectConflict(f"run {self.name} has used the replay key {key[:128]!r} for another input")
+        if isinstance(ticket.error, Denied) and ticket.answer is None:
+            raise ticket.error  # once more, and on record once
         if not ticket.has_answer:
             raise EffectConflict(f"the effect with the replay key {key[:128]!r} of run {self.name} is under way")
         return ticket

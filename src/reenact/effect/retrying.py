@@ -32,7 +32,8 @@ class Retry(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         numbers = (self.delay_seconds, self.factor, self.max_delay_seconds, self.jitter, self.max_seconds or 1.0)
         if (
-            self.attempts < 1
+            not isinstance(self.attempts, int)
+            or self.attempts < 1
             or not all(isfinite(number) for number in numbers)
             or min(self.delay_seconds, self.max_delay_seconds) < 0
             or self.factor < 1

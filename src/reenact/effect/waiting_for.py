@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from datetime import timedelta
+from math import isfinite
 from typing import Any
 
 from reenact.core.events import Interrupted, Resumed, WaitCreated, WaitResolved
@@ -53,6 +54,8 @@ def seconds_of(duration: float | str | timedelta | None) -> float | None:
         if found is None:
             raise InvalidInput(f"not a duration: {duration[:40]!r}", hint="Such as 90, '90s', '15m', '2d'.")
         return float(found[1]) * _UNITS[found[2]]
+    if not isinstance(duration, (int, float)) or not isfinite(duration):
+        raise InvalidInput("a duration is a finite number of seconds", hint="Such as 90, '90s', '15m', '2d'.")
     return float(duration)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import reenact
-from reenact import Budget, BudgetExceeded, Policy
+from reenact import Budget, BudgetExceeded, Denied, Policy, ReenactError
 from reenact.effect import policy
 from reenact.errors import InvalidInput
 from reenact.store.memory import MemoryStore
@@ -342,3 +342,25 @@ def test_a_denial_is_recorded_and_can_be_lived_with(store: MemoryStore) -> None:
     assert modest.run(run_id="r", store=store) == ["denied", 0]
     assert kinds(store, "r") == ["ActionDenied", "ActionRequested", "ActionSucceeded", "Completed"]
     assert modest.replay("r", store=store) == ["denied", 0]
+
+
+def test_a_key_that_was_denied_is_denied_again_and_on_record_once(store: MemoryStore) -> None:
+    """Two denials under one key would leave a record that cannot be read."""
+
+    @reenact.tool
+    def forbidden(value: int) -> int:
+        raise AssertionError("never carried out")
+
+    @reenact.agent(policy=Policy(allow=["chat"]))
+    def stubborn() -> int:
+        for _ in range(3):
+            with pytest.raises(Denied):
+                forbidden.keyed("mine", 1)
+        with pytest.raises(ReenactError):
+            forbidden.keyed("mine", 2)
+        return 3
+
+    assert stubborn.run(run_id="r", store=store) == 3
+    kinds = [event.kind for event in reenact.JournalReader(store, "r").scan()]
+    assert kinds == ["ActionDenied", "Completed"]
+    assert stubborn.replay("r", store=store) == 3

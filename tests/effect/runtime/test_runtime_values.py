@@ -21,6 +21,8 @@ import pytest
 from runtime_support import Died, broken_off, kinds, new_id, recorded_and_replayed, replay, resume, run
 
 import reenact
+from reenact.effect.waiting_for import seconds_of
+from reenact.errors import InvalidInput
 
 
 class Colour(enum.Enum):
@@ -499,3 +501,15 @@ def test_an_error_whose_class_is_gone_is_still_caught_as_what_it_was(
     assert run(agent, store=memory, run_id=run_id) == ["refused with 7", 7]
     monkeypatch.delattr(sys.modules[__name__], "Refused")
     assert replay(agent, run_id, store=memory) == ["refused with 7", 7]
+
+
+@pytest.mark.parametrize("duration", [float("nan"), float("inf"), "soon", "1x", [1]])
+def test_a_duration_that_is_none_is_refused(duration: Any) -> None:
+    with pytest.raises(InvalidInput):
+        seconds_of(duration)
+
+
+@pytest.mark.parametrize("attempts", [0, -1, 1.5, float("nan")])
+def test_attempts_are_whole_numbers(attempts: Any) -> None:
+    with pytest.raises(InvalidInput):
+        reenact.Retry(attempts=attempts)
