@@ -52,6 +52,7 @@ GIVEN = {
     "ChunkReceived": "chunk",
     "EffectSettled": "value",
 }
+_BYTES = frozenset({"$bytes", "$bytearray", "$artifact"})
 NOTED = {"AttemptRecorded": "snapshots"}
 """Nobody is handed these again: they are not sealed."""
 
@@ -198,7 +199,7 @@ class RedactingSecrets(Secrets):
                 raise
             sealed = None
         if sealed is not None:
-            return {**tree, "chunk": self._restored(sealed, tree["chunk"], _place_of(reader, row))}
+            return {**tree, "chunk": self._restored(sealed, tree["chunk"], reader, _place_of(reader, row))}
         request = past.by_key.get(tree["action_id"])
         answer = request.answer if request is not None else None
         if answer is None or answer.kind != "ActionSucceeded":
@@ -233,7 +234,7 @@ class RedactingSecrets(Secrets):
         return self._opened_facts(JournalReader(reader.store, above, reader.namespace), tree, needed=needed)
 
     def _opened(self, reader: JournalReader, place: Place, tree: Any, *, needed: bool) -> Any:
-        numbers = _placeholders(tree)
+        numbers = _placeholders(tree, reader)
         if not numbers:
             return tree
         try:
@@ -249,14 +250,14 @@ class RedactingSecrets(Secrets):
                     "it was sealed by whoever recorded the run, and seals are not exported"
                 )
             return tree
-        return self._restored(sealed, tree, place)
+        return self._restored(sealed, tree, reader, place)
 
-    def _restored(self, sealed: Any, tree: Any, place: Place) -> Any:
+    def _restored(self, sealed: Any, tree: Any, reader: JournalReader, place: Place) -> Any:
         try:
             if "whole" in sealed:
                 return sealed["whole"]
             originals, parts = sealed["originals"], sealed.get("parts", {})
-            found = restored(tree, originals)
+            found = restored(tree, originals, reader.nodes.artifact)
             for index, part in parts.items():
                 found[int(index)] = part
             self._redactor.learn({piece: kind_of_placeholder(name) or "" for name, piece in originals.items()})
@@ -280,7 +281,7 @@ def _place_of(reader: JournalReader, row: EventRow) -> Place:
     return Place(reader.header.namespace, reader.recorded_run, seq, row.kind, row.salt or b"")
 
 
-def _placeholders(tree: Any) -> list[str]:
+def _placeholders(tree: Any, reader: JournalReader) -> list[str]:
     """The numbers of those that are in an encoded value."""
     found, todo = [], [tree]
     while todo:
@@ -289,8 +290,8 @@ def _placeholders(tree: Any) -> list[str]:
             found += [match[2] or "" for match in PLACEHOLDER.finditer(value)] if MARK in value else []
         elif type(value) is dict:
             todo += [*value, *value.values()]
-            if len(value) == 1 and ("$bytes" in value or "$bytearray" in value):
-                todo.append(bytes(decode(value)).decode("utf-8", "replace"))
+            if len(value) == 1 and not _BYTES.isdisjoint(value):
+                todo.append(bytes(decode(value, artifact=reader.nodes.artifact)).decode("utf-8", "replace"))
         elif type(value) is list:
             todo += value
     return found

@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -306,23 +307,27 @@ def _names_header(name: Any) -> bool:
     return type(name) is str and is_credential_header(name)
 
 
-def restored(tree: Any, originals: Mapping[str, Any]) -> Any:
-    """An encoded value with what its placeholders stand for."""
+def restored(tree: Any, originals: Mapping[str, Any], artifact: Callable[[bytes], bytes] | None = None) -> Any:
+    """An encoded value with what its placeholders stand for. `artifact` fetches what is kept beside it."""
     if type(tree) is str:
         if MARK not in tree:
             return tree
         return originals[tree] if tree in originals else _QUOTED.sub(lambda match: _original(match, originals), tree)
     if type(tree) is list:
-        return [restored(item, originals) for item in tree]
+        return [restored(item, originals, artifact) for item in tree]
     if type(tree) is not dict:
         return tree
-    if len(tree) == 1 and not _CONTENTS.isdisjoint(tree) and "$artifact" not in tree:
-        content = decode(tree)
-        if type(content) in (bytes, bytearray):
-            text = restored(content.decode("utf-8", "surrogateescape"), originals)
-            return encode(type(content)(str(text).encode("utf-8", "surrogateescape"))).tree
-        return encode(restored(content, originals)).tree
-    return {restored(name, originals): restored(item, originals) for name, item in tree.items()}
+    if len(tree) == 1 and not _CONTENTS.isdisjoint(tree):
+        content = decode(tree, artifact=artifact)
+        if type(content) not in (bytes, bytearray):
+            return encode(restored(content, originals)).tree if type(content) is str else tree
+        data = str(restored(content.decode("utf-8", "surrogateescape"), originals)).encode("utf-8", "surrogateescape")
+        return tree if data == content else {_tag_of(content): b64encode(data).decode()}
+    return {restored(name, originals): restored(item, originals, artifact) for name, item in tree.items()}
+
+
+def _tag_of(content: bytes | bytearray) -> str:
+    return "$bytes" if type(content) is bytes else "$bytearray"
 
 
 def _original(match: re.Match[str], originals: Mapping[str, Any]) -> str:
