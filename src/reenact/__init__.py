@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from reenact.effect.policy import Budget, Policy
     from reenact.effect.primitives import now, random, set_state, sleep, state, uuid
     from reenact.effect.recording import record
+    from reenact.effect.redacting import Redaction
     from reenact.effect.retrying import Retry
     from reenact.effect.settling import cancel, settle
     from reenact.effect.stopping import (
@@ -103,6 +104,7 @@ _HOMES = {
     "reenact.effect.policy": ("Budget", "Policy"),
     "reenact.effect.primitives": ("now", "random", "set_state", "sleep", "state", "uuid"),
     "reenact.effect.recording": ("record",),
+    "reenact.effect.redacting": ("Redaction",),
     "reenact.effect.retrying": ("Retry",),
     "reenact.effect.settling": ("cancel", "settle"),
     "reenact.effect.stopping": (
@@ -191,6 +193,7 @@ __all__ = [
     "Outcome",
     "PathRule",
     "Policy",
+    "Redaction",
     "Reducer",
     "ReenactError",
     "ReplayEngine",

@@ -27,7 +27,7 @@ from reenact.effect.places import PLACE
 from reenact.effect.policy import Guard, Policy
 from reenact.effect.running import carry, carry_async
 from reenact.effect.secrets import FACT as REDACTION_FACT
-from reenact.effect.secrets import secrets_of
+from reenact.effect.secrets import Secrets, secrets_of
 from reenact.effect.standing_in import LIVE, stand_ins_of
 from reenact.effect.stopping import CodeChanged, Divergence, NotReplayable, RecordCancelled
 from reenact.errors import InvalidInput, NotFound
@@ -109,6 +109,8 @@ class Agent(CalledByAgents, Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """One run, from beginning to end. Inside another agent's run it is a linked run of its own."""
         place = PLACE.get()
+        if type(place) is Inside and place.run.stand_ins is not None:
+            place.run.stand_ins.refuse_inside(self.name)  # it would be a run of its own, held to nothing
         made: R = self.as_child(args, kwargs) if type(place) is Lane else self._run(args, kwargs, None, None)
         return made
 
@@ -271,12 +273,14 @@ class Agent(CalledByAgents, Generic[P, R]):
         )
         return self.resume(again, store=opened, namespace=namespace)
 
-    def outcome(self, reader: JournalReader, last: EventRow) -> Any:
-        event = reader.sequenced(last).event
+    def outcome(self, reader: JournalReader, last: EventRow, asked_by: Secrets | None = None) -> Any:
+        event, secrets = reader.sequenced(last).event, secrets_of(reader)
+        if asked_by is not None and secrets.redacts:
+            secrets.adopt(asked_by)
         if isinstance(event, Completed):
-            return self._given(secrets_of(reader).opened_value(reader, last, event.output, needed=False))
+            return self._given(secrets.opened_value(reader, last, event.output, needed=False))
         if isinstance(event, Failed) and isinstance(event.error, BaseException):
-            raise event.error
+            raise secrets.opened_value(reader, last, event.error, needed=False)
         raise InvalidInput(f"run {reader.run} ended with {last.kind}; there is no result", code="no_result")
 
     def _given(self, value: Any) -> Any:
@@ -293,7 +297,7 @@ class Agent(CalledByAgents, Generic[P, R]):
             given = [dict(zip(self._names, args, strict=False)), list(args), dict(kwargs)]
             live.secrets.know(self.redaction.values if self.redaction is not None else (), given)
         call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
-        if live.journal is None:
+        if live.touches_nothing:
             call = traps.guarded(live, call, is_async=self.is_async, strict=strict)
         if self.is_async:
             return self._carry_async(live, call)

@@ -23,6 +23,7 @@ from reenact.store.contract import EventRow, Store
 
 if TYPE_CHECKING:
     from reenact.effect.redacting import Redaction
+    from reenact.effect.secrets import Secrets
 
 
 class CalledByAgents:
@@ -51,7 +52,7 @@ class CalledByAgents:
 
         def carried(self, live: LiveRun, args: Any, kwargs: Any) -> Any: ...
 
-        def outcome(self, reader: JournalReader, last: EventRow) -> Any: ...
+        def outcome(self, reader: JournalReader, last: EventRow, asked_by: Secrets | None = None) -> Any: ...
 
         def guard(self, above: Guard | None = None) -> Guard | None: ...
 
@@ -138,7 +139,7 @@ class CalledByAgents:
 
     def _outcome_of(self, parent: LiveRun, child: str) -> Any:
         reader = JournalReader(parent.reader.store, child, self.namespace)
-        return self.outcome(reader, last_event(reader))
+        return self.outcome(reader, last_event(reader), parent.secrets)
 
     def _stop_unless_ended(self, parent: LiveRun, child: str, live: LiveRun | None, error: Exception) -> None:
         """Only what the child's record ends with has come of it. Until then it has merely stopped: that is no outcome,

@@ -57,10 +57,15 @@ NOTED = {"AttemptRecorded": "snapshots"}
 """Nobody is handed these again: they are not sealed."""
 
 
+Found = list[tuple[Place, dict[str, Any]]]
+"""What is to be sealed, and for which place."""
+
+
 class Redaction(NamedTuple):
     """How the runs of an agent are redacted, beside what is built in: `@reenact.agent(redact=Redaction(rules=[…]))`."""
 
-    rules: Sequence[Rule] = ()
+    rules: Sequence[Rule | tuple[str, str]] = ()
+    """(kind, pattern): texts that are secrets, too. `core.redaction.patterns` says which patterns may be used."""
     values: Sequence[str] = ()
     """Secrets of this process, wherever it has them from."""
     environment: bool = True
@@ -68,7 +73,7 @@ class Redaction(NamedTuple):
 
     def redactor(self) -> Redactor:
         known = secrets_of_environment(os.environ) if self.environment else {}
-        return Redactor(self.rules, [*known.values(), *self.values])
+        return Redactor([Rule(*rule) for rule in self.rules], [*known.values(), *self.values])
 
     def to_fact(self) -> dict[str, Any]:
         return {"version": VERSION, "rules": [list(rule) for rule in self.rules], "environment": self.environment}
@@ -109,6 +114,7 @@ class RedactingSecrets(Secrets):
         self._reader = reader
         self._redactor = policy.redactor()
         self._streams: dict[str, HeldBack] = {}
+        self._found_in_transaction: Found = []
         self._parts_of: tuple[RecordedAnswer, list[Any]] | None = None
 
     def know(self, values: Sequence[str], given: Any) -> None:
@@ -120,6 +126,7 @@ class RedactingSecrets(Secrets):
         super().adopt(others)
         if isinstance(others, RedactingSecrets):
             self._redactor.finder.learn(others._redactor.finder.known)
+            self._redactor.above = others._redactor  # what comes of this run is handed to the other one
 
     def facts_for_child(self) -> Mapping[str, Any]:
         return {FACT: self.policy.to_fact()}
@@ -143,10 +150,28 @@ class RedactingSecrets(Secrets):
         return event
 
     def to_be_written(self, batch: list[Draft], journal: Journal) -> list[Draft]:
-        first = journal.position + 1
-        return [self._written(draft, first + index, journal) for index, draft in enumerate(batch)]
+        found: Found = []
+        drafts = self._all_written(batch, journal, found)
+        self._seal(journal, found)
+        return drafts
 
-    def _written(self, draft: Draft, seq: int, journal: Journal) -> Draft:
+    def written_in_transaction(self, batch: list[Draft], journal: Journal) -> list[Draft]:
+        self._found_in_transaction = []
+        return self._all_written(batch, journal, self._found_in_transaction)
+
+    def transaction_over(self, journal: Journal) -> None:
+        found, self._found_in_transaction = self._found_in_transaction, []
+        self._seal(journal, found)
+
+    def _seal(self, journal: Journal, found: Found) -> None:
+        for place, sealed in found:
+            self.seals.put(journal, place, sealed, SystemSources().now_us())
+
+    def _all_written(self, batch: list[Draft], journal: Journal, found: Found) -> list[Draft]:
+        first = journal.position + 1
+        return [self._written(draft, first + index, journal, found) for index, draft in enumerate(batch)]
+
+    def _written(self, draft: Draft, seq: int, journal: Journal, found: Found) -> Draft:
         event = super().without(draft.event) if self.kept else draft.event
         kind = event.kind
         if kind in ASKED:
@@ -162,8 +187,7 @@ class RedactingSecrets(Secrets):
         if kind in NOTED:
             return _with_event(draft, event)
         salt = draft.salt or journal.new_salt()
-        place = Place(journal.header.namespace, journal.recorded_run, seq, kind, salt)
-        self.seals.put(journal, place, sealed, SystemSources().now_us())
+        found.append((Place(journal.header.namespace, journal.recorded_run, seq, kind, salt), sealed))
         return msgspec.structs.replace(draft, event=event, salt=salt)
 
     def _clean(self, event: Event, value: Any, seq: int) -> tuple[Any, dict[str, Any] | None]:

@@ -93,6 +93,13 @@ class Secrets:
         """What is appended next, as it may be written."""
         return [msgspec.structs.replace(draft, event=self.without(draft.event)) for draft in batch]
 
+    def written_in_transaction(self, batch: list[Draft], journal: Journal) -> list[Draft]:
+        """The same inside of a transaction of the store, where nothing else can be written. What is to be kept beside
+        the log is kept once it is over (`transaction_over`)."""
+        return self.to_be_written(batch, journal)
+
+    def transaction_over(self, journal: Journal) -> None: ...
+
     def opened(self, reader: JournalReader, row: EventRow, tree: Any, *, needed: bool) -> Any:
         """An encoded value of the record as the agent was given it."""
         return tree

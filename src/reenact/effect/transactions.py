@@ -140,6 +140,7 @@ class _Transaction:
                 self._run.now_us = append_in_transaction(journal, inside)[-1].time
             else:
                 journal.store.sync()
+        self._run.secrets.transaction_over(journal)
         return answers[-1]
 
     def _drafts(self, answers: list[Event], journal: Journal) -> list[Draft]:
@@ -148,7 +149,7 @@ class _Transaction:
         answers.append(answer)
         closing = closing_draft(self._place)
         drafts = [*([closing] if closing is not None else []), Draft(answer, lane=lane)]
-        return self._run.secrets.to_be_written(drafts, journal) if self._run.secrets.any else drafts
+        return self._run.secrets.written_in_transaction(drafts, journal) if self._run.secrets.any else drafts
 
     def _arrive(self, answer: Event) -> None:
         """Committed: from here it is handed over like any other answer, when its turn comes."""

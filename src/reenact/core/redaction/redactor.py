@@ -44,6 +44,8 @@ class Redactor:
         if len(rules) > MOST_RULES:
             raise InvalidInput(f"there are more than {MOST_RULES} redaction rules", code="bad_redaction_rule")
         self.finder = Finder(rules, known_values)
+        self.above: Redactor | None = None
+        """Who has to know what is learned here."""
 
     def asked(self, value: Any) -> Redacted:
         """Of a request. What is found is secret from now on, and in the rest of the value, too."""
@@ -90,6 +92,8 @@ class Redactor:
             if "." not in kind and PLACEHOLDER.fullmatch(piece) is None
         }
         self.finder.learn(new)
+        if new and self.above is not None:
+            self.above.learn(new)
         return bool(new)
 
 
