@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from os import urandom  # the system's own, whatever a recorded program is made to see
 from typing import Protocol
 
 
@@ -28,7 +29,7 @@ class SystemSources:
         return time.time_ns() // 1000
 
     def entropy(self, size: int) -> bytes:
-        return os.urandom(size)
+        return urandom(size)
 
     def holder(self) -> str:
         pid = os.getpid()

@@ -11,7 +11,7 @@ import re
 from base64 import b64encode
 from binascii import a2b_base64, unhexlify
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from urllib.parse import unquote
+from urllib.parse import quote, quote_plus, unquote
 
 from reenact.core.redaction.patterns import Rule, compiled
 from reenact.core.redaction.placeholders import ENVIRONMENT, MARK, PLACEHOLDER
@@ -59,6 +59,8 @@ class Finder:
         self.rules = tuple((rule.kind, compiled(rule)) for rule in rules)
         self.known: dict[str, str] = {}
         """Value → kind, the longest first: one may hold another."""
+        self.forms: dict[str, str] = {}
+        """How values look in a text that was written as JSON, or in an address → the value."""
         self._cores: tuple[str, ...] = tuple(_cores(MARK))
         values = known.values() if isinstance(known, Mapping) else known
         self.learn(dict.fromkeys(values, ENVIRONMENT))
@@ -70,9 +72,9 @@ class Finder:
             return
         self._cores += tuple(core for value in new for core in _cores(value))
         for value, kind in list(new.items()):
-            written = json.dumps(value)[1:-1]
-            new.setdefault(written, kind)
-            new.setdefault(written.replace("/", "\\/"), kind)
+            for form in _forms(value):
+                if form not in self.known and new.setdefault(form, kind) == kind and form != value:
+                    self.forms[form] = value
         every = [*self.known.items(), *new.items()][-MOST_KNOWN * 3 :]
         self.known = dict(sorted(every, key=lambda pair: -len(pair[0])))
 
@@ -82,7 +84,7 @@ class Finder:
         for value, kind in self.known.items():
             if value in text:
                 found += [Found(*span, known=True) for span in _occurrences(text, value, kind)]
-        if MARK in text:
+        if "secret" in text:
             found += [Found(one.start(), one.end(), one[1], known=True) for one in PLACEHOLDER.finditer(text)]
         if found:
             # What is found here already ends words, as its placeholder will: others find the same before and after.
@@ -146,6 +148,13 @@ class Finder:
         if any(core in bare for core in self._cores):
             for offset in range(4):
                 yield "base64", _decoded(bare[offset:]).decode("utf-8", "replace")
+
+
+def _forms(value: str) -> Iterator[str]:
+    written = json.dumps(value)[1:-1]
+    data = value.encode("utf-8", "surrogateescape")
+    yield from (written, json.dumps(value, ensure_ascii=False)[1:-1], written.replace("/", "\\/"))
+    yield from (quote(data), quote(data, safe=""), quote_plus(data))
 
 
 def _as_text(how: str, decoded: bytes) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 
 MARK = "<secret:"
-PLACEHOLDER = re.compile(r"<secret:([a-z][a-z0-9_.]{0,62})(?::([0-9]{1,12}(?:\.[0-9]{1,9})?))?>")
+_LESS, _COLON, _MORE = (
+    rf"(?:{sign}|%{code}|%{code.lower()}|\\u00{code}|\\u00{code.lower()})"
+    for sign, code in (("<", "3C"), (":", "3A"), (">", "3E"))
+)
+# Also as it looks once it was sent in an address, or written as JSON by those who escape such signs.
+PLACEHOLDER = re.compile(
+    rf"{_LESS}secret{_COLON}([a-z][a-z0-9_.]{{0,62}})(?:{_COLON}([0-9]{{1,12}}(?:\.[0-9]{{1,9}})?))?{_MORE}"
+)
 CREDENTIAL = "credential"
 ENVIRONMENT = "env"
 

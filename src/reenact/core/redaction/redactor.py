@@ -265,6 +265,8 @@ class Redacted:
             return str(piece)
         if own is not None:
             kind = own[1]
+            if not self._numbers_credentials:
+                piece = placeholder(own[1], own[2])  # however it was sent
         elif position and known is None and type(piece) is str:
             kind = self._finder.known.get(piece, CREDENTIAL)
         elif position and known is not None and not known.known:
@@ -272,6 +274,8 @@ class Redacted:
         return self._numbered(piece, kind)
 
     def _numbered(self, piece: Any, kind: str) -> str:
+        if not self._numbers_credentials:
+            piece = self._finder.forms.get(piece, piece)
         name = self._names.get(piece)
         if name is None:
             name = self._next_name(kind)
