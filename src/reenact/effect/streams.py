@@ -31,7 +31,7 @@ from reenact.effect.outcomes import open_answer
 from reenact.effect.places import PLACE, nobody
 from reenact.effect.recorded import RecordedChunk
 from reenact.effect.stopping import RunStopped
-from reenact.effect.tasks import LoopHooks
+from reenact.effect.tasks import LoopHooks, TaskQueue
 from reenact.effect.tickets import EffectSpec, Ticket
 
 CUT = "the stream was cut off when the process that read it died"
@@ -63,6 +63,7 @@ class Stream:
         if self._ticket is None:
             self._ticket = run.request(self._lane, self._spec, self._make, key=None, waiter=reader)
             run.streams.add(self)
+            reader.make_sure_it_goes_on()
         item = Item(CHUNK, self._lane, self._index, reader.wake, looped=True, ticket=self._ticket)
         if not self._ticket.has_answer:  # it may have ended while the reader was at something else
             reader.ask(item)
@@ -134,6 +135,14 @@ class _Reader:
         if self.future.done():
             self.future = self._loop.create_future()
         LoopHooks.of(self._loop).call_soon(self._wanted.set, context=nobody())
+
+    def make_sure_it_goes_on(self) -> None:
+        """The loop may have begun the code that asks before the run was in it."""
+        queue = self._run.turns.loop
+        if queue is None:
+            queue = LoopHooks.of(self._loop).enter(self._run)
+        if isinstance(queue, TaskQueue):
+            queue.nudge()
 
     def begin(self, ticket: Ticket) -> None:
         if threading.get_ident() != self._thread:

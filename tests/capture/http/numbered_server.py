@@ -296,7 +296,7 @@ class _Handler(BaseHTTPRequestHandler):
             "id": f"m{number}",
             "type": "message",
             "role": "assistant",
-            "model": "claude-3-5-haiku-latest",
+            "model": "claude-haiku-4-5",
             "content": [{"type": "text", "text": f"answer {number}"}],
             "stop_reason": "end_turn",
             "stop_sequence": None,
