@@ -52,6 +52,7 @@ GIVEN = {
     "ChunkReceived": "chunk",
     "EffectSettled": "value",
 }
+MOST_REMEMBERED = 1000
 _BYTES = frozenset({"$bytes", "$bytearray", "$artifact"})
 NOTED = {"AttemptRecorded": "snapshots"}
 """Nobody is handed these again: they are not sealed."""
@@ -114,6 +115,8 @@ class RedactingSecrets(Secrets):
         self._reader = reader
         self._redactor = policy.redactor()
         self._streams: dict[str, HeldBack] = {}
+        self._clean_requests: dict[int, Event] = {}
+        """Requests that have been looked through and are not yet written."""
         self._found_in_transaction: Found = []
         self._parts_of: tuple[RecordedAnswer, list[Any]] | None = None
 
@@ -143,7 +146,11 @@ class RedactingSecrets(Secrets):
         if kind in ASKED:
             changed = {name: self._redactor.asked(getattr(event, name)) for name in ASKED[kind]}
             found = {name: one.value for name, one in changed.items() if one.changed}
-            return msgspec.structs.replace(event, **found) if found else event
+            clean = msgspec.structs.replace(event, **found) if found else event
+            if len(self._clean_requests) >= MOST_REMEMBERED:
+                self._clean_requests.clear()
+            self._clean_requests[id(clean)] = clean
+            return clean
         if kind in KEPT:
             one = self._redactor.kept(getattr(event, KEPT[kind]))
             return msgspec.structs.replace(event, **{KEPT[kind]: one.value}) if one.changed else event
@@ -175,6 +182,8 @@ class RedactingSecrets(Secrets):
         event = super().without(draft.event) if self.kept else draft.event
         kind = event.kind
         if kind in ASKED:
+            if self._clean_requests.pop(id(event), None) is event:
+                return draft  # looked through when it was asked for
             return _with_event(draft, self.without(event))
         name = KEPT.get(kind) or GIVEN.get(kind) or NOTED.get(kind)
         if name is None:

@@ -1,0 +1,86 @@
+"""Programs nobody changed are redacted: nothing of their secrets is in a file, and they replay with a dummy key."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, sys, httpx
+
+key = os.environ["MODEL_API_KEY"]
+with httpx.Client() as client:
+    body = {"max_tokens": 5, "messages": [{"role": "user", "content": "it is " + key}], "password": "pw-1"}
+    first = client.post(URL + "/chat?key=" + key, headers={"authorization": "Bearer " + key}, json=body)
+    token = first.json()["access_token"]
+    second = client.get(URL + "/next", params={"t": token}, headers={"x-api-key": token})
+    print(second.json()["usage"], len(sys.argv))
+"""
+KEY = "sk-REALKEY-1234567890abcdef"
+SECRETS = ("REALKEY", "SERVERSECRET", "COOKIESECRET", "pw-1", "ARGVKEY")
+
+
+class _Server(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
+        answer = {"echo": body, "auth": self.headers.get("authorization"), "access_token": "tok+77/SERVERSECRET"}
+        data = json.dumps({**answer, "usage": {"total_tokens": 3}}).encode()
+        self.send_response(200)
+        self.send_header("set-cookie", "sid=COOKIESECRET; Path=/")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def reenact(folder: Path, key: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "reenact.cli.main", *arguments],
+        cwd=folder,
+        env={**os.environ, "MODEL_API_KEY": key},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_program_is_redacted_and_replays_elsewhere(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("httpx")
+    monkeypatch.delenv("REENACT_STORE", raising=False)
+    (tmp_path / "agent.py").write_text(PROGRAM.replace("URL", repr(url)))
+    ran = reenact(tmp_path, KEY, "run", "agent.py", "--token=sk-ARGVKEY-1234567890abcd")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "{'total_tokens': 3} 2\n"
+    files = [path for path in (tmp_path / ".reenact").rglob("*") if path.is_file()]
+    found = [(path.name, one) for path in files for one in SECRETS if one.encode() in path.read_bytes()]
+    assert found == []
+    sealing = [one["secret"] for one in json.loads((tmp_path / "keys.json").read_text())["keys"]]
+    assert sealing
+    assert [path.name for path in files if any(secret.encode() in path.read_bytes() for secret in sealing)] == []
+    assert reenact(tmp_path, KEY, "scan", "@last").returncode == 0
+    here = reenact(tmp_path, KEY, "replay", "@last")
+    assert here.returncode == 0, here.stderr
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "elsewhere.json"))
+    elsewhere = reenact(tmp_path, "dummy-key-1", "replay", "@last")
+    assert elsewhere.returncode == 0, elsewhere.stderr
