@@ -18,7 +18,7 @@ from reenact.errors import InvalidValue
 
 BOUNDARY = "boundary"
 """In place of the one that a client draws for every multipart body."""
-_STYLES = ("python", "indent2", "compact-ascii", "python-utf8", "compact")
+_STYLES = ("compact", "python", "indent2", "compact-ascii", "python-utf8")
 _BOUNDARY = re.compile(r'(boundary=)("?)([^";,\s]+)\2', re.IGNORECASE)
 
 
@@ -33,13 +33,10 @@ def request_body(body: bytes) -> dict[str, Any]:
 def response_body(body: bytes) -> dict[str, Any]:
     """What came, byte for byte: as structure only where writing it again gives the same bytes."""
     value = _json(body)
-    if value is not None:
-        if orjson.dumps(value) == body:
-            return {"json": value, "style": "compact"}
-        written = body.decode()
-        for style in _STYLES:
-            if _written(value, style) == written:
-                return {"json": value, "style": style}
+    for style in _STYLES if value is not None else ():
+        form = {"json": value, "style": style}
+        if _is_written_as(form, body):
+            return form
     return _text_or_bytes(body)
 
 
@@ -92,11 +89,11 @@ def _json(body: bytes) -> Any:
         return None
 
 
-def _written(value: Any, style: str) -> str | None:
+def _is_written_as(form: Mapping[str, Any], body: bytes) -> bool:
     try:
-        return write_json_text(value, style)
+        return body_bytes(form) == body
     except (TypeError, ValueError):
-        return None
+        return False
 
 
 def _text_or_bytes(body: bytes) -> dict[str, Any]:
