@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import subprocess
 import sys
+import urllib.request
 from typing import Any
 
+import aiohttp
 import httpx
 import httpx2
 import pytest
@@ -20,6 +23,7 @@ from reenact.capture.http.bodies import body_bytes, request_body, response_body,
 from reenact.capture.http.exchange import Request, name_of, recorded_request
 from reenact.capture.http.providers import provider_of
 from reenact.capture.seams import install_http, uninstall_http
+from reenact.effect.forking import AnotherInput
 from reenact.store.memory import MemoryStore
 
 
@@ -124,10 +128,6 @@ def test_names() -> None:
     assert name_of(Request("GET", "http://[::1]:80/x", ())) == "GET ::1/x"
 
 
-def _kinds_of_answers(store: MemoryStore, run: str) -> list[str]:
-    return [entry.kind for entry in reenact.JournalReader(store, run).scan()]
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_fork_whose_tail_is_mocked_asks_nobody(is_async: bool, server: Server, store: MemoryStore) -> None:
     @reenact.agent(store=store)
@@ -173,3 +173,59 @@ def test_a_divergence_names_what_differs(server: Server, store: MemoryStore) -> 
         agent.replay("r", store=store)
     assert caught.value.where["path"] == "/payload/body/json/messages/0/content"
     assert server.requests == 1
+
+
+CLIENTS: list[Any] = [
+    lambda url, asked: httpx.post(url, json=asked).json(),
+    lambda url, asked: requests.post(url, json=asked).json(),
+    lambda url, asked: json.loads(_posted(url, asked)),
+]
+
+
+def _posted(url: str, asked: Any) -> bytes:
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(asked).encode(), headers)) as response:
+        body: bytes = response.read()
+        return body
+
+
+@pytest.mark.parametrize("post", CLIENTS, ids=["httpx", "requests", "urllib"])
+def test_a_fork_that_asks_otherwise(post: Any, server: Server, store: MemoryStore) -> None:
+    @reenact.agent(store=store)
+    def agent(url: str) -> str:
+        asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        said: str = post(f"{url}/v1/chat/completions", asked)["choices"][0]["message"]["content"]
+        return said
+
+    assert agent.run(server.url, run_id="r") == "answer 1"
+    event = reenact.JournalReader(store, "r").event(1).event
+    assert isinstance(event, reenact.ActionRequested)
+    payload = {**event.payload, "body": {"json": {"model": "other", "messages": []}}}
+    assert agent.fork("r", change=AnotherInput(1, payload), fork_id="f", store=store) == "answer 2"
+    assert json.loads(server.seen[-1][3]) == {"model": "other", "messages": []}
+    server.stop()
+    assert agent.replay("f", store=store) == "answer 2"
+    assert server.requests == 2
+
+
+async def _aiohttp(url: str, asked: Any) -> Any:
+    async with aiohttp.ClientSession() as session, session.post(url, json=asked) as response:
+        return await response.json()
+
+
+def test_a_fork_that_asks_otherwise_with_aiohttp(server: Server, store: MemoryStore) -> None:
+    @reenact.agent(store=store)
+    async def agent(url: str) -> str:
+        asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        said: str = (await _aiohttp(f"{url}/v1/chat/completions", asked))["choices"][0]["message"]["content"]
+        return said
+
+    assert asyncio.run(agent.run(server.url, run_id="r")) == "answer 1"
+    event = reenact.JournalReader(store, "r").event(1).event
+    assert isinstance(event, reenact.ActionRequested)
+    payload = {**event.payload, "body": {"json": {"model": "other", "messages": []}}}
+    forked = agent.fork("r", change=AnotherInput(1, payload), fork_id="f", store=store)
+    assert asyncio.run(forked) == "answer 2"
+    assert json.loads(server.seen[-1][3]) == {"model": "other", "messages": []}
+    server.stop()
+    assert asyncio.run(agent.replay("f", store=store)) == "answer 2"
