@@ -1,0 +1,67 @@
+"""A process that is killed leaves nothing of its secrets behind, and the next one is handed all of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, signal, sys
+import reenact
+
+step, store = sys.argv[1], sys.argv[2]
+TOKEN = "tok-KILLED-" + "1234567890"
+
+def die_at(name):
+    if step == name:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@reenact.tool(idempotent=True)
+def login(password: str) -> dict:
+    die_at("inside login")
+    return {"access_token": TOKEN}
+
+@reenact.tool(idempotent=True)
+def use(text: str) -> str:
+    die_at("inside use")
+    assert text == f"with {TOKEN}", text
+    return f"used {TOKEN}"
+
+@reenact.agent(redact=True, store=store)
+def agent(password: str) -> str:
+    token = login(password)["access_token"]
+    die_at("after login")
+    answer = use(f"with {token}")
+    reenact.set_state({"token": token})
+    die_at("after use")
+    return answer
+
+if step == "resume":
+    assert agent.resume("r1") == f"used {TOKEN}"
+    assert agent.replay("r1") == f"used {TOKEN}"
+else:
+    agent.run("pass-KILLED-word", run_id="r1")
+"""
+
+
+@pytest.mark.parametrize("step", ["inside login", "after login", "inside use", "after use"])
+def test_a_killed_run_goes_on_with_its_secrets(step: str, tmp_path: Path) -> None:
+    program, folder = tmp_path / "agent.py", tmp_path / "store"
+    program.write_text(PROGRAM)
+    folder.mkdir()
+
+    def process(what: str) -> int:
+        command = [sys.executable, str(program), what, str(folder / "store.db")]
+        return subprocess.run(command, env=os.environ, timeout=60).returncode
+
+    def files() -> list[Path]:
+        return [path for path in folder.rglob("*") if path.is_file()]
+
+    assert process(step) == -9
+    assert [path.name for path in files() if b"KILLED" in path.read_bytes()] == []
+    assert process("resume") == 0
+    assert [path.name for path in files() if b"KILLED" in path.read_bytes()] == []
