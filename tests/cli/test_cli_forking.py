@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,35 @@ def test_what_cannot_be_begins_nothing(arguments: list[str], status: int, code: 
     assert done.returncode == status, done.stderr
     assert_two_lines(done.stderr, code)
     assert [one["run"] for one in reenact_json("ls")["runs"]] == ["base"]
+
+
+def test_a_fork_that_is_refused_leaves_nothing_behind() -> None:
+    done = reenact_process("fork", "base", "shop.py:failing", "--at", "4")
+    assert done.returncode == 2
+    assert_two_lines("\n".join(done.stderr.splitlines()[-2:]) + "\n", "other_agent")
+    assert [one["run"] for one in reenact_json("ls")["runs"]] == ["base"]
+
+
+def test_a_fork_that_stands_before_a_tool_says_so() -> None:
+    assert reenact_process("fork", "base", "--event", "2", "--answer", '{"text": "bye"}').returncode == 6
+    listed = reenact_json("ls", "--status", "stopped")["runs"]
+    assert [(one["status"], one["about"]) for one in listed] == [("stopped", ["mail"])]
+
+
+def test_nothing_is_made_or_replaced_that_was_not_asked_for(tmp_path: Path) -> None:
+    done = reenact_process("diff", "base", "base", "--against", str(tmp_path / "nowhere" / "none.db"))
+    assert done.returncode == 3
+    assert_two_lines(done.stderr, "no_store")
+    assert not (tmp_path / "nowhere").exists()
+    pipe, link, real = tmp_path / "pipe", tmp_path / "link", tmp_path / "real.jsonl"
+    os.mkfifo(pipe)
+    real.write_text("old")
+    link.symlink_to(real)
+    for arguments in (["export", "base", "--force", "-o"], ["replay", "--all", "--junit"]):
+        done = reenact_process(*arguments, str(pipe))
+        assert done.returncode == 2, done.stderr
+        assert_two_lines(done.stderr, "not_a_file")
+        assert pipe.is_fifo()
+    assert reenact_process("export", "base", "--force", "-o", str(link)).returncode == 0
+    assert link.is_symlink()
+    assert real.read_text().startswith('{"reenact"')

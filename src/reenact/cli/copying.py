@@ -131,7 +131,7 @@ def recover(settings: Settings, run: str, target: str) -> None:
     with reading(settings) as store, Progress("recovering"):
         chosen = selected_run(store, settings.namespace, run)
         JournalReader(store, chosen, settings.namespace).facts()  # a damaged header is found before a store is made
-        with other_store(target) as copy:
+        with other_store(target, to_write=True) as copy:
             if copy.run_row(settings.namespace, chosen) is not None:
                 raise RunExists(
                     f"run {chosen} is in {url_text(target)} already", hint="Recover into another store with --to."

@@ -279,6 +279,9 @@ def _stoppable() -> Iterator[None]:
 
 def _check_junit(path: Path) -> None:
     """Before anything is judged: an hour later is late."""
+    from reenact.journal.output_files import place_for
+
+    place_for(path)
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise InvalidInput(
             f"cannot write to {inert(str(path))[:200]}", hint="Name a file in a folder that exists.", code="bad_output"
@@ -287,8 +290,10 @@ def _check_junit(path: Path) -> None:
 
 def _write_junit(path: Path, report: FleetReport) -> None:
     """Whole or not at all: whoever reads the file never sees half of one."""
+    from reenact.journal.output_files import place_for
     from reenact.replays.fleet.junit import junit_xml
 
+    path = place_for(path)
     descriptor, name = tempfile.mkstemp(prefix=".junit-", dir=path.parent)
     try:
         with open(descriptor, "w", encoding="utf-8", newline="\n") as file:

@@ -60,7 +60,7 @@ def fork(settings: Settings, /, run: str, target: str | None, module: str | None
     from reenact.cli.selection import selected_run
     from reenact.journal.reader import JournalReader
 
-    with told_as_own(), reading(settings) as store:  # nothing is begun before it is known that it can be
+    with reading(settings) as store:  # nothing is begun before it is known that it can be
         reader = JournalReader(store, selected_run(store, settings.namespace, run), settings.namespace)
         change = _change(reader, options)
         expected = _expected(reader, change, options)
@@ -73,6 +73,7 @@ def fork(settings: Settings, /, run: str, target: str | None, module: str | None
     with told_as_own(), agent_output(settings), writing(settings) as store:
         reader = JournalReader(store, reader.run, settings.namespace)
         agent = load_for(reader, target, module)
+        agent.check_recorded(reader)
         name, result = _carried(settings, store, reader, agent, change, options)
     said_result(settings, name, result)
 
@@ -109,7 +110,7 @@ def _expected(reader: JournalReader, change: Change | None, options: dict[str, A
     from reenact.replays.forking import expected_tail, fork_position
 
     at = fork_position(reader, options["at"], change)
-    return expected_tail(reader, at, tail=options["tail"], live_tools=options["live_tools"])
+    return expected_tail(reader, at, tail=options["tail"], live_tools=options["live_tools"], change=change)
 
 
 def _tell(expected: ExpectedTail) -> None:

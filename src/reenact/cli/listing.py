@@ -42,6 +42,7 @@ def ls(settings: Settings, limit: int, chosen: RunFilter, all_kinds: bool) -> No
     running      somebody holds it             interrupted  nobody does; `reenact resume` goes on
     waiting      for what is named             blocked      an interrupt waits for a decision
     in_doubt     an effect may have happened; `reenact settle` decides
+    stopped      a fork or live replay stands before an effect that nobody has named
     completed, failed, cancelled
 
     `imported` runs were recorded elsewhere.

@@ -17,7 +17,7 @@ from reenact.cli.selection import RunFilter, filter_options
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, writing
 from reenact.cli.text import brief, fit, inert
-from reenact.errors import InvalidInput, ReenactError
+from reenact.errors import Damaged, InvalidInput, ReenactError, StoreError
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.effect.agents import Agent
@@ -140,6 +140,8 @@ def replay_verdict(agent: Agent[..., Any], run: str, store: Store, strict: bool)
         return _cause(divergence)
     except (RecordEnded, NotReplayable) as verdict:
         return verdict
+    except (Damaged, StoreError):
+        raise  # no fault of the code's, whatever the run ended with
     except SystemExit as left:
         raise AgentLeft(f"the agent's code ended the program: SystemExit({fit(inert(repr(left.code)), 40)})") from None
     except (Exception, asyncio.CancelledError):

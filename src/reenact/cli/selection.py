@@ -23,7 +23,7 @@ from reenact.store.contract import RunRow, Store
 
 PAGE = 200
 
-STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "completed", "failed", "cancelled")
+STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "stopped", "completed", "failed", "cancelled")
 
 
 # Many runs

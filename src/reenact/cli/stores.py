@@ -60,8 +60,12 @@ def writing(settings: Settings) -> Iterator[Store]:
 
 
 @contextmanager
-def other_store(url: str) -> Iterator[Store]:
-    with _opened(url, read_only=False) as store:
+def other_store(url: str, *, to_write: bool = False) -> Iterator[Store]:
+    """Another one. To read from: nothing is made where there is none."""
+    path = sqlite_path(url)
+    if not to_write and path is not None and not os.path.lexists(path):
+        raise NotFound(f"there is no store at {inert(path)}", hint="Check the path.", code="no_store")
+    with _opened(url, read_only=not to_write) as store:
         yield store
 
 

@@ -23,7 +23,7 @@ from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
 from reenact.effect.outcomes import is_opaque
 from reenact.effect.past import Past
-from reenact.effect.places import PLACE
+from reenact.effect.places import PLACE, Inside
 from reenact.effect.policy import Guard, Policy
 from reenact.effect.running import carry, carry_async
 from reenact.effect.secrets import FACT as REDACTION_FACT
@@ -399,6 +399,10 @@ class Agent(CalledByAgents, Generic[P, R]):
                 source = inspect.getsource(inspect.getmodule(self.function) or self.function)
             self._code = {"function": self.name, "digest": f"sha256:{hashlib.sha256(source.encode()).hexdigest()}"}
         return self._code
+
+    def check_recorded(self, reader: JournalReader) -> None:
+        """Refuses a run that is not one of this agent's, or that cannot be called again."""
+        self._input(reader)
 
     def _input(self, reader: JournalReader, *, needed: bool = False) -> tuple[list[Any], Mapping[str, Any]]:
         """What the agent was called with. Needed: not without the secrets that were in it."""

@@ -32,10 +32,11 @@ def conflicting_request(run: LiveRun, recorded: RecordedRequest, event: Event) -
     assert run.past is not None
     expected, actual = run.past.members(recorded.row), encode(event.content()).tree
     path = first_difference(_compared(encode(expected).tree), _compared(actual))
+    place = run.past.place_of(recorded.seq)
     return Divergence(
-        f"run {run.name} asked for something else at seq {recorded.seq} ({recorded.key}): {path or 'its kind'} differs",
+        f"run {run.name} asked for something else at {place} ({recorded.key}): {path or 'its kind'} differs",
         code="conflicting_request",
-        seq=recorded.seq,
+        seq=run.past.own_row(recorded.row).seq,
         key=recorded.key,
         lane=recorded.lane,
         expected=expected,
@@ -48,9 +49,9 @@ def conflicting_request(run: LiveRun, recorded: RecordedRequest, event: Event) -
 def unrecorded_request(run: LiveRun, lane: Lane, spec: EffectSpec, event: Event) -> Divergence:
     """A replay came to a call that the record does not have."""
     nearest = nearest_recorded(run, spec.name)
-    near = f"; the nearest recorded call is seq {nearest.seq} ({nearest.key})" if nearest is not None else ""
-    path = None
+    near, path = "", None
     if nearest is not None and run.past is not None:
+        near = f"; the nearest recorded call is {run.past.place_of(nearest.seq)} ({nearest.key})"
         members = run.past.members(nearest.row)
         path = first_difference(_compared(encode(members).tree), _compared(encode(event.content()).tree))
     return Divergence(
@@ -58,7 +59,7 @@ def unrecorded_request(run: LiveRun, lane: Lane, spec: EffectSpec, event: Event)
         code="unrecorded_request",
         lane=lane.identity,
         actual=event.content(),
-        nearest=nearest.seq if nearest is not None else None,
+        nearest=run.past.own_row(nearest.row).seq if nearest is not None and run.past is not None else None,
         path=path,
         line=source_line(),
     )
@@ -69,9 +70,9 @@ def conflicting_state(run: LiveRun, recorded: RecordedMark | RecordedCheckpoint,
     expected = run.past.members(recorded.row)
     path = first_difference(_compared(encode(expected).tree), _compared(encode(event.content()).tree))
     return Divergence(
-        f"run {run.name} set another state at seq {recorded.seq}: {path or 'its kind'} differs",
+        f"run {run.name} set another state at {run.past.place_of(recorded.seq)}: {path or 'its kind'} differs",
         code="conflicting_state",
-        seq=recorded.seq,
+        seq=run.past.own_row(recorded.row).seq,
         expected=expected,
         actual=event.content(),
         path=path,
@@ -131,15 +132,16 @@ def resting_too_early(run: LiveRun) -> Divergence:
     if missing:
         first = min(missing, key=lambda request: request.seq)
         held = f"; it asked for {run.held_name()} instead" if run.held_name() else ""
-        message = f"run {run.name} came to rest without the call recorded at seq {first.seq} ({first.key}){held}"
+        place = past.place_of(first.seq)
+        message = f"run {run.name} came to rest without the call recorded at {place} ({first.key}){held}"
         return Divergence(
             message,
             code="missing_request",
-            seq=first.seq,
+            seq=past.own_row(first.row).seq,
             key=first.key,
             lane=first.lane,
             expected=past.members(first.row),
-            unmatched=[request.seq for request in missing][:100],
+            unmatched=[past.own_row(request.row).seq for request in missing][:100],
         )
     entry = run.turns.next_recorded()
     if entry is None:

@@ -24,7 +24,7 @@ from reenact.core.events import (
 from reenact.core.hashing import render
 from reenact.core.links import ParentRun
 from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.effect.standing_in import FACT, LIVE, Policy, check_mode
+from reenact.effect.standing_in import FACT, LIVE, Policy, check_mode, names_of
 from reenact.effect.varying import ANSWER, MODEL, REQUEST, times_asked
 from reenact.errors import BadPosition, InvalidInput, Refused
 from reenact.journal.chain import Draft
@@ -89,7 +89,7 @@ def begin_fork(
     _check_reducer(parent)
     shared_stretches(parent)  # a fork of what cannot be read is not begun
     beginning = _beginning(parent, at, change)
-    policy = Policy(run, beginning.at, check_mode(tail), frozenset(live_tools))
+    policy = Policy(run, beginning.at, check_mode(tail), names_of(live_tools))
     own = {
         **_inherited(parent, facts),
         FACT: policy.to_fact(),
@@ -117,7 +117,7 @@ def begin_live_replay(
     parent = JournalReader(store, run, namespace)
     _check_reducer(parent)
     head, shared = parent.head(), shared_stretches(parent)
-    policy = Policy(run, shared[0].shift if shared else 0, LIVE, frozenset(live_tools), is_replay=True)
+    policy = Policy(run, shared[0].shift if shared else 0, LIVE, names_of(live_tools), is_replay=True)
     own = {**_inherited(parent, facts), FACT: policy.to_fact()}
     if model is not None:
         own[CHANGE] = {"kind": MODEL, "model": model}
@@ -165,6 +165,14 @@ def _row(reader: JournalReader, seq: int) -> EventRow:
 
 
 def _beginning(parent: JournalReader, at: int | None, change: Change | None) -> _Beginning:
+    if change is not None and not isinstance(change, (AnotherAnswer, AnotherInput, AnotherModel)):
+        raise InvalidInput(
+            f"a {type(change).__name__} is no change of a fork",
+            hint="Give an AnotherAnswer, AnotherInput or AnotherModel.",
+            code="bad_change",
+        )
+    if isinstance(change, AnotherModel) and not change.model:
+        raise InvalidInput("another model has a name", hint="Leave it out to ask the same one.", code="bad_change")
     if isinstance(change, AnotherAnswer):
         return _with_answer(parent, at, change)
     if isinstance(change, AnotherInput):

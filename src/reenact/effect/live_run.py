@@ -130,11 +130,18 @@ class LiveRun(Answering):
         """Called when the run rests and the record cannot go on: the watchdog."""
         if past is not None and past.beginning is not None:
             come_in_behind(self, past, past.beginning)
+        if past is not None:
+            past.on_damage = self.stop_here
         self.coming_back = ComingBack(self, past, accepts=accepts_code) if past is not None else None
         if self.coming_back is not None:
             self.coming_back.go_live_if_over()
 
     # Being asked
+
+    @property
+    def touches_nothing(self) -> bool:
+        """It has only records to go by: a replay, and a fork whose tail is not carried out."""
+        return self.journal is None or (self.stand_ins is not None and self.stand_ins.touches_nothing)
 
     @property
     def is_being_changed(self) -> bool:

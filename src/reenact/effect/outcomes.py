@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from reenact.core.codec import decode, encode
 from reenact.core.events import ActionFailed, ActionSucceeded, Event, Resumed, WaitResolved
 from reenact.effect.stopping import BudgetExceeded, Denied, NotReplayable, RunStopped
-from reenact.errors import ReenactError
+from reenact.errors import Damaged, ReenactError
 
 if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
@@ -80,12 +80,16 @@ def _same_error(error: BaseException | None, recorded: Any, *, classes: bool) ->
 
 
 def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any:
-    """The value of the record, or raises its error."""
-    row = answer.row
-    reader = run.reader if row.seq > 0 or run.past is None else run.past.reader_of(row)
-    tree = reader.tree_of(row, answer.committed)
+    """The value of the record, or raises its error. A damaged record is not the agent's to handle: it stops the run."""
+    row, reader = answer.row, run.reader
+    if row.seq <= 0 and run.past is not None:  # shared with the run that it was forked from
+        reader, row = run.past.reader_of(row), run.past.own_row(row)
+    try:
+        tree = reader.tree_of(row, answer.committed)
+    except Damaged as damage:
+        run.stop_here(damage)
     if tree is None:
-        raise _stopped(run, f"the answer at seq {row.seq} of run {run.name} was erased")
+        raise _stopped(run, f"the answer at seq {row.seq} of run {reader.run} was erased")
     if row.kind == "ActionDenied":
         raise _denial(tree.get("reason"))
     inner = tree.get(_MEMBER[row.kind])
@@ -93,16 +97,19 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any
         inner = _unsealed(run, reader, row, inner)
     if type(inner) in _PLAIN and row.kind != "ActionFailed":
         if run.guard is not None:
-            run.counts(spec, row.seq, inner)
+            run.counts(spec, answer.seq, inner)
         return inner
     if row.kind != "ActionFailed" and is_opaque(inner):
         raise _stopped(
-            run, f"the result of {spec.name} at seq {row.seq} of run {run.name} has no value that could be recorded"
+            run, f"the result of {spec.name} at seq {row.seq} of run {reader.run} has no value that could be recorded"
         )
-    value = reader.decoded(inner, spec.annotation)
+    try:
+        value = reader.decoded(inner, spec.annotation)
+    except Damaged as damage:
+        run.stop_here(damage)
     if row.kind == "ActionFailed":
         raise value if isinstance(value, BaseException) else ReenactError(f"the effect failed: {value!r}")
-    run.counts(spec, row.seq, value)
+    run.counts(spec, answer.seq, value)
     return value
 
 

@@ -16,7 +16,7 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
 from reenact.core.links import Link
@@ -88,6 +88,8 @@ class Past:
         """Which request of another run answers which of this one (`standing_in`), by its key."""
         self.standing_in: list[tuple[int, Any]] = []
         """How it treats what its record does not have, wherever somebody has said so since it began."""
+        self.on_damage: Callable[[Damaged], NoReturn] | None = None
+        """What a run does that comes back and finds a content damaged: the agent is not told of it."""
         self.end: RecordedMark | None = None
         self.was_cut_off = False
         """The end was put to it from outside: the agent was never told."""
@@ -400,6 +402,14 @@ class Past:
 
     def members(self, row: EventRow) -> Any:
         """The decoded content of a row. An erased one cannot be handed over again."""
+        try:
+            return self._members(row)
+        except Damaged as damage:
+            if self.on_damage is None:
+                raise
+            self.on_damage(damage)
+
+    def _members(self, row: EventRow) -> Any:
         tree = self._tree(row)
         if tree is None:
             raise Damaged(
@@ -418,6 +428,17 @@ class Past:
             stretch = stretch_of(self._shared, row.seq)
             reader, row = stretch.reader, stretch.own(row)
         return reader.content_tree(row, reader.link(row))
+
+    def own_row(self, row: EventRow) -> EventRow:
+        """A row as the run has it that it is one of."""
+        return row if row.seq > 0 else stretch_of(self._shared, row.seq).own(row)
+
+    def place_of(self, position: int) -> str:
+        """An event as people know it: `seq 3`, or `seq 3 of run base` in what a fork shares."""
+        if position > 0 or not self._shared:
+            return f"seq {position}"
+        stretch = stretch_of(self._shared, position)
+        return f"seq {position - stretch.shift} of run {stretch.reader.run}"
 
     def reader_of(self, row: EventRow) -> JournalReader:
         """The run that the event is one of: this one, or one that it was forked from."""

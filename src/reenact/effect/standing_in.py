@@ -20,7 +20,7 @@ import functools
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 LIVE, MOCKED, STOPPED = "live", "mocked", "stopped"
 FACT = "standing_in"
-_DONE_AGAIN = frozenset({"model_call", "durable_step"})
+DONE_AGAIN = frozenset({"model_call", "durable_step"})
 _INPUTS = frozenset({"sleep", "await_event"})
 _MEMBERS = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
 
@@ -83,10 +83,18 @@ class Policy(NamedTuple):
             return True  # a run that is called is held to the same
         if spec.kind in _INPUTS:
             return not self.is_replay
-        return spec.kind in _DONE_AGAIN and not spec.writes
+        return spec.kind in DONE_AGAIN and not spec.writes
 
 
 _TYPES = [str, int, str, frozenset, bool]
+
+
+def names_of(tools: Iterable[str]) -> frozenset[str]:
+    """Tools by their names. One name is one tool, not a row of letters."""
+    named = [tools] if isinstance(tools, str) else list(tools)
+    if not all(isinstance(name, str) for name in named):
+        raise InvalidInput("tools are given by their names", hint='Such as live_tools=["send_mail"].', code="bad_tool")
+    return frozenset(named)
 
 
 def check_mode(mode: str) -> str:
@@ -97,7 +105,7 @@ def check_mode(mode: str) -> str:
 
 def carried_out_kinds() -> frozenset[str]:
     """Kinds of effects that are carried out in a live tail although nobody has named them."""
-    return _DONE_AGAIN | _INPUTS | {"process"}
+    return DONE_AGAIN | _INPUTS | {"process"}
 
 
 class _Found(NamedTuple):
@@ -216,6 +224,10 @@ class StandIns:
         self._lock = threading.Lock()
         self._arriving: list[tuple[int, asyncio.Future[None]]] = []
 
+    @property
+    def touches_nothing(self) -> bool:
+        return self.policy.mode != LIVE
+
     @functools.cached_property
     def origin(self) -> str:
         """The first of the runs that it goes on with, or does again: what they ask for is known by the same names."""
@@ -274,7 +286,9 @@ class StandIns:
                 return
             tail = self._record()
             assert tail is not None
-            for chunk in tail.chunks(found):
+            with self._stopped_by_damage():
+                chunks = list(tail.chunks(found))
+            for chunk in chunks:
                 yield chunk
             await self._in_recorded_order(found)
             self._opened(found, spec)  # raises what it ended with
@@ -289,6 +303,14 @@ class StandIns:
         values = tail.draws.get((lane, kind), ()) if tail is not None else ()
         return [values[ordinal]] if ordinal < len(values) else None
 
+    @contextmanager
+    def _stopped_by_damage(self) -> Iterator[None]:
+        """What is wrong with the other record is not the agent's to handle."""
+        try:
+            yield
+        except Damaged as damage:
+            self._run.stop_here(damage)
+
     # Deciding
 
     def _decided(self) -> _Found | None:
@@ -298,7 +320,9 @@ class StandIns:
         ticket, policy = place.ticket, self.policy
         spec = ticket.spec
         if policy.mode == STOPPED:
-            self._leave(ticket, Suspended(f"run {self._run.name} stands before its first new effect, {spec.name}"))
+            hint = f"Go on: reenact resume {self._run.name} --tail live, or --tail mocked"
+            reason = f"run {self._run.name} stands before its first new effect, {spec.name}"
+            self._leave(ticket, Suspended(reason, hint=hint, code="fork_stopped"))
         if self.is_carried_out(spec):
             with self._run.lock:
                 self._run.check_going_on()
@@ -342,7 +366,7 @@ class StandIns:
 
     def _record(self) -> _Tail | None:
         """None: there is none, as of a run that was never called there."""
-        with self._lock:
+        with self._stopped_by_damage(), self._lock:
             if not self._is_read:
                 self._is_read = True
                 with suppress(NotFound):
@@ -367,14 +391,28 @@ class StandIns:
             if not self._run.is_stopped:
                 self._run.note(ProcessAttached({"stood_in": said}))
 
+    def refuse_inside(self, name: str) -> None:
+        """Within an effect that is carried out, a tool is simply called, or an agent: that goes past the record, and so
+        only for tools that were named. A step that calls one is not done again in its name."""
+        if self.policy.mode != LIVE or name in self.policy.live_tools:
+            return
+        self._run.stop_here(
+            NotCarriedOut(
+                f"{name} was called within another effect, and nothing stands in for it there: it is not carried out",
+                hint=f"If it may act: reenact resume {self._run.name} --live-tool {name}",
+            )
+        )
+
     def _leave(self, ticket: Ticket, reason: ReenactError) -> NoReturn:
         """The run stops before the effect, and its record says so: nobody needs to find out whether it happened. That
         goes for whatever else has been asked for and does not begin any more."""
         run = self._run
         with run.lock:
             run.check_going_on()
-            keys = [ticket.key, *(one.key for one in run.waiting if one is not ticket and self._is_left(one))]
-            run.write([Draft(ProcessAttached({"not_begun": key})) for key in keys], sync=True)
+            left = [ticket, *(one for one in run.waiting if one is not ticket and self._is_left(one))]
+            new = [one.key for one in left if one.recorded is None or not one.recorded.not_begun]  # said once
+            if new:
+                run.write([Draft(ProcessAttached({"not_begun": key})) for key in new], sync=True)
             run.stop_here(reason)
 
     def _is_left(self, ticket: Ticket) -> bool:
@@ -418,12 +456,14 @@ class StandIns:
     def _opened(self, found: _Found, spec: EffectSpec) -> Any:
         tail = self._record()
         assert tail is not None
-        kind, tree, reader = tail.tree(tail.answers[found.seq])
+        with self._stopped_by_damage():
+            kind, tree, reader = tail.tree(tail.answers[found.seq])
         inner = tree.get(_MEMBERS[kind]) if tree is not None else None
         if tree is None or (kind != "ActionFailed" and is_opaque(inner)):
             what = f"the answer to event {found.seq} of run {reader.run} has no value that could be handed over again"
             self._run.stop_here(NotReplayable(what))
-        value = reader.decoded(inner, spec.annotation)
+        with self._stopped_by_damage():
+            value = reader.decoded(inner, spec.annotation)
         if kind == "ActionFailed":
             raise value if isinstance(value, BaseException) else ReenactError(f"the effect failed: {value!r}")
         return value
@@ -467,7 +507,7 @@ def stand_ins_of(run: LiveRun, *, mode: str | None = None, tools: Iterable[str] 
     policy, caller = in_force[-1][1], PLACE.get()
     if isinstance(caller, Inside) and caller.run.stand_ins is not None:  # a run that is called is held to the same
         mode, tools = caller.run.stand_ins.policy.mode, caller.run.stand_ins.policy.live_tools
-    wanted = policy._replace(mode=check_mode(mode or policy.mode), live_tools=policy.live_tools | frozenset(tools))
+    wanted = policy._replace(mode=check_mode(mode or policy.mode), live_tools=policy.live_tools | names_of(tools))
     if wanted != policy and run.journal is not None:
         run.note(ProcessAttached({FACT: wanted.to_fact()}))
     made = StandIns(run, wanted, past, variations_of(run, facts, policy.run))

@@ -15,7 +15,7 @@ from _thread import allocate_lock
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, _base
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from reenact.effect.items import Item
 from reenact.effect.lanes import Lane
 from reenact.effect.locks import new_lock, new_rlock
-from reenact.effect.places import HERE, PLACE
+from reenact.effect.places import HERE, PLACE, Inside
 from reenact.effect.recorded import START
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
@@ -131,7 +131,14 @@ def _start(thread: threading.Thread) -> None:
         with _nowhere():  # waiting until it is there is not resting
             _originals["start"](thread)
     else:
+        if type(lane) is Inside and lane.run.stand_ins is not None:  # what it calls is held to what the effect is
+            thread.run = partial(_held, copy_context(), thread.run)  # type: ignore[method-assign]
         _originals["start"](thread)
+
+
+def _held(context: Context, run: Callable[[], None]) -> None:
+    with suppress(RunStopped):  # told where the run is carried
+        context.run(run)
 
 
 def _submit(pool: ThreadPoolExecutor, call: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:

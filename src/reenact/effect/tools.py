@@ -15,6 +15,7 @@ from reenact.effect.attempts import note_call
 from reenact.effect.boundary import outside, perform, perform_blocking
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE, Inside
+from reenact.effect.standing_in import DONE_AGAIN
 from reenact.effect.streams import Stream
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput
@@ -153,8 +154,10 @@ class Effect(Generic[P, R]):
     def _do(self, key: str | None, args: Any, kwargs: Any) -> Any:
         if self._transactional:
             transactions.check_place(self.spec.name)
-        elif type(PLACE.get()) is not Lane:
+        elif type(place := PLACE.get()) is not Lane:
             outside(self.spec.name, depth=4)
+            if type(place) is Inside and place.run.stand_ins is not None and self.spec.kind not in DONE_AGAIN:
+                place.run.stand_ins.refuse_inside(self.spec.name)
             note_call(self.spec.name)
             return self.function(*args, **kwargs)
         if not kwargs and len(args) == len(self._names):

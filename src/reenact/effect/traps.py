@@ -163,7 +163,7 @@ def _replayed_here() -> LiveRun | None:
     if type(place) is not Lane:
         return None
     run = place.run
-    return run if run.journal is None and not run.is_stopped else None
+    return run if run.touches_nothing and not run.is_stopped else None
 
 
 def _is_reading(frame: FrameType | None) -> bool:

@@ -30,12 +30,17 @@ class Swept(NamedTuple):
     result: Any = None
 
 
+_QUESTIONS = (b'"relation":"fork"', b'"relation":"replay"')
+
+
 def unfinished(store: Store, namespace: str = "default") -> Iterator[RunRow]:
-    """Runs of this store that have begun and not ended, newest first."""
+    """Runs of this store that have begun and not ended, newest first. Forks and live replays are somebody's question:
+    whoever asked it goes on with them."""
     before = None
     while page := store.list_runs(namespace, before=before, limit=PAGE):
         for row in page:
-            if not row.header.imported and (row.last is None or row.last.kind not in TERMINAL_KINDS):
+            is_open = not row.header.imported and (row.last is None or row.last.kind not in TERMINAL_KINDS)
+            if is_open and not any(mark in row.header.header for mark in _QUESTIONS):
                 yield row
         before = (page[-1].header.created, page[-1].header.run)
 

@@ -15,6 +15,7 @@ from reenact.core.hashing import render
 from reenact.core.packing import unpack
 from reenact.core.sharing import parts_in
 from reenact.errors import Damaged, StoreUnavailable
+from reenact.journal.output_files import place_for
 from reenact.journal.reader import JournalReader
 from reenact.journal.verify import verify_run
 
@@ -60,6 +61,7 @@ def export_lines(reader: JournalReader) -> Iterator[bytes]:
 
 def export_run(reader: JournalReader, path: Path) -> int:
     """Writes the file in one piece: a half-written one never stands under its name. Returns its size in bytes."""
+    path = place_for(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "xb") as file:

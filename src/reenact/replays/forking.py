@@ -12,8 +12,8 @@ from reenact.core.events import ANSWERS, ActionFailed, ActionRequested, ActionSu
 from reenact.effect.agents import find_agent, store_of
 from reenact.effect.forking import AnotherAnswer, AnotherInput, Change, fork_position
 from reenact.effect.policy import usual_usage
-from reenact.effect.standing_in import LIVE, carried_out_kinds
-from reenact.errors import InvalidInput
+from reenact.effect.standing_in import LIVE, carried_out_kinds, child_id
+from reenact.errors import InvalidInput, NotFound
 from reenact.journal.reader import JournalReader, SequencedEvent
 from reenact.replays.comparing.patches import apply_patch
 from reenact.store.contract import Store
@@ -40,9 +40,18 @@ class ExpectedTail:
         return dataclasses.asdict(self)
 
 
-def expected_tail(reader: JournalReader, at: int, *, tail: str = LIVE, live_tools: Iterable[str] = ()) -> ExpectedTail:
-    """Read from the record; nothing is carried out."""
+def expected_tail(
+    reader: JournalReader,
+    at: int,
+    *,
+    tail: str = LIVE,
+    live_tools: Iterable[str] = (),
+    change: Change | None = None,
+) -> ExpectedTail:
+    """Read from the record; nothing is carried out. What an answer is given for instead is asked for by nobody."""
+    reader.check_start(at + 1)
     named, kinds = frozenset(live_tools), carried_out_kinds()
+    given = change.seq if isinstance(change, AnotherAnswer) else 0
     carried_out: Counter[str] = Counter()
     answered: Counter[str] = Counter()
     spent: Counter[str] = Counter()
@@ -51,15 +60,25 @@ def expected_tail(reader: JournalReader, at: int, *, tail: str = LIVE, live_tool
         if row.kind not in ANSWERS:
             continue
         answer = reader.sequenced(row)
-        request = reader.event(answer.parent or 0).event
-        name, kind = _name_and_kind(request)
+        if given in (answer.seq, answer.parent):
+            continue
+        request = reader.event(answer.parent or 0)
+        name, kind = _name_and_kind(request.event)
         if tail != LIVE or not (name in named or kind in kinds):
             answered[name] += 1
             continue
         carried_out[name] += 1
-        usage = usual_usage(answer.event.output) if isinstance(answer.event, ActionSucceeded) else {}
+        usage: dict[str, float] = {}
+        if isinstance(answer.event, ActionSucceeded) and kind != "process":  # a called agent's own effects tell
+            usage = usual_usage(answer.event.output)
         spent.update(usage)
         untold += kind == "model_call" and not usage
+        below = _expected_of_child(reader, str(request.key), tail, named) if kind == "process" else None
+        if below is not None:
+            carried_out.update(below.carried_out)
+            answered.update(below.answered)
+            spent.update({"tokens": below.tokens, "cost": below.cost})
+            untold += below.untold
     return ExpectedTail(
         reader.run,
         at,
@@ -70,6 +89,15 @@ def expected_tail(reader: JournalReader, at: int, *, tail: str = LIVE, live_tool
         float(spent["cost"]),
         untold,
     )
+
+
+def _expected_of_child(reader: JournalReader, key: str, tail: str, live_tools: frozenset[str]) -> ExpectedTail | None:
+    """What a called agent did; None where its run is not here."""
+    try:
+        child = JournalReader(reader.store, child_id(f"{reader.run}/{key}"), reader.namespace)
+    except NotFound:
+        return None
+    return expected_tail(child, 0, tail=tail, live_tools=live_tools)
 
 
 def _name_and_kind(request: Any) -> tuple[str, str]:

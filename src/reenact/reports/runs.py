@@ -15,7 +15,7 @@ from reenact.reports.standing import standing_of
 from reenact.reports.summaries import facts_of, kind_of_run, summary_of
 from reenact.store.contract import RunRow, Store
 
-STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "completed", "failed", "cancelled")
+STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "stopped", "completed", "failed", "cancelled")
 LOOKED_AT_ONCE = 200
 LOOKED_AT_MOST = 2_000
 """Runs that one page looks at: where few of them are wanted, a page is short and says where the next one begins."""

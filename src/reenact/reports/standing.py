@@ -4,6 +4,7 @@ completed, failed, cancelled    it has ended
 blocked                         an interrupt waits for a decision
 waiting                         a wait is open; `about` names it
 in_doubt                        nobody holds it, and an effect that may happen at most once has no answer
+stopped                         a fork or a live replay stands before an effect that nobody has named
 running                         somebody holds it
 interrupted                     nobody holds it: `resume` goes on
 """
@@ -37,6 +38,10 @@ class Open(NamedTuple):
     name: str
     once: bool
     """It may happen at most once, and nobody has settled it."""
+    not_begun: bool = False
+    """The record says that nobody has begun with it."""
+    key: str = ""
+    settled: bool = False
 
 
 def standing_of(store: Store, namespace: str, row: RunRow) -> Standing:
@@ -48,6 +53,9 @@ def standing_of(store: Store, namespace: str, row: RunRow) -> Standing:
     asked = [one for one in found if one.kind == "Interrupted"]
     if asked:
         return Standing("blocked", (), tuple(one.seq for one in asked))
+    stopped = [] if held else [one for one in found if one.not_begun]
+    if stopped:
+        return Standing("stopped", tuple(one.name for one in stopped), tuple(one.seq for one in stopped))
     doubtful = [] if held else [one for one in found if one.once]
     if doubtful:
         return Standing("in_doubt", tuple(one.name for one in doubtful), tuple(one.seq for one in doubtful))
@@ -64,11 +72,32 @@ def open_requests(store: Store, namespace: str, run: str) -> list[Open]:
         return []
     answered, settled = _answered(store, namespace, run, min(ends))
     reader = JournalReader(store, run, namespace)
-    return [
+    found = [
         _opened(reader, end, (end.lane in settled and settled[end.lane] > seq))
         for seq, end in sorted(ends.items())
         if seq not in answered
     ]
+    if not found or reader.header.parent is None:
+        return found
+    left = _not_begun(reader, min(ends))
+    return [one._replace(not_begun=not one.settled, once=False) if one.key in left else one for one in found]
+
+
+def _not_begun(reader: JournalReader, since: int) -> set[str]:
+    """Keys of effects before which the run has stopped, and with which nobody has begun since."""
+    found: set[str] = set()
+    try:
+        for row in reader.store.scan(reader.namespace, reader.run, since + 1, since + ANSWERS_LOOKED_FOR_IN):
+            if row.kind not in ("ProcessAttached", "AttemptRecorded"):
+                continue
+            members = reader.content_tree(row, reader.link(row)) or {}
+            process = members.get("process")
+            if isinstance(process, dict) and isinstance(process.get("not_begun"), str):
+                found.add(process["not_begun"])
+            found.discard(members.get("action_id", ""))
+    except Damaged:
+        pass
+    return found
 
 
 def _opened(reader: JournalReader, end: EventRow, settled: bool) -> Open:
@@ -81,9 +110,11 @@ def _opened(reader: JournalReader, end: EventRow, settled: bool) -> Open:
     except ReenactError:
         pass  # a listing shows what it can; `verify` is the judge
     members = content if isinstance(content, dict) else {}
+    key = members.get("action_id")
     name, meta = members.get("name"), members.get("meta")
     once = end.kind == "ActionRequested" and isinstance(meta, dict) and meta.get("once") is True and not settled
-    return Open(end.seq, end.kind, name if isinstance(name, str) else f"seq {end.seq}", once)
+    shown = name if isinstance(name, str) else f"seq {end.seq}"
+    return Open(end.seq, end.kind, shown, once, key=key if isinstance(key, str) else "", settled=settled)
 
 
 def _answered(store: Store, namespace: str, run: str, since: int) -> tuple[set[int], dict[str, int]]:

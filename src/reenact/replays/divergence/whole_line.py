@@ -60,7 +60,7 @@ class ForkReader(JournalReader):
             if asked is not None:
                 self._parents[position] = asked
             self.line.add(row, position, asked if row.kind in ANSWERS else None)
-        return {key: places[seq] for seq, key in open_now.items()}
+        return {**open_before, **{key: places[seq] for seq, key in open_now.items()}}
 
     def origin(self, position: int) -> tuple[str, int]:
         """The run that an event is kept in, and its seq there."""

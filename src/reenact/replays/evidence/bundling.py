@@ -23,6 +23,7 @@ from reenact.core.hashing import render
 from reenact.core.links import FORMAT as RECORDING_FORMAT
 from reenact.errors import InvalidInput, StoreUnavailable
 from reenact.journal.exporting import export_lines
+from reenact.journal.output_files import place_for
 from reenact.journal.reader import JournalReader
 from reenact.journal.sources import Sources, SystemSources
 from reenact.replays.evidence.differences import fetch_difference
@@ -75,7 +76,7 @@ def write_bundle(
     sources: Sources | None = None,
 ) -> int:
     """Writes a bundle in one piece: a half-written one never stands under its name. Returns its size in bytes."""
-    path = Path(path)
+    path = place_for(Path(path))
     temporary = path.with_name(f".{path.name}.{SystemSources().entropy(8).hex()}.tmp")
     try:
         with tempfile.TemporaryFile(dir=path.parent) as parts, open(temporary, "xb") as file:
