@@ -220,3 +220,13 @@ def test_a_recorded_command_line_is_run_only_where_it_was_recorded() -> None:
     done = reenact("--store", "other.db", "replay", "one")
     assert done.returncode != 0
     assert "imported_run" in done.stderr
+
+
+def test_secrets_are_kept_out_and_counted() -> None:
+    secret = "sk-ant-api03-" + "a1B2c3D4" * 6
+    write(f"import reenact\nprint(reenact.run_step('key', lambda: {secret!r}))\n")
+    done = reenact("run", "program.py")
+    assert done.stdout == f"{secret}\n", "the program has it"
+    assert "secrets kept out of 1 event" in done.stderr
+    assert not any(secret.encode() in file.read_bytes() for file in Path(".reenact").iterdir())
+    assert reenact("scan", "@last").returncode == 0

@@ -19,6 +19,7 @@ import msgspec
 
 from reenact.capture.seams import chance, clock, install_http
 from reenact.effect.agents import Agent
+from reenact.effect.live_run import LiveRun
 from reenact.effect.policy import Budget, Guard, Policy
 from reenact.errors import InvalidInput, NotFound
 
@@ -47,12 +48,17 @@ class ProgramAgent(Agent[..., Any]):
     def __init__(self, program: Program, **options: Any) -> None:
         super().__init__(_run_program, name=f"program {program.name}", policy=Policy(budget=Budget()), **options)
         self.program = program
+        self.live: LiveRun | None = None
         self.spending: Guard | None = None
         """What its run has spent: nothing limits it, but it is told."""
 
     def guard(self, above: Guard | None = None) -> Guard | None:
         self.spending = super().guard(above)
         return self.spending
+
+    def carried(self, live: LiveRun, args: Any, kwargs: Any, *, strict: bool = False) -> Any:
+        self.live = live
+        return super().carried(live, args, kwargs, strict=strict)
 
     def code(self) -> dict[str, str]:
         """That of the script: what it imports may change without being named."""

@@ -24,6 +24,8 @@ class Summary(NamedTuple):
     tokens: float
     cost: float
     seconds: float
+    redacted: int
+    """Events that had secrets in them, which are in no file."""
     holes: dict[Hole, int]
 
     @property
@@ -32,6 +34,7 @@ class Summary(NamedTuple):
         parts += [f"{self.tokens:,.0f} tokens"] if self.tokens else []
         parts += [f"cost {self.cost:,.4f}"] if self.cost else []
         parts.append(f"{self.seconds:,.1f} s")
+        parts += [f"secrets kept out of {_counted(self.redacted, 'event')}"] if self.redacted else []
         if self.holes:
             named = [f"{hole.what} at {hole.where}" for hole in list(self.holes)[:MOST_SHOWN]]
             more = ["…"] if len(self.holes) > MOST_SHOWN else []
@@ -53,9 +56,10 @@ class Stopwatch:
         kinds = [row.kind for row in rows]
         effects = sum(kind in OPENING_KINDS for kind in kinds)
         spent = agent.spending.spent() if agent.spending is not None else {}
+        redacted = getattr(agent.live.secrets, "redacted", 0) if agent.live is not None else 0
         tokens, cost = spent.get("tokens", 0.0), spent.get("cost", 0.0)
         has_draws = _has_draws(JournalReader(store_of(store), run, agent.namespace), kinds)
-        return Summary(run, effects, len(kinds), has_draws, tokens, cost, seconds, dict(guard.holes))
+        return Summary(run, effects, len(kinds), has_draws, tokens, cost, seconds, redacted, dict(guard.holes))
 
 
 def _has_draws(reader: JournalReader, kinds: list[str]) -> bool:
