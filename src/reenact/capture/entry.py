@@ -9,38 +9,20 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
 from reenact.capture.guard import Unseen, guard
-from reenact.capture.programs import Program, ProgramAgent
+from reenact.capture.programs import ProgramAgent
 from reenact.capture.summing_up import Stopwatch, Summary
+from reenact.capture.terms import VARIABLE, Task
 from reenact.effect.stopping import RecordEnded
 from reenact.errors import ReenactError
 
-VARIABLE = "REENACT_CAPTURE"
 FAILED_ITSELF = 125
 STANDS = 6
 INTERRUPTED = 130
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process is to do."""
-
-    program: Program
-    run: str
-    mode: Literal["record", "resume", "replay"]
-    store: str | None = None
-    namespace: str = "default"
-    strict: bool = False
-    quiet: bool = False
-
-    def to_environment(self) -> dict[str, str]:
-        made = {VARIABLE: msgspec.json.encode(self).decode()}
-        if self.program.hash_seed is not None:
-            made["PYTHONHASHSEED"] = str(self.program.hash_seed)
-        return made
 
 
 def main() -> NoReturn:

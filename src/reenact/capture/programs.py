@@ -18,26 +18,11 @@ from typing import Any
 import msgspec
 
 from reenact.capture.seams import chance, clock, install_http
+from reenact.capture.terms import Program
 from reenact.effect.agents import Agent
 from reenact.effect.live_run import LiveRun
 from reenact.effect.policy import Budget, Guard, Policy
-from reenact.errors import InvalidInput, NotFound
-
-
-class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run."""
-
-    path: str
-    """Of the script, or the name of the module."""
-    args: tuple[str, ...] = ()
-    cwd: str = ""
-    is_module: bool = False
-    hash_seed: int | None = None
-    """With which sets of strings keep their order; None: whatever the interpreter took."""
-
-    @property
-    def name(self) -> str:
-        return self.path if self.is_module else os.path.basename(self.path)
+from reenact.errors import NotFound
 
 
 class ProgramAgent(Agent[..., Any]):
@@ -69,17 +54,6 @@ class ProgramAgent(Agent[..., Any]):
 
     def own_facts(self) -> dict[str, Any]:
         return {**super().own_facts(), "program": msgspec.to_builtins(self.program)}
-
-
-def program_of(facts: dict[str, Any] | None) -> Program | None:
-    """The program of a run; None if it is the run of something else."""
-    found = (facts or {}).get("program")
-    if found is None:
-        return None
-    try:
-        return msgspec.convert(found, Program)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"the facts of the run do not name a program: {error}", code="bad_program") from None
 
 
 def _run_program(program: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from reenact.cli.stores import sqlite_path, store_url
 from reenact.errors import InvalidInput, Refused
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.capture.programs import Program
+    from reenact.capture.terms import Program
     from reenact.cli.settings import Settings
     from reenact.journal.reader import JournalReader
 
@@ -75,7 +75,7 @@ def start_program(
     strict: bool = False,
 ) -> NoReturn:
     """This process becomes the program, under a run of its own."""
-    from reenact.capture.programs import Program
+    from reenact.capture.terms import Program
 
     if not is_module and not os.path.isfile(path):
         raise InvalidInput(f"there is no file {path[:200]!r}", hint="Name a script, or -m MODULE.", code="no_file")
@@ -111,7 +111,7 @@ def _absolute(url: str) -> str:
 
 
 def _become(settings: Settings, program: Program, run: str, mode: Any, *, strict: bool = False) -> NoReturn:
-    from reenact.capture.entry import Task
+    from reenact.capture.terms import Task
 
     task = Task(
         program=program,

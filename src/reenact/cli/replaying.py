@@ -108,7 +108,7 @@ def _replay_live(settings: Settings, run: str, target: str | None, module: str |
 
 
 def _replay_one(settings: Settings, run: str, target: str | None, module: str | None, strict: bool) -> int | None:
-    from reenact.capture.programs import program_of
+    from reenact.capture.terms import program_of
     from reenact.cli.programs import go_on_with_program
     from reenact.cli.running import load_for
     from reenact.cli.selection import selected_run

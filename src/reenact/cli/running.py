@@ -131,7 +131,7 @@ def resume(
     A run that `reenact run` began knows where its code is; name it for any other. Code that asks for something else
     than the record has does nothing: put the old code back, or accept the new one. Exit status as of `reenact run`.
     """
-    from reenact.capture.programs import program_of
+    from reenact.capture.terms import program_of
     from reenact.cli.results import say_result
     from reenact.cli.selection import selected_run
     from reenact.effect.secrets import facts_as_given

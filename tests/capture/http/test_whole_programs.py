@@ -15,8 +15,7 @@ import pytest
 from numbered_server import Server
 
 import reenact
-from reenact.capture.entry import Task
-from reenact.capture.programs import Program
+from reenact.capture.terms import Program, Task
 from reenact.store.opening import open_store
 
 PROGRAM = """

@@ -1,0 +1,57 @@
+"""What a process is told that is to run a program. Loaded by whoever starts one, so it loads little itself."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+import msgspec
+
+from reenact.errors import InvalidInput
+
+VARIABLE = "REENACT_CAPTURE"
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """What is run."""
+
+    path: str
+    """Of the script, or the name of the module."""
+    args: tuple[str, ...] = ()
+    cwd: str = ""
+    is_module: bool = False
+    hash_seed: int | None = None
+    """With which sets of strings keep their order; None: whatever the interpreter took."""
+
+    @property
+    def name(self) -> str:
+        return self.path if self.is_module else os.path.basename(self.path)
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process is to do."""
+
+    program: Program
+    run: str
+    mode: Literal["record", "resume", "replay"]
+    store: str | None = None
+    namespace: str = "default"
+    strict: bool = False
+    quiet: bool = False
+
+    def to_environment(self) -> dict[str, str]:
+        made = {VARIABLE: msgspec.json.encode(self).decode()}
+        if self.program.hash_seed is not None:
+            made["PYTHONHASHSEED"] = str(self.program.hash_seed)
+        return made
+
+
+def program_of(facts: dict[str, Any] | None) -> Program | None:
+    """The program of a run; None if it is the run of something else."""
+    found = (facts or {}).get("program")
+    if found is None:
+        return None
+    try:
+        return msgspec.convert(found, Program)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"the facts of the run do not name a program: {error}", code="bad_program") from None
