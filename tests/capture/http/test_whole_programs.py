@@ -71,10 +71,6 @@ READERS = {
 }
 IMPORTS = {"httpx": "httpx", "requests": "requests", "aiohttp": "aiohttp, asyncio"}
 
-LAUNCH = (
-    "from reenact.capture.seams import install_http; install_http(); from reenact.capture.entry import main; main()"
-)
-
 
 class Lab:
     def __init__(self, folder: Path) -> None:
@@ -87,7 +83,11 @@ class Lab:
         task = Task(program=program, run="r", mode=mode, store=self.store)
         environment = {**os.environ, **task.to_environment(), "PYTHONUNBUFFERED": "1"}
         return subprocess.Popen(
-            [sys.executable, "-c", LAUNCH], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "reenact.capture.entry"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def carry(self, mode: Any, *args: str) -> tuple[int, str, str]:
