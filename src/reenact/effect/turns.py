@@ -236,9 +236,12 @@ class Turns:
         return item
 
     def _commit_pending(self) -> bool:
-        answers = list(self.pending)
-        if len(answers) > 1:
-            answers = [one for one in answers if one.ticket and not one.committed and one.chunk is None]
+        answers: list[Item] = []
+        for one in self.pending:
+            if one.chunk is not None:  # it stands before what came after it, in the record too
+                break
+            if one.ticket is not None and not one.committed:
+                answers.append(one)
         return self._owner.commit_answers(answers)
 
     # Coming back

@@ -79,15 +79,21 @@ class AnotherModel(Variation):
                 request.match = rules.match(request.kind, encode({**members, "payload": payload}).tree)
 
 
-def with_model(payload: Any, model: str) -> Any:
+MODEL_WITHIN = 4
+"""How deep the model of a request is looked for: that of an HTTP request is in the JSON of its body."""
+
+
+def with_model(payload: Any, model: str, depth: int = MODEL_WITHIN) -> Any:
     """The input with another model in it, in the outermost place that has one; None where there is none."""
-    if not isinstance(payload, Mapping):
+    if not isinstance(payload, Mapping) or not depth:
         return None
     if isinstance(payload.get("model"), str):
         return {**payload, "model": model}
-    for name, inner in payload.items():
-        if isinstance(inner, Mapping) and isinstance(inner.get("model"), str):
-            return {**payload, name: {**inner, "model": model}}
+    for within in range(1, depth):  # the outermost first
+        for name, inner in payload.items():
+            changed = with_model(inner, model, within)
+            if changed is not None:
+                return {**payload, name: changed}
     return None
 
 

@@ -77,7 +77,6 @@ async def _act(
         pytest.param(
             [_get, _stream],
             id="streamed",
-            marks=pytest.mark.xfail(strict=False, reason="once in a while: see test_stream_order"),
         ),
     ],
 )

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
 import reenact
 from reenact.store.memory import MemoryStore
 
@@ -41,7 +39,6 @@ async def third() -> str:
     return "third"
 
 
-@pytest.mark.xfail(reason="`Turns._commit_pending` commits answers that arrived behind a chunk before the chunk")
 def test_a_part_between_two_answers(store: MemoryStore) -> None:
     @reenact.agent(store=store)
     async def agent() -> list[Any]:
