@@ -28,8 +28,9 @@ from reenact.effect.policy import Guard, Policy
 from reenact.effect.running import carry, carry_async
 from reenact.effect.secrets import FACT as REDACTION_FACT
 from reenact.effect.secrets import Secrets, secrets_of
-from reenact.effect.standing_in import LIVE, stand_ins_of
+from reenact.effect.standing_in import stand_ins_of
 from reenact.effect.stopping import CodeChanged, Divergence, NotReplayable, RecordCancelled
+from reenact.effect.tails import LIVE
 from reenact.errors import InvalidInput, NotFound
 from reenact.journal.journal import LEASE_SECONDS, Journal
 from reenact.journal.reader import JournalReader

@@ -11,9 +11,10 @@ from reenact.core.hashing import render
 from reenact.core.links import ParentRun
 from reenact.effect.boundary import perform, perform_blocking
 from reenact.effect.live_run import LiveRun
+from reenact.effect.other_records import child_id
 from reenact.effect.places import PLACE, Inside
 from reenact.effect.policy import Guard
-from reenact.effect.standing_in import child_id, stand_ins_of
+from reenact.effect.standing_in import stand_ins_of
 from reenact.effect.stopping import RunStopped, Suspended
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import ReenactError, RunExists

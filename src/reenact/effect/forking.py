@@ -24,7 +24,7 @@ from reenact.core.events import (
 from reenact.core.hashing import render
 from reenact.core.links import ParentRun
 from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.effect.standing_in import FACT, LIVE, Policy, check_mode, names_of
+from reenact.effect.tails import FACT, LIVE, Policy, check_mode, names_of
 from reenact.effect.varying import ANSWER, MODEL, REQUEST, times_asked
 from reenact.errors import BadPosition, InvalidInput, Refused
 from reenact.journal.chain import Draft

@@ -18,195 +18,29 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from reenact.core.events import ANSWERS, OPENING_KINDS, ProcessAttached
+from reenact.core.events import ProcessAttached
+from reenact.effect.other_records import Found, OtherRecord, child_id
 from reenact.effect.outcomes import is_opaque
 from reenact.effect.past import Past, stood_in_before
 from reenact.effect.places import PLACE, Inside
-from reenact.effect.recorded import CANCELLED
 from reenact.effect.stopping import NotCarriedOut, NotReplayable, Suspended
+from reenact.effect.tails import FACT, INPUTS, LIVE, MOCKED, STOPPED, Policy, check_mode, names_of
 from reenact.effect.varying import FACT as CHANGE
 from reenact.effect.varying import MODEL, Variations, variations_of
-from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
+from reenact.errors import Damaged, NotFound, ReenactError
 from reenact.journal.chain import Draft
-from reenact.journal.lineage import LONGEST, Stretch, shared_stretches, stretch_of
+from reenact.journal.lineage import LONGEST
 from reenact.journal.reader import JournalReader
 
 if TYPE_CHECKING:
-    from reenact.core.links import Link
     from reenact.effect.live_run import LiveRun, MakeEvent
     from reenact.effect.tickets import EffectSpec, Ticket
-    from reenact.store.contract import EventRow
 
-LIVE, MOCKED, STOPPED = "live", "mocked", "stopped"
-FACT = "standing_in"
-DONE_AGAIN = frozenset({"model_call", "durable_step"})
-_INPUTS = frozenset({"sleep", "await_event"})
 _MEMBERS = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
-
-
-class Policy(NamedTuple):
-    """How a run treats what its own record does not have."""
-
-    run: str
-    """Whose record stands in."""
-    after: int = 0
-    """From behind this event of it on."""
-    mode: str = LIVE
-    live_tools: frozenset[str] = frozenset()
-    is_replay: bool = False
-
-    def to_fact(self) -> dict[str, Any]:
-        return {**self._asdict(), "live_tools": sorted(self.live_tools)}
-
-    @classmethod
-    def from_fact(cls, fact: Any) -> Policy:
-        try:
-            found = cls(**{**fact, "live_tools": frozenset(fact["live_tools"])})
-            good = [type(value) for value in found] == _TYPES and len(fact) == len(_TYPES)
-            if not good or found.mode not in (LIVE, MOCKED, STOPPED) or isinstance(fact["live_tools"], str):
-                raise TypeError
-        except (TypeError, LookupError) as error:
-            raise Damaged("the facts of the run do not say what stands in for the world", code="bad_content") from error
-        return found
-
-    def carries_out(self, spec: EffectSpec) -> bool:
-        """Whatever the other record has."""
-        if self.mode != LIVE:
-            return False
-        if spec.name in self.live_tools or spec.kind == "process":
-            return True  # a run that is called is held to the same
-        if spec.kind in _INPUTS:
-            return not self.is_replay
-        return spec.kind in DONE_AGAIN and not spec.writes
-
-
-_TYPES = [str, int, str, frozenset, bool]
-
-
-def names_of(tools: Iterable[str]) -> frozenset[str]:
-    """Tools by their names. One name is one tool, not a row of letters."""
-    named = [tools] if isinstance(tools, str) else list(tools)
-    if not all(isinstance(name, str) for name in named):
-        raise InvalidInput("tools are given by their names", hint='Such as live_tools=["send_mail"].', code="bad_tool")
-    return frozenset(named)
-
-
-def check_mode(mode: str) -> str:
-    if mode not in (LIVE, MOCKED, STOPPED):
-        raise InvalidInput(f"a tail is {LIVE}, {MOCKED} or {STOPPED}, not {mode[:40]!r}", code="bad_tail")
-    return mode
-
-
-def carried_out_kinds() -> frozenset[str]:
-    """Kinds of effects that are carried out in a live tail although nobody has named them."""
-    return DONE_AGAIN | _INPUTS | {"process"}
-
-
-class _Found(NamedTuple):
-    """A request of the other record that has an answer."""
-
-    seq: int
-    key: str
-
-
-def _found(row: EventRow, link: Link) -> _Found:
-    return _Found(row.seq, link.key or str(row.seq))
-
-
-class _Tail:
-    """The other record, from some event on, by what was asked for. Read when it is first needed."""
-
-    def __init__(self, reader: JournalReader, after: int, used: set[int]) -> None:
-        self.reader = reader
-        self._whole: Past | None = None
-        self._stretches = [*shared_stretches(reader), Stretch(reader, reader.head().seq, 0)]
-        self._used = used
-        self.by_match: dict[tuple[str, bytes], deque[_Found]] = {}
-        self.answers: dict[int, int] = {}
-        self.given_up: set[int] = set()
-        self.asked: dict[int, tuple[EventRow, Link]] = {}
-        self.draws: dict[tuple[str, str], list[Any]] = {}
-        try:
-            self._read(after)
-        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
-            raise Damaged(f"the record of run {reader.run} is not well formed", code="bad_content") from error
-
-    def _read(self, after: int) -> None:
-        asked = self.asked
-        for row, link in self._rows(after):
-            if row.kind in OPENING_KINDS:
-                asked[row.seq] = row, link
-            elif row.kind in ANSWERS and link.parent is not None:
-                self.answers[link.parent] = row.seq
-                if link.key == CANCELLED:
-                    self.given_up.add(link.parent)
-                if link.parent not in asked:  # it was under way where the other one parted
-                    asked[link.parent] = self.event(link.parent)
-            elif row.kind == "ValuesDrawn":
-                for lane, kind, value in self.members(row.seq)["draws"]:
-                    self.draws.setdefault((lane, kind), []).append(value)
-        for seq in sorted(set(asked) & set(self.answers) - self._used):
-            row, link = asked[seq]
-            if row.match is not None:
-                self.by_match.setdefault((row.kind, row.match), deque()).append(_found(row, link))
-
-    def _rows(self, after: int) -> Iterator[tuple[EventRow, Link]]:
-        for stretch in self._stretches:
-            if after < stretch.last + stretch.shift:
-                yield from stretch.rows(max(0, after - stretch.shift), contents=False)
-
-    def take(self, kind: str, match: bytes, key: str) -> _Found | None:
-        found = self.by_match.get((kind, match))
-        if not found:
-            return None
-        one = next((one for one in found if one.key == key), found[0])
-        found.remove(one)
-        return one
-
-    def taken_before(self, seq: int, kind: str, match: bytes) -> _Found | None:
-        """What a process that died had taken for the same request."""
-        row, link = self.asked.get(seq, (None, None))
-        if row is None or link is None or seq not in self.answers or (row.kind, row.match) != (kind, match):
-            return None
-        return _found(row, link)
-
-    def chunks(self, found: _Found) -> list[Any]:
-        """The parts of a stream, as whoever read it there was handed them."""
-        if self._whole is None:
-            self._whole = Past.read(self.reader)
-        request = self._whole.by_key.get(found.key)
-        chunks = request.chunks if request is not None else ()
-        return [self._whole.members(chunk.row)["chunk"] for chunk in chunks]
-
-    def event(self, position: int) -> tuple[EventRow, Link]:
-        stretch = stretch_of(self._stretches, position)
-        reader = stretch.reader
-        row = reader.store.event(reader.namespace, reader.run, position - stretch.shift)
-        if row is None:
-            raise Damaged(f"event {position - stretch.shift} of run {reader.run} is missing", code="missing_event")
-        return stretch.placed(row) if stretch.shift else (row, reader.link(row))
-
-    def owner(self, found: _Found) -> str:
-        """The run that asked for it: the other one, or one that it was forked from."""
-        return stretch_of(self._stretches, found.seq).reader.run
-
-    def tree(self, position: int) -> tuple[str, Any, JournalReader]:
-        """Kind and encoded content of an event, and who reads it."""
-        stretch = stretch_of(self._stretches, position)
-        row, link = self.event(position)
-        return row.kind, stretch.reader.tree_of(row, link.content), stretch.reader
-
-    def members(self, position: int) -> Any:
-        _, tree, reader = self.tree(position)
-        if tree is None:
-            raise NotReplayable(f"the content of event {position} of run {reader.run} was erased")
-        return reader.decoded(tree)
 
 
 class StandIns:
@@ -218,7 +52,7 @@ class StandIns:
         """Policies by which the run went on before, and where it was told of them."""
         self._begun: set[Ticket] = set()
         """What is being carried out."""
-        self._tail: _Tail | None = None
+        self._tail: OtherRecord | None = None
         self._is_read = self._has_looked_back = False
         self._variations = variations
         self._lock = threading.Lock()
@@ -313,7 +147,7 @@ class StandIns:
 
     # Deciding
 
-    def _decided(self) -> _Found | None:
+    def _decided(self) -> Found | None:
         """What of the other record answers the effect that is about to be carried out; None: it is carried out."""
         place = PLACE.get()
         assert isinstance(place, Inside)
@@ -335,7 +169,7 @@ class StandIns:
             ticket.spec = spec._replace(retry=None, timeout_seconds=None)
             self._note(ticket, found)
             return found
-        if policy.mode == LIVE and spec.kind in _INPUTS and (spec.kind == "sleep" or not policy.is_replay):
+        if policy.mode == LIVE and spec.kind in INPUTS and (spec.kind == "sleep" or not policy.is_replay):
             return None
         self._leave(ticket, self._not_carried_out(spec))
 
@@ -353,7 +187,7 @@ class StandIns:
         since = [policy for at, policy in self._in_force if at > asked]
         return any(policy.carries_out(ticket.spec) for policy in (*before[-1:], *since))
 
-    def _take(self, ticket: Ticket) -> _Found | None:
+    def _take(self, ticket: Ticket) -> Found | None:
         event = self._run.secrets.without(ticket.event)
         match = self._run.rules.match_of(event.kind, event.content())
         tail = self._record()
@@ -364,14 +198,14 @@ class StandIns:
             found = tail.taken_before(before, event.kind, match) if before is not None else None
             return found or tail.take(event.kind, match, ticket.key)
 
-    def _record(self) -> _Tail | None:
+    def _record(self) -> OtherRecord | None:
         """None: there is none, as of a run that was never called there."""
         with self._stopped_by_damage(), self._lock:
             if not self._is_read:
                 self._is_read = True
                 with suppress(NotFound):
                     reader = JournalReader(self._run.reader.store, self.policy.run, self._run.reader.namespace)
-                    self._tail = _Tail(reader, self.policy.after, set(self._stood_in().values()))
+                    self._tail = OtherRecord(reader, self.policy.after, set(self._stood_in().values()))
             return self._tail
 
     def _stood_in(self) -> dict[str, int]:
@@ -385,7 +219,7 @@ class StandIns:
             past.stood_in = {**stood_in_before(past), **past.stood_in}
         return past.stood_in
 
-    def _note(self, ticket: Ticket, found: _Found) -> None:
+    def _note(self, ticket: Ticket, found: Found) -> None:
         said = {"action": ticket.key, "run": self.policy.run, "seq": found.seq}
         with self._run.lock:
             if not self._run.is_stopped:
@@ -434,7 +268,7 @@ class StandIns:
 
     # Answering
 
-    async def _in_recorded_order(self, found: _Found) -> None:
+    async def _in_recorded_order(self, found: Found) -> None:
         """What is asked for together comes in the order in which it came there. What was given up never comes."""
         tail, loop = self._record(), asyncio.get_running_loop()
         assert tail is not None
@@ -453,7 +287,7 @@ class StandIns:
         if not first[1].done():
             first[1].set_result(None)
 
-    def _opened(self, found: _Found, spec: EffectSpec) -> Any:
+    def _opened(self, found: Found, spec: EffectSpec) -> Any:
         tail = self._record()
         assert tail is not None
         with self._stopped_by_damage():
@@ -484,11 +318,6 @@ class StandIns:
         return {FACT: self.policy._replace(run=child, after=0).to_fact(), **change}
 
 
-def child_id(idempotency_key: str) -> str:
-    """The id of a run that an effect calls: it follows from the request."""
-    return sha256(f"child\0{idempotency_key}".encode()).hexdigest()[:20]
-
-
 def stand_ins_of(run: LiveRun, *, mode: str | None = None, tools: Iterable[str] = ()) -> StandIns | None:
     """What stands in for the world, by the record of the run; None for an ordinary run. Another mode, or further tools,
     are on record before anything is carried out by them."""
@@ -514,6 +343,3 @@ def stand_ins_of(run: LiveRun, *, mode: str | None = None, tools: Iterable[str] 
     for at, one in in_force:
         made.was_told(at, one)
     return made
-
-
-__all__ = ["FACT", "LIVE", "MOCKED", "STOPPED", "Policy", "StandIns", "check_mode", "child_id", "stand_ins_of"]

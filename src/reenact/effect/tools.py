@@ -15,8 +15,8 @@ from reenact.effect.attempts import note_call
 from reenact.effect.boundary import outside, perform, perform_blocking
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE, Inside
-from reenact.effect.standing_in import DONE_AGAIN
 from reenact.effect.streams import Stream
+from reenact.effect.tails import DONE_AGAIN
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput
 

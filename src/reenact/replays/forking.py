@@ -11,8 +11,9 @@ from reenact.core.codec import encode
 from reenact.core.events import ANSWERS, ActionFailed, ActionRequested, ActionSucceeded, Resumed, WaitResolved
 from reenact.effect.agents import find_agent, store_of
 from reenact.effect.forking import AnotherAnswer, AnotherInput, Change, fork_position
+from reenact.effect.other_records import child_id
 from reenact.effect.policy import usual_usage
-from reenact.effect.standing_in import LIVE, carried_out_kinds, child_id
+from reenact.effect.tails import LIVE, carried_out_kinds
 from reenact.errors import InvalidInput, NotFound
 from reenact.journal.reader import JournalReader, SequencedEvent
 from reenact.replays.comparing.patches import apply_patch

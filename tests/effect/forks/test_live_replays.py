@@ -24,7 +24,7 @@ from fork_support import (
 import reenact
 from reenact.core.wait_keys import Resolution, WaitIdentity
 from reenact.effect.forking import AnotherAnswer, AnotherModel
-from reenact.effect.standing_in import child_id
+from reenact.effect.other_records import child_id
 from reenact.effect.stopping import NotCarriedOut
 from reenact.effect.waits.desk import WaitDesk
 from reenact.journal.reader import JournalReader

@@ -10,7 +10,7 @@ import dataclasses
 from contextlib import suppress
 from typing import Literal
 
-from reenact.effect.standing_in import child_id
+from reenact.effect.other_records import child_id
 from reenact.errors import InvalidInput, NotFound
 from reenact.journal.reader import JournalReader
 from reenact.replays.comparing.masks import Masks
