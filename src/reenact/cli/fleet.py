@@ -281,11 +281,11 @@ def _check_junit(path: Path) -> None:
     """Before anything is judged: an hour later is late."""
     from reenact.journal.output_files import place_for
 
-    place_for(path)
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise InvalidInput(
             f"cannot write to {inert(str(path))[:200]}", hint="Name a file in a folder that exists.", code="bad_output"
         )
+    place_for(path)
 
 
 def _write_junit(path: Path, report: FleetReport) -> None:
