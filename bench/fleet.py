@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.effects_measuring import own_keys
 from bench.measuring import Row, Workplace
 
-RUNS = 300
+RUNS = 600
 EFFECTS = 400
 ROUNDS = 4
 PROGRAM = '''
