@@ -148,7 +148,7 @@ def test_the_signing_key_is_rotated_and_old_evidence_still_checks() -> None:
     assert reenact("evidence", "check", "old.evidence", "--key", "old.pub").exit_code == 0
     assert reenact("evidence", "check", "new.evidence", "--key", "new.pub").exit_code == 0
     assert reenact("evidence", "check", "new.evidence", "--key", "old.pub").exit_code == 4
-    assert [one["purpose"] for one in reenact_json("keys", "list")["keys"]] .count("signature") == 2
+    assert [one["purpose"] for one in reenact_json("keys", "list")["keys"]].count("signature") == 2
 
 
 @pytest.mark.parametrize("group", ["token", "evidence"])
