@@ -291,6 +291,28 @@ def test_answers_of_the_other_record_are_used_once(memory: MemoryStore) -> None:
     assert not ledger.lines
 
 
+def test_whoever_asks_more_often_is_not_answered_with_what_was_used(memory: MemoryStore) -> None:
+    many = [3]
+
+    @reenact.tool
+    def draw_lot() -> int:
+        ledger.did("lot")
+        return len(ledger.lines)
+
+    @reenact.agent(name="effects.more_lots")
+    def lots() -> list[int]:
+        return [draw_lot() for _ in range(many[0])]
+
+    name, branch = new_id(), new_id("branch")
+    lots.run(run_id=name, store=memory)
+    ledger.clear()
+    many[0] = 4
+    with pytest.raises(reenact.NotCarriedOut):
+        lots.fork(name, 0, tail="mocked", fork_id=branch, store=memory)
+    assert len(notes(memory, branch, "stood_in")) == 3
+    assert not ledger.lines
+
+
 def test_what_was_told_survives_a_checkpoint(memory: MemoryStore) -> None:
     """The policy that it was resumed with, and which answers were used up."""
     dying = [-1]
