@@ -1,12 +1,12 @@
 """Receipts: one for every effect, that anybody can check by itself (docs/tokens.md)."""
 
+from reenact.effect.invokers import EffectInvoker
 from reenact.tokens.building import ReplayTokenBuilder
 from reenact.tokens.chain import ChainProblem, ChainReport, check_chain
 from reenact.tokens.journal_log import JournalReplayLog
 from reenact.tokens.log import InMemoryReplayLog, ReplayLog
 from reenact.tokens.minting import check_place, mint
 from reenact.tokens.replaying import (
-    EffectInvoker,
     replay_flow,
     replay_flow_async,
     replay_token,

@@ -1,7 +1,7 @@
 """Doing the effect of a receipt again, and saying whether the same came of it.
 
-What decides is one generator (`_deciding`): it asks for a call and is handed what came of it. The two drivers, for
-invokers that block and for those that are awaited, only make the call. (One of the systems that this goes back to
+What decides is one generator (`_deciding`): it asks for a call and is handed what came of it
+(`effect.invokers`). (One of the systems that this goes back to
 calls the executor of receipts `ReplayExecutor` and its result `ReplayOutcome`; another uses the same names for whole
 runs. Here they are `replay_token`, `replay_flow` and `TokenReplay`, `FlowReplay`.)
 
@@ -15,12 +15,12 @@ Rules:
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
 
 from reenact.core.canonical import parse_stored, stored_bytes
 from reenact.core.codec import encode
+from reenact.effect.invokers import CameOfIt, EffectInvoker, drive, drive_async
 from reenact.effect.stopping import NotReplayable
 from reenact.errors import Damaged, InvalidInput, InvalidValue
 from reenact.journal.sources import Sources, SystemSources
@@ -34,28 +34,11 @@ from reenact.tokens.token import ERASED, ReplayToken, Status, hash_of, tags_in
 _WITHOUT_VALUE = frozenset({"$opaque", "$erased", "$secret"})
 
 
-class EffectInvoker(Protocol):
-    """Carries effects out. Blocking, or awaited with the functions that end in `_async`.
-
-    Raise `reenact.NotReplayable` for an effect that cannot give the same again (a provider without seeds, a mail).
-    Whatever else is raised is what came of the effect.
-    """
-
-    def invoke(
-        self, effect_name: str, inputs: Any, model_version: str, sampling: SamplingParams
-    ) -> Any | Awaitable[Any]: ...
-
-
 class _Call(NamedTuple):
     name: str
     inputs: Any
     model: str
     sampling: SamplingParams
-
-
-class _Came(NamedTuple):
-    value: Any
-    error: Exception | None
 
 
 class _Options(NamedTuple):
@@ -66,7 +49,7 @@ class _Options(NamedTuple):
     artifact: Callable[[bytes], bytes] | None
 
 
-_Deciding = Generator[_Call, _Came, TokenReplay]
+_Deciding = Generator[_Call, CameOfIt, TokenReplay]
 
 
 def replay_token(
@@ -85,7 +68,7 @@ def replay_token(
     the new receipt when another `model` is asked.
     """
     found, options = _prepared(token, log, model, into, trusted, sources)
-    return _drive(_deciding(found, options, None), invoker)
+    return drive(_deciding(found, options, None), invoker)
 
 
 async def replay_token_async(
@@ -99,7 +82,7 @@ async def replay_token_async(
     sources: Sources | None = None,
 ) -> TokenReplay:
     found, options = _prepared(token, log, model, into, trusted, sources)
-    return await _drive_async(_deciding(found, options, None), invoker)
+    return await drive_async(_deciding(found, options, None), invoker)
 
 
 def replay_flow(
@@ -116,7 +99,7 @@ def replay_flow(
     """Does a flow again in its order, up to the first divergence; with `collect_all`, to its end."""
     run = _Flow(log, flow, model, into, trusted, sources, collect_all)
     while (deciding := run.next()) is not None:
-        run.take(_drive(deciding, invoker))
+        run.take(drive(deciding, invoker))
     return run.result()
 
 
@@ -133,53 +116,8 @@ async def replay_flow_async(
 ) -> FlowReplay:
     run = _Flow(log, flow, model, into, trusted, sources, collect_all)
     while (deciding := run.next()) is not None:
-        run.take(await _drive_async(deciding, invoker))
+        run.take(await drive_async(deciding, invoker))
     return run.result()
-
-
-# Making the calls
-
-
-def _drive(deciding: _Deciding, invoker: EffectInvoker) -> TokenReplay:
-    came: _Came | None = None
-    while True:
-        try:
-            call = next(deciding) if came is None else deciding.send(came)
-        except StopIteration as done:
-            result: TokenReplay = done.value
-            return result
-        came = _called(invoker, call)
-        if inspect.isawaitable(came.value):
-            if inspect.iscoroutine(came.value):
-                came.value.close()
-            raise InvalidInput(
-                "the invoker has to be awaited",
-                hint="Use replay_token_async or replay_flow_async.",
-                code="async_invoker",
-            )
-
-
-async def _drive_async(deciding: _Deciding, invoker: EffectInvoker) -> TokenReplay:
-    came: _Came | None = None
-    while True:
-        try:
-            call = next(deciding) if came is None else deciding.send(came)
-        except StopIteration as done:
-            result: TokenReplay = done.value
-            return result
-        came = _called(invoker, call)
-        if inspect.isawaitable(came.value):
-            try:
-                came = _Came(await came.value, None)
-            except Exception as error:
-                came = _Came(None, error)
-
-
-def _called(invoker: EffectInvoker, call: _Call) -> _Came:
-    try:
-        return _Came(invoker.invoke(call.name, call.inputs, call.model, call.sampling), None)
-    except Exception as error:
-        return _Came(None, error)
 
 
 # Deciding
@@ -285,7 +223,7 @@ def _opening(options: _Options) -> dict[str, Any]:
     return {"trusted": options.trusted, "artifact": options.artifact}
 
 
-def _judged(token: ReplayToken, came: _Came, options: _Options, after: str | None, model: str) -> TokenReplay:
+def _judged(token: ReplayToken, came: CameOfIt, options: _Options, after: str | None, model: str) -> TokenReplay:
     status: Status = "succeeded" if came.error is None else "failed"
     actual = came.value if came.error is None else came.error
     try:
@@ -328,7 +266,7 @@ def _result(token: ReplayToken, verdict: Verdict, reason: str, message: str, **m
     )
 
 
-def _new_receipt(token: ReplayToken, came: _Came, options: _Options, after: str | None, model: str) -> ReplayToken:
+def _new_receipt(token: ReplayToken, came: CameOfIt, options: _Options, after: str | None, model: str) -> ReplayToken:
     builder = (
         ReplayTokenBuilder(sources=options.sources)
         .effect_name(token.effect_name)

@@ -4,6 +4,7 @@ Two ways lead there. An invoker carries the effects out one by one (`replay_with
 which makes a run of its own, and the two runs are judged against each other (`judge_runs`). docs/live-replay.md.
 """
 
+from reenact.effect.invokers import CameOfIt, EffectInvoker
 from reenact.replays.live.attempts import (
     Attempt,
     AttemptComparison,
@@ -13,8 +14,6 @@ from reenact.replays.live.attempts import (
 )
 from reenact.replays.live.invoking import (
     LIVE_KINDS,
-    CameOfIt,
-    EffectInvoker,
     LiveCall,
     Minting,
     replay_with_invoker,

@@ -1,7 +1,8 @@
 """The effects of a recorded run carried out again, one by one, by an invoker: without the agent's code.
 
-What decides is one generator (`_deciding`): it asks for a call and is handed what came of it. The two drivers, for
-invokers that block and for those that are awaited, only make the call.
+What decides is one generator (`_deciding`): it asks for a call and is handed what came of it
+(`effect.invokers`).
+
 
 Rules:
 
@@ -17,11 +18,11 @@ Rules:
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Generator, Iterator
+from typing import Any, NamedTuple
 
 from reenact.core.codec import encode
+from reenact.effect.invokers import CameOfIt, EffectInvoker, drive, drive_async
 from reenact.effect.stopping import NotReplayable
 from reenact.errors import InvalidInput, InvalidValue
 from reenact.journal.reader import JournalReader
@@ -38,16 +39,6 @@ from reenact.replays.live.sampling import Sampling, model_asked
 LIVE_KINDS = (MODEL_CALL, "durable_step")
 
 
-class EffectInvoker(Protocol):
-    """Carries effects out; the same protocol as that of receipts (`reenact.tokens.EffectInvoker`).
-
-    Blocking, or awaited with `replay_with_invoker_async`. Raise `reenact.NotReplayable` for an effect that cannot give
-    the same again. Whatever else is raised is what came of the effect.
-    """
-
-    def invoke(self, effect_name: str, inputs: Any, model_version: str, sampling: Any) -> Any | Awaitable[Any]: ...
-
-
 class LiveCall(NamedTuple):
     """One call as it is made: what a receipt can be made of."""
 
@@ -56,11 +47,6 @@ class LiveCall(NamedTuple):
     inputs: Any
     model: str
     sampling: Sampling
-
-
-class CameOfIt(NamedTuple):
-    value: Any
-    error: Exception | None
 
 
 Minting = Callable[[LiveCall, CameOfIt], str]
@@ -95,21 +81,7 @@ def replay_with_invoker(
 ) -> RunReplay:
     """Carries the effects of a run out again, in their recorded order, and judges what came of each."""
     options = _options(tolerance, masks, live_tools, live_kinds, model, stop_at_first, non_replayable, minted)
-    deciding = _deciding(RunEffects(reader), options)
-    came: CameOfIt | None = None
-    while True:
-        try:
-            call = next(deciding) if came is None else deciding.send(came)
-        except StopIteration as done:
-            result: RunReplay = done.value
-            return result
-        came = _called(invoker, call)
-        if inspect.isawaitable(came.value):
-            if inspect.iscoroutine(came.value):
-                came.value.close()
-            raise InvalidInput(
-                "the invoker has to be awaited", hint="Use replay_with_invoker_async.", code="async_invoker"
-            )
+    return drive(_deciding(RunEffects(reader), options), invoker)
 
 
 async def replay_with_invoker_async(
@@ -126,27 +98,7 @@ async def replay_with_invoker_async(
     minted: Minting | None = None,
 ) -> RunReplay:
     options = _options(tolerance, masks, live_tools, live_kinds, model, stop_at_first, non_replayable, minted)
-    deciding = _deciding(RunEffects(reader), options)
-    came: CameOfIt | None = None
-    while True:
-        try:
-            call = next(deciding) if came is None else deciding.send(came)
-        except StopIteration as done:
-            result: RunReplay = done.value
-            return result
-        came = _called(invoker, call)
-        if inspect.isawaitable(came.value):
-            try:
-                came = CameOfIt(await came.value, None)
-            except Exception as error:
-                came = CameOfIt(None, error)
-
-
-def _called(invoker: EffectInvoker, call: LiveCall) -> CameOfIt:
-    try:
-        return CameOfIt(invoker.invoke(call.name, call.inputs, call.model, call.sampling), None)
-    except Exception as error:
-        return CameOfIt(None, error)
+    return await drive_async(_deciding(RunEffects(reader), options), invoker)
 
 
 def _options(
