@@ -1,8 +1,6 @@
 """The effects of a recorded run carried out again, one by one, by an invoker: without the agent's code.
 
-What decides is one generator (`_deciding`): it asks for a call and is handed what came of it
-(`effect.invokers`).
-
+What decides is one generator (`_deciding`): it asks for a call and is handed what came of it (`effect.invokers`).
 
 Rules:
 
