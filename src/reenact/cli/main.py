@@ -20,9 +20,9 @@ INTERRUPTED, TERMINATED = 130, 143
 THREADS_MAY_TAKE_SECONDS = 2.0
 
 COMMANDS = {
-    "run": ("running", "Run an agent: a function of a file, recorded."),
+    "run": ("running", "Run a program nobody changed, or an agent, recorded."),
     "resume": ("running", "Go on with a run where it stands."),
-    "replay": ("replaying", "Run the code of a run again on its record alone."),
+    "replay": ("replaying", "Run the code of a run again: on its record alone, or live."),
     "fork": ("forking", "Go another way from somewhere in a run."),
     "ls": ("listing", "List the runs of the store, newest first."),
     "show": ("showing", "Show a run: what happened, one event, or its state."),

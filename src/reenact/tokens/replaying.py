@@ -1,8 +1,9 @@
 """Doing the effect of a receipt again, and saying whether the same came of it.
 
 What decides is one generator (`_deciding`): it asks for a call and is handed what came of it (`effect.invokers`).
-(One of the systems that this goes back to calls the executor of receipts `ReplayExecutor` and its result `ReplayOutcome`; another uses the same names for whole
-runs. Here they are `replay_token`, `replay_flow` and `TokenReplay`, `FlowReplay`.)
+(One of the systems that this goes back to calls the executor of receipts `ReplayExecutor` and its result
+`ReplayOutcome`; another uses the same names for whole runs. Here they are `replay_token`, `replay_flow` and
+`TokenReplay`, `FlowReplay`.)
 
 Rules:
 
