@@ -320,7 +320,10 @@ def restored(tree: Any, originals: Mapping[str, Any], artifact: Callable[[bytes]
     if type(tree) is str:
         if MARK not in tree:
             return tree
-        return originals[tree] if tree in originals else _QUOTED.sub(lambda match: _original(match, originals), tree)
+        if tree not in originals:
+            return _QUOTED.sub(lambda match: _original(match, originals), tree)
+        original = originals[tree]
+        return encode(original).tree if type(original) is int else original  # a number may be too large for JSON
     if type(tree) is list:
         return [restored(item, originals, artifact) for item in tree]
     if type(tree) is not dict:
