@@ -112,11 +112,16 @@ class Agent(CalledByAgents, Generic[P, R]):
         place = PLACE.get()
         if type(place) is Inside and place.run.stand_ins is not None:
             place.run.stand_ins.refuse_inside(self.name)  # it would be a run of its own, held to nothing
+        if type(place) is Lane and place.run.calls_agents_inline:
+            return self.function(*args, **kwargs)  # type: ignore[no-any-return]
         made: R = self.as_child(args, kwargs) if type(place) is Lane else self._run(args, kwargs, None, None)
         return made
 
     def run(self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any) -> Any:
         """As calling it, with a say in the run's id and store."""
+        place = PLACE.get()
+        if run_id is None and store is None and type(place) is Lane and place.run.calls_agents_inline:
+            return self.function(*args, **kwargs)
         return self._run(args, kwargs, run_id, store)
 
     def _run(self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None) -> Any:

@@ -143,23 +143,23 @@ async def _finished(run: LiveRun, main: asyncio.Task[Any]) -> None:
 def _completed(run: LiveRun, value: Any) -> Any:
     if run.stopped is not None:
         raise run.stopped
-    _end(run, Completed(value))
+    end_run(run, Completed(value))
     return value
 
 
 def _failed(run: LiveRun, error: Exception) -> Any:
     if run.stopped is not None:
         raise run.stopped
-    _end(run, Failed(error))
+    end_run(run, Failed(error))
     raise error
 
 
 def _cancelled(run: LiveRun) -> Any:
-    _end(run, Cancelled(run.cancel_reason))
+    end_run(run, Cancelled(run.cancel_reason))
     raise asyncio.CancelledError
 
 
-def _end(run: LiveRun, event: Event) -> None:
+def end_run(run: LiveRun, event: Event) -> None:
     """Writes the end down, or compares it with the recorded one."""
     past = run.past
     if past is not None and not run.is_live and not run.accept_changes():
