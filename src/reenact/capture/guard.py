@@ -53,6 +53,15 @@ class Guard:
             self._installed = True
             sys.addaudithook(self._audited)
 
+    def note(self, what: str, where: str) -> None:
+        """A seam has met something that it cannot record."""
+        if self.is_watching:
+            self._count(Hole(what, where))
+
+    def _count(self, hole: Hole) -> None:
+        if len(self.holes) < MOST_NAMED or hole in self.holes:
+            self.holes[hole] += 1
+
     def _audited(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.is_watching or (event not in _CONNECTS and event not in _STARTS):
             return
@@ -61,11 +70,10 @@ class Guard:
             return  # inside an effect it is the effect's; a replay has traps of its own
         if asks_the_system(sys._getframe(1)):
             return
-        hole = Hole(_told(event, args), _own_line())
+        hole = Hole(_told(event, args), own_line())
         if not hole.where:
             return  # our own
-        if len(self.holes) < MOST_NAMED or hole in self.holes:
-            self.holes[hole] += 1
+        self._count(hole)
         if self.is_strict:
             reason = Unseen(f"{hole.what} at {hole.where} would not be recorded")
             place.run.stop(reason)
@@ -86,9 +94,9 @@ def _address(address: Any) -> str:
     return repr(address)[:100]
 
 
-def _own_line() -> str:
+def own_line() -> str:
     """The innermost line of the program's own code; empty when there is none, as where we write the record."""
-    frame: Any = sys._getframe(2)
+    frame: Any = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if is_own_file(file):

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from reenact.capture.seams import chance, clock, install_http
+from reenact.capture.seams import chance, clock, install_http, install_mcp
 from reenact.capture.terms import Program
 from reenact.effect.agents import Agent
 from reenact.effect.live_run import LiveRun
@@ -64,6 +64,7 @@ def _run_program(program: dict[str, Any]) -> dict[str, Any]:
     chance.install()
     chance.begin()
     install_http()
+    install_mcp()
     before = sys.modules.get("__main__")
     sys.modules["__main__"] = main
     try:

@@ -52,6 +52,8 @@ class Stream:
         self._reader = _Reader(lane.run, generate)
         self._index = 0
         self._over = False
+        self.result: Any = None
+        """The value of its answer, once it has come to its end."""
 
     def __aiter__(self) -> Stream:
         return self
@@ -80,7 +82,7 @@ class Stream:
             return opened(run, item.chunk)
         self._over = True
         run.taken(self._ticket)
-        open_answer(run, self._ticket)  # raises the error that ended it
+        self.result = open_answer(run, self._ticket)  # or raises the error that ended it
         raise StopAsyncIteration
 
     async def aclose(self) -> None:

@@ -12,6 +12,10 @@ _HTTP = (
     Seam("aiohttp.client", "reenact.capture.seams.aiohttp_sessions"),
     Seam("http.client", "reenact.capture.seams.http_client"),
 )
+_MCP = tuple(
+    Seam(f"mcp.client.{name}", "reenact.capture.seams.mcp_clients")
+    for name in ("session", "stdio", "streamable_http", "sse", "_memory")
+)
 
 
 def install_http() -> None:
@@ -23,4 +27,13 @@ def uninstall_http() -> None:
     uninstall(_HTTP)
 
 
-__all__ = ["install_http", "uninstall_http"]
+def install_mcp() -> None:
+    """What sessions of MCP clients ask of their servers becomes effects."""
+    install(_MCP)
+
+
+def uninstall_mcp() -> None:
+    uninstall(_MCP)
+
+
+__all__ = ["install_http", "install_mcp", "uninstall_http", "uninstall_mcp"]

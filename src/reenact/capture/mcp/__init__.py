@@ -1,0 +1,1 @@
+"""Sessions of MCP clients: what they ask of a server is an effect, whatever it travels by."""
