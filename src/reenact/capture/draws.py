@@ -14,6 +14,7 @@ from reenact.effect.places import PLACE
 _LIBRARIES = tuple(
     {path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))}
 )
+_INSTALLED = tuple({path for name in ("purelib", "platlib") if (path := sysconfig.get_path(name))})
 _OURS = __file__.rpartition("capture")[0]
 _own: dict[str, bool] = {}
 
@@ -30,6 +31,11 @@ def is_own_call(depth: int) -> bool:
         return is_own_file(sys._getframe(depth).f_code.co_filename)
     except ValueError:
         return False
+
+
+def is_installed_call(depth: int) -> bool:
+    """Whether it is that of a library that was installed, and not of Python's own."""
+    return sys._getframe(depth).f_code.co_filename.startswith(_INSTALLED)
 
 
 def is_own_file(file: str) -> bool:

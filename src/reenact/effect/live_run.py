@@ -43,6 +43,7 @@ from reenact.effect.secrets import secrets_of
 from reenact.effect.standing_in import StandIns
 from reenact.effect.stopping import Denied, Divergence, EffectConflict, RunStopped, Superseded, Suspended
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
+from reenact.effect.tries import Tries
 from reenact.effect.turns import Turns
 from reenact.effect.waits import WaitDesk
 from reenact.effect.writing import Pen
@@ -88,6 +89,7 @@ class LiveRun(Answering):
             self.journal.know_history(past.last_seq, past.unfinished())
             if past.beginning is not None:
                 self.journal.know_lanes(past.last_seq, [row for row in past.lane_ends.values() if row.seq > 0])
+        self._tries = Tries(self)
         self._requested: list[Ticket] = []
         """Asked for, and not yet on record."""
         self._requests_sync = False
@@ -305,7 +307,7 @@ class LiveRun(Answering):
 
     def _add_request(self, ticket: Ticket, event: Event, path: str, key: str) -> None:
         assert self._pen is not None
-        self._pen.waiting.append(Draft(event, path, key))
+        self._pen.waiting.append(Draft(event, path, key, parent=self._tries.first_of(ticket)))
         self._requested.append(ticket)
         if ticket.spec.once or ticket.spec.durable:
             self._requests_sync = True

@@ -210,6 +210,11 @@ class _Handler(BaseHTTPRequestHandler):
         whole = "äöü".encode()
         self.stream([whole[:3], whole[3:]], kind="text/plain; charset=utf-8", gap=0.02)
 
+    def answer_twice(self, _: bytes) -> None:
+        """Fails twice, then answers."""
+        number = self.server_of.number("twice")
+        self.json({"number": number}, status={1: 429, 2: 500}.get(number % 3, 200))
+
     def answer_flaky(self, _: bytes) -> None:
         if self.server_of.number("flaky") % 2:
             self.json({"error": {"message": "busy"}}, status=503)
@@ -220,6 +225,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _model(self, path: str, body: bytes) -> bool:
         asked = json.loads(body) if body.startswith(b"{") else {}
+        if asked.get("model") == "busy" or "/busy:" in path:
+            status = {1: 429, 2: 500}.get(self.server_of.number("busy") % 3)
+            if status is not None:
+                self.json({"error": {"message": "busy", "code": status}}, status=status)
+                return True
         for ending, answer in (
             ("/chat/completions", self._openai),
             ("/responses", self._responses),

@@ -15,7 +15,9 @@ from collections.abc import Callable
 from datetime import date, datetime, tzinfo
 from typing import Any
 
-from reenact.capture.draws import drawn, is_own_call
+from reenact.capture.draws import drawn, is_installed_call, is_own_call
+from reenact.capture.seams import sleeping
+from reenact.capture.seams.sleeping import skipped_seconds
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
 
@@ -33,11 +35,13 @@ def install() -> None:
     time.time_ns = _time_ns
     for name in _COUNTERS:
         setattr(time, name, _counter(name, _real[name]))
+    sleeping.install()
     _change_class(datetime, {"now": _now, "utcnow": _utcnow})
     _change_class(date, {"today": _today})
 
 
 def uninstall() -> None:
+    sleeping.uninstall()
     for name, real in _real.items():
         setattr(time, name, real)
     _real.clear()
@@ -62,8 +66,14 @@ def _time_ns() -> int:
 
 
 def _counter(name: str, real: Callable[[], Any]) -> Callable[[], Any]:
+    is_whole, goes_on = name.endswith("_ns"), not name.startswith("process")
+
     def counted() -> Any:
-        return drawn(name, real) if is_own_call(2) else real()
+        if is_own_call(2):
+            return drawn(name, real)
+        if goes_on and (skipped := skipped_seconds()) and is_installed_call(2):
+            return real() + (int(skipped * 1e9) if is_whole else skipped)
+        return real()
 
     counted.__name__ = name
     return counted
@@ -77,8 +87,8 @@ def _is_replay() -> bool:
     return type(lane) is Lane and not lane.run.is_live
 
 
-_seen: list[Any] = [0, 0.0]
-"""The last recorded time that was seen, and when."""
+_seen: list[Any] = [0, 0.0, 0.0]
+"""The last recorded time that was seen, when, and how many seconds of sleep had been skipped by then."""
 
 
 def _virtual_us() -> int:
@@ -87,8 +97,8 @@ def _virtual_us() -> int:
     assert type(lane) is Lane
     now = _real["monotonic"]()
     if lane.run.now_us != _seen[0]:
-        _seen[:] = lane.run.now_us, now
-    return int(_seen[0] + (now - _seen[1]) * 1e6)
+        _seen[:] = lane.run.now_us, now, skipped_seconds()
+    return int(_seen[0] + (now - _seen[1] + skipped_seconds() - _seen[2]) * 1e6)
 
 
 # datetime
