@@ -174,13 +174,13 @@ def test_what_leaves_unseen_is_named_and_refused_when_strict() -> None:
         "import socket, subprocess, sys\n"
         "s = socket.socket()\n"
         "try:\n    s.connect(('127.0.0.1', 9))\nexcept OSError:\n    pass\n"
-        "subprocess.run([sys.executable, '-c', 'pass'])\n"
+        "subprocess.run(['true'])\n"
         "print('end')\n"
     )
     done = reenact("run", "program.py")
     assert (done.returncode, done.stdout) == (0, "end\n")
     assert "2 unseen: a connection to 127.0.0.1:9 at program.py:4" in done.stderr
-    assert "at program.py:7" in done.stderr
+    assert "a process (true) at program.py:7" in done.stderr
     refused = reenact("run", "--strict", "program.py")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "[unseen]" in refused.stderr

@@ -17,7 +17,10 @@ from typing import Any
 
 import msgspec
 
-from reenact.capture.seams import chance, clock, install_http, install_mcp
+from reenact.capture.commands import run_command
+from reenact.capture.equipment import equip
+from reenact.capture.processes import own_run
+from reenact.capture.processes.ending import leave
 from reenact.capture.terms import Program
 from reenact.effect.agents import Agent
 from reenact.effect.live_run import LiveRun
@@ -26,13 +29,18 @@ from reenact.errors import NotFound
 
 
 class ProgramAgent(Agent[..., Any]):
-    """The one agent of a process that runs a program."""
+    """The one agent of a process that runs a program. A replay may be of another one than was recorded."""
 
     redacts_by_default = True
 
-    def __init__(self, program: Program, **options: Any) -> None:
-        super().__init__(_run_program, name=f"program {program.name}", policy=Policy(budget=Budget()), **options)
-        self.program = program
+    def __init__(self, program: Program, *, instead: Program | None = None, **options: Any) -> None:
+        def run(program: dict[str, Any]) -> dict[str, Any]:
+            recorded = msgspec.convert(program, Program)
+            return run_command(recorded, instead) if recorded.is_command else _run_program(instead or recorded)
+
+        kind = "command" if program.is_command else "program"
+        super().__init__(run, name=f"{kind} {program.name}", policy=Policy(budget=Budget()), **options)
+        self.program = instead or program
         self.live: LiveRun | None = None
         self.spending: Guard | None = None
         """What its run has spent: nothing limits it, but it is told."""
@@ -43,12 +51,15 @@ class ProgramAgent(Agent[..., Any]):
 
     def carried(self, live: LiveRun, args: Any, kwargs: Any, *, strict: bool = False) -> Any:
         self.live = live
+        if own_run.own is not None:
+            own_run.own.live = live
         return super().carried(live, args, kwargs, strict=strict)
 
     def code(self) -> dict[str, str]:
         """That of the script: what it imports may change without being named."""
         if self._code is None:
-            digest = hashlib.sha256(_source(self.program)).hexdigest()
+            source = b"" if self.program.is_command else _source(self.program)
+            digest = hashlib.sha256(source).hexdigest()
             self._code = {"function": self.name, "digest": f"sha256:{digest}"}
         return self._code
 
@@ -56,25 +67,34 @@ class ProgramAgent(Agent[..., Any]):
         return {**super().own_facts(), "program": msgspec.to_builtins(self.program)}
 
 
-def _run_program(program: dict[str, Any]) -> dict[str, Any]:
+def _run_program(program: Program) -> dict[str, Any]:
     """Runs it as `__main__`, and gives its exit code and, where it was text, what it said with it."""
-    given = msgspec.convert(program, Program)
-    code, main = _prepared(given)
-    clock.install()
-    chance.install()
-    chance.begin()
-    install_http()
-    install_mcp()
+    code, main = _prepared(program)
+    equip()
     before = sys.modules.get("__main__")
     sys.modules["__main__"] = main
+    pid = os.getpid()
     try:
         exec(code, main.__dict__)  # noqa: S102  (the user's own program, which is what we were asked to run)
     except SystemExit as end:
-        return _exit(end.code)
+        return _ended(pid, _exit(end.code))
+    except BaseException as error:
+        if os.getpid() != pid:
+            leave(1, error)
+        raise
     finally:
         if before is not None:
             sys.modules["__main__"] = before
-    return {"exit": 0}
+    return _ended(pid, {"exit": 0})
+
+
+def _ended(pid: int, result: dict[str, Any]) -> dict[str, Any]:
+    """What the program forked ends here, like the program: but it is not the program's run that has ended."""
+    if os.getpid() != pid:
+        if "said" in result:
+            print(result["said"], file=sys.stderr)
+        leave(result["exit"])
+    return result
 
 
 def _exit(code: Any) -> dict[str, Any]:

@@ -1,19 +1,28 @@
-"""The one line at the end: what was recorded, what it cost, and what nobody has seen."""
+"""The one line at the end: what was recorded, what it cost, and what nobody has seen. Of a program with all processes
+that it started."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from reenact.capture.guard import Hole, guard
+from reenact.capture.processes.family import family_of
+from reenact.capture.processes.session import Report
+from reenact.capture.processes.starting import DRAWN
 from reenact.core.events import OPENING_KINDS, ValuesDrawn
 from reenact.effect.agents import store_of
 from reenact.journal.reader import JournalReader
 
 if TYPE_CHECKING:
     from reenact.capture.programs import ProgramAgent
+    from reenact.store.contract import Store
 
 MOST_SHOWN = 3
+_NO_VALUES = ("seed", DRAWN)
+"""With the first every program begins; the second only says that a process was started."""
 
 
 class Summary(NamedTuple):
@@ -27,10 +36,13 @@ class Summary(NamedTuple):
     redacted: int
     """Events that had secrets in them, which are in no file."""
     holes: dict[Hole, int]
+    processes: int = 0
+    """Runs of processes below this one."""
 
     @property
     def line(self) -> str:
         parts = [f"reenact: run {self.run}", _counted(self.effects, "effect")]
+        parts += [_counted(self.processes, "process")] if self.processes else []
         parts += [f"{self.tokens:,.0f} tokens"] if self.tokens else []
         parts += [f"cost {self.cost:,.4f}"] if self.cost else []
         parts.append(f"{self.seconds:,.1f} s")
@@ -43,29 +55,46 @@ class Summary(NamedTuple):
 
 
 def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
 
 
 class Stopwatch:
     def __init__(self) -> None:
         self._since = time.monotonic()
 
-    def summary(self, agent: ProgramAgent, run: str, store: str | None) -> Summary:
-        seconds = time.monotonic() - self._since
-        rows = store_of(store).scan(agent.namespace, run, contents=False)
-        kinds = [row.kind for row in rows]
-        effects = sum(kind in OPENING_KINDS for kind in kinds)
+    def summary(self, agent: ProgramAgent, run: str, store: str | None, reports: Iterable[Report] = ()) -> Summary:
+        """Of a run and of the processes below it, whose reports these are."""
+        seconds, opened = time.monotonic() - self._since, store_of(store)
         spent = agent.spending.spent() if agent.spending is not None else {}
-        redacted = getattr(agent.live.secrets, "redacted", 0) if agent.live is not None else 0
         tokens, cost = spent.get("tokens", 0.0), spent.get("cost", 0.0)
-        has_draws = _has_draws(JournalReader(store_of(store), run, agent.namespace), kinds)
-        return Summary(run, effects, len(kinds), has_draws, tokens, cost, seconds, redacted, dict(guard.holes))
+        redacted = getattr(agent.live.secrets, "redacted", 0) if agent.live is not None else 0
+        holes = Counter(guard.holes)
+        for report in reports:
+            tokens, cost, redacted = tokens + report.tokens, cost + report.cost, redacted + report.redacted
+            holes.update({Hole(what, where): count for what, where, count in report.holes})
+        below = [child.run for child in family_of(opened, agent.namespace, run)]
+        counts = [_count(opened, agent.namespace, one) for one in [run, *below]]
+        effects, events = sum(one.effects for one in counts), sum(one.events for one in counts)
+        draws = any(one.has_draws for one in counts)
+        return Summary(run, effects, events, draws, tokens, cost, seconds, redacted, dict(holes), len(below))
+
+
+class _Counts(NamedTuple):
+    effects: int
+    events: int
+    has_draws: bool
+
+
+def _count(store: Store, namespace: str, run: str) -> _Counts:
+    kinds = [row.kind for row in store.scan(namespace, run, contents=False)]
+    effects = sum(kind in OPENING_KINDS for kind in kinds)
+    return _Counts(effects, len(kinds), _has_draws(JournalReader(store, run, namespace), kinds))
 
 
 def _has_draws(reader: JournalReader, kinds: list[str]) -> bool:
-    """Something was drawn besides the seed with which every program begins."""
+    """Something was drawn that a replay can compare."""
     for seq, kind in enumerate(kinds, start=1):
         event = reader.event(seq).event if kind == "ValuesDrawn" else None
-        if isinstance(event, ValuesDrawn) and any(draw[1] != "seed" for draw in event.draws):
+        if isinstance(event, ValuesDrawn) and any(draw[1] not in _NO_VALUES for draw in event.draws):
             return True
     return False

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from reenact.errors import InvalidInput
+from reenact.errors import InvalidInput, Refused
 
 VARIABLE = "REENACT_CAPTURE"
 
@@ -16,10 +16,12 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """What is run."""
 
     path: str
-    """Of the script, or the name of the module."""
+    """Of the script, or the name of the module, or the command."""
     args: tuple[str, ...] = ()
     cwd: str = ""
     is_module: bool = False
+    is_command: bool = False
+    """Any command: the Python processes below it are runs of their own."""
     hash_seed: int | None = None
     """With which sets of strings keep their order; None: whatever the interpreter took."""
 
@@ -32,6 +34,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """What the process is to do."""
 
     program: Program
+    instead: Program | None = None
+    """Replayed in place of what was recorded."""
     run: str
     mode: Literal["record", "resume", "replay"]
     store: str | None = None
@@ -48,7 +52,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 def program_of(facts: dict[str, Any] | None) -> Program | None:
     """The program of a run; None if it is the run of something else."""
-    found = (facts or {}).get("program")
+    found, process = (facts or {}).get("program"), (facts or {}).get("process")
+    if isinstance(process, dict) and "parent" in process:
+        raise Refused(
+            f"this is a process of run {process['parent']}, and goes on only with it",
+            hint=f"Name that one: {process['parent']}",
+            code="process_of_run",
+        )
     if found is None:
         return None
     try:

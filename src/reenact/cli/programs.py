@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,10 +21,22 @@ if TYPE_CHECKING:  # loaded when the command runs
 RUN_ID_BYTES = 10
 MOST_HASH_SEED = 4_294_967_295
 _ARGUMENTS = "reenact.program_arguments"
+_COMMAND = "reenact.command"
 _MODULE = ("-m", "--module")
 
 
-class RunCommand(click.Command):
+class WithCommand(click.Command):
+    """`… -- any command`: what stands behind the two dashes is nobody's but the command's."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            context.meta[_COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(context, args)
+
+
+class RunCommand(WithCommand):
     """`reenact run [options] agent.py args…`: what stands behind a program is the program's own.
 
     An agent (`agent.py:function`) has no arguments of its own, so options may stand behind it.
@@ -34,7 +47,7 @@ class RunCommand(click.Command):
         if at is None:
             return super().parse_args(context, args)
         context.meta[_ARGUMENTS] = args[at:]
-        return super().parse_args(context, args[:at])
+        return click.Command.parse_args(self, context, args[:at])
 
     def _program_at(self, args: list[str]) -> int | None:
         """Where the arguments of the program begin; None: no program is named."""
@@ -65,6 +78,44 @@ def program_arguments() -> tuple[str, ...] | None:
     return None if found is None else tuple(found)
 
 
+def command_words() -> tuple[str, ...] | None:
+    """The command behind the two dashes; None: there are none."""
+    found = click.get_current_context().meta.get(_COMMAND)
+    if found == []:
+        raise InvalidInput("no command stands behind --", code="usage")
+    return None if found is None else tuple(found)
+
+
+def start_command(settings: Settings, words: tuple[str, ...], *, run_id: str | None, strict: bool) -> NoReturn:
+    """This process becomes the parent of a command, whose Python processes are runs of their own."""
+    _become(settings, _command(words), run_id or secrets.token_hex(RUN_ID_BYTES), "record", strict=strict)
+
+
+def _command(words: tuple[str, ...]) -> Program:
+    from reenact.capture.terms import Program
+
+    if shutil.which(words[0]) is None:
+        raise InvalidInput(f"there is no command {words[0][:200]!r}", code="no_command")
+    seed = secrets.randbelow(MOST_HASH_SEED) + 1
+    return Program(path=words[0], args=words[1:], cwd=os.getcwd(), is_command=True, hash_seed=seed)
+
+
+def _python_program(words: tuple[str, ...], recorded: Program) -> Program:
+    """`python agent.py …` and `python -m module …`, which can be run in place of a program."""
+    from reenact.capture.terms import Program
+
+    rest = words[1:]
+    is_module = rest[:1] == ("-m",)
+    rest = rest[1:] if is_module else rest
+    if not os.path.basename(words[0]).startswith("python") or not rest or rest[0].startswith("-"):
+        raise InvalidInput(
+            f"the run is that of a Python program, and {words[0][:80]!r} is not how one is started here",
+            hint="Write `-- python SCRIPT ARGS…` or `-- python -m MODULE ARGS…`.",
+            code="usage",
+        )
+    return Program(path=rest[0], args=rest[1:], cwd=os.getcwd(), is_module=is_module, hash_seed=recorded.hash_seed)
+
+
 def start_program(
     settings: Settings,
     path: str,
@@ -89,12 +140,22 @@ def start_program(
     _become(settings, program, run_id or secrets.token_hex(RUN_ID_BYTES), "record", strict=strict)
 
 
-def go_on_with_program(settings: Settings, reader: JournalReader, program: Program, mode: Any) -> NoReturn:
-    """The program of a run again: from its record alone, or from where it stands."""
+def go_on_with_program(
+    settings: Settings,
+    reader: JournalReader,
+    program: Program,
+    mode: Any,
+    *,
+    words: tuple[str, ...] | None = None,
+) -> NoReturn:
+    """The program of a run again: from its record alone, or from where it stands. Words: another command instead."""
+    if words is not None:
+        instead = _command(words) if program.is_command else _python_program(words, program)
+        _become(settings, program, reader.run, mode, instead=instead)
     if reader.imported:
         raise Refused(
             f"run {reader.run} was recorded elsewhere: its command line is not run here",
-            hint="Look at it with `reenact show`, or record it here.",
+            hint=f"Say what is to be run in its place: reenact replay {reader.run} -- python agent.py",
             code="imported_run",
         )
     if not os.path.isdir(program.cwd):
@@ -110,11 +171,20 @@ def _absolute(url: str) -> str:
     return url if path is None else f"sqlite:///{os.path.abspath(path)}"
 
 
-def _become(settings: Settings, program: Program, run: str, mode: Any, *, strict: bool = False) -> NoReturn:
+def _become(
+    settings: Settings,
+    program: Program,
+    run: str,
+    mode: Any,
+    *,
+    strict: bool = False,
+    instead: Program | None = None,
+) -> NoReturn:
     from reenact.capture.terms import Task
 
     task = Task(
         program=program,
+        instead=instead,
         run=run,
         mode=mode,
         store=_absolute(store_url(settings)),
@@ -124,6 +194,6 @@ def _become(settings: Settings, program: Program, run: str, mode: Any, *, strict
     )
     sys.stdout.flush()
     sys.stderr.flush()
-    os.chdir(program.cwd)
+    os.chdir((instead or program).cwd)
     environment = {**os.environ, **task.to_environment()}
     os.execve(sys.executable, [sys.executable, "-m", "reenact.capture.entry"], environment)  # noqa: S606

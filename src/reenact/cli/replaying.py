@@ -13,6 +13,7 @@ from reenact.cli.fleet import How, fleet_options
 from reenact.cli.fleet_replaying import replay_all
 from reenact.cli.live_replaying import LiveOptions, live_options, replay_live
 from reenact.cli.output import fields, note, say, say_json
+from reenact.cli.programs import WithCommand, command_words, go_on_with_program
 from reenact.cli.selection import RunFilter, filter_options
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, writing
@@ -38,9 +39,9 @@ class AgentLeft(ReenactError):
     default_hint = "An agent returns or raises; what ends a program belongs to whoever starts it."
 
 
-@click.command()
+@click.command(cls=WithCommand)
 @shared_options
-@click.argument("words", metavar="[RUN] [FILE.PY:FUNCTION]...", nargs=-1)
+@click.argument("words", metavar="[RUN] [FILE.PY:FUNCTION]... [-- COMMAND…]", nargs=-1)
 @click.option(
     "-m", "--module", "modules", metavar="MODULE:FUNCTION", multiple=True, help="An importable module, not a file."
 )
@@ -66,6 +67,7 @@ def replay(
     effect has no recorded value. Of an unfinished run, what there is of it is replayed.
 
     A run that `reenact run` began knows where its code is; name it for any other, and always for an imported one.
+    Behind -- stands what is run in place of the recorded program: `reenact replay @last -- python agent.py`.
 
     With --live the models are asked and the steps done again, and each outcome is judged within a tolerance. No tool
     acts that is not named with --live-tool. Status 0 says that nothing differs by more than that.
@@ -109,7 +111,6 @@ def _replay_live(settings: Settings, run: str, target: str | None, module: str |
 
 def _replay_one(settings: Settings, run: str, target: str | None, module: str | None, strict: bool) -> int | None:
     from reenact.capture.terms import program_of
-    from reenact.cli.programs import go_on_with_program
     from reenact.cli.running import load_for
     from reenact.cli.selection import selected_run
     from reenact.effect.secrets import facts_as_given
@@ -120,7 +121,9 @@ def _replay_one(settings: Settings, run: str, target: str | None, module: str | 
         reader = JournalReader(store, name, settings.namespace)
         program = program_of(facts_as_given(reader))
         if program is not None:
-            go_on_with_program(settings, reader, program, "replay")
+            go_on_with_program(settings, reader, program, "replay", words=command_words())
+        if command_words() is not None:
+            raise InvalidInput(f"run {name} is not that of a program; name FILE.PY:FUNCTION", code="usage")
         agent = load_for(reader, target, module)
         verdict = replay_verdict(agent, name, store, strict)
         events = JournalReader(store, name, settings.namespace).head().seq

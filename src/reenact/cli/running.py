@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reenact.cli.output import note
-from reenact.cli.programs import RunCommand, go_on_with_program, program_arguments, start_program
+from reenact.cli.programs import (
+    RunCommand,
+    command_words,
+    go_on_with_program,
+    program_arguments,
+    start_command,
+    start_program,
+)
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, writing
 from reenact.cli.text import inert, status_text
@@ -33,7 +40,7 @@ _INTERRUPT = "interrupt@"
 
 @click.command(cls=RunCommand)
 @shared_options
-@click.argument("target", metavar="[SCRIPT.PY ARGS… | FILE.PY:FUNCTION]", required=False)
+@click.argument("target", metavar="[SCRIPT.PY ARGS… | FILE.PY:FUNCTION | -- COMMAND…]", required=False)
 @click.option("-m", "--module", metavar="MODULE[:FUNCTION]", help="An importable module instead of a file.")
 @click.option("--input", "given", metavar="JSON", help="What it is called with: an object by name, a list by position.")
 @click.option("--run-id", metavar="ID", help="The id of the run; a random one otherwise.")
@@ -52,7 +59,8 @@ def run(
     """Run a program nobody changed, or an agent, recorded from beginning to end.
 
     A program (a script, or -m MODULE) has its own arguments, input, output and exit code; options for Reenact stand
-    before it. One line at the end says what was recorded, and what nobody has seen.
+    before it. One line at the end says what was recorded, and what nobody has seen. Python processes that it starts,
+    and those below any command behind --, are recorded with it as linked runs.
 
     An agent is a function of a file (`@reenact.agent` or any other); with --input and one agent in the file its name
     can be left out. Its result goes to stdout. Ctrl-C and SIGTERM suspend a run; `reenact resume` goes on.
@@ -60,6 +68,7 @@ def run(
     \b
     reenact run agent.py --question "Where is my order?"
     reenact run --strict -m shop.main
+    reenact run -- bash -c "python a.py; python b.py"
     reenact run agent.py:support --input '{"question": "Where is my order?"}'
     reenact run -m shop.agents:support --input '["Where is my order?"]'
 
@@ -70,6 +79,10 @@ def run(
     from reenact.cli.loading import load_agent, parse_target
     from reenact.core.links import check_run_id
 
+    words = command_words()
+    if words is not None and target is None and module is None and given is None:
+        with told_as_own():
+            start_command(settings, words, run_id=check_run_id(run_id) if run_id else None, strict=strict)
     arguments = program_arguments()
     if arguments is not None and (target is None) != (module is None):
         is_module = module is not None

@@ -52,9 +52,9 @@ def agent_of(store: Store, namespace: str, run: str) -> str | None:
 
 
 def kind_of_run(facts: dict[str, Any] | None) -> str:
-    """`run`, or what is kept in the shape of one: `difference`, `receipts`."""
+    """`run`, or what is kept in the shape of one: `difference`, `receipts`; or `process`, which belongs to another."""
     if not facts or "agent" in facts:
-        return "run"
+        return "process" if facts and isinstance(facts.get("process"), dict) else "run"
     return "difference" if facts.get("kind") == "difference" else "receipts" if "receipts" in facts else "run"
 
 

@@ -1,0 +1,140 @@
+"""The last word of a program that was recorded, resumed or replayed: one line, or the verdict of a replay.
+
+A replay is the same if the program did what its record says and so did every process below it. What parted first is
+named first: a parent that parts because a child has is only the consequence.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from time import monotonic, sleep
+
+from reenact.capture.guard import Unseen
+from reenact.capture.processes.family import family_of
+from reenact.capture.processes.session import Report, Session
+from reenact.capture.programs import ProgramAgent
+from reenact.capture.summing_up import Stopwatch, Summary
+from reenact.capture.terms import Task
+from reenact.core.events import TERMINAL_KINDS
+from reenact.effect.agents import store_of
+from reenact.effect.stopping import Divergence, RecordEnded
+from reenact.errors import ReenactError
+
+FAILED_ITSELF = 125
+STANDS = 6
+WAIT_SECONDS = 60.0
+"""How long a replay waits for processes that outlive the first one."""
+LOOK_SECONDS = 0.05
+
+
+class Conclusion:
+    def __init__(self, task: Task, agent: ProgramAgent, session: Session, *, isolated: bool = False) -> None:
+        self.task = task
+        self.agent = agent
+        self.session = session
+        self._isolated = isolated
+        self._watch = Stopwatch()
+
+    def said(self, code: int, problem: ReenactError | None) -> int:
+        """Says it, and gives the exit status."""
+        try:
+            if self.task.mode == "replay":
+                return self._verdict(problem)
+            if problem is None:
+                summary = self._watch.summary(self.agent, self.task.run, self.task.store, self._others())
+                self.say(summary.line)
+                return code
+            self._complain(problem)
+            return problem.exit_status if isinstance(problem, Unseen) else _standing(problem)
+        except ReenactError as trouble:
+            self._complain(trouble)
+            return FAILED_ITSELF if self.task.mode == "replay" else code
+        finally:
+            self.session.end()
+
+    def say(self, *lines: str) -> None:
+        if not self.task.quiet:
+            for line in lines:
+                if line:
+                    print(line, file=sys.stderr)
+
+    def _complain(self, problem: ReenactError) -> None:
+        self.say(f"error: {problem.message} [{problem.code}]", problem.hint)
+
+    def _others(self) -> list[Report]:
+        return [report for report in self.session.reports() if report.run != self.task.run]
+
+    # Of a replay
+
+    def _verdict(self, problem: ReenactError | None) -> int:
+        self._wait_for_others()
+        reports = self._others()
+        parted = next((one for one in reports if one.state == "stopped"), None)
+        if parted is not None:
+            name = f"run {parted.run} ({parted.name}), a process of run {parted.parent}"
+            self.say(f"error: {name}: {parted.message} [{parted.code}]", parted.hint)
+            return parted.exit_status or 1
+        if problem is not None and not isinstance(problem, RecordEnded):
+            self._complain(problem)
+            return problem.exit_status
+        if problem is None and (missing := self._missing(reports)) is not None:
+            self._complain(missing)
+            return missing.exit_status
+        if problem is not None:
+            self.say(problem.message)
+            return 0
+        return self._passed(self._watch.summary(self.agent, self.task.run, self.task.store, reports))
+
+    def _passed(self, summary: Summary) -> int:
+        """A replay that comes here has done what the record says. Nothing of nothing is not a pass."""
+        if not summary.effects and not summary.has_draws:
+            self.say(f"error: run {self.task.run} has nothing in it that a replay could compare [nothing_to_replay]")
+            return 1
+        below = f" of {summary.processes + 1:,} processes" if summary.processes else ""
+        network = "without a network" if self._isolated else "connections refused by Python"
+        self.say(f"replayed {self.task.run}: the same in all {summary.events:,} events{below}, {network}")
+        return 0
+
+    def _wait_for_others(self) -> None:
+        until = monotonic() + WAIT_SECONDS
+        while monotonic() < until and any(one.state == "begun" and _lives(one.pid) for one in self._others()):
+            sleep(LOOK_SECONDS)
+
+    def _missing(self, reports: list[Report]) -> Divergence | None:
+        """A process of the record that was not started again, or did not come to its end."""
+        store, namespace = store_of(self.task.store), self.agent.namespace
+        found = {report.run: report for report in reports}
+        for child in family_of(store, namespace, self.task.run):
+            last = store.last_event(namespace, child.run)
+            has_ended = last is not None and last.kind in TERMINAL_KINDS
+            report = found.get(child.run)
+            if report is None and (has_ended or child.parent == self.task.run):
+                return Divergence(
+                    f"run {child.run} ({child.how} {child.name}), a process of run {child.parent}, "
+                    "was recorded and is not started again",
+                    code="missing_process",
+                )
+            if report is not None and has_ended and report.state == "begun":
+                return Divergence(
+                    f"run {child.run} ({report.name}), a process of run {child.parent}, did not come to its end",
+                    code="unfinished_process",
+                )
+        return None
+
+
+def _standing(problem: ReenactError) -> int:
+    """Of a program that goes on, only what is no fault of ours is told apart."""
+    if isinstance(problem, RecordEnded):
+        return 0
+    return STANDS if problem.exit_status in (1, STANDS) else FAILED_ITSELF
+
+
+def _lives(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+    except IndexError:
+        return os.path.exists(f"/proc/{pid}")

@@ -1,0 +1,93 @@
+"""How a process ends, and how its run learns of it.
+
+Returning from its last line, `sys.exit` and an exception of the program's come to `atexit`, after everything that the
+program itself has registered there; `os._exit` comes to nothing else. What a signal ends leaves an unfinished record.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import traceback
+from types import TracebackType
+from typing import Any, NoReturn
+
+from reenact.capture.processes import own_run
+from reenact.effect.stopping import RecordEnded, RunStopped
+
+_OURS = __file__.rpartition("capture")[0]
+_real: dict[str, Any] = {}
+_uncaught: list[BaseException] = []
+
+
+def install() -> None:
+    if _real:
+        return
+    _real.update(_exit=os._exit, excepthook=sys.excepthook)
+    os._exit = _exit
+    sys.excepthook = _excepthook
+    atexit.register(_at_exit)
+
+
+def _exit(status: int) -> NoReturn:
+    own = own_run.own
+    if own is not None and own.pid == os.getpid():
+        status = own.finish(status)
+    _real["_exit"](status)
+    raise AssertionError
+
+
+def _at_exit() -> None:
+    own = own_run.own
+    if own is None or own.pid != os.getpid() or own.is_over:
+        return
+    error = _uncaught[-1] if _uncaught else None
+    if error is None and sys.excepthook is not _excepthook:  # the program has put its own in place of ours
+        error = getattr(sys, "last_value", None)
+    own.finish(own.exit_code, error)
+
+
+def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _uncaught.append(error)
+    if isinstance(error, RunStopped):
+        say_stopped(error)
+    else:
+        _real["excepthook"](kind, error, trace)
+
+
+def say_stopped(stopped: RunStopped) -> None:
+    """That a replay has parted is told once, by the process that has the last word."""
+    own, reason = own_run.own, stopped.reason
+    if isinstance(reason, RecordEnded):
+        if own is not None:
+            own.end_as_recorded()
+    elif own is None or not own.is_replay:
+        print(f"error: {reason.message} [{reason.code}]\n{reason.hint}".rstrip(), file=sys.stderr)
+
+
+def leave(status: int, error: BaseException | None = None) -> NoReturn:
+    """Ends a process that was forked, as Python ends: with its threads, and what was registered for the end."""
+    own = own_run.own
+    if own is not None:
+        own.exit_code = status
+    if isinstance(error, RunStopped):
+        say_stopped(error)
+    elif error is not None:
+        print_as_python_does(error)
+    if error is not None:
+        _uncaught.append(error)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    own_run.flush()
+    _real.get("_exit", os._exit)(status)
+    raise AssertionError
+
+
+def print_as_python_does(error: BaseException) -> None:
+    """The traceback begins with the program's own line."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)

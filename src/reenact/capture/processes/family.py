@@ -1,0 +1,66 @@
+"""The runs of the processes that a run has started, and of those that they have, found by where they began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, NamedTuple
+
+from reenact.capture.processes.starting import notes_of
+from reenact.capture.processes.tickets import process_run
+from reenact.errors import ReenactError
+from reenact.journal.reader import JournalReader
+from reenact.store.contract import Store
+
+MOST_MISSING = 64
+"""Items of a pool that are looked for behind one that is not there: they are begun in any order."""
+DEEPEST = 50
+
+
+class Child(NamedTuple):
+    run: str
+    parent: str
+    how: str
+    name: str
+
+
+def children_of(store: Store, namespace: str, run: str) -> Iterator[Child]:
+    """Those that the run itself has started."""
+    reader = JournalReader(store, run, namespace)
+    try:
+        notes = [note["started"] for note, _ in notes_of(reader) if isinstance(note.get("started"), dict)]
+    except ReenactError:
+        return  # what cannot be read is told by `verify`
+    for note in notes:
+        yield from _begun_at(store, namespace, run, note)
+
+
+def _begun_at(store: Store, namespace: str, run: str, note: dict[str, Any]) -> Iterator[Child]:
+    place, how, command = str(note.get("place")), str(note.get("how")), note.get("command")
+    name = str(command[0]) if isinstance(command, list) and command else how
+    places = _many(place) if how == "job" else ((place, number) for number in count())
+    missing = 0
+    for at, number in places:
+        found = process_run(run, at, number)
+        if store.run_row(namespace, found) is not None:
+            missing = 0
+            yield Child(found, run, how, name)
+            continue
+        missing += 1
+        if how != "job" or missing > MOST_MISSING:
+            return
+
+
+def _many(place: str) -> Iterator[tuple[str, int]]:
+    """A job alone, and the items of many."""
+    yield place, 0
+    for number in count():
+        yield f"{place}#{number}", 0
+
+
+def family_of(store: Store, namespace: str, run: str, depth: int = 0) -> Iterator[Child]:
+    """Those below it, at whatever depth."""
+    for child in children_of(store, namespace, run):
+        yield child
+        if depth < DEEPEST:
+            yield from family_of(store, namespace, child.run, depth + 1)

@@ -1,0 +1,85 @@
+"""The folder in which the processes of one program tell the first of them what became of each.
+
+A report is there as soon as a process has taken its run, and is replaced when it has ended: one that was killed leaves
+the first. Where the folder is gone, because the first process has ended, nothing is told any more, and nothing fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import Any, Literal
+
+import msgspec
+
+_LARGEST_REPORT = 1_000_000
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    run: str
+    name: str = ""
+    parent: str = ""
+    state: Literal["begun", "ended", "record_ended", "stopped", "unrecorded"] = "begun"
+    code: str = ""
+    message: str = ""
+    hint: str = ""
+    exit_status: int = 0
+    where: dict[str, Any] = {}
+    tokens: float = 0.0
+    cost: float = 0.0
+    redacted: int = 0
+    holes: tuple[tuple[str, str, int], ...] = ()
+    pid: int = 0
+
+
+class Session:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    @classmethod
+    def begun(cls) -> Session:
+        return cls(tempfile.mkdtemp(prefix="reenact-"))
+
+    def take(self, run: str, **told: Any) -> bool:
+        """False: another process of the program has it already."""
+        report = Report(run=run, pid=os.getpid(), **told)
+        try:
+            descriptor = os.open(self._path(run), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except FileExistsError:
+            return False
+        except OSError:
+            return True
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(report))
+        return True
+
+    def tell(self, report: Report) -> None:
+        path = self._path(report.run)
+        try:
+            with open(f"{path}.{os.getpid()}", "wb") as file:
+                file.write(msgspec.json.encode(report))
+            os.replace(f"{path}.{os.getpid()}", path)
+        except OSError:
+            return
+
+    def report(self, run: str) -> Report | None:
+        try:
+            with open(self._path(run), "rb") as file:
+                return msgspec.json.decode(file.read(_LARGEST_REPORT), type=Report)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def reports(self) -> list[Report]:
+        try:
+            names = sorted(name for name in os.listdir(self.folder) if name.endswith(".json"))
+        except OSError:
+            return []
+        found = (self.report(name.removesuffix(".json")) for name in names)
+        return [one for one in found if one is not None]
+
+    def end(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, run: str) -> str:
+        return os.path.join(self.folder, f"{run}.json")

@@ -1,0 +1,183 @@
+"""A lane starts a process: the ticket that it is given, and what of it is on the parent's record.
+
+The start is drawn like a value: a replay meets it again in the same place of the same lane, or it has diverged. Which
+run it is to be is told beside it, at once: if the parent dies now, the child is found all the same.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reenact.capture.guard import Unseen, guard, own_line
+from reenact.capture.processes.command_lines import CommandLine
+from reenact.capture.processes.tickets import How, Mode, Ticket
+from reenact.core.events import ProcessAttached
+from reenact.core.hashing import render
+from reenact.effect.lanes import Lane
+from reenact.effect.places import PLACE
+from reenact.effect.stopping import Divergence
+from reenact.effect.traps import asks_the_system
+from reenact.journal.reader import JournalReader
+
+DRAWN = "process"
+
+
+class Started:
+    """A process that was given a ticket."""
+
+    def __init__(self, ticket: Ticket, what: str, where: str, lane: Lane, *, is_expected: bool) -> None:
+        self.ticket = ticket
+        self.what = what
+        self.where = where
+        self.lane = lane
+        self.is_expected = is_expected
+        """A Python like this one: its run is there, or will be in a moment."""
+        self.status: int | None = None
+        """With which it ended, if this process has seen it: that of a signal is negative."""
+
+
+class EndOfChild(NamedTuple):
+    status: int
+    time_us: int
+
+
+def notes_of(reader: JournalReader) -> Iterator[tuple[dict[str, Any], int]]:
+    """What a run says of its processes, and when it did."""
+    for row in reader.store.scan(reader.namespace, reader.run, contents=False):
+        if row.kind == "ProcessAttached":
+            note = reader.event(row.seq).event.content().get("process")
+            if isinstance(note, dict):
+                yield note, reader.link(row).time
+
+
+def ended_children(reader: JournalReader) -> dict[str, EndOfChild]:
+    """How the processes of a run ended, by their runs."""
+    found = ((note["ended"], time_us) for note, time_us in notes_of(reader) if isinstance(note.get("ended"), dict))
+    return {str(ended["run"]): EndOfChild(int(ended["status"]), time_us) for ended, time_us in found}
+
+
+class Starts:
+    """What this process has started, by pid."""
+
+    def __init__(self) -> None:
+        self.by_pid: dict[int, Started] = {}
+        self.unasked: list[Started] = []
+        """Of which nobody can tell whether a Python came of them."""
+        self._lock = threading.Lock()
+
+    def note(self, pid: int, started: Started) -> None:
+        with self._lock:
+            self.by_pid[pid] = started
+            self.unasked.append(started)
+
+    def ended(self, pid: int, status: int) -> None:
+        """How a child ends, its parent sees: that is on the parent's record, and in a replay it is the same again."""
+        started = self.by_pid.get(pid)
+        if started is None or started.status is not None:
+            return
+        started.status = status
+        run, child = started.lane.run, started.ticket.run()
+        if run.is_stopped:
+            return
+        if run.journal is not None:
+            if run.is_live:
+                run.note_now(ProcessAttached({"ended": {"run": child, "status": status}}), started.lane)
+            return
+        recorded = ended_children(run.reader).get(child)
+        if recorded is not None and recorded.status != status:
+            run.stop_here(
+                Divergence(
+                    f"{started.what} of run {run.name} at {started.where} ended with {status}, "
+                    f"where {recorded.status} was recorded",
+                    hint=f"Its own record: reenact show {child}",
+                    code="other_status",
+                    line=started.where,
+                    expected=recorded.status,
+                    actual=status,
+                )
+            )
+
+
+def lane_here() -> Lane | None:
+    """The lane that starts something. None: it is inside an effect, or in no run."""
+    place = PLACE.get()
+    if type(place) is not Lane or place.run.is_stopped or asks_the_system(sys._getframe(2)):
+        return None
+    return place
+
+
+def started(lane: Lane, how: How, command: CommandLine, *, strict: bool, session: str, mode: Mode) -> Started:
+    """The ticket for what the lane is about to start. In a replay it is refused unless it is on record."""
+    run = lane.run
+    line = own_line() or "the command line"
+    what = f"a process ({command.name})" if command.name else "a process"
+    if strict and command.why_unseen is not None and run.journal is not None:
+        guard.note(what, line)
+        run.stop_here(Unseen(f"{what} at {line} would not be recorded: {command.why_unseen}"))
+    identity = lane.identity
+    place = f"{identity}/{lane.next_ordinal(f'{DRAWN}:{identity}')}"
+    is_new = False
+
+    def begin() -> list[str]:
+        nonlocal is_new
+        is_new = True
+        return [how, command.name]
+
+    recorded = run.draw(lane, DRAWN, begin)
+    if list(recorded) != [how, command.name]:
+        run.stop_here(
+            Divergence(
+                f"run {run.name} starts {what} at {line}, where {_told(recorded)} was recorded",
+                code="other_process",
+                line=line,
+                expected=list(recorded),
+                actual=[how, command.name],
+            )
+        )
+    ticket = Ticket(
+        parent=run.name,
+        place=place,
+        how=how,
+        mode=mode if run.journal is not None else "replay",
+        store=run.reader.store.private_url,
+        namespace=run.reader.namespace,
+        strict=strict,
+        session=session,
+    )
+    if run.journal is None:
+        if command.is_there:
+            _refuse_unrecorded(lane, ticket, what, line)
+    elif is_new:
+        said = {"run": ticket.run(), "place": place, "how": how, "command": list(command.words)}
+        run.note_now(ProcessAttached({"started": said}), lane)
+    if run.journal is not None:
+        head = run.journal.known_head
+        ticket = msgspec.structs.replace(ticket, head=render(head.hash), seq=head.seq)
+    return Started(ticket, what, line, lane, is_expected=command.why_unseen is None)
+
+
+def _refuse_unrecorded(lane: Lane, ticket: Ticket, what: str, line: str) -> None:
+    """No process starts in a replay whose doings are on no record."""
+    run = lane.run
+    if run.reader.store.run_row(ticket.namespace, ticket.run()) is not None:
+        return
+    run.stop_here(
+        Divergence(
+            f"the replay of run {run.name} starts {what} at {line}, and what that did is on no record",
+            hint="Only Python processes are recorded with their parent. Start others inside of a tool or a step: "
+            "their outcome is recorded, and served in a replay.",
+            code="trapped",
+            line=line,
+            actual="process",
+        )
+    )
+
+
+def _told(recorded: Any) -> str:
+    how, name = (*recorded, "", "")[:2] if isinstance(recorded, (list, tuple)) else ("", "")
+    return f"{how} {name}".strip() or "something else"
