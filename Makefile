@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MODEL_STAMP := $(VENV)/.model-installed
 BENCH_STAMP := $(VENV)/.bench-installed
+SITUATIONS_STAMP := $(VENV)/.situations-installed
 
-.PHONY: demo test check format bench soak clean
+.PHONY: demo test check format bench situations soak clean
 
 demo: $(STAMP)
 	$(BIN)/reenact demo
@@ -27,6 +28,10 @@ format: $(STAMP)
 bench: $(BENCH_STAMP)
 	$(BIN)/python -m bench
 
+# Every recorder that can be installed, in every situation; each in an environment of its own under .situations.
+situations: $(SITUATIONS_STAMP)
+	$(BIN)/python -m situations --write
+
 # The long versions of the crash tests.
 soak: $(STAMP)
 	REENACT_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/faults tests/effect
@@ -46,5 +51,9 @@ $(BENCH_STAMP): $(STAMP) requirements-bench.txt
 	$(BIN)/python -m pip install --quiet --requirement requirements-bench.txt
 	touch $@
 
+$(SITUATIONS_STAMP): $(STAMP) requirements-situations.txt
+	$(BIN)/python -m pip install --quiet --requirement requirements-situations.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .situations dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

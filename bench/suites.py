@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from bench.appending import append_postgres, append_sqlite, group_commit
+from bench.capture import capturing
+from bench.capture_replay import replaying_calls
+from bench.capture_starting import sizes, starting
+from bench.capture_stream import streaming
 from bench.comparing import diff_of_texts
 from bench.conversation import conversation
 from bench.digesting import digest
@@ -37,4 +41,9 @@ SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
     "fleet": fleet,
     "diverging": diverging,
     "diff-texts": diff_of_texts,
+    "capture": capturing,
+    "capture-replay": replaying_calls,
+    "capture-stream": streaming,
+    "capture-startup": starting,
+    "capture-size": sizes,
 }

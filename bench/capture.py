@@ -1,0 +1,103 @@
+"""One recorded HTTP call of a program that nobody changed, beside the same call that is not recorded."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from bench.capture_server import LeanServer
+from bench.effects_measuring import Child, ChildFailed, own_keys
+from bench.measuring import Row, Workplace
+
+ROUNDS = 20
+CALLS = {"get": "one GET", "model": "one model call", "post": "one other POST (at most once)"}
+MUST_BE = 1.4
+
+
+def recorded_child(workplace: Workplace, name: str, level: str, *arguments: str) -> Child:
+    store = str(workplace.path(f"{name}.db"))
+    return Child("bench.capture_recorded", store, level, *arguments, log=workplace.path(f"{name}.log"))
+
+
+def plain_child(workplace: Workplace, name: str, *arguments: str) -> Child:
+    return Child("bench.capture_calls", *arguments, log=workplace.path(f"{name}.log"))
+
+
+def seconds_of(child: Child, count: int) -> float:
+    """Of one call among so many. Measured from outside: a clock that a program reads is recorded too."""
+    start = time.perf_counter()
+    child.ask(count)
+    return (time.perf_counter() - start) / count
+
+
+def capturing(workplace: Workplace) -> Iterator[Row]:
+    own_keys(workplace)
+    each = max(10, workplace.count(2000, least=200) // ROUNDS)
+    for call, title in CALLS.items():
+        server = LeanServer()
+        try:
+            yield from _compared(workplace, server.url, call, title, each)
+        finally:
+            server.stop()
+
+
+def _compared(workplace: Workplace, url: str, call: str, title: str, each: int) -> Iterator[Row]:
+    children = {
+        "plain": plain_child(workplace, f"plain-{call}", call, url),
+        "floor": plain_child(workplace, f"floor-{call}", f"floor-{call}", url, str(workplace.path(f"floor-{call}.db"))),
+        "full": recorded_child(workplace, f"full-{call}", "full", "run", call, url),
+        "relaxed": recorded_child(workplace, f"relaxed-{call}", "relaxed", "run", call, url),
+    }
+    try:
+        cassette = str(workplace.path(f"{call}.yaml"))
+        children["vcrpy"] = plain_child(workplace, f"vcrpy-{call}", f"vcrpy-{call}", url, cassette)
+    except ChildFailed as failure:
+        yield Row(f"{title} recorded by vcrpy", f"could not be measured: {failure}", "shown", None)
+    found: dict[str, list[float]] = {name: [] for name in children}
+    for turn in range(ROUNDS + 1):
+        for name, child in children.items():
+            seconds = seconds_of(child, each)
+            if turn:  # the first round warms up
+                found[name].append(seconds)
+    for child in children.values():
+        child.close()
+    yield _row(
+        f"{title} of httpx on loopback, recorded", found, "full", "floor", "plain call + one bare durable commit", call
+    )
+    yield _row("the same at the relaxed level", found, "relaxed", "plain", "plain call", call)
+    if "vcrpy" in found:
+        ratio = _ratio(found, "vcrpy", "plain")
+        yield Row(
+            f"the same recorded by vcrpy {_version('vcrpy')}, which writes nothing before the end",
+            f"{ratio:.2f} × the plain call ({_micro(found, 'vcrpy'):.0f} µs)",
+            "shown",
+            None,
+        )
+
+
+def _row(what: str, found: dict[str, list[float]], ours: str, floor: str, floor_title: str, call: str) -> Row:
+    ratio = _ratio(found, ours, floor)
+    judged = call != "post"  # which needs two syncs, and is measured against one
+    return Row(
+        what,
+        f"{ratio:.2f} × ({_micro(found, ours):.0f} µs; {floor_title} {_micro(found, floor):.0f} µs)",
+        f"≤ {MUST_BE} ×" if judged else "shown",
+        ratio <= MUST_BE if judged else None,
+    )
+
+
+def _ratio(found: dict[str, list[float]], one: str, other: str) -> float:
+    return statistics.median(a / b for a, b in zip(found[one], found[other], strict=True))
+
+
+def _micro(found: dict[str, list[float]], name: str) -> float:
+    return statistics.median(found[name]) * 1e6
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

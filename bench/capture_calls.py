@@ -1,0 +1,84 @@
+"""The program that is measured: makes as many calls as it is told, as a program that nobody changed does.
+
+    python -m bench.capture_calls HOW URL [FILE]
+
+It reads no clock, since that would be recorded too: whoever asks it measures.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bench.effects_measuring import Parent
+
+TEXT = "What is to be done about the order that was never delivered? " * 8
+
+
+def main() -> None:
+    how, url, *file = sys.argv[1:]
+    parent = Parent()
+    with ExitStack() as stack:
+        if how.startswith("vcrpy"):
+            import vcr
+
+            mode: Any = "none" if how == "vcrpy-replay" else "all"
+            stack.enter_context(vcr.use_cassette(file[0], record_mode=mode))
+        client = stack.enter_context(httpx.Client())
+        if how == "stream":
+            _stream(parent, client, url)
+            return
+        calls = _calls(how, client, url, file)
+        parent.say("ready")
+        while (asked := parent.asked()) is not None:
+            for _ in range(int(asked)):
+                next(calls)
+            parent.say("done")
+
+
+def _calls(how: str, client: httpx.Client, url: str, file: list[str]) -> Iterator[None]:
+    commit = _bare_commit(file[0]) if how.startswith("floor") else None
+    number = 0
+    while True:
+        number += 1
+        if "model" in how:
+            body = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": f"{number} {TEXT}"}]}
+            answer = client.post(f"{url}/v1/chat/completions", json=body).json()
+            assert answer["choices"]
+        elif "post" in how:
+            assert client.post(f"{url}/act/{number}", json={"text": TEXT}).json()["number"]
+        else:
+            assert client.get(f"{url}/page/{number}").json()["number"]
+        if commit is not None:
+            commit(number)
+        yield
+
+
+def _bare_commit(file: str) -> Callable[[int], None]:
+    from bench.appending import bare_sqlite
+
+    return bare_sqlite(Path(file))
+
+
+def _stream(parent: Parent, client: httpx.Client, url: str) -> None:
+    """Told `PATH`, begins a stream and answers at its first part; told `next`, at the next one."""
+    parts: Iterator[str] = iter(())
+    parent.say("ready")
+    while (asked := parent.asked()) is not None:
+        if asked != "next":
+            parts = _parts(client, url + asked)
+        parent.say(next(parts, None))
+
+
+def _parts(client: httpx.Client, url: str) -> Iterator[str]:
+    with client.stream("GET", url) as response:
+        yield from response.iter_text()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Recorded HTTP calls, replayed: what one costs among a hundred and among ten thousand, beside vcrpy."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+
+from bench.capture import plain_child, recorded_child, seconds_of
+from bench.capture_server import LeanServer
+from bench.effects_measuring import ChildFailed, own_keys
+from bench.measuring import Row, Workplace
+
+ROUNDS = 5
+FLAT = 1.5
+FASTER = 20
+
+
+def replaying_calls(workplace: Workplace) -> Iterator[Row]:
+    own_keys(workplace)
+    server = LeanServer()
+    sizes = [100, workplace.count(1000, least=200), workplace.count(10_000, least=1000)]
+    for count in sizes:
+        child = recorded_child(workplace, f"replay-{count}", "relaxed", "run", "get", server.url)
+        child.ask(count)
+        child.close()
+    made = server.requests
+    found: dict[int, list[float]] = {count: [] for count in sizes}
+    begun: dict[int, list[float]] = {count: [] for count in sizes}
+    for _ in range(ROUNDS):
+        for count in sizes:
+            start = time.perf_counter()
+            child = recorded_child(workplace, f"replay-{count}", "full", "replay")
+            begun[count].append(time.perf_counter() - start)
+            found[count].append(seconds_of(child, count) * 1e6)
+            child.close()
+    if server.requests != made:
+        raise SystemExit("a replay went out")
+    costs = {count: statistics.median(times) for count, times in found.items()}
+    few, many = costs[sizes[0]], costs[sizes[-1]]
+    shown = ", ".join(f"{cost:.0f} µs among {count:,}" for count, cost in costs.items())
+    yield Row(
+        f"one replayed call: flat from {sizes[0]:,} to {sizes[-1]:,}",
+        f"{many / few:.2f} × ({shown})",
+        f"≤ {FLAT} ×",
+        many <= FLAT * few,
+    )
+    yield Row(
+        "until the program runs, its record opened",
+        ", ".join(f"{statistics.median(times) * 1000:.0f} ms for {count:,}" for count, times in begun.items()),
+        "shown",
+        None,
+    )
+    yield from _vcrpy(workplace, server, sizes[1], costs[sizes[1]])
+    server.stop()
+
+
+def _vcrpy(workplace: Workplace, server: LeanServer, count: int, ours_us: float) -> Iterator[Row]:
+    cassette = str(workplace.path("replayed.yaml"))
+    try:
+        child = plain_child(workplace, "vcrpy-recording", "vcrpy", server.url, cassette)
+        child.ask(count)
+        child.close()
+        child = plain_child(workplace, "vcrpy-replaying", "vcrpy-replay", server.url, cassette)
+        theirs_us = seconds_of(child, count) * 1e6
+        child.close()
+    except ChildFailed as failure:
+        yield Row(f"one call of {count:,} replayed by vcrpy", f"could not be measured: {failure}", "shown", None)
+        return
+    yield Row(
+        f"one call of {count:,} replayed by vcrpy",
+        f"{theirs_us / ours_us:.0f} × ours ({theirs_us:,.0f} µs against {ours_us:.0f} µs)",
+        f"≥ {FASTER} ×",
+        theirs_us >= FASTER * ours_us,
+    )

@@ -1,0 +1,83 @@
+"""What `reenact run` adds to the start of a program, and what a conversation takes on the disk."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from bench.capture_server import LeanServer
+from bench.conversation import disk_bytes
+from bench.effects_measuring import own_keys
+from bench.importing import FLOOR
+from bench.measuring import Row, Workplace
+
+MUST_START = 2.0
+MUST_FIT = 150_000
+TURNS = 50
+TALKING = """
+import json, random, sys
+import httpx
+from bench.conversation import message, random_message
+
+make = {"words": message, "incompressible": random_message}[sys.argv[2]]
+source, messages = random.Random(1), []
+with httpx.Client() as client:
+    for turn in range(int(sys.argv[3])):
+        messages.append(make("user", source))
+        body = {"model": "gpt-4o-mini", "messages": messages, "user": f"{turn}: " + "fine, go on. " * 7}
+        answer = client.post(sys.argv[1] + "/v1/chat/completions", json=body).json()
+        messages.append(answer["choices"][0]["message"])
+"""
+
+
+def starting(workplace: Workplace) -> Iterator[Row]:
+    own_keys(workplace)
+    empty = workplace.path("empty.py")
+    empty.write_text("")
+    store = str(workplace.path("starting.db"))
+    commands = {
+        "floor": [sys.executable, "-c", FLOOR],
+        "empty": [sys.executable, str(empty)],
+        "run": [os.path.join(os.path.dirname(sys.executable), "reenact"), "run", "--store", store, str(empty)],
+    }
+    found: dict[str, list[float]] = {name: [] for name in commands}
+    for turn in range(workplace.count(25, least=5) + 1):
+        for name, command in commands.items():
+            start = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            if turn:
+                found[name].append(time.perf_counter() - start)
+    ratio = statistics.median(ours / floor for ours, floor in zip(found["run"], found["floor"], strict=True))
+    floor, bare, ours = (statistics.median(found[name]) * 1000 for name in ("floor", "empty", "run"))
+    yield Row(
+        "`reenact run` of an empty script",
+        f"{ratio:.2f} × ({ours:.0f} ms; `{FLOOR}` {floor:.0f} ms; the script alone {bare:.0f} ms)",
+        f"≤ {MUST_START:.0f} ×",
+        ratio <= MUST_START,
+    )
+
+
+def sizes(workplace: Workplace) -> Iterator[Row]:
+    own_keys(workplace)
+    program = workplace.path("talking.py")
+    program.write_text(TALKING)
+    server = LeanServer()
+    for text in ("words", "incompressible"):
+        folder = workplace.path(f"talked-{text}")
+        folder.mkdir()
+        run = [sys.executable, "-m", "reenact.cli.main", "run", "--store", str(folder / "run.db"), str(program)]
+        environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+        subprocess.run([*run, server.url, text, str(TURNS)], check=True, capture_output=True, env=environment)
+        taken = disk_bytes(folder)
+        files = ", ".join(f"{path.name} {path.stat().st_size / 1000:.0f}" for path in sorted(folder.iterdir()))
+        yield Row(
+            f"{TURNS} turns of 1 KB, 55 KB of unique text ({text}), recorded",
+            f"{taken / 1000:.0f} KB on disk ({files})",
+            f"≤ {MUST_FIT // 1000} KB",
+            taken <= MUST_FIT,
+        )
+    server.stop()

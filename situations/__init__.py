@@ -1,0 +1,1 @@
+"""The situations in which recorders of agents break, as programs; and who holds in them, measured."""

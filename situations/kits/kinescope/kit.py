@@ -1,0 +1,16 @@
+"""Clients are built with kinescope's HTTP clients; a function becomes a boundary by a decorator."""
+
+from typing import Any
+
+import common_kit
+import kinescope
+from common_kit import *  # noqa: F403
+from kinescope import tool as tool
+
+
+def client(**options: Any) -> Any:
+    return common_kit.client(http_client=kinescope.http_client(), **options)
+
+
+def async_client(**options: Any) -> Any:
+    return common_kit.async_client(http_client=kinescope.async_http_client(), **options)

@@ -1,0 +1,3 @@
+"""For recorders that want no line changed."""
+
+from common_kit import *  # noqa: F403

@@ -1,0 +1,74 @@
+"""The table, as text."""
+
+from __future__ import annotations
+
+from situations.catalogue import Situation
+from situations.checks import Verdict
+from situations.measuring import Cell
+from situations.subjects import Subject
+
+INTRODUCTION = """# Situations
+
+Written by `make situations`: small programs in which recorders of agents are known to break, each run under every
+recorder that can be installed here, against a model server on loopback whose answers are numbered (so that a replay
+that goes out is counted, not believed) and whose slow and fast answers swap between recording and replay.
+
+The same is asked of everybody. A replay holds if the program says the same lines again, not one request reaches the
+server, and the recorder itself says that all is well. Every recorder is used as its documentation says, with the
+settings that fit the situation, where it has some. ✔ it holds · ✘ it does not, and what happened instead.
+"""
+
+
+def line(cell: Cell, found: Verdict) -> str:
+    subject, situation = cell
+    return f"{situation:18} {subject:18} {'holds' if found.holds else 'FAILS':6} {found.note}"
+
+
+def document(
+    subjects: list[Subject], missing: dict[str, str], chosen: dict[str, Situation], found: dict[Cell, Verdict]
+) -> str:
+    return "\n".join(
+        [
+            INTRODUCTION,
+            *_overview(subjects, chosen, found),
+            *_details(subjects, chosen, found),
+            *_how(subjects, missing),
+        ]
+    )
+
+
+def _overview(subjects: list[Subject], chosen: dict[str, Situation], found: dict[Cell, Verdict]) -> list[str]:
+    rows = [
+        f"| situation | {' | '.join(f'{subject.name} {subject.version}' for subject in subjects)} |",
+        f"|---|{'---|' * len(subjects)}",
+    ]
+    for name, situation in chosen.items():
+        marks = ["✔" if found[subject.name, name].holds else "✘" for subject in subjects]
+        rows.append(f"| {situation.title} | {' | '.join(marks)} |")
+    held = [sum(found[subject.name, name].holds for name in chosen) for subject in subjects]
+    rows.append(f"| **holds, of {len(chosen)}** | {' | '.join(f'**{count}**' for count in held)} |")
+    return [*rows, ""]
+
+
+def _details(subjects: list[Subject], chosen: dict[str, Situation], found: dict[Cell, Verdict]) -> list[str]:
+    rows = ["## What happened", ""]
+    for name, situation in chosen.items():
+        rows += [f"### {name}", "", f"{situation.title} (`situations/programs/{situation.program}.py`)", ""]
+        for subject in subjects:
+            holds, note = found[subject.name, name]
+            rows.append(f"- {'✔' if holds else '✘'} **{subject.name}**: {_plain(note)}")
+        rows.append("")
+    return rows
+
+
+def _how(subjects: list[Subject], missing: dict[str, str]) -> list[str]:
+    rows = ["## How each was used", ""]
+    rows += [f"- **{subject.name} {subject.version}**: {subject.note}." for subject in subjects]
+    rows += [f"- **{name}**: not installed: {_plain(reason)}" for name, reason in missing.items()]
+    return [*rows, ""]
+
+
+def _plain(text: str) -> str:
+    """What others wrote is text, not markup."""
+    words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return words.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
