@@ -21,7 +21,6 @@ from reenact.effect.earlier import Carrier
 from reenact.effect.live_run import LiveRun
 from reenact.effect.past import Past
 from reenact.effect.places import HERE, PLACE
-from reenact.effect.policy import Guard
 from reenact.effect.redacting import RedactingSecrets, Redaction
 from reenact.effect.running import end_run
 from reenact.effect.sealing import Seals
@@ -68,15 +67,11 @@ class Block:
         facts: Mapping[str, Any],
         *,
         namespace: str = "default",
-        redaction: Redaction | None = None,
-        guard: Guard | None = None,
+        redacts: bool = True,
     ) -> Block:
         """Begins a run. Secrets are kept out of it by default."""
-        redaction = redaction or Redaction()
-        journal = Journal.create(store, run_id, namespace, facts={**facts, REDACTION: redaction.to_fact()})
-        block = cls(LiveRun(journal, guard=guard))
-        block.run.secrets.know(redaction.values, None)
-        return block
+        how = {REDACTION: Redaction().to_fact()} if redacts else {}
+        return cls(LiveRun(Journal.create(store, run_id, namespace, facts={**facts, **how})))
 
     @classmethod
     def replayed(cls, store: Store, run_id: str, namespace: str = "default") -> Block:

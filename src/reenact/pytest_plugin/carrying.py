@@ -27,14 +27,14 @@ from reenact.core.events import ProcessAttached
 from reenact.effect.divergences import resting_too_early
 from reenact.effect.live_run import LiveRun
 from reenact.effect.places import PLACE
-from reenact.effect.stopping import RunStopped
+from reenact.effect.stopping import Divergence, RunStopped
 from reenact.errors import NotFound, ReenactError
 from reenact.pytest_plugin import naming, unused
 from reenact.pytest_plugin.files import read_recording, write_recording
 from reenact.pytest_plugin.findings import Reenacted
-from reenact.pytest_plugin.network import watched
+from reenact.pytest_plugin.network import NetworkBlocked, watched
 from reenact.pytest_plugin.options import ALL, NEW, ONCE, Asked, cassette_path, mode_of
-from reenact.pytest_plugin.telling import failure_text
+from reenact.pytest_plugin.telling import failure_text, own_line
 from reenact.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class CarriedTest:
         self.item = item
         self.mode = mode_of(item, asked)
         self.path = naming.recording_path(item)
+        self._cassette = asked.cassette
         self._refused: ReenactError | None = None
         self._has_passed = False
         self._called_at: int | None = None
@@ -92,9 +93,7 @@ class CarriedTest:
             if self.mode == ALL or (self.mode in (ONCE, NEW) and not self.path.exists()):
                 return self._recorded()
             if not self.path.exists():
-                raise NotFound(
-                    f"{self.item.nodeid} has no recording", hint="Nothing is recorded unasked.", code="no_recording"
-                )
+                raise NotFound(f"{self.item.nodeid} has no recording", code="no_recording")
             store, run = read_recording(self.path)
             return self._completed(store, run) if self.mode == NEW else self._replayed(store, run)
         except ReenactError as reason:
@@ -120,7 +119,7 @@ class CarriedTest:
 
     def _played(self, asked: Asked, name: str) -> Block:
         store = MemoryStore()
-        reader = read_as_run(store, cassette_path(self.item, name))
+        reader = read_as_run(store, cassette_path(self.item, name), redacts=False)
         block = self._recorded()
         block.run.stand_ins = Played(block.run, EarlierRecord(reader), asked.match_on)
         return block
@@ -266,7 +265,7 @@ class CarriedTest:
         try:
             yield
         except RunStopped as stopped:
-            raise self._failure(stopped.reason) from None
+            raise self._failure(stopped.reason, own_line(stopped.__traceback__)) from None
         except (KeyboardInterrupt, pytest.exit.Exception):
             raise
         except BaseException:
@@ -276,9 +275,22 @@ class CarriedTest:
         if self.run.stopped is not None:
             raise self._failure(self.run.stopped)
 
-    def _failure(self, reason: ReenactError) -> BaseException:
-        mode = ALL if self.path.exists() else ONCE
-        return pytest.fail.Exception(failure_text(reason, naming.command(self.item, mode)), pytrace=False)
+    def _failure(self, reason: ReenactError, line: str = "") -> BaseException:
+        text = failure_text(reason, line=line, nearest=self._nearest(reason), advice=self._advice(reason))
+        return pytest.fail.Exception(text, pytrace=False)
+
+    def _nearest(self, reason: ReenactError) -> Any:
+        seq = reason.where.get("nearest") if isinstance(reason, Divergence) else None
+        return (
+            self.run.reader.event(seq).event.content() if isinstance(seq, int) and self.run.past is not None else None
+        )
+
+    def _advice(self, reason: ReenactError) -> str:
+        if self._cassette is not None or isinstance(reason, NetworkBlocked):
+            return reason.hint
+        if self.path.exists():
+            return f"Record it again: {naming.command(self.item, ALL)}"
+        return f"Record it: {naming.command(self.item, ONCE)}"
 
 
 def _note_unseen(item: pytest.Function, what: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from types import TracebackType
 from typing import Any
 
+from reenact.capture.draws import is_own_file
 from reenact.core.codec import encode
 from reenact.effect.divergences import first_difference
 from reenact.effect.stopping import Divergence
@@ -17,17 +19,26 @@ AROUND = 40
 _LEFT_OUT = frozenset({"action_id", "meta", "name", "effect"})
 
 
-def failure_text(reason: ReenactError, command: str) -> str:
-    """The lines that a failing test shows."""
+def failure_text(reason: ReenactError, *, line: str = "", nearest: Any = None, advice: str = "") -> str:
+    """The lines that a failing test shows. `line` is the test's own; `nearest` is the recorded request that is most
+    like one that was never recorded."""
     where = reason.where if isinstance(reason, Divergence) else {}
     lines = [f"{reason.message} [{reason.code}]"]
-    if where.get("line"):
-        lines.append(f"  at {_shown_line(str(where['line']))}")
-    lines += [f"  {line}" for line in _sides(where)]
-    if reason.hint and not isinstance(reason, Divergence):
-        lines.append(reason.hint)
-    lines.append(f"Record again: {command}")
-    return "\n".join(lines)
+    if line or where.get("line"):
+        lines.append(f"  at {_shown_line(line or str(where['line']))}")
+    lines += [f"  {one}" for one in _sides(where.get("expected", nearest), where.get("actual"))]
+    return "\n".join([*lines, *([advice] if advice else [])])
+
+
+def own_line(trace: TracebackType | None) -> str:
+    """The innermost line of the project's own code; empty if there is none."""
+    found = ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if is_own_file(file):
+            found = f"{file}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
 
 
 def _shown_line(line: str) -> str:
@@ -35,8 +46,8 @@ def _shown_line(line: str) -> str:
     return f"{os.path.relpath(file)}{separator}{number}"
 
 
-def _sides(where: dict[str, Any]) -> list[str]:
-    expected, actual = (_plain(where.get(side)) for side in ("expected", "actual"))
+def _sides(expected: Any, actual: Any) -> list[str]:
+    expected, actual = _plain(expected), _plain(actual)
     if expected is None and actual is None:
         return []
     if expected is None or actual is None:

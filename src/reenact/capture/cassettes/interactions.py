@@ -96,9 +96,9 @@ def _conversation(messages: Sequence[Mapping[str, Any]]) -> Iterator[Talk]:
 
 def _exchange(one: Mapping[str, Any]) -> Exchange:
     asked, came = one["request"], one["response"]
-    url = str(asked.get("uri") or asked["url"])
-    if "://" not in url:
-        raise ValueError
+    url = asked.get("uri") or asked["url"]
+    if not isinstance(url, str):
+        raise TypeError
     request = Request(str(asked["method"]).upper(), url, _headers(asked.get("headers")), _body(asked))
     head, body = _undone(_head(came), _body(came))
     return Exchange(request, head, body)

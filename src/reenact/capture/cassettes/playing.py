@@ -30,7 +30,6 @@ from reenact.effect.live_run import LiveRun
 from reenact.effect.other_records import Found
 from reenact.effect.stopping import Divergence
 from reenact.effect.tickets import EffectSpec, Ticket
-from reenact.errors import BadRecording
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import Store
 from reenact.store.memory import MemoryStore
@@ -49,17 +48,16 @@ def run_id_of(path: Path, cassette: Any) -> str:
     return f"{plain or 'cassette'}-{digest}"
 
 
-def read_as_run(store: Store, path: Path, namespace: str = "default") -> JournalReader:
-    """The cassette in the store, as a run that has done what it says. Secrets are kept out, as of any run."""
+def read_as_run(store: Store, path: Path, namespace: str = "default", *, redacts: bool = True) -> JournalReader:
+    """The cassette in the store, as a run that has done what it says. Secrets are kept out, as of any run, unless it is
+    read to be played and thrown away."""
     cassette = read_cassette(path)
     found = interactions_of(cassette, path.name)
-    if not found:
-        raise BadRecording(f"{path.name} holds no interactions", hint="Record it first.", code="empty_cassette")
     facts: dict[str, Any] = {"recording": path.name, "cassette": {"interactions": len(found)}}
     made_by = cassette.get("recorded_with") if isinstance(cassette, Mapping) else None
     if isinstance(made_by, str):
         facts["cassette"]["recorded_with"] = made_by[:100]
-    block = Block.recorded(store, run_id_of(path, cassette), facts, namespace=namespace)
+    block = Block.recorded(store, run_id_of(path, cassette), facts, namespace=namespace, redacts=redacts)
     try:
         with block.here():
             for one in found:
@@ -91,7 +89,7 @@ class Played(Served):
         for seq in sorted(record.answers):
             event = record.members(seq)
             if event.get("effect") in _HTTP:
-                payload = self._payloads[seq] = event["payload"]
+                payload = self._payloads[seq] = run.secrets.value_without(event["payload"])
                 self._by_request.setdefault(self._asked(payload), deque()).append(Found(seq, str(seq)))
 
     def _asked(self, payload: Mapping[str, Any]) -> bytes:
@@ -167,7 +165,7 @@ def played(path: Path, match_on: Sequence[str] = ALL_OF_IT) -> Iterator[Played]:
     from reenact.capture.seams.all_seams import http_seams
 
     store = MemoryStore()
-    reader = read_as_run(store, path)
+    reader = read_as_run(store, path, redacts=False)
     block = Block.recorded(store, f"playing-{reader.run}"[:128], {"recording": f"playing {path.name}"})
     served = block.run.stand_ins = Played(block.run, EarlierRecord(reader), match_on)
     try:
