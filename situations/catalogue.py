@@ -27,7 +27,7 @@ class Situation:
 
 SITUATIONS = {
     "gather": Situation(
-        "`gather`, where another one is first on replay: answers and their order",
+        "`gather` of five, with another order on replay: answers and their order",
         "gather",
         checks.same_again,
         concurrent=True,

@@ -31,14 +31,14 @@ def verdict_on(subject: Subject, situation: Situation) -> Verdict:
 
 
 def verdicts(
-    subjects: list[Subject], chosen: dict[str, Situation], jobs: int, tell: Callable[[Cell, Verdict], None]
+    subjects: list[Subject], chosen: dict[str, Situation], jobs: int, tell: Callable[[Subject, str, Verdict], None]
 ) -> dict[Cell, Verdict]:
     cells = [(subject, name) for name in chosen for subject in subjects]
 
     def one(cell: tuple[Subject, str]) -> tuple[Cell, Verdict]:
         subject, name = cell
         found = verdict_on(subject, chosen[name])
-        tell((subject.name, name), found)
+        tell(subject, name, found)
         return (subject.name, name), found
 
     with ThreadPoolExecutor(jobs) as pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,9 @@ from situations.subjects import Mode, Subject
 HERE = Path(__file__).parent
 TIME_LIMIT_SECONDS = 60
 KEY = "-".join(("sk", "situations", "0123456789abcdefghij"))
+
+
+_TELLING = re.compile(r"error|exception|diverg|mismatch|no recorded|not recorded|refuse|unmatched|warning|exit", re.I)
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,10 @@ class Done:
 
     @property
     def last_words(self) -> str:
+        """What the recorder said of what went wrong, as far as a line can be found."""
         lines = [line.strip() for line in self.words.splitlines() if line.strip() and not line.startswith("says:")]
-        return lines[-1][:110] if lines else "it said nothing"
+        telling = [line for line in lines if _TELLING.search(line)]
+        return (telling or lines or ["it said nothing"])[-1][:140]
 
 
 class Place:

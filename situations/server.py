@@ -1,12 +1,13 @@
 """A model on loopback: its answers are numbered, every request is counted, and what was slow becomes fast when asked.
 
-What a question says decides how it is answered: slow, fast, shuffled, busy, long, gated, cut.
+What a question says decides how it is answered: slow, fast, of rank N, shuffled, busy, long, gated, cut.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import socket
 import threading
 import time
@@ -16,6 +17,9 @@ from typing import Any, ClassVar
 
 SLOW_SECONDS = 0.6
 FAST_SECONDS = 0.02
+RANK_SECONDS = 0.2
+RANKS = 5
+"""The last of them is answered first, until they swap."""
 GATE_SECONDS = 5.0
 BUSY_TIMES = 2
 PIECES = 5
@@ -55,6 +59,9 @@ class ModelServer:
         if "shuffled" in question:
             with self._lock:
                 return self._chance.random() * 0.3
+        if rank := re.search(r"rank (\d)", question):
+            place = int(rank[1])
+            return RANK_SECONDS * (1 + (place if self.swapped else RANKS - 1 - place))
         for word, seconds in (("slow", (SLOW_SECONDS, FAST_SECONDS)), ("fast", (FAST_SECONDS, SLOW_SECONDS))):
             if word in question:
                 return seconds[self.swapped]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -64,6 +65,13 @@ class Subject:
         return [str(self.bin / "python"), "-m", "pip", "--disable-pip-version-check"]
 
 
+def here(subject: Subject) -> Subject:
+    """One that lives in the environment that this runs in."""
+    subject.bin = Path(sys.executable).parent
+    subject.version = version(subject.package) if subject.package else ""
+    return subject
+
+
 def _python_of(least: tuple[int, int]) -> str:
     """An interpreter that is new enough: ours, one on the path, or one of pyenv."""
     if sys.version_info[:2] >= least:
@@ -108,6 +116,10 @@ def _reeltime(bin_: Path, mode: Mode, program: Path, records: Path, settings: Ma
     return [str(bin_ / "tape"), "fork", "--at", str(events)]
 
 
+def _nobody(bin_: Path, mode: Mode, program: Path, records: Path, settings: Mapping[str, str]) -> list[str]:
+    return [str(bin_ / "python"), str(program)]
+
+
 def _wrapper(name: str) -> Command:
     """A script of ours that does around the program what the documentation shows."""
 
@@ -125,6 +137,9 @@ def _pytest_recording(bin_: Path, mode: Mode, program: Path, records: Path, sett
 
 
 OURS = Subject("reenact", "reenact", _reenact, kit="reenact", note="`reenact run`, `replay`, `resume`")
+CONTROL = Subject(
+    "no recorder", "", _nobody, note="the program is run again, each time: what holds here proves nothing"
+)
 PEERS = [
     Subject(
         "reeltime",

@@ -19,8 +19,7 @@ settings that fit the situation, where it has some. ✔ it holds · ✘ it does 
 """
 
 
-def line(cell: Cell, found: Verdict) -> str:
-    subject, situation = cell
+def line(subject: str, situation: str, found: Verdict) -> str:
     return f"{situation:18} {subject:18} {'holds' if found.holds else 'FAILS':6} {found.note}"
 
 
@@ -39,15 +38,19 @@ def document(
 
 def _overview(subjects: list[Subject], chosen: dict[str, Situation], found: dict[Cell, Verdict]) -> list[str]:
     rows = [
-        f"| situation | {' | '.join(f'{subject.name} {subject.version}' for subject in subjects)} |",
+        f"| situation | {' | '.join(f'{subject.name} {subject.version}'.strip() for subject in subjects)} |",
         f"|---|{'---|' * len(subjects)}",
     ]
     for name, situation in chosen.items():
-        marks = ["✔" if found[subject.name, name].holds else "✘" for subject in subjects]
+        marks = [_mark(found.get((subject.name, name))) for subject in subjects]
         rows.append(f"| {situation.title} | {' | '.join(marks)} |")
-    held = [sum(found[subject.name, name].holds for name in chosen) for subject in subjects]
+    held = [sum(_mark(found.get((subject.name, name))) == "✔" for name in chosen) for subject in subjects]
     rows.append(f"| **holds, of {len(chosen)}** | {' | '.join(f'**{count}**' for count in held)} |")
     return [*rows, ""]
+
+
+def _mark(verdict: Verdict | None) -> str:
+    return "not measured" if verdict is None else "✔" if verdict.holds else "✘"
 
 
 def _details(subjects: list[Subject], chosen: dict[str, Situation], found: dict[Cell, Verdict]) -> list[str]:
@@ -55,15 +58,15 @@ def _details(subjects: list[Subject], chosen: dict[str, Situation], found: dict[
     for name, situation in chosen.items():
         rows += [f"### {name}", "", f"{situation.title} (`situations/programs/{situation.program}.py`)", ""]
         for subject in subjects:
-            holds, note = found[subject.name, name]
-            rows.append(f"- {'✔' if holds else '✘'} **{subject.name}**: {_plain(note)}")
+            if verdict := found.get((subject.name, name)):
+                rows.append(f"- {_mark(verdict)} **{subject.name}**: {_plain(verdict.note)}")
         rows.append("")
     return rows
 
 
 def _how(subjects: list[Subject], missing: dict[str, str]) -> list[str]:
     rows = ["## How each was used", ""]
-    rows += [f"- **{subject.name} {subject.version}**: {subject.note}." for subject in subjects]
+    rows += [f"- **{f'{subject.name} {subject.version}'.strip()}**: {subject.note}." for subject in subjects]
     rows += [f"- **{name}**: not installed: {_plain(reason)}" for name, reason in missing.items()]
     return [*rows, ""]
 

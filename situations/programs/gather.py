@@ -1,4 +1,4 @@
-"""Two questions at once; what matters is who got which answer, and who was first."""
+"""Several questions at once; what matters is who got which answer, and who was first."""
 
 import asyncio
 
@@ -8,12 +8,12 @@ from kit import ask_async, async_client, say
 async def main() -> None:
     model, order = async_client(), []
 
-    async def one(question: str) -> str:
-        answer = await ask_async(model, question)
-        order.append(question)
+    async def one(rank: int) -> str:
+        answer = await ask_async(model, f"a question of rank {rank}")
+        order.append(rank)
         return answer
 
-    say(await asyncio.gather(one("a slow question"), one("a fast question")))
+    say(await asyncio.gather(*(one(rank) for rank in range(5))))
     say(order)
 
 
