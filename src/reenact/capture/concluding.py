@@ -10,6 +10,7 @@ import os
 import sys
 from time import monotonic, sleep
 
+from reenact.capture.explaining import explanation
 from reenact.capture.guard import Unseen
 from reenact.capture.processes.family import family_of
 from reenact.capture.processes.session import Report, Session
@@ -60,7 +61,10 @@ class Conclusion:
                     print(line, file=sys.stderr)
 
     def _complain(self, problem: ReenactError) -> None:
-        self.say(f"error: {problem.message} [{problem.code}]", problem.hint)
+        self.say(f"error: {problem.message} [{problem.code}]")
+        if self.agent.live is not None:
+            self.say(*explanation(problem, self.agent.live.reader, self.agent.program))
+        self.say(problem.hint)
 
     def _others(self) -> list[Report]:
         return [report for report in self.session.reports() if report.run != self.task.run]

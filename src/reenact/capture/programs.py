@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from reenact.capture.commands import run_command
+from reenact.capture.environment import environment_fact
 from reenact.capture.equipment import equip
 from reenact.capture.processes import own_run
 from reenact.capture.processes.ending import leave
@@ -64,7 +65,7 @@ class ProgramAgent(Agent[..., Any]):
         return self._code
 
     def own_facts(self) -> dict[str, Any]:
-        return {**super().own_facts(), "program": msgspec.to_builtins(self.program)}
+        return {**super().own_facts(), "program": msgspec.to_builtins(self.program), **environment_fact()}
 
 
 def _run_program(program: Program) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import sysconfig
+from difflib import SequenceMatcher
 from os.path import dirname
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +25,14 @@ if TYPE_CHECKING:
     from reenact.effect.tickets import EffectSpec
     from reenact.errors import ReenactError
 
+MOST_COMPARED = 64
+MOST_LEAVES = 2000
+NAME_CHARACTERS = 200
 _NOBODYS_CODE = tuple(f"{folder}{os.sep}" for folder in (dirname(dirname(__file__)), dirname(asyncio.__file__)))
 """Folders of what stands between an agent and its call: this package, and asyncio itself."""
+_LIBRARIES = tuple(
+    {f"{path}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))}
+)
 
 
 def conflicting_request(run: LiveRun, recorded: RecordedRequest, event: Event) -> Divergence:
@@ -48,7 +56,7 @@ def conflicting_request(run: LiveRun, recorded: RecordedRequest, event: Event) -
 
 def unrecorded_request(run: LiveRun, lane: Lane, spec: EffectSpec, event: Event) -> Divergence:
     """A replay came to a call that the record does not have."""
-    nearest = nearest_recorded(run, spec.name)
+    nearest = nearest_recorded(run, spec.name, event)
     near, path = "", None
     if nearest is not None and run.past is not None:
         near = f"; the nearest recorded call is {run.past.place_of(nearest.seq)} ({nearest.key})"
@@ -167,13 +175,46 @@ def _entry_in_words(entry: HandOver | None) -> str:
     return "what was recorded next"
 
 
-def nearest_recorded(run: LiveRun, name: str) -> RecordedRequest | None:
-    """The recorded request, not yet made again, that is most like this one: same name first, then the earliest."""
+def nearest_recorded(run: LiveRun, name: str, event: Event | None = None) -> RecordedRequest | None:
+    """The recorded request that is most like this one. The same name goes before another, one that was not made again
+    before one that was; then the one with most in common, then the earliest."""
     if run.past is None:
         return None
-    unmade = [request for request in run.past.by_key.values() if not request.made]
-    named = [request for request in unmade if f"/{name}/" in request.key]
-    return min(named or unmade, key=lambda request: request.seq, default=None)
+    every = list(run.past.by_key.values())
+    unmade = [request for request in every if not request.made]
+    places = (unmade, every if event is not None else [])
+    named = ([request for request in place if f"/{name}/" in request.key] for place in places)
+    known = sorted(next(filter(None, (*named, *places)), []), key=lambda request: request.seq)[:MOST_COMPARED]
+    if event is None or len(known) < 2:
+        return known[0] if known else None
+    asked = _leaves(_compared(encode(event.content()).tree))
+    return max(known, key=lambda request: (_alike(run, request, name, asked), -request.seq))
+
+
+def _alike(run: LiveRun, request: RecordedRequest, name: str, asked: set[tuple[str, str]]) -> float:
+    """From 0 to 2: how much the names, and what is asked for, have in common."""
+    assert run.past is not None
+    other = request.key.partition("/")[2].rpartition("/")[0]
+    names = SequenceMatcher(None, name[:NAME_CHARACTERS], other[:NAME_CHARACTERS], autojunk=False).ratio()
+    reader, row = run.past.reader_of(request.row), run.past.own_row(request.row)
+    tree = reader.content_tree(row, reader.link(row))
+    recorded = _leaves(_compared(tree)) if tree is not None else set()
+    return names + len(asked & recorded) / max(1, len(asked | recorded))
+
+
+def _leaves(tree: Any) -> set[tuple[str, str]]:
+    """Places and what stands there, as many as there is time for."""
+    found: set[tuple[str, str]] = set()
+    todo = [("", tree)]
+    while todo and len(found) < MOST_LEAVES:
+        path, value = todo.pop()
+        if isinstance(value, dict):
+            todo += [(f"{path}/{_escaped(name)}", item) for name, item in value.items()]
+        elif isinstance(value, list):
+            todo += [(f"{path}/{index}", item) for index, item in enumerate(value)]
+        else:
+            found.add((path, repr(value)))
+    return found
 
 
 def _compared(tree: Any) -> Any:
@@ -208,11 +249,13 @@ def _escaped(name: str) -> str:
 
 
 def source_line() -> str:
-    """The line of the agent's own code that made the call."""
-    frame: Any = sys._getframe(1)
+    """The line of the agent's own code that made the call, or of the library that did, if there is no other."""
+    frame, found = sys._getframe(1), ""
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((*_NOBODYS_CODE, "<")):
-            return f"{file}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
+            found = found or f"{file}:{frame.f_lineno}"
+            if not file.startswith(_LIBRARIES):
+                return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return found

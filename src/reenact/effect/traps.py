@@ -181,9 +181,14 @@ def _is_reading(frame: FrameType | None) -> bool:
 def asks_the_system(frame: FrameType | None) -> bool:
     """The standard library has a program tell it what machine this is: `uname`, `ldconfig` and their like. Libraries do
     that wherever they are; nothing outside is changed by it."""
-    while frame is not None and frame.f_code.co_filename.endswith(_STARTERS):
+    while frame is not None and _only_starts(frame.f_code.co_filename):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename in _QUERIES
+
+
+def _only_starts(file: str) -> bool:
+    """It starts processes for whoever calls it: the standard library's ways, and our seams in them."""
+    return file.endswith(_STARTERS) or file.startswith(_OURS)
 
 
 # Clock and chance

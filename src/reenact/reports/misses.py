@@ -1,0 +1,219 @@
+"""A miss that explains itself: what was asked for, what is nearest to it in the record, and where the two differ.
+
+Everything that comes from a recording or a program is shown as Python shows a text, so nothing of it acts on a
+terminal, and no more than a little of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from reenact.core.codec import encode
+from reenact.core.events import ActionRequested
+from reenact.core.matching import VOLATILE_MEMBERS
+from reenact.effect.stopping import Divergence
+from reenact.errors import ReenactError
+from reenact.journal.reader import JournalReader
+from reenact.replays.comparing.conversations import MessageChange, compare_conversations
+from reenact.replays.comparing.texts import TextDiff
+from reenact.replays.comparing.trees import Difference, compare_trees
+
+SHOWN_DIFFERENCES = 4
+SHOWN_MESSAGES = 6
+SHOWN_CHARACTERS = 160
+SHOWN_CALLS = 5
+LOOKED_THROUGH = 20_000
+"""Events that are looked through for a call that has moved."""
+
+Line = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Miss:
+    """Lines for people, each with a word before it; the same as data."""
+
+    lines: tuple[Line, ...]
+    data: dict[str, Any]
+
+    def texts(self) -> Iterator[str]:
+        width = max((len(word) for word, _ in self.lines), default=0)
+        for word, text in self.lines:
+            yield f"  {word:<{width}}  {text}"
+
+
+def explained(divergence: Divergence, reader: JournalReader) -> Miss:
+    """What is known of a divergence at a call; no lines where it is about something else."""
+    try:
+        return _Explanation(divergence, reader).miss()
+    except ReenactError:  # the record cannot be read where it would have to be: what was said before stands
+        return Miss((), {})
+
+
+class _Explanation:
+    def __init__(self, divergence: Divergence, reader: JournalReader) -> None:
+        self._where = divergence.where
+        self._code = divergence.code
+        self._reader = reader
+        self._lines: list[Line] = []
+        self._data: dict[str, Any] = {}
+
+    def miss(self) -> Miss:
+        actual, expected = self._call("actual"), self._call("expected")
+        if self._code == "missing_request" and expected is not None:
+            self._missing(expected)
+        elif actual is not None:
+            self._asked(actual, expected)
+        return Miss(tuple(self._lines), self._data)
+
+    def _call(self, name: str) -> dict[str, Any] | None:
+        found = self._where.get(name)
+        return found if isinstance(found, dict) and "payload" in found and "name" in found else None
+
+    def _say(self, word: str, text: str, **data: Any) -> None:
+        self._lines.append((word, text))
+        self._data.update(data)
+
+    def _missing(self, expected: dict[str, Any]) -> None:
+        seq = self._where.get("seq")
+        self._say("recorded", f"{_title(expected)}, seq {seq}: it was not asked for again", expected_seq=seq)
+        others = [one for one in self._where.get("unmatched", ()) if one != seq]
+        if others:
+            self._say("missing", f"{len(others)} more: seq {_listed(others)}", missing=others)
+        self._say("likely", "a call was removed, or comes under another condition", likely="removed")
+
+    def _asked(self, actual: dict[str, Any], expected: dict[str, Any] | None) -> None:
+        line = self._where.get("line")
+        self._say("asked", f"{_title(actual)}{f', at {line}' if line else ''}", asked=_title(actual), line=line)
+        seq = self._where.get("seq") if expected is not None else self._where.get("nearest")
+        if expected is None and isinstance(seq, int):
+            event = self._reader.event(seq).event
+            expected = event.content() if isinstance(event, ActionRequested) else None
+        if expected is None:
+            self._say("nearest", "none: the record has no call that was not made", nearest=None)
+        else:
+            self._say("nearest", f"{_title(expected)}, recorded at seq {seq}", nearest=seq)
+            self._differences(expected, actual)
+        self._moved(actual, seq if isinstance(seq, int) else 0)
+
+    def _differences(self, expected: dict[str, Any], actual: dict[str, Any]) -> None:
+        left, right = _compared(expected), _compared(actual)
+        diff = compare_trees(left, right, limit=None)
+        if diff.equal:
+            self._say("differs", "nothing: it is asked for another time, or in another place", differences=[])
+            return
+        messages = _messages(left, right)
+        others = [one for one in diff.differences if messages is None or not _is_of_conversation(one.path)]
+        if others or messages is None:
+            shown = others or list(diff.differences)
+            for one in shown[:SHOWN_DIFFERENCES]:
+                self._lines.append(("differs", _difference(one)))
+            if len(shown) > SHOWN_DIFFERENCES:
+                self._lines.append(("", f"and {len(shown) - SHOWN_DIFFERENCES:,} more places"))
+        changed = [one for one in messages or () if one.kind != "SAME"]
+        for change in changed[:SHOWN_MESSAGES]:
+            self._lines.append(("message", _message(change)))
+        if len(changed) > SHOWN_MESSAGES:
+            self._lines.append(("", f"and {len(changed) - SHOWN_MESSAGES:,} more messages"))
+        self._data["differences"] = [one.to_data() for one in diff.differences[:SHOWN_DIFFERENCES]]
+        self._data["messages"] = [one.to_data() for one in changed[:SHOWN_MESSAGES]]
+
+    def _moved(self, actual: dict[str, Any], seq: int) -> None:
+        """The same request stands elsewhere in the record: then a call before it is gone, or one has come."""
+        same = self._same(actual)
+        later = [one for one in same if one > seq > 0]
+        if later:
+            text = f"a call was removed: the same was recorded at seq {later[0]}, after what is expected here"
+            self._say("likely", text, likely="removed", same=later[0])
+        elif same and self._code == "conflicting_request":
+            text = f"a call was added or repeated: the same was recorded before, at seq {same[-1]}"
+            self._say("likely", text, likely="added", same=same[-1])
+        elif self._code == "unrecorded_request":
+            self._say("likely", "a call was added, or goes to another place", likely="added")
+
+    def _same(self, actual: dict[str, Any]) -> list[int]:
+        match = self._reader.rules().match_of("ActionRequested", actual)
+        reader, most = self._reader, LOOKED_THROUGH
+        rows = reader.store.scan(reader.namespace, reader.run, 1, most, contents=False)
+        return [row.seq for row in rows if row.kind == "ActionRequested" and row.match == match]
+
+
+def _compared(call: dict[str, Any]) -> Any:
+    tree = encode(call).tree
+    return {name: value for name, value in tree.items() if name not in VOLATILE_MEMBERS}
+
+
+def _title(call: dict[str, Any]) -> str:
+    return _shown(str(call.get("name")), quoted=False)
+
+
+def _request(tree: Any) -> Any:
+    payload = tree.get("payload") if isinstance(tree, dict) else None
+    body = payload.get("body") if isinstance(payload, dict) else None
+    return body.get("json") if isinstance(body, dict) else None
+
+
+def _messages(left: Any, right: Any) -> tuple[MessageChange, ...] | None:
+    """The messages of both, where both hold a conversation."""
+    try:
+        diff = compare_conversations(_request(left), _request(right))
+    except ReenactError:
+        return None
+    return diff.changes if not diff.equal else None
+
+
+def _is_of_conversation(path: str) -> bool:
+    steps = path.split("/")
+    names = ("messages", "input", "contents", "system", "instructions", "systemInstruction")
+    return steps[1:4] == ["payload", "body", "json"] and len(steps) > 4 and steps[4] in names
+
+
+def _difference(one: Difference) -> str:
+    if one.kind == "added":
+        return f"{one.path}: now {_shown(one.actual)}, which was not there"
+    if one.kind == "removed":
+        return f"{one.path}: recorded {_shown(one.expected)}, which is gone"
+    if one.kind == "moved":
+        return f"{one.path}: moved to {one.actual_path}"
+    return f"{one.path}: recorded {_shown(one.expected)}, now {_shown(one.actual)}"
+
+
+def _message(change: MessageChange) -> str:
+    index = change.actual_index if change.actual_index is not None else change.expected_index
+    title = f"{index} ({_shown(change.role, quoted=False)})"
+    if change.kind == "INJECTED" and change.actual is not None:
+        return f"{title} was added: {_shown(change.actual.text)}"
+    if change.kind == "DROPPED" and change.expected is not None:
+        return f"{title} is gone: {_shown(change.expected.text)}"
+    if change.words is not None and not change.words.equal:
+        return f"{title} {change.kind.lower()}: {_words(change.words)}"
+    places = ", ".join(one.path for one in change.rest.differences) if change.rest is not None else ""
+    return f"{title} {change.kind.lower()} at {places}" if places else f"{title} {change.kind.lower()}"
+
+
+def _words(diff: TextDiff) -> str:
+    """`[-gone-]{+new+}` with a little of what is around."""
+    parts = []
+    for run in diff.runs:
+        text = _shown(run.text, quoted=False)
+        if run.kind == "removed":
+            parts.append(f"[-{text}-]")
+        elif run.kind == "added":
+            parts.append(f"{{+{text}+}}")
+        else:
+            parts.append(text if len(text) <= 40 else f"{text[:15]}…{text[-20:]}")
+    return "".join(parts)
+
+
+def _listed(seqs: Iterable[int]) -> str:
+    known = list(seqs)
+    more = ", …" if len(known) > SHOWN_CALLS else ""
+    return ", ".join(str(seq) for seq in known[:SHOWN_CALLS]) + more
+
+
+def _shown(value: Any, *, quoted: bool = True) -> str:
+    text = repr(value)
+    if not quoted and isinstance(value, str):
+        text = text[1:-1]
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
