@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from reenact.cli.text import bytes_text, count_text, inert, url_text
 from reenact.errors import BadRecording, Damaged, InvalidInput, Refused, RunExists
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.journal.importing import Imported
     from reenact.journal.reader import JournalReader
 
 
@@ -76,25 +78,58 @@ def _to_stdout(reader: JournalReader) -> None:
 
 @click.command("import")
 @shared_options
-@click.argument("file")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--from", "made_by", type=click.Choice(["vcr"]), help="What made the files, if it was not Reenact.")
 @click.pass_obj
-def import_(settings: Settings, file: str) -> None:
-    """Bring an exported FILE into the store.
+def import_(settings: Settings, files: tuple[str, ...], made_by: str | None) -> None:
+    """Bring exported FILEs into the store.
 
-    The whole file is verified before anything is written. The same file again changes nothing. Where another run has
-    the id already, the newcomer is kept under an id of its own.
+    A whole file is verified before anything of it is written. The same file again changes nothing. Where another run
+    has the id already, the newcomer is kept under an id of its own.
+
+    \b
+    reenact import run.jsonl
+    reenact import --from vcr tests/cassettes/*.yaml   cassettes of vcrpy, each as a run
     """
+    done: list[Imported] = []
+    for file in files:
+        with Progress("importing"):
+            done.append(_imported(settings, file) if made_by is None else _imported_cassette(settings, file))
+        if not settings.json:
+            _say_imported(done[-1])
+    if settings.json:
+        say_json(done[0]._asdict() if len(files) == 1 else [one._asdict() for one in done])
+
+
+def _imported(settings: Settings, file: str) -> Imported:
     from reenact.journal.importing import import_file, verify_file
 
-    with Progress("importing"):
-        if not store_exists(settings):
-            with _blaming_the_file():
-                verify_file(file, deep=True).raise_if_invalid()  # a bad file must not leave an empty store behind
-        with writing(settings) as store, _blaming_the_file():
-            imported = import_file(store, file, settings.namespace)
-    if settings.json:
-        say_json(imported._asdict())
-        return
+    if not store_exists(settings):
+        with _blaming_the_file():
+            verify_file(file, deep=True).raise_if_invalid()  # a bad file must not leave an empty store behind
+    with writing(settings) as store, _blaming_the_file():
+        return import_file(store, file, settings.namespace)
+
+
+def _imported_cassette(settings: Settings, file: str) -> Imported:
+    """Made a run in memory first, and brought in as one that was recorded elsewhere: whole, or not at all."""
+    from reenact.capture.cassettes.playing import read_as_run
+    from reenact.journal.exporting import export_run
+    from reenact.journal.importing import Imported, import_file
+    from reenact.store.memory import MemoryStore
+
+    reader = read_as_run(MemoryStore(), Path(file))
+    with writing(settings) as store, tempfile.TemporaryDirectory() as folder:
+        there = store.run_row(settings.namespace, reader.run)
+        if there is not None:
+            events = there.last.seq if there.last is not None else 0
+            return Imported(reader.run, events, already_there=True, kept_apart=False)
+        path = Path(folder) / "run.jsonl"
+        export_run(reader, path)
+        return import_file(store, path, settings.namespace)
+
+
+def _say_imported(imported: Imported) -> None:
     if imported.already_there:
         say(f"{inert(imported.run)} is in the store already: {count_text(imported.events, 'event')}")
     else:

@@ -1,4 +1,4 @@
-"""Cassettes of public projects: each is read, kept as a run that verifies, and answers its own requests in any order."""
+"""Cassettes of public projects: each is kept as a run that verifies, and answers its own requests in any order."""
 
 from __future__ import annotations
 
