@@ -71,6 +71,7 @@ class Program:
             self.locked_threads,
             self.raced_with_a_sleep,
             self.identical,
+            self.slow_threads,
         ]
         results = []
         for number in range(self.rng.randrange(2, 5)):
@@ -235,3 +236,20 @@ class Program:
 
     async def identical(self, number: int, width: int) -> Any:
         return await asyncio.gather(*(same() for _ in range(width * 3)))
+
+    async def slow_threads(self, number: int, width: int) -> Any:
+        """Alike to their first request, which they are slow to make: who is first is chance."""
+        found: dict[int, Any] = {}
+
+        def ask(one: int) -> None:
+            time.sleep(_latency.random() * 0.05)
+            first = blocking("the same")
+            found[one] = (first, blocking(f"t{one}"))
+
+        threads = [threading.Thread(target=ask, args=(one,)) for one in range(2)]
+        for thread in threads:
+            thread.start()
+        await asyncio.gather(*(asyncio.to_thread(ask, one) for one in range(2, 4)))
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        return sorted(found.items())

@@ -133,6 +133,8 @@ class ComingBack:
     def _bound(self, lane: Lane, match: bytes, key: str | None) -> bool:
         """The lane's first request: from now on it is known which recorded lane it is."""
         book, exchanges = self._run.book, self._exchanges
+        if book.bind_by_birth(lane, match, key):
+            return True
         above, begins = book.beginning(lane, match, key)
         place, made = above.recorded, len(above.made)
         if place is None or above.main:
@@ -172,9 +174,10 @@ class ComingBack:
             return has_it(place) and self._is_as_far(lane, place, place.requests[made])
 
         # Rather somebody who is there than a place that nobody has yet: its beginning would have to be made once more.
-        for fits in (lambda place: place.bound is not None and has_it_next(place), has_it_next, has_it):
-            if (not known or fits is not has_it) and self._exchanges.for_request(lane, fits):
-                return self.past.by_key[key or f"{lane.path}{name}"]
+        with self._exchanges.trusting_births(known):
+            for fits in (lambda place: place.bound is not None and has_it_next(place), has_it_next, has_it):
+                if (not known or fits is not has_it) and self._exchanges.for_request(lane, fits):
+                    return self.past.by_key[key or f"{lane.path}{name}"]
         if not known and self._run.journal is not None and recorded is not None and made < len(recorded.requests):
             # Where the record of a sibling ends, what comes now is new.
             self._exchanges.for_request(lane, lambda place: len(place.requests) == made)
@@ -210,16 +213,17 @@ class ComingBack:
         if len(self.past.lanes) == 1 or (sure and self._run.turns.may_go_on()):
             return False
         entry, unmade, exchanges = self._run.turns.next_recorded(), self._next_unmade(), self._exchanges
-        if isinstance(entry, RecordedTurn) and exchanges.for_a_turn(entry, sure=sure):
-            return True
-        if unmade is None:
-            return False
-        missing = self.past.lanes[unmade.lane]
-        return (
-            exchanges.for_an_end(missing)
-            or exchanges.for_a_missing_one(missing, self.first_unmade)
-            or (not sure and exchanges.for_progress(missing))
-        )
+        with exchanges.trusting_births(sure):
+            if isinstance(entry, RecordedTurn) and exchanges.for_a_turn(entry, sure=sure):
+                return True
+            if unmade is None:
+                return False
+            missing = self.past.lanes[unmade.lane]
+            return (
+                exchanges.for_an_end(missing)
+                or exchanges.for_a_missing_one(missing, self.first_unmade)
+                or (not sure and exchanges.for_progress(missing))
+            )
 
     def changed_places(self, tickets: list[Ticket]) -> None:
         """Lanes were bound to the records of each other, and wait for other answers now."""

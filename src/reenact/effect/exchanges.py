@@ -4,7 +4,9 @@
    shows later: the lane asks for what only the record of another has, or it ends where its record goes on.
 2. Then the two change places, with everything below them. Whatever the one has had so far must be the same in the
    record of the other: requests, answers, turns, drawn values, states.
-3. What the one that is ahead has had is given back, for the one that is behind; what the other record has in its place
+3. A lane that is bound by its birth is where it belongs, as long as it does not ask for something else and the run does
+   not stand still: whoever is missing may just be slow.
+4. What the one that is ahead has had is given back, for the one that is behind; what the other record has in its place
    counts as taken. So the recorded order can be met again, whichever of them was ahead.
 
 All of this is called with the run's lock held, while the run comes back.
@@ -13,6 +15,7 @@ All of this is called with the run's lock held, while the run comes back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reenact.effect.items import ANSWER, name_of
@@ -42,11 +45,21 @@ class Exchanges:
     def __init__(self, run: LiveRun, past: Past) -> None:
         self._run = run
         self._past = past
+        self._trusts_births = False
+        """What speaks for an exchange is no more than that somebody is not as far as the record is."""
         self._asks: Lane | None = None
         self._fits: Fits = _any_place
         self._begins: Fits | None = None
         self._tried: set[frozenset[str]] = set()
         self._tried_at: tuple[Any, ...] = ()
+
+    @contextmanager
+    def trusting_births(self, trusting: bool) -> Iterator[None]:
+        self._trusts_births = trusting
+        try:
+            yield
+        finally:
+            self._trusts_births = False
 
     # When
 
@@ -219,6 +232,8 @@ class Exchanges:
         """Everything that the lane has had of its own record is the same there."""
         if lane is None:
             return True
+        if self._trusts_births and self._run.book.is_by_birth(own):
+            return False
         made, states = len(lane.made), lane.ordinals.get("state", 0)
         return (
             (lane is not self._asks or self._fits(place))

@@ -27,7 +27,7 @@ class Job:
         self.future: asyncio.Future[Any] = queue.hooks.loop.create_future()
         self._executor = executor
         self._lane = Lane(lane.run, lane, None, [getattr(func, "__qualname__", ""), list(map(kept, args))])
-        lane.run.book.born(self._lane)
+        lane.run.book.thread_born(self._lane)
         self._call = self._in_its_lane(func, args)
         self._result: Any = None
         self._error: BaseException | None = None

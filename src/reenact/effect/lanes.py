@@ -3,7 +3,8 @@
 1. A lane is a task, a job of an executor, or a thread of the agent. It gets its number among its siblings with the
    first request in it or below it: a branch that asks for nothing leaves no trace.
 2. When a run comes back, a lane is bound to the recorded sibling whose first request was the same. A name given by the
-   program goes first; among equals the lower number goes first.
+   program goes first; among equals the lower number goes first. Threads and jobs ask when they please: which of them
+   got which number is on record, and so they are known by their birth (`Birth`) before anything else.
 3. Among equals a binding stays open: when it turns out to be wrong it is exchanged with that of a sibling that has
    asked and been answered the same so far (`exchanges`).
 4. Behind a checkpoint the agent's own code is in a lane of its own, below the first one, with everything that it starts
@@ -21,7 +22,7 @@ from reenact.core.canonical import canonical_bytes
 from reenact.core.codec import encode
 from reenact.core.hashing import value_digest
 from reenact.effect.past import Past
-from reenact.effect.recorded import RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
+from reenact.effect.recorded import BORN, Birth, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
 
 if TYPE_CHECKING:
     from reenact.core.wait_keys import WaitIdentity
@@ -33,8 +34,8 @@ _GIVEN_BY_ASYNCIO = re.compile(r"Task-\d+\Z")
 
 class Lane:
     __slots__ = (
-        *("__weakref__", "_label", "_name", "_origin", "birth", "born", "ended", "keys", "left", "made", "main"),
-        *("ordinals", "parent", "path", "recorded", "run", "taken", "task"),
+        *("__weakref__", "_label", "_name", "_origin", "birth", "born", "by_chance", "ended", "keys", "left", "made"),
+        *("main", "ordinals", "parent", "path", "recorded", "run", "taken", "task"),
     )
 
     def __init__(self, run: LiveRun, parent: Lane | None, name: str | None = None, origin: Any = None) -> None:
@@ -45,6 +46,8 @@ class Lane:
         self._name = name
         self.task: ReferenceType[Any] | None = None
         """The task that is this lane, if it is one."""
+        self.by_chance = False
+        """It is a thread or a job, or one began in it before it had asked for anything: who is first is chance."""
         self.ended = False
         """Its thread has ended, if it is one."""
         self.path: str | None = "0" if parent is None else None
@@ -94,6 +97,10 @@ class Lane:
         """
         return self.path or f":{self.birth}={self.label}"
 
+    def born_in(self, above: str) -> Birth:
+        """Of a lane below the one of that path."""
+        return Birth(above, int(self.birth.rpartition(":")[2]), self.label)
+
     @property
     def label(self) -> str:
         if self._label is None:
@@ -132,6 +139,13 @@ class LaneBook:
         if self._past is not None:
             self._by_birth[lane.birth] = lane
 
+    def thread_born(self, lane: Lane) -> None:
+        """When it asks for something, whoever else does, is chance; so it is of those above that have no number yet."""
+        self.born(lane)
+        above: Lane | None = lane
+        while above is not None and above.path is None and not above.by_chance:
+            above.by_chance, above = True, above.parent
+
     def has_branches(self) -> bool:
         """Some task, job or thread of the agent has not ended."""
         return any(not lane.is_over for lane in list(self._branches))
@@ -168,7 +182,29 @@ class LaneBook:
             self._numbers[above] += 1
             number = self._numbers[above]
             lane.path = f"{above}.{number}"
+            if lane.by_chance:
+                lane.run.turns.log.append([BORN, lane.path, *lane.born_in(above)[1:]])
         return lane.path
+
+    def bind_by_birth(self, lane: Lane, match: bytes, key: str | None) -> bool:
+        """Finds the recorded lane of one whose birth is on record, if that one's own first request was this too."""
+        chain = _up_to_bound(lane)
+        bound = chain.pop()
+        if self._past is None or bound.path is None or bound.recorded is None:
+            return False
+        places = [bound.recorded]
+        for unbound in reversed(chain):
+            path = self._past.born.get(unbound.born_in(places[-1].path))
+            place = self._past.lanes.get(path) if path is not None else None
+            if place is None or place.bound is not None:
+                return False
+            places.append(place)
+        own = places[-1].own_first
+        if own is None or own.match != match or (key is not None and own.key != key):
+            return False
+        for unbound, place in zip(reversed(chain), places[1:], strict=True):
+            self._tie(unbound, place)
+        return True
 
     def bind(self, lane: Lane, match: bytes, key: str | None) -> bool:
         """Finds the recorded lane of an unbound one, whose first request has this digest (and explicit key)."""
@@ -178,18 +214,38 @@ class LaneBook:
         bound = chain.pop()
         if bound.path is None or bound.recorded is None:
             return False
-        depth = bound.path.count(".") + len(chain)
+        above, depth = bound.recorded, bound.path.count(".") + len(chain)
         candidates = [
             candidate for candidate in self._past.unbound(bound.path, match) if _begins_with(candidate, key, depth)
         ]
         if not candidates:
             return False
-        chosen = next((one for one in candidates if lane.name and self.name_of(one) == lane.name), candidates[0])
+        chosen = next((one for one in candidates if lane.name and self.name_of(one) == lane.name), None)
+        chosen = chosen or min(candidates, key=lambda one: self._differences(chain, above, one))
         assert chosen.first is not None
         steps = chosen.first.lane.split(".")
         for offset, unbound in enumerate(reversed(chain), start=bound.path.count(".") + 2):
             self._tie(unbound, self._past.lane(".".join(steps[:offset])))
         return True
+
+    def is_by_birth(self, recorded: RecordedLane) -> bool:
+        """Who is bound to it was born and begun as the record has it."""
+        above = recorded.path.rpartition(".")[0]
+        birth = self._past.births.get(recorded.path) if self._past is not None else None
+        return birth is not None and recorded.bound is not None and birth == recorded.bound.born_in(above)
+
+    def _differences(self, chain: list[Lane], above: RecordedLane, candidate: RecordedLane) -> int:
+        """How many of those that would be bound were born, or begun with something, else in the record."""
+        assert self._past is not None
+        assert candidate.first is not None
+        path, different = above.path, 0
+        steps = candidate.first.lane.removeprefix(f"{path}.").split(".")
+        for lane, step in zip(reversed(chain), steps, strict=True):
+            if lane.by_chance:
+                mine, others = lane.born_in(path), self._past.births.get(f"{path}.{step}")
+                different += (others is None or others.label != mine.label) + (others != mine)
+            path = f"{path}.{step}"
+        return different
 
     def beginning(self, lane: Lane, match: bytes, key: str | None) -> tuple[Lane, Callable[[RecordedLane], bool]]:
         """The lane above an unbound one that is bound, and how to tell a recorded lane right below that begins so."""

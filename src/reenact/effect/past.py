@@ -21,10 +21,12 @@ from typing import Any, NoReturn
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
 from reenact.core.links import Link
 from reenact.effect.recorded import (
+    BORN,
     CANCELLED,
     CHECKPOINT,
     OUTSIDE,
     Beginning,
+    Birth,
     HandOver,
     RecordedAnswer,
     RecordedCheckpoint,
@@ -70,6 +72,10 @@ class Past:
         self._asked = 0
         self._rules = reader.rules()
         self.lanes: dict[str, RecordedLane] = {"0": RecordedLane("0")}
+        self.births: dict[str, Birth] = {}
+        """Of threads and jobs, by their lane."""
+        self.born: dict[Birth, str] = {}
+        """And the other way round."""
         self.by_key: dict[str, RecordedRequest] = {}
         self.hand_overs: list[HandOver] = []
         self.draws: dict[tuple[str, str], list[Any]] = {}
@@ -259,7 +265,9 @@ class Past:
         members = self.members(row)
         if row.kind == "TurnTaken":
             for turn in members["turns"]:
-                if turn[0] == "busy":
+                if turn[0] == BORN:
+                    self._take_birth(*turn[1:])
+                elif turn[0] == "busy":
                     self.busy[turn[1] + self._shift] = turn[2]
                     self._is_noted(turn[1] + self._shift)
                 else:
@@ -288,6 +296,10 @@ class Past:
                 self._take_chunk(request, row, members["index"])
             else:
                 request.settled = row
+
+    def _take_birth(self, path: str, number: int, label: str) -> None:
+        birth = Birth(path.rpartition(".")[0], number, label)
+        self.births[path], self.born[birth] = birth, path
 
     def _take_note(self, note: dict[str, Any]) -> None:
         if "accepted" in note:

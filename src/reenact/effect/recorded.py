@@ -17,6 +17,20 @@ TIMER, JOB, START, LOCK, WAKE = "timer", "job", "start", "lock", "wake"
 LATE, LATE_LOCK = "late", "late lock"
 """A wait for others, or for a lock, that ended because its time did."""
 
+BORN = "born"
+"""Which thread or job got a number among its siblings."""
+
+
+class Birth(NamedTuple):
+    """How a thread or a job is known before it has asked for anything."""
+
+    above: str
+    """The lane that it was begun in."""
+    number: int
+    """How many were begun there up to it."""
+    label: str
+    """What it was begun with."""
+
 
 class RecordedAnswer:
     __slots__ = ("committed", "handed", "kind", "row", "seq", "time")
@@ -146,6 +160,12 @@ class RecordedLane:
         self.first: RecordedRequest | RecordedMark | None = None
         """The first request or state update in this lane or below it."""
         self.bound: Any = None
+
+    @property
+    def own_first(self) -> RecordedRequest | RecordedMark | None:
+        """The first request or state update in this very lane."""
+        begun: list[RecordedRequest | RecordedMark] = [*self.requests[:1], *self.marks[:1]]
+        return min(begun, key=lambda one: one.seq, default=None)
 
 
 class Beginning(NamedTuple):

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from _thread import allocate_lock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, _base
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
@@ -21,14 +21,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from reenact.effect.items import Item
-from reenact.effect.lanes import Lane
+from reenact.effect.lanes import Lane, kept
 from reenact.effect.locks import new_lock, new_rlock
 from reenact.effect.places import HERE, PLACE, Inside
 from reenact.effect.recorded import START
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
-from reenact.effect.turns import LOOK_SECONDS
-from reenact.effect.waking import Attendance, thread_clock, wait_in_turn
+from reenact.effect.turns import LOOK_SECONDS, Patience
+from reenact.effect.waking import PATIENCE_SECONDS, Attendance, thread_clock, wait_in_turn
 
 if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
@@ -68,10 +68,10 @@ def install() -> None:
 class _Branch:
     """A thread, or a job in a pool, that an agent started: it begins in its turn."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Lane, call: Any, args: Iterable[Any] = ()) -> None:
         self.run = lane.run
-        self.lane = Lane(lane.run, lane, None, ["thread", lane.born])  # threads are told apart by birth alone
-        lane.run.book.born(self.lane)
+        self.lane = Lane(lane.run, lane, None, ["thread", getattr(call, "__qualname__", ""), *map(kept, args)])
+        lane.run.book.thread_born(self.lane)
         lane.run.has_threads = True
         if HERE.token is None and self.run.turns.loop is None:
             HERE.token = self.run.main_token
@@ -89,13 +89,11 @@ class _Branch:
     def work(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         HERE.token = self
         self.run.turns.arrive(self._item)  # now that there is a thread for it; a pool may have been full
-        waited = 0
+        patience = Patience(self.run.turns)
         while not self._turn.wait(LOOK_SECONDS) and not self.run.is_stopped:
             self.run.turns.overdue()
-            waited += 1
-            if waited > 200 and not self.run.is_live:  # the record does not have it: it begins all the same
-                with self.run.lock:
-                    self._begin()
+            if patience.seconds > PATIENCE_SECONDS and not self.run.is_live:
+                self._begin_all_the_same()
         self.run.turns.runs(self, awake=True)
         self._begun = True
         Attendance.of(self.run).alive += 1
@@ -103,6 +101,13 @@ class _Branch:
             return self.context.run(call, *args, **options)
         finally:
             HERE.token = None
+
+    def _begin_all_the_same(self) -> None:
+        """The record does not have it."""
+        with self.run.lock:
+            if not self._turn.wait(0.0):
+                self.run.turns.forget(self._item)
+                self._begin()
 
     def is_over(self, _: object = None) -> None:
         """Others may have their turn. Of a job that is so once its future has the result: whoever waits sees that."""
@@ -126,7 +131,8 @@ class _Branch:
 def _start(thread: threading.Thread) -> None:
     lane = PLACE.get()
     if type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
-        branch, run = _Branch(lane), thread.run
+        call, args = getattr(thread, "_target", None) or type(thread), getattr(thread, "_args", ())
+        branch, run = _Branch(lane, call, args), thread.run
         thread.run = lambda: branch.work_alone(run)  # type: ignore[method-assign]
         with _nowhere():  # waiting until it is there is not resting
             _originals["start"](thread)
@@ -144,7 +150,7 @@ def _held(context: Context, run: Callable[[], None]) -> None:
 def _submit(pool: ThreadPoolExecutor, call: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
     lane = PLACE.get()
     if type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
-        branch = _Branch(lane)
+        branch = _Branch(lane, call, (*args, *options.values()))
         with _nowhere():  # the pool's own threads belong to nobody's lane
             submitted: Future[Any] = _originals["submit"](pool, branch.work, call, *args, **options)
             submitted.add_done_callback(branch.is_over)

@@ -40,6 +40,8 @@ WORK_SECONDS = 120.0
 """How long a run that comes back waits for a thread that asks for nothing."""
 RELAX_SECONDS = 0.3
 """How long a thread that comes back waits for its turn while nothing else goes on."""
+RELAX_BESIDE_WORK_SECONDS = 5.0
+"""The same while another is at work that asks for nothing, and may still ask for what the record has next."""
 
 
 class Loop(Protocol):
@@ -312,13 +314,15 @@ class Patience:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._seen = turns.progress
-        self._since = monotonic()
+        self._since = self._went_on = monotonic()
 
     @property
     def seconds(self) -> float:
-        seen, now = self._turns.progress, monotonic()
-        if seen != self._seen or self._turns.is_busy():
-            self._seen, self._since = seen, now
+        turns, seen, now = self._turns, self._turns.progress, monotonic()
+        if seen != self._seen or turns.is_busy():
+            self._seen, self._since, self._went_on = seen, now, now
+        elif turns.may_go_on() and now - self._went_on < RELAX_BESIDE_WORK_SECONDS:
+            self._since = now
         return now - self._since
 
 

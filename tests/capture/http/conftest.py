@@ -8,7 +8,6 @@ import pytest
 from numbered_server import Server
 
 from reenact.capture.seams import install_http, uninstall_http
-from reenact.effect import turns
 from reenact.store.memory import MemoryStore
 
 
@@ -30,11 +29,3 @@ def _seams() -> Iterator[None]:
     install_http()
     yield
     uninstall_http()
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads that are alike to their first request are told apart by who makes it first, and a busy machine changes
-    that where nobody waits for them."""
-    monkeypatch.setattr(turns, "GRACE_SECONDS", 5.0)
-    monkeypatch.setattr(turns, "GRACE_COMING_BACK_SECONDS", 5.0)

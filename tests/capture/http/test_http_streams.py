@@ -268,7 +268,7 @@ def test_blocking_streams_inside_a_loop(server: Server, store: MemoryStore) -> N
     assert asyncio.run(agent.replay("r", store=store)) == recorded
 
 
-def test_streams_side_by_side_in_threads(server: Server, store: MemoryStore, patient: None) -> None:
+def test_streams_side_by_side_in_threads(server: Server, store: MemoryStore) -> None:
     @reenact.agent(store=store)
     def agent(url: str) -> list[Any]:
         order: list[Any] = []

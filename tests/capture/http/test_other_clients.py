@@ -112,7 +112,7 @@ def test_urllib3(server: Server, store: MemoryStore) -> None:
     _replayed(agent, server, store, recorded)
 
 
-def test_threads_with_requests(server: Server, store: MemoryStore, patient: None) -> None:
+def test_threads_with_requests(server: Server, store: MemoryStore) -> None:
     @reenact.agent(store=store)
     def agent(url: str) -> list[Any]:
         def ask(index: int) -> list[int]:
@@ -272,7 +272,7 @@ def test_fifty_alike_at_once_with_aiohttp(server: Server, store: MemoryStore) ->
     _replayed(agent, server, store, recorded)
 
 
-def test_fifty_alike_in_threads_with_http_client(server: Server, store: MemoryStore, patient: None) -> None:
+def test_fifty_alike_in_threads_with_http_client(server: Server, store: MemoryStore) -> None:
     @reenact.agent(store=store)
     def agent(url: str) -> list[Any]:
         numbers: dict[int, int] = {}
