@@ -72,7 +72,7 @@ SITUATIONS = {
     "killed-in-stream": Situation(
         "killed in the middle of a stream, then continued", "killed_stream", checks.stream_goes_on
     ),
-    "altered": Situation("one stored answer is altered: noticed", "five_steps", checks.alteration_named),
+    "altered": Situation("one stored answer is altered: noticed", "same_request", checks.alteration_named),
     "secrets": Situation("secrets in the body of a request: in no file", "secrets_in_body", checks.nothing_in_clear),
     "child": Situation("a child process asks: recorded, or refused aloud", "child", checks.recorded_or_refused),
     "raw-socket": Situation("a raw socket: recorded, or refused aloud", "raw_socket", checks.recorded_or_refused),

@@ -162,7 +162,8 @@ def stream_goes_on(place: Place) -> str:
 
 
 def alteration_named(place: Place) -> str:
-    _recorded(place, requests=5)
+    """Of a program whose answers do not come back in its requests, where it would be noticed by chance."""
+    _recorded(place, requests=3)
     changed = _alter(place.records)
     if not changed:
         raise Failed("the answer is nowhere to be found in its files")

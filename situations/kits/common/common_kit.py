@@ -29,6 +29,18 @@ def async_client(**options: Any) -> Any:
     return openai.AsyncOpenAI(base_url=f"{URL}/v1", **options)
 
 
+def claude(**options: Any) -> Any:
+    import anthropic
+
+    return anthropic.Anthropic(base_url=URL, api_key=os.environ["OPENAI_API_KEY"], **options)
+
+
+def gemini(**http_options: Any) -> Any:
+    from google import genai
+
+    return genai.Client(api_key=os.environ["OPENAI_API_KEY"], http_options={"base_url": URL, **http_options})
+
+
 def tool(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 

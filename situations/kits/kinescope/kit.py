@@ -14,3 +14,11 @@ def client(**options: Any) -> Any:
 
 def async_client(**options: Any) -> Any:
     return common_kit.async_client(http_client=kinescope.async_http_client(), **options)
+
+
+def claude(**options: Any) -> Any:
+    return common_kit.claude(http_client=kinescope.http_client(), **options)
+
+
+def gemini(**http_options: Any) -> Any:
+    return common_kit.gemini(httpx_client=kinescope.http_client(), **http_options)

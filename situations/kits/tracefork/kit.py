@@ -16,5 +16,13 @@ def async_client(**options: Any) -> Any:
     return common_kit.async_client(http_client=taping.async_http_client(), **{"max_retries": 0, **options})
 
 
+def claude(**options: Any) -> Any:
+    return common_kit.claude(http_client=taping.http_client(), **{"max_retries": 0, **options})
+
+
+def gemini(**http_options: Any) -> Any:
+    return common_kit.gemini(httpx_client=taping.http_client(), **http_options)
+
+
 def tool(function: Callable[..., Any]) -> Callable[..., Any]:
     return taping.tool(function)
