@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import sqlite3
-from pathlib import Path
 from typing import NamedTuple
 
+from situations.altering import alter
 from situations.kits.common.canaries import CANARIES
 from situations.place import Done, Place
 
@@ -88,7 +86,7 @@ def told_where(place: Place) -> str:
     """A changed prompt is found, and told with what it was and what it is."""
     _recorded(place, requests=5)
     place.program.write_text(place.program.read_text().replace("sort the list", "shuffle the list"))
-    replayed = place.replay()
+    replayed = place.replay(SITUATIONS_EXACT="1")
     if replayed.timed_out:
         raise Failed("replay hangs")
     if replayed.requests:
@@ -164,9 +162,8 @@ def stream_goes_on(place: Place) -> str:
 def alteration_named(place: Place) -> str:
     """Of a program whose answers do not come back in its requests, where it would be noticed by chance."""
     _recorded(place, requests=3)
-    changed = _alter(place.records)
-    if not changed:
-        raise Failed("the answer is nowhere to be found in its files")
+    if not alter(place.records, b"answer 2", b"answer 7"):
+        raise Failed("not measured: the answer was not found in its files")
     replayed = place.replay()
     if replayed.timed_out:
         raise Failed("replay hangs")
@@ -176,22 +173,6 @@ def alteration_named(place: Place) -> str:
         served = any("answer 7" in line for line in replayed.said)
         raise Failed("the altered answer is served as if nothing had been" if served else "passes in silence")
     return f"noticed: {replayed.last_words[:70]}"
-
-
-def _alter(records: Path) -> int:
-    """One answer, wherever it is stored: 2 becomes 7, nothing else. Databases are whole before."""
-    changed = 0
-    for log in records.rglob("*-wal"):
-        with contextlib.closing(sqlite3.connect(log.with_name(log.name.removesuffix("-wal")))) as database:
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    for path in records.rglob("*"):
-        if path.is_file():
-            before = path.read_bytes()
-            after = before.replace(b"answer 2", b"answer 7")
-            if after != before:
-                path.write_bytes(after)
-                changed += 1
-    return changed
 
 
 def nothing_in_clear(place: Place) -> str:

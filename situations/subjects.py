@@ -110,9 +110,9 @@ def _reeltime(bin_: Path, mode: Mode, program: Path, records: Path, settings: Ma
     if mode == "record":
         return [str(bin_ / "tape"), "run", str(bin_ / "python"), str(program)]
     if mode == "replay":
-        return [str(bin_ / "tape"), "replay"]
+        return [str(bin_ / "tape"), "replay", *(["--strict"] if "SITUATIONS_EXACT" in settings else [])]
     runs = sorted((records / ".tape" / "runs").glob("*.jsonl"), key=os.path.getmtime)
-    events = sum('"seq"' in line for line in runs[-1].read_text().splitlines()) if runs else 0
+    events = sum(line.startswith('{"i":') for line in runs[-1].read_text().splitlines()) if runs else 0
     return [str(bin_ / "tape"), "fork", "--at", str(events)]
 
 
@@ -146,7 +146,7 @@ PEERS = [
         "reeltime",
         _reeltime,
         kit="reeltime",
-        note="`tape run`, `tape replay`; it goes on with `tape fork` at the last event that was kept",
+        note="`tape run`, `tape replay` (`--strict` where a change is to be found); it goes on with `tape fork` at the last event that was kept",
     ),
     Subject(
         "tracefork",

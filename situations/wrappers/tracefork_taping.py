@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx2
 from tracefork import CheckpointWriter, NativeToolSeam, Tape, recover_checkpoint
+from tracefork.divergence import diagnose, diagnostic_to_dict
+from tracefork.nondet import find_divergence
 from tracefork.transport import AsyncTraceforkTransport, TraceforkTransport
 
 TAPE, CHECKPOINT = Path("run.tape.sqlite"), Path("checkpoint.sqlite")
@@ -16,6 +20,7 @@ MODES = {"record": "record", "replay": "replay", "resume": "new_episodes"}
 mode = ""
 tape: Any = None
 transports: list[Any] = []
+sent: list[Any] = []
 
 
 def begin(wanted: str) -> None:
@@ -38,6 +43,16 @@ def end() -> str | None:
     return "the tape was not used up" if unused else None
 
 
+def explain(error: Exception) -> None:
+    """What its verifier shows of a divergence: the fields that differ, by their paths."""
+    if mode != "replay" or find_divergence(error) is None:
+        return
+    for transport in transports:
+        found = diagnose(tape, transport._i, sent[-1]) if sent else None
+        if found is not None:
+            print(json.dumps(diagnostic_to_dict(found), default=str), file=sys.stderr)
+
+
 def _options() -> dict[str, Any]:
     if mode != "record" or "SITUATIONS_DIES" not in os.environ:
         return {}
@@ -48,7 +63,7 @@ def _options() -> dict[str, Any]:
 def http_client() -> httpx2.Client:
     inner = None if mode == "replay" else httpx2.HTTPTransport()
     transports.append(TraceforkTransport(mode, tape, inner, **_options()))
-    return httpx2.Client(transport=transports[-1])
+    return httpx2.Client(transport=transports[-1], event_hooks={"request": [sent.append]})
 
 
 def async_http_client() -> httpx2.AsyncClient:

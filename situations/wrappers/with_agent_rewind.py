@@ -12,7 +12,8 @@ match = "parallel" if "SITUATIONS_CONCURRENT" in os.environ else "strict"
 if mode == "record":
     session = rewind.record("run.rewind")
 elif mode == "replay":
-    session = rewind.replay("run.rewind", match=match, require_full_consumption=True)
+    last = "resumed.rewind" if os.path.exists("resumed.rewind") else "run.rewind"
+    session = rewind.replay(last, match=match, require_full_consumption=True)
 else:
     kept = len(rewind.Trace.open("run.rewind").events)
     session = rewind.fork("run.rewind", at=kept, match=match, save_as="resumed.rewind")

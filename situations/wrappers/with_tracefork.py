@@ -10,6 +10,10 @@ from tracefork import BoundaryGuard
 
 mode, _ = running.arguments()
 taping.begin(mode)
-with BoundaryGuard() if "SITUATIONS_STRICT" in os.environ else contextlib.nullcontext():
-    running.run_program()
+try:
+    with BoundaryGuard() if "SITUATIONS_STRICT" in os.environ else contextlib.nullcontext():
+        running.run_program()
+except Exception as error:
+    taping.explain(error)  # as its verifier does
+    raise
 sys.exit(taping.end())

@@ -2,15 +2,16 @@
 
 from typing import Any
 
+import agentrr_sdk
 import common_kit
-from agentrr_sdk import tool as tool
-from agentrr_sdk import wrap_anthropic_client, wrap_openai_client
 from common_kit import *  # noqa: F403
+
+tool = agentrr_sdk.tool
 
 
 def client(**options: Any) -> Any:
-    return wrap_openai_client(common_kit.client(**options))
+    return agentrr_sdk.wrap_openai_client(common_kit.client(**options))
 
 
 def claude(**options: Any) -> Any:
-    return wrap_anthropic_client(common_kit.claude(**options))
+    return agentrr_sdk.wrap_anthropic_client(common_kit.claude(**options))

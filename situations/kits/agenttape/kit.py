@@ -1,4 +1,6 @@
 """The cassette takes care of the clients; a function becomes a boundary by a decorator."""
 
-from agenttape import tool as tool
+import agenttape
 from common_kit import *  # noqa: F403
+
+tool = agenttape.tool

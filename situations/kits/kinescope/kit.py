@@ -9,6 +9,8 @@ from kinescope import tool as tool
 
 
 def client(**options: Any) -> Any:
+    if kinescope.active_session() is None:  # in a child process
+        return common_kit.client(**options)
     return common_kit.client(http_client=kinescope.http_client(), **options)
 
 

@@ -9,6 +9,8 @@ from common_kit import *  # noqa: F403
 
 
 def client(**options: Any) -> Any:
+    if taping.tape is None:  # in a child process
+        return common_kit.client(**options)
     return common_kit.client(http_client=taping.http_client(), **{"max_retries": 0, **options})
 
 
