@@ -1,4 +1,4 @@
-"""One stored answer is changed in the files of a recorder, and nothing else, as somebody does who has only the files."""
+"""One stored answer is changed in the files of a recorder, as somebody does who has only the files."""
 
 from __future__ import annotations
 

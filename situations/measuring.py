@@ -21,13 +21,18 @@ def verdict_on(subject: Subject, situation: Situation) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="situation-", ignore_cleanup_errors=True) as folder:
         place = Place(subject, situation.program, Path(folder), situation.settings)
         try:
-            return Verdict(True, situation.check(place))
+            return Verdict(True, _anywhere(situation.check(place), subject, folder))
         except Failed as failure:
-            return Verdict(False, str(failure))
+            return Verdict(False, _anywhere(str(failure), subject, folder))
         except Exception as error:
             return Verdict(False, f"the check itself failed: {type(error).__name__}: {error}"[:200])
         finally:
             place.close()
+
+
+def _anywhere(note: str, subject: Subject, folder: str) -> str:
+    """Where this machine has its folders is nobody's business."""
+    return note.replace(folder, "…").replace(str(subject.bin.parent), "…").replace(str(Path.home()), "~")
 
 
 def verdicts(

@@ -146,7 +146,8 @@ PEERS = [
         "reeltime",
         _reeltime,
         kit="reeltime",
-        note="`tape run`, `tape replay` (`--strict` where a change is to be found); it goes on with `tape fork` at the last event that was kept",
+        note="`tape run`, `tape replay` (`--strict` where a change is to be found); it goes on with `tape fork` at the "
+        "last event that was kept",
     ),
     Subject(
         "tracefork",

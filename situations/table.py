@@ -74,4 +74,4 @@ def _how(subjects: list[Subject], missing: dict[str, str]) -> list[str]:
 def _plain(text: str) -> str:
     """What others wrote is text, not markup."""
     words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return words.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+    return words.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[").replace("_", "\\_")
