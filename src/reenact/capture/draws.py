@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from reenact.effect.lanes import Lane
@@ -28,7 +29,7 @@ def drawn(kind: str, make: Callable[[], Any]) -> Any:
 def is_own_call(depth: int) -> bool:
     """Whether the code that many frames up is the program's own, and not a library's."""
     try:
-        return is_own_file(sys._getframe(depth).f_code.co_filename)
+        return is_own_frame(sys._getframe(depth))
     except ValueError:
         return False
 
@@ -36,6 +37,14 @@ def is_own_call(depth: int) -> bool:
 def is_installed_call(depth: int) -> bool:
     """Whether it is that of a library that was installed, and not of Python's own."""
     return sys._getframe(depth).f_code.co_filename.startswith(_INSTALLED)
+
+
+def is_own_frame(frame: FrameType) -> bool:
+    """Code that was made on the way, such as the methods of a dataclass, belongs to the module that it was made for."""
+    file = frame.f_code.co_filename
+    if file[:1] == "<":
+        file = frame.f_globals.get("__file__") or file
+    return is_own_file(file)
 
 
 def is_own_file(file: str) -> bool:

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from typing import Any, NamedTuple
 
-from reenact.capture.draws import is_own_file
+from reenact.capture.draws import is_own_frame
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
 from reenact.effect.stopping import RunStopped
@@ -98,9 +98,8 @@ def own_line() -> str:
     """The innermost line of the program's own code; empty when there is none, as where we write the record."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if is_own_file(file):
-            return f"{file}:{frame.f_lineno}"
+        if is_own_frame(frame):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
 

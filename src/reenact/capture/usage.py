@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from reenact.capture.http.bodies import body_bytes
+from reenact.effect.places import nowhere
 
 
 class Usage(NamedTuple):
@@ -99,8 +100,9 @@ def _cost(model: str, read: int, written: int, cached: int) -> float | None:
     if prices is None or not model:
         return None
     try:
-        used = prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
-        return float(prices.calc_price(used, model_ref=model).total_price)
+        with nowhere():  # what it looks up is no business of the program's
+            used = prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
+            return float(prices.calc_price(used, model_ref=model).total_price)
     except Exception:  # a model that it does not know, or a usage that its price does not tell of
         return None
 
@@ -108,7 +110,8 @@ def _cost(model: str, read: int, written: int, cached: int) -> float | None:
 @cache
 def _prices() -> Any:
     try:
-        import genai_prices
+        with nowhere():
+            import genai_prices
     except ImportError:
         return None
     return genai_prices

@@ -7,6 +7,8 @@ starts belongs to its run, and whatever an effect starts belongs to the effect.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +32,18 @@ class Inside(NamedTuple):
 
 
 PLACE: ContextVar[Lane | Inside | None] = ContextVar("reenact_place", default=None)
+
+
+@contextmanager
+def nowhere() -> Iterator[None]:
+    """What happens inside belongs to no lane. Not by a token: a fork may leave it in another process."""
+    place = PLACE.get()
+    PLACE.set(None)
+    try:
+        yield
+    finally:
+        PLACE.set(place)
+
 
 nobody = Context
 """Makes the context of a callback that belongs to no lane. Each has its own: two threads cannot be in one at once."""

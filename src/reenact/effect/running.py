@@ -169,6 +169,7 @@ def end_run(run: LiveRun, event: Event) -> None:
         if past.unmade or past.end is None:
             raise _stopped(run, resting_too_early(run))
         _check_states(run, past)
+        _check_draws(run, past)
         _compare_ends(run, past.end, event)
         run.over()
         return
@@ -199,6 +200,25 @@ def _check_states(run: LiveRun, past: Past) -> None:
                     seq=first.seq,
                     lane=recorded.path,
                     expected=past.members(first.row),
+                ),
+            )
+
+
+def _check_draws(run: LiveRun, past: Past) -> None:
+    """Every recorded value has been drawn again, by whoever has come to his end."""
+    for (identity, kind), values in past.draws.items():
+        recorded = past.lanes.get(identity)
+        lane = recorded.bound if recorded is not None else None
+        if lane is None or not (lane.main or lane.is_over):
+            continue
+        drawn = lane.ordinals.get(f"draw:{kind}:{identity}", 0)
+        if drawn < len(values):
+            raise _stopped(
+                run,
+                Divergence(
+                    f"run {run.name} ended with {drawn:,} of {len(values):,} values of {kind} drawn in lane {identity}",
+                    code="missing_draw",
+                    lane=identity,
                 ),
             )
 

@@ -12,9 +12,9 @@ import queue
 import threading
 import time
 from _thread import allocate_lock
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, _base
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from reenact.effect.items import Item
 from reenact.effect.lanes import Lane, kept
 from reenact.effect.locks import new_lock, new_rlock
-from reenact.effect.places import HERE, PLACE, Inside
+from reenact.effect.places import HERE, PLACE, Inside, nowhere
 from reenact.effect.recorded import START
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
@@ -134,7 +134,7 @@ def _start(thread: threading.Thread) -> None:
         call, args = getattr(thread, "_target", None) or type(thread), getattr(thread, "_args", ())
         branch, run = _Branch(lane, call, args), thread.run
         thread.run = lambda: branch.work_alone(run)  # type: ignore[method-assign]
-        with _nowhere():  # waiting until it is there is not resting
+        with nowhere():  # waiting until it is there is not resting
             _originals["start"](thread)
     else:
         if type(lane) is Inside and lane.run.stand_ins is not None:  # what it calls is held to what the effect is
@@ -151,7 +151,7 @@ def _submit(pool: ThreadPoolExecutor, call: Callable[..., Any], /, *args: Any, *
     lane = PLACE.get()
     if type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
         branch = _Branch(lane, call, (*args, *options.values()))
-        with _nowhere():  # the pool's own threads belong to nobody's lane
+        with nowhere():  # the pool's own threads belong to nobody's lane
             submitted: Future[Any] = _originals["submit"](pool, branch.work, call, *args, **options)
             submitted.add_done_callback(branch.is_over)
         return submitted
@@ -175,15 +175,6 @@ def _shutdown(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bo
         return not any(thread.is_alive() for thread in threads)
 
     wait_in_turn(lane.run, have_ended, None)
-
-
-@contextmanager
-def _nowhere() -> Iterator[None]:
-    token = PLACE.set(None)
-    try:
-        yield
-    finally:
-        PLACE.reset(token)
 
 
 def _join(thread: threading.Thread, timeout: float | None = None) -> None:
@@ -246,7 +237,7 @@ def _run_forever(loop: asyncio.BaseEventLoop) -> None:
     HERE.token = None  # as long as the loop runs, its queue tells whether this thread is busy
     turns.rests(token)
     try:
-        with _nowhere():  # the loop's own clock is the real one; what it calls has contexts of its own
+        with nowhere():  # the loop's own clock is the real one; what it calls has contexts of its own
             _originals["forever"](loop)
     finally:
         hooks.leave(queue)

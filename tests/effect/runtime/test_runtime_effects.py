@@ -541,3 +541,20 @@ def test_any_loaded_agent_is_found_by_its_run(memory: Any) -> None:
     run(found_again, store=memory, run_id=run_id)
     assert reenact.replay(run_id, store=memory) == 3
     assert reenact.resume(run_id, store=memory) == 3
+
+
+def test_a_replay_that_draws_less_than_was_drawn_is_not_the_same(memory: Any) -> None:
+    draws = 3
+
+    @reenact.agent
+    def drawing() -> str:
+        for _ in range(draws):
+            reenact.random()
+        return "done"
+
+    name = new_id()
+    run(drawing, run_id=name, store=memory)
+    draws = 2
+    parted = divergence_of(lambda: replay(drawing, name, store=memory))
+    assert parted.code == "missing_draw"
+    assert "2 of 3 values of" in parted.message
