@@ -9,11 +9,12 @@ from importlib.metadata import PackageNotFoundError, version
 
 from bench.capture_server import LeanServer
 from bench.effects_measuring import Child, ChildFailed, own_keys
-from bench.measuring import Row, Workplace
+from bench.measuring import Row, Timing, Workplace
 
 ROUNDS = 20
 CALLS = {"get": "one GET", "model": "one model call", "post": "one other POST (at most once)"}
 MUST_BE = 1.4
+Found = dict[str, list[Timing]]
 
 
 def recorded_child(workplace: Workplace, name: str, level: str, *arguments: str) -> Child:
@@ -25,11 +26,11 @@ def plain_child(workplace: Workplace, name: str, *arguments: str) -> Child:
     return Child("bench.capture_calls", *arguments, log=workplace.path(f"{name}.log"))
 
 
-def seconds_of(child: Child, count: int) -> float:
+def time_of(child: Child, count: int) -> Timing:
     """Of one call among so many. Measured from outside: a clock that a program reads is recorded too."""
-    start = time.perf_counter()
+    wall, cpu = time.perf_counter(), child.cpu_seconds()
     child.ask(count)
-    return (time.perf_counter() - start) / count
+    return Timing((time.perf_counter() - wall) / count * 1e6, (child.cpu_seconds() - cpu) / count * 1e6)
 
 
 def capturing(workplace: Workplace) -> Iterator[Row]:
@@ -55,12 +56,12 @@ def _compared(workplace: Workplace, url: str, call: str, title: str, each: int) 
         children["vcrpy"] = plain_child(workplace, f"vcrpy-{call}", f"vcrpy-{call}", url, cassette)
     except ChildFailed as failure:
         yield Row(f"{title} recorded by vcrpy", f"could not be measured: {failure}", "shown", None)
-    found: dict[str, list[float]] = {name: [] for name in children}
+    found: Found = {name: [] for name in children}
     for turn in range(ROUNDS + 1):
         for name, child in children.items():
-            seconds = seconds_of(child, each)
+            timing = time_of(child, each)
             if turn:  # the first round warms up
-                found[name].append(seconds)
+                found[name].append(timing)
     for child in children.values():
         child.close()
     yield _row(
@@ -71,29 +72,31 @@ def _compared(workplace: Workplace, url: str, call: str, title: str, each: int) 
         ratio = _ratio(found, "vcrpy", "plain")
         yield Row(
             f"the same recorded by vcrpy {_version('vcrpy')}, which writes nothing before the end",
-            f"{ratio:.2f} × the plain call ({_micro(found, 'vcrpy'):.0f} µs)",
+            f"{ratio:.2f} × the plain call ({_shown(found, 'vcrpy')})",
             "shown",
             None,
         )
 
 
-def _row(what: str, found: dict[str, list[float]], ours: str, floor: str, floor_title: str, call: str) -> Row:
+def _row(what: str, found: Found, ours: str, floor: str, floor_title: str, call: str) -> Row:
     ratio = _ratio(found, ours, floor)
     judged = call != "post"  # which needs two syncs, and is measured against one
     return Row(
         what,
-        f"{ratio:.2f} × ({_micro(found, ours):.0f} µs; {floor_title} {_micro(found, floor):.0f} µs)",
+        f"{ratio:.2f} × ({_shown(found, ours)}; {floor_title} {_shown(found, floor)})",
         f"≤ {MUST_BE} ×" if judged else "shown",
         ratio <= MUST_BE if judged else None,
     )
 
 
-def _ratio(found: dict[str, list[float]], one: str, other: str) -> float:
-    return statistics.median(a / b for a, b in zip(found[one], found[other], strict=True))
+def _ratio(found: Found, one: str, other: str) -> float:
+    return statistics.median(a.wall_us / b.wall_us for a, b in zip(found[one], found[other], strict=True))
 
 
-def _micro(found: dict[str, list[float]], name: str) -> float:
-    return statistics.median(found[name]) * 1e6
+def _shown(found: Found, name: str) -> str:
+    wall = statistics.median(timing.wall_us for timing in found[name])
+    cpu = statistics.median(timing.cpu_us for timing in found[name])
+    return f"{wall:.0f} µs, {cpu:.0f} of processor time"
 
 
 def _version(package: str) -> str:
