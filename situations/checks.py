@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from situations.altering import alter
 from situations.kits.common.canaries import CANARIES
 from situations.place import Done, Place
+from situations.stored import alter, contains
 
 SIZE_LIMIT = 150_000
 
@@ -177,8 +177,7 @@ def alteration_named(place: Place) -> str:
 
 def nothing_in_clear(place: Place) -> str:
     recorded = _recorded(place, requests=2)
-    files = [path.read_bytes() for path in place.records.rglob("*") if path.is_file()]
-    found = [kind for kind, secret in CANARIES.items() if any(secret.encode() in content for content in files)]
+    found = [kind for kind, secret in CANARIES.items() if contains(place.records, secret.encode())]
     if found:
         raise Failed(f"{len(found)} of {len(CANARIES)} in clear: {', '.join(found)}")
     _same(place, recorded)
@@ -196,6 +195,7 @@ def recorded_or_refused(place: Place) -> str:
         return "recorded and replayed"
     refused = place.record(SITUATIONS_STRICT="1")
     strict = refused.status != 0 and not refused.timed_out and len(refused.said) < len(recorded.said)
+    strict = strict and _records_others_when_strict(place)
     if not replayed.requests and replayed.status and (told or strict):
         how = "told while recording" if told else "refused when strict"
         return f"{how}, and refused in the replay"
@@ -204,6 +204,13 @@ def recorded_or_refused(place: Place) -> str:
     if replayed.requests:
         raise Failed(f"replay goes live: {replayed.requests} requests" + ("" if replayed.status else ", in silence"))
     raise Failed(f"recorded without a word; replay stops: {replayed.last_words}")
+
+
+def _records_others_when_strict(place: Place) -> bool:
+    """Who refuses every program has refused nothing."""
+    place.program = place.program.with_name("same_request.py")
+    done = place.record(SITUATIONS_STRICT="1")
+    return done.status == 0 and len(done.said) == 3
 
 
 def no_pass(place: Place) -> str:
