@@ -117,7 +117,7 @@ class CarriedTest:
         block.run.stand_ins = Served(block.run, EarlierRecord(OwnRecording(store, run)))
         return block
 
-    def _played(self, asked: Asked, name: str) -> Block:
+    def _played(self, asked: Asked, name: str | bool) -> Block:
         store = MemoryStore()
         reader = read_as_run(store, cassette_path(self.item, name), redacts=False)
         block = self._recorded()

@@ -31,8 +31,8 @@ class Asked(NamedTuple):
     """What a marker says: `@pytest.mark.reenact(mode="once")`, `@pytest.mark.reenact(cassette="login.yaml")`."""
 
     mode: Mode | None = None
-    cassette: str | None = None
-    """A cassette of vcrpy that answers instead; a relative path is relative to the test module."""
+    cassette: str | bool | None = None
+    """A cassette of vcrpy that answers instead, relative to the test module. True: where pytest-recording puts it."""
     match_on: tuple[str, ...] = MATCHED
     """What of a request has to be as it is in the cassette."""
 
@@ -104,7 +104,7 @@ def _read(item: pytest.Item, marker: pytest.Mark) -> Asked:
     matched = given.get("match_on", MATCHED)
     if isinstance(matched, str) or not set(matched) <= set(MATCHED) or not matched:
         raise pytest.UsageError(f"{item.nodeid}: match_on is a list of {', '.join(MATCHED)}")
-    return Asked(given.get("mode"), given.get("cassette"), tuple(matched))
+    return Asked(given.get("mode"), given.get("cassette") or None, tuple(matched))
 
 
 def mode_of(item: pytest.Item, asked: Asked) -> Mode:
@@ -116,5 +116,8 @@ def mode_of(item: pytest.Item, asked: Asked) -> Mode:
     return NONE if is_ci(os.environ) and not config.getoption("reenact_in_ci") else told
 
 
-def cassette_path(item: pytest.Item, name: str) -> Path:
-    return item.path.parent / name
+def cassette_path(item: pytest.Item, name: str | bool) -> Path:
+    if isinstance(name, str):
+        return item.path.parent / name
+    test = ".".join(item.nodeid.split("::")[1:])
+    return item.path.parent / "cassettes" / item.path.stem / f"{test}.yaml"

@@ -59,7 +59,7 @@ def unseen(config: pytest.Config, what: str) -> None:
 def finish(config: pytest.Config) -> None:
     seen = config.stash[_SEEN]
     if not any("::" in argument for argument in config.args):
-        seen.told["unused"] = [shown(path, config) for path in _unused(seen)]
+        seen.told["unused"] += [shown(path, config) for path in _unused(seen)]
     output = getattr(config, "workeroutput", None)
     if output is not None:
         output[_OUTPUT] = seen.told
