@@ -5,6 +5,7 @@ A verdict counts for the version of the recorder that it was measured with, and 
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -16,18 +17,28 @@ from situations.subjects import Subject
 class Kept:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._found: dict[str, list[object]] = json.loads(path.read_text()) if path.exists() else {}
 
     def keep(self, subject: Subject, situation: str, verdict: Verdict) -> None:
-        self._found[_key(subject, situation)] = [verdict.holds, verdict.note]
-        self._path.write_text(json.dumps(self._found, indent=1))
+        """Others may be measuring other cells at the same time."""
+        with self._path.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            found = self._read()
+            found[_key(subject, situation)] = [verdict.holds, verdict.note]
+            file.truncate(0)
+            file.write(json.dumps(found, indent=1))
+
+    def _read(self) -> dict[str, list[object]]:
+        text = self._path.read_text() if self._path.exists() else ""
+        found: dict[str, list[object]] = json.loads(text) if text else {}
+        return found
 
     def of(self, subjects: list[Subject], situations: list[str]) -> dict[Cell, Verdict]:
         """What there is of them."""
         found: dict[Cell, Verdict] = {}
+        kept_before = self._read()
         for subject in subjects:
             for situation in situations:
-                if (kept := self._found.get(_key(subject, situation))) is not None:
+                if (kept := kept_before.get(_key(subject, situation))) is not None:
                     found[subject.name, situation] = Verdict(bool(kept[0]), str(kept[1]))
         return found
 
