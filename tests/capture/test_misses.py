@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).with_name("http")))
-from numbered_server import Server  # noqa: E402
+from numbered_server import Server
 
 PROGRAM = """
 import os, sys, httpx

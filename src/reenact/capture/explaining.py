@@ -8,6 +8,7 @@ from typing import Any
 
 from reenact.capture.environment import changed_variables
 from reenact.capture.terms import Program
+from reenact.effect.live_run import LiveRun
 from reenact.effect.stopping import Divergence
 from reenact.errors import ReenactError
 from reenact.journal.reader import JournalReader
@@ -29,15 +30,19 @@ def explanation(problem: ReenactError, reader: JournalReader, program: Program) 
     yield f"  to record anew: {record_command(program)}"
 
 
-def explanation_data(problem: ReenactError, reader: JournalReader, program: Program) -> dict[str, Any]:
-    if not isinstance(problem, Divergence):
-        return {}
-    miss = explained(problem, reader)
-    return {
-        **({"miss": miss.data} if miss.data else {}),
-        "environment": changed_variables(reader.facts()),
-        "record_anew": record_command(program),
-    }
+def verdict_data(problem: ReenactError | None, live: LiveRun, program: Program) -> dict[str, Any]:
+    """The verdict on a replay as data."""
+    inexact = [one._asdict() for one in live.loose.matches]
+    data: dict[str, Any] = {"status": "same" if problem is None else "stopped", "inexact": inexact}
+    if problem is None:
+        return data
+    data["problem"] = {"code": problem.code, "message": problem.message, "hint": problem.hint}
+    if isinstance(problem, Divergence):
+        data["status"] = "diverged"
+        data["miss"] = explained(problem, live.reader).data
+        data["environment"] = changed_variables(live.reader.facts())
+        data["record_anew"] = record_command(program)
+    return data
 
 
 def record_command(program: Program) -> str:

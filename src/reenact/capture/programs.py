@@ -22,7 +22,9 @@ from reenact.capture.environment import environment_fact
 from reenact.capture.equipment import equip
 from reenact.capture.processes import own_run
 from reenact.capture.processes.ending import leave
-from reenact.capture.terms import Program
+from reenact.capture.replaying import prepare
+from reenact.capture.seams import sleeping
+from reenact.capture.terms import Program, ReplayTerms
 from reenact.effect.agents import Agent
 from reenact.effect.live_run import LiveRun
 from reenact.effect.policy import Budget, Guard, Policy
@@ -43,6 +45,7 @@ class ProgramAgent(Agent[..., Any]):
         super().__init__(run, name=f"{kind} {program.name}", policy=Policy(budget=Budget()), **options)
         self.program = instead or program
         self.live: LiveRun | None = None
+        self.replaying = ReplayTerms()
         self.spending: Guard | None = None
         """What its run has spent: nothing limits it, but it is told."""
 
@@ -52,6 +55,7 @@ class ProgramAgent(Agent[..., Any]):
 
     def carried(self, live: LiveRun, args: Any, kwargs: Any, *, strict: bool = False) -> Any:
         self.live = live
+        prepare(live, self.replaying)
         if own_run.own is not None:
             own_run.own.live = live
         return super().carried(live, args, kwargs, strict=strict)
@@ -72,6 +76,8 @@ def _run_program(program: Program) -> dict[str, Any]:
     """Runs it as `__main__`, and gives its exit code and, where it was text, what it said with it."""
     code, main = _prepared(program)
     equip()
+    if program.durable_sleeps:
+        sleeping.make_durable()
     before = sys.modules.get("__main__")
     sys.modules["__main__"] = main
     pid = os.getpid()

@@ -22,12 +22,27 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     is_module: bool = False
     is_command: bool = False
     """Any command: the Python processes below it are runs of their own."""
+    durable_sleeps: bool = False
+    """Its own sleeps are effects, whose due time outlives the process."""
     hash_seed: int | None = None
     """With which sets of strings keep their order; None: whatever the interpreter took."""
 
     @property
     def name(self) -> str:
         return self.path if self.is_module else os.path.basename(self.path)
+
+
+class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay is asked for besides its verdict."""
+
+    loose: tuple[str, ...] = ()
+    """What is tolerated (`effect.looseness`)."""
+    break_at: int | None = None
+    """Into the debugger at the effect of this event."""
+    realtime: bool = False
+    """Parts of streams come when they came."""
+    json: bool = False
+    """The verdict as JSON on stdout; what the program says goes to stderr."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +57,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = "default"
     strict: bool = False
     quiet: bool = False
+    replaying: ReplayTerms = ReplayTerms()
 
     def to_environment(self) -> dict[str, str]:
         made = {VARIABLE: msgspec.json.encode(self).decode()}

@@ -14,7 +14,7 @@ from reenact.cli.stores import sqlite_path, store_url
 from reenact.errors import InvalidInput, Refused
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.capture.terms import Program
+    from reenact.capture.terms import Program, ReplayTerms
     from reenact.cli.settings import Settings
     from reenact.journal.reader import JournalReader
 
@@ -124,6 +124,7 @@ def start_program(
     is_module: bool = False,
     run_id: str | None = None,
     strict: bool = False,
+    durable_sleeps: bool = False,
 ) -> NoReturn:
     """This process becomes the program, under a run of its own."""
     from reenact.capture.terms import Program
@@ -135,6 +136,7 @@ def start_program(
         args=args,
         cwd=os.getcwd(),
         is_module=is_module,
+        durable_sleeps=durable_sleeps,
         hash_seed=secrets.randbelow(MOST_HASH_SEED) + 1,
     )
     _become(settings, program, run_id or secrets.token_hex(RUN_ID_BYTES), "record", strict=strict)
@@ -147,11 +149,12 @@ def go_on_with_program(
     mode: Any,
     *,
     words: tuple[str, ...] | None = None,
+    replaying: ReplayTerms | None = None,
 ) -> NoReturn:
     """The program of a run again: from its record alone, or from where it stands. Words: another command instead."""
     if words is not None:
         instead = _command(words) if program.is_command else _python_program(words, program)
-        _become(settings, program, reader.run, mode, instead=instead)
+        _become(settings, program, reader.run, mode, instead=instead, replaying=replaying)
     if reader.imported:
         raise Refused(
             f"run {reader.run} was recorded elsewhere: its command line is not run here",
@@ -162,7 +165,7 @@ def go_on_with_program(
         raise InvalidInput(
             f"the folder of run {reader.run} is not there any more: {program.cwd[:200]}", code="no_folder"
         )
-    _become(settings, program, reader.run, mode)
+    _become(settings, program, reader.run, mode, replaying=replaying)
 
 
 def _absolute(url: str) -> str:
@@ -179,8 +182,9 @@ def _become(
     *,
     strict: bool = False,
     instead: Program | None = None,
+    replaying: ReplayTerms | None = None,
 ) -> NoReturn:
-    from reenact.capture.terms import Task
+    from reenact.capture.terms import ReplayTerms, Task
 
     task = Task(
         program=program,
@@ -191,6 +195,7 @@ def _become(
         namespace=settings.namespace,
         strict=strict,
         quiet=False,
+        replaying=replaying or ReplayTerms(),
     )
     sys.stdout.flush()
     sys.stderr.flush()

@@ -13,6 +13,7 @@ from reenact.cli.fleet import How, fleet_options
 from reenact.cli.fleet_replaying import replay_all
 from reenact.cli.live_replaying import LiveOptions, live_options, replay_live
 from reenact.cli.output import fields, note, say, say_json
+from reenact.cli.program_replays import ProgramReplay, program_replay_options
 from reenact.cli.programs import WithCommand, command_words, go_on_with_program
 from reenact.cli.selection import RunFilter, filter_options
 from reenact.cli.settings import Settings, shared_options
@@ -50,6 +51,7 @@ class AgentLeft(ReenactError):
 @filter_options
 @fleet_options("--jobs")
 @live_options
+@program_replay_options
 @click.pass_obj
 def replay(
     settings: Settings,
@@ -60,6 +62,7 @@ def replay(
     chosen: RunFilter,
     how: How,
     live: LiveOptions,
+    program: ProgramReplay,
 ) -> int | None:
     """Run the code of RUN again on its record alone. Nothing outside is touched: every effect is answered as recorded.
 
@@ -74,6 +77,8 @@ def replay(
 
     \b
     reenact replay @last
+    reenact replay @last --loose=moved,content
+    reenact replay @last --break-at 12
     reenact replay @last --live --tokens 10% --content normalised
     reenact replay --all agent.py --junit results.xml
     reenact replay --all --agent support --since 7d --shard 2/4
@@ -82,6 +87,7 @@ def replay(
     if everything and live.live_run_id is not None:
         raise InvalidInput("--live-run-id is about one run, not --all", code="usage")
     if everything:
+        program.refuse("--all")
         code = [*((text, False) for text in words), *((text, True) for text in modules)]
         return replay_all(settings, code, strict, chosen, how, live)
     how.refuse_for_one(chosen)
@@ -93,8 +99,9 @@ def replay(
         )
     target, module = [*words[1:], None][0], [*modules, None][0]
     if live.live:
+        program.refuse("--live")
         return _replay_live(settings, words[0], target, module, live)
-    return _replay_one(settings, words[0], target, module, strict)
+    return _replay_one(settings, words[0], target, module, strict, program)
 
 
 def _replay_live(settings: Settings, run: str, target: str | None, module: str | None, live: LiveOptions) -> int | None:
@@ -109,7 +116,9 @@ def _replay_live(settings: Settings, run: str, target: str | None, module: str |
         return replay_live(settings, store, agent, name, live)
 
 
-def _replay_one(settings: Settings, run: str, target: str | None, module: str | None, strict: bool) -> int | None:
+def _replay_one(
+    settings: Settings, run: str, target: str | None, module: str | None, strict: bool, how: ProgramReplay
+) -> int | None:
     from reenact.capture.terms import program_of
     from reenact.cli.running import load_for
     from reenact.cli.selection import selected_run
@@ -121,7 +130,9 @@ def _replay_one(settings: Settings, run: str, target: str | None, module: str | 
         reader = JournalReader(store, name, settings.namespace)
         program = program_of(facts_as_given(reader))
         if program is not None:
-            go_on_with_program(settings, reader, program, "replay", words=command_words())
+            terms = how.terms(json=settings.json)
+            go_on_with_program(settings, reader, program, "replay", words=command_words(), replaying=terms)
+        how.refuse("agents")
         if command_words() is not None:
             raise InvalidInput(f"run {name} is not that of a program; name FILE.PY:FUNCTION", code="usage")
         agent = load_for(reader, target, module)

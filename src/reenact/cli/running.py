@@ -45,6 +45,7 @@ _INTERRUPT = "interrupt@"
 @click.option("--input", "given", metavar="JSON", help="What it is called with: an object by name, a list by position.")
 @click.option("--run-id", metavar="ID", help="The id of the run; a random one otherwise.")
 @click.option("--strict", is_flag=True, help="Of a program: refuse what would leave it unseen.")
+@click.option("--durable-sleeps", is_flag=True, help="Of a program: its sleeps are over when they were to be.")
 @click.option("--no-wait", is_flag=True, help="Suspend and end with 6 when it waits for somebody.")
 @click.pass_obj
 def run(
@@ -54,6 +55,7 @@ def run(
     given: str | None,
     run_id: str | None,
     strict: bool,
+    durable_sleeps: bool,
     no_wait: bool,
 ) -> None:
     """Run a program nobody changed, or an agent, recorded from beginning to end.
@@ -88,7 +90,15 @@ def run(
         is_module = module is not None
         with told_as_own():
             name = check_run_id(run_id) if run_id is not None else None
-            start_program(settings, target or module or "", arguments, is_module=is_module, run_id=name, strict=strict)
+            start_program(
+                settings,
+                target or module or "",
+                arguments,
+                is_module=is_module,
+                run_id=name,
+                strict=strict,
+                durable_sleeps=durable_sleeps,
+            )
     if (target is None) == (module is None):
         raise InvalidInput(
             "run needs one of SCRIPT.PY, FILE.PY:FUNCTION and -m MODULE",

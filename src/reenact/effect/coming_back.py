@@ -115,6 +115,9 @@ class ComingBack:
         """The ticket of a request that the record has, or that is held back. None: it is new, and may run."""
         event = asked.event
         if lane.recorded is None and not self._bound(lane, asked.match, key):
+            instead = self._instead(spec, asked)
+            if instead is not None:
+                return self._made_again(Ticket(lane, spec, instead.key, event, waiter), instead)
             return self._not_recorded(lane, spec, event, key, waiter)
         ordinal = lane.next_ordinal(spec.name)
         recorded = self.past.by_key.get(key or f"{lane.path}/{spec.name}/{ordinal}")
@@ -123,12 +126,19 @@ class ComingBack:
             path, found = lane.path, self._found_elsewhere(lane, asked, key, f"/{spec.name}/{ordinal}", known=known)
             if found is not None:
                 recorded = found
+            elif (recorded is None or not known) and (instead := self._instead(spec, asked)) is not None:
+                recorded = instead
             elif recorded is None or not known:
                 if recorded is not None and not recorded.made and not self._accepts and lane.path == path:
                     self._run.stop_here(conflicting_request(self._run, recorded, event))
                 lane.ordinals[spec.name] = ordinal  # it was not the record's
                 return self._not_recorded(lane, spec, event, key, waiter)
+        if key is None and not self._accepts:
+            self._run.loose.check_order(lane, recorded)
         return self._made_again(Ticket(lane, spec, recorded.key, event, waiter), recorded)
+
+    def _instead(self, spec: EffectSpec, asked: Asked) -> RecordedRequest | None:
+        return self._run.loose.instead(spec, asked.event, asked.match)
 
     def _bound(self, lane: Lane, match: bytes, key: str | None) -> bool:
         """The lane's first request: from now on it is known which recorded lane it is."""

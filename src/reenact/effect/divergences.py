@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 import sysconfig
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from os.path import dirname
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ def conflicting_request(run: LiveRun, recorded: RecordedRequest, event: Event) -
     """The same key with another input."""
     assert run.past is not None
     expected, actual = run.past.members(recorded.row), encode(event.content()).tree
-    path = first_difference(_compared(encode(expected).tree), _compared(actual))
+    path = first_difference(compared(encode(expected).tree), compared(actual))
     place = run.past.place_of(recorded.seq)
     return Divergence(
         f"run {run.name} asked for something else at {place} ({recorded.key}): {path or 'its kind'} differs",
@@ -61,7 +62,7 @@ def unrecorded_request(run: LiveRun, lane: Lane, spec: EffectSpec, event: Event)
     if nearest is not None and run.past is not None:
         near = f"; the nearest recorded call is {run.past.place_of(nearest.seq)} ({nearest.key})"
         members = run.past.members(nearest.row)
-        path = first_difference(_compared(encode(members).tree), _compared(encode(event.content()).tree))
+        path = first_difference(compared(encode(members).tree), compared(encode(event.content()).tree))
     return Divergence(
         f"run {run.name} never recorded this call of {spec.name}{near}",
         code="unrecorded_request",
@@ -73,10 +74,27 @@ def unrecorded_request(run: LiveRun, lane: Lane, spec: EffectSpec, event: Event)
     )
 
 
+def moved_request(run: LiveRun, recorded: RecordedRequest, earlier: RecordedRequest) -> Divergence:
+    """The same call as was recorded, but before one that came before it."""
+    assert run.past is not None
+    place, before = run.past.place_of(recorded.seq), run.past.place_of(earlier.seq)
+    return Divergence(
+        f"run {run.name} asked for {place} ({recorded.key}) before {before} ({earlier.key}), which came first",
+        hint="Put the recorded order back, or tolerate it in a replay: --loose=moved.",
+        code="moved_request",
+        seq=run.past.own_row(earlier.row).seq,
+        key=recorded.key,
+        lane=recorded.lane,
+        expected=run.past.members(earlier.row),
+        actual=run.past.members(recorded.row),
+        line=source_line(),
+    )
+
+
 def conflicting_state(run: LiveRun, recorded: RecordedMark | RecordedCheckpoint, event: Event) -> Divergence:
     assert run.past is not None
     expected = run.past.members(recorded.row)
-    path = first_difference(_compared(encode(expected).tree), _compared(encode(event.content()).tree))
+    path = first_difference(compared(encode(expected).tree), compared(encode(event.content()).tree))
     return Divergence(
         f"run {run.name} set another state at {run.past.place_of(recorded.seq)}: {path or 'its kind'} differs",
         code="conflicting_state",
@@ -184,10 +202,16 @@ def nearest_recorded(run: LiveRun, name: str, event: Event | None = None) -> Rec
     unmade = [request for request in every if not request.made]
     places = (unmade, every if event is not None else [])
     named = ([request for request in place if f"/{name}/" in request.key] for place in places)
-    known = sorted(next(filter(None, (*named, *places)), []), key=lambda request: request.seq)[:MOST_COMPARED]
+    return nearest_of(run, next(filter(None, (*named, *places)), []), name, event)
+
+
+def nearest_of(
+    run: LiveRun, requests: Sequence[RecordedRequest], name: str, event: Event | None
+) -> RecordedRequest | None:
+    known = sorted(requests, key=lambda request: request.seq)[:MOST_COMPARED]
     if event is None or len(known) < 2:
         return known[0] if known else None
-    asked = _leaves(_compared(encode(event.content()).tree))
+    asked = _leaves(compared(encode(event.content()).tree))
     return max(known, key=lambda request: (_alike(run, request, name, asked), -request.seq))
 
 
@@ -198,7 +222,7 @@ def _alike(run: LiveRun, request: RecordedRequest, name: str, asked: set[tuple[s
     names = SequenceMatcher(None, name[:NAME_CHARACTERS], other[:NAME_CHARACTERS], autojunk=False).ratio()
     reader, row = run.past.reader_of(request.row), run.past.own_row(request.row)
     tree = reader.content_tree(row, reader.link(row))
-    recorded = _leaves(_compared(tree)) if tree is not None else set()
+    recorded = _leaves(compared(tree)) if tree is not None else set()
     return names + len(asked & recorded) / max(1, len(asked | recorded))
 
 
@@ -217,7 +241,8 @@ def _leaves(tree: Any) -> set[tuple[str, str]]:
     return found
 
 
-def _compared(tree: Any) -> Any:
+def compared(tree: Any) -> Any:
+    """The part of a content that counts."""
     return {name: value for name, value in tree.items() if name not in VOLATILE_MEMBERS}
 
 

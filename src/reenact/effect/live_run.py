@@ -36,6 +36,7 @@ from reenact.effect.divergences import beyond_the_record
 from reenact.effect.earlier import Carrier, EarlierKeys, come_in_behind, left_behind
 from reenact.effect.items import SIGNAL, Item
 from reenact.effect.lanes import Lane, LaneBook
+from reenact.effect.looseness import Looseness
 from reenact.effect.past import Past
 from reenact.effect.policy import Guard
 from reenact.effect.recorded import RecordedCheckpoint, RecordedRequest
@@ -90,6 +91,8 @@ class LiveRun(Answering):
             if past.beginning is not None:
                 self.journal.know_lanes(past.last_seq, [row for row in past.lane_ends.values() if row.seq > 0])
         self._tries = Tries(self)
+        self.loose = Looseness(self)
+        """What a replay may tolerate: nothing, unless it is told."""
         self._requested: list[Ticket] = []
         """Asked for, and not yet on record."""
         self._requests_sync = False
@@ -525,7 +528,7 @@ class LiveRun(Answering):
         assert self.coming_back is not None
         if self.coming_back.go_live_if_over():
             return bool(self.turns.pending)  # the record has just ended, and things have arrived meanwhile
-        if self.coming_back.found_another_way():
+        if self.coming_back.found_another_way() or (not self.turns.may_go_on() and self.loose.relaxed()):
             return True
         if self.came_to_rest is not None:
             self.came_to_rest()
@@ -542,7 +545,7 @@ class LiveRun(Answering):
 
     def stop_for_good(self) -> None:
         """The record cannot answer, and nothing else of the run can go on."""
-        if self.coming_back is not None and not self.coming_back.accept():
+        if self.coming_back is not None and not self.loose.relaxed() and not self.coming_back.accept():
             self.stop(self.coming_back.why_it_rests())
 
     def accept_changes(self) -> bool:

@@ -123,7 +123,9 @@ class _Explanation:
         """The same request stands elsewhere in the record: then a call before it is gone, or one has come."""
         same = self._same(actual)
         later = [one for one in same if one > seq > 0]
-        if later:
+        if later and self._code == "moved_request":
+            self._say("likely", f"a call was moved: it was recorded at seq {later[0]}", likely="moved", same=later[0])
+        elif later:
             text = f"a call was removed: the same was recorded at seq {later[0]}, after what is expected here"
             self._say("likely", text, likely="removed", same=later[0])
         elif same and self._code == "conflicting_request":

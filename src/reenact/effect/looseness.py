@@ -1,0 +1,135 @@
+"""What a replay may tolerate, and only if it was named: a call that has moved, or one whose content has drifted.
+
+- `moved`: the same request, asked for in another lane or at another place of its lane. Its answer is handed over as
+  soon as nothing else can be.
+- `content`: the same operation (and model), asked for with another input: the recorded call that is most like it
+  answers.
+
+Each such match is kept, to be told. Nothing is ever tolerated where something may run live.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reenact.core.codec import encode
+from reenact.effect.divergences import compared, first_difference, moved_request, nearest_of, source_line
+from reenact.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from reenact.core.events import Event
+    from reenact.effect.lanes import Lane
+    from reenact.effect.live_run import LiveRun
+    from reenact.effect.recorded import RecordedRequest
+    from reenact.effect.tickets import EffectSpec
+
+MOVED, CONTENT = "moved", "content"
+TIERS = (MOVED, CONTENT)
+
+
+class Inexact(NamedTuple):
+    """A call that was answered by one that is not exactly it."""
+
+    tier: str
+    name: str
+    seq: int
+    """Of the recorded request."""
+    line: str
+    path: str | None = None
+    """The first place where they differ."""
+
+    def __str__(self) -> str:
+        how = f"{self.path} differs" if self.path else "it was asked for at another place"
+        return f"{self.tier}: {self.name} at {self.line or 'an unknown line'}, answered by seq {self.seq}: {how}"
+
+
+def tiers_of(text: str) -> frozenset[str]:
+    named = frozenset(filter(None, (part.strip() for part in text.split(","))))
+    unknown = sorted(named.difference(TIERS))
+    if unknown or not named:
+        raise InvalidInput(
+            f"there is no {unknown[0][:40]!r} to be loose about" if unknown else "--loose needs a name",
+            hint=f"Name what is to be tolerated: {', '.join(TIERS)}.",
+            code="bad_loose",
+        )
+    return named
+
+
+class Looseness:
+    """Of one replay. Without tiers it tolerates nothing, and finds calls that moved within the agent's own lane."""
+
+    def __init__(self, run: LiveRun, tiers: frozenset[str] = frozenset()) -> None:
+        self._run = run
+        self.tiers = tiers if run.journal is None else frozenset()
+        self.matches: list[Inexact] = []
+        self._unmade_at: dict[str, int] = {}
+
+    def instead(self, spec: EffectSpec, event: Event, match: bytes) -> RecordedRequest | None:
+        """What answers a request that the record does not have here; None: nothing may."""
+        past = self._run.past
+        if not self.tiers or past is None:
+            return None
+        unmade = [one for one in past.by_key.values() if not one.made and one.answer is not None]
+        if MOVED in self.tiers:
+            same = min((one for one in unmade if one.match == match), key=lambda one: one.seq, default=None)
+            if same is not None:
+                self._note(MOVED, spec.name, same)
+                return same
+        if CONTENT not in self.tiers:
+            return None
+        alike = [one for one in unmade if f"/{spec.name}/" in one.key and self._is_same_operation(one, event)]
+        nearest = nearest_of(self._run, alike, spec.name, event)
+        if nearest is not None:
+            path = first_difference(self._recorded(nearest), compared(encode(event.content()).tree))
+            self._note(CONTENT, spec.name, nearest, path)
+        return nearest
+
+    def check_order(self, lane: Lane, recorded: RecordedRequest) -> None:
+        """The agent's own code asks in the order in which it asked; other lanes are held to theirs by their turns."""
+        past = self._run.past
+        if not lane.main or past is None:
+            return
+        requests, at = past.lane(recorded.lane).requests, self._unmade_at.get(recorded.lane, 0)
+        while at < len(requests) and requests[at].made:
+            at += 1
+        self._unmade_at[recorded.lane] = at
+        if at >= len(requests) or requests[at].seq >= recorded.seq:
+            return
+        if MOVED not in self.tiers:
+            self._run.stop_here(moved_request(self._run, recorded, requests[at]))
+        self._note(MOVED, recorded.key.partition("/")[2].rpartition("/")[0], recorded)
+
+    def relaxed(self) -> bool:
+        """The record cannot go on: somebody who waits is handed his answer although others had theirs before."""
+        run = self._run
+        if MOVED not in self.tiers:
+            return False
+        waiting = [one for one in run.waiting if one.recorded is not None and one.recorded.answer is not None]
+        waiting = [one for one in waiting if not one.recorded.answer.handed]  # type: ignore[union-attr]
+        first = min(waiting, key=lambda one: one.recorded.seq, default=None)  # type: ignore[union-attr]
+        if first is None or first.recorded is None:
+            return False
+        self._note(MOVED, first.spec.name, first.recorded)
+        run.turns.hand_out_of_order(first.item, first.recorded)
+        return True
+
+    def _is_same_operation(self, recorded: RecordedRequest, event: Event) -> bool:
+        """What a request is called says where it goes; a model call goes to its model."""
+        return bool(_model(self._recorded(recorded)) == _model(compared(encode(event.content()).tree)))
+
+    def _recorded(self, recorded: RecordedRequest) -> Any:
+        assert self._run.past is not None
+        return compared(encode(self._run.past.members(recorded.row)).tree)
+
+    def _note(self, tier: str, name: str, recorded: RecordedRequest, path: str | None = None) -> None:
+        assert self._run.past is not None
+        seq = self._run.past.own_row(recorded.row).seq
+        if any(one.seq == seq for one in self.matches):
+            return  # it is told once
+        self.matches.append(Inexact(tier, name, seq, source_line(), path))
+
+
+def _model(tree: Any) -> Any:
+    for name in ("payload", "body", "json", "model"):
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree
