@@ -36,7 +36,7 @@ def run_command(recorded: Program, instead: Program | None) -> dict[str, Any]:
         with _forwarding(process):
             code = process.wait()
     if own_run.own is not None:
-        one.is_expected = False  # by now every Python below it has begun its run
+        one.is_expected, one.is_command = False, True  # by now every Python below it has begun its run
         own_run.own.starts.note(process.pid, one)
         own_run.own.starts.ended(process.pid, code)
     return {"exit": code}

@@ -7,16 +7,24 @@ named first: a parent that parts because a child has is only the consequence.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from contextlib import suppress
 from time import monotonic, sleep
+from typing import Any
 
-from reenact.capture.explaining import explanation
+from reenact.capture.explaining import explanation, verdict_data
 from reenact.capture.guard import Unseen
 from reenact.capture.processes.family import family_of
+from reenact.capture.processes.own_run import OwnRun, flush
+from reenact.capture.processes.seams import nowhere
 from reenact.capture.processes.session import Report, Session
+from reenact.capture.processes.tickets import Ticket
 from reenact.capture.programs import ProgramAgent
+from reenact.capture.replaying import JsonOutput
 from reenact.capture.summing_up import Stopwatch, Summary
-from reenact.capture.terms import Task
+from reenact.capture.terms import Program, Task
 from reenact.core.events import TERMINAL_KINDS
 from reenact.effect.agents import store_of
 from reenact.effect.stopping import Divergence, RecordEnded
@@ -27,18 +35,31 @@ STANDS = 6
 WAIT_SECONDS = 60.0
 """How long a replay waits for processes that outlive the first one."""
 LOOK_SECONDS = 0.05
+GRACE_SECONDS = 1.0
+"""How long the first process may take to come to its end, once another has parted from its record."""
 
 
 class Conclusion:
-    def __init__(self, task: Task, agent: ProgramAgent, session: Session, *, isolated: bool = False) -> None:
+    def __init__(self, task: Task, agent: ProgramAgent, session: Session) -> None:
         self.task = task
         self.agent = agent
         self.session = session
-        self._isolated = isolated
         self._watch = Stopwatch()
+        self._saying = threading.Lock()
+        self._is_said, self._status = False, 0
+        self._output = JsonOutput.taken() if task.replaying.json and task.mode == "replay" else None
+        self._verdict_data: dict[str, Any] = {}
 
     def said(self, code: int, problem: ReenactError | None) -> int:
         """Says it, and gives the exit status."""
+        with self._saying:
+            if not self._is_said:
+                self._is_said, self._status = True, self._said(code, problem)
+                if self._output is not None:
+                    self._output.write_verdict({"run": self.task.run, "exit": self._status, **self._verdict_data})
+            return self._status
+
+    def _said(self, code: int, problem: ReenactError | None) -> int:
         try:
             if self.task.mode == "replay":
                 return self._verdict(problem)
@@ -54,6 +75,26 @@ class Conclusion:
         finally:
             self.session.end()
 
+    def watch(self) -> None:
+        """Of a replay: a process that has parted from its record may leave others waiting for it for ever."""
+        threading.Thread(target=self._watch_others, daemon=True, name="reenact-others").start()
+
+    def _watch_others(self) -> None:
+        while not any(report.state == "stopped" for report in self._others()):
+            sleep(LOOK_SECONDS * 4)
+            if not os.path.isdir(self.session.folder):
+                return  # the last word has been said
+        sleep(GRACE_SECONDS)
+        if self._is_said:
+            return
+        for report in self._others():
+            if report.state == "begun" and _lives(report.pid):
+                with suppress(OSError):
+                    os.kill(report.pid, signal.SIGKILL)
+        status = self.said(1, None)
+        flush()
+        os._exit(status)
+
     def say(self, *lines: str) -> None:
         if not self.task.quiet:
             for line in lines:
@@ -61,10 +102,17 @@ class Conclusion:
                     print(line, file=sys.stderr)
 
     def _complain(self, problem: ReenactError) -> None:
+        self._tell_inexact()
         self.say(f"error: {problem.message} [{problem.code}]")
         if self.agent.live is not None:
             self.say(*explanation(problem, self.agent.live.reader, self.agent.program))
         self.say(problem.hint)
+        if self.agent.live is not None:
+            self._verdict_data = verdict_data(problem, self.agent.live, self.agent.program)
+
+    def _tell_inexact(self) -> None:
+        matches = self.agent.live.loose.matches if self.agent.live is not None else []
+        self.say(*(f"  inexact: {one}" for one in matches))
 
     def _others(self) -> list[Report]:
         return [report for report in self.session.reports() if report.run != self.task.run]
@@ -96,8 +144,13 @@ class Conclusion:
             self.say(f"error: run {self.task.run} has nothing in it that a replay could compare [nothing_to_replay]")
             return 1
         below = f" of {summary.processes + 1:,} processes" if summary.processes else ""
-        network = "without a network" if self._isolated else "connections refused by Python"
-        self.say(f"replayed {self.task.run}: the same in all {summary.events:,} events{below}, {network}")
+        network = "without a network" if self.session.is_isolated else "connections refused by Python"
+        self._tell_inexact()
+        inexact = len(self.agent.live.loose.matches) if self.agent.live is not None else 0
+        but = f" but for {inexact:,} inexact {'match' if inexact == 1 else 'matches'}" if inexact else ""
+        self.say(f"replayed {self.task.run}: the same in all {summary.events:,} events{below}{but}, {network}")
+        if self.agent.live is not None:
+            self._verdict_data = verdict_data(None, self.agent.live, self.agent.program)
         return 0
 
     def _wait_for_others(self) -> None:
@@ -125,6 +178,18 @@ class Conclusion:
                     code="unfinished_process",
                 )
         return None
+
+
+def conclude_for(own: OwnRun, ticket: Ticket) -> None:
+    """The first process has become this one, which has the last word now."""
+    program = Program(path=own.name)
+    agent = ProgramAgent(program, store=ticket.store, namespace=ticket.namespace)
+    task = Task(program=program, run=ticket.concludes, mode=ticket.mode, store=ticket.store, namespace=ticket.namespace)
+    conclusion = Conclusion(task, agent, own.session)
+    own.conclude = conclusion.said
+    if own.is_replay:
+        with nowhere():
+            conclusion.watch()
 
 
 def _standing(problem: ReenactError) -> int:

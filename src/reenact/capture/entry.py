@@ -41,12 +41,15 @@ def main() -> NoReturn:
 def _carried(task: Task) -> int:
     isolated = task.mode == "replay" and (task.store or "").startswith("sqlite") and leave_the_network()
     agent = ProgramAgent(task.program, instead=task.instead, store=task.store, namespace=task.namespace)
-    session = Session.begun()
-    conclusion = Conclusion(task, agent, session, isolated=isolated)
+    agent.replaying = task.replaying
+    session = Session.begun(isolated=isolated)
+    conclusion = Conclusion(task, agent, session)
     own = OwnRun(None, session, mode=task.mode, strict=task.strict, name=agent.name)
     own.conclude = conclusion.said
     own_run.set_own(own)
-    if task.mode != "replay":
+    if task.mode == "replay":
+        conclusion.watch()
+    else:
         guard.watch(strict=task.strict)
     code, problem = 0, None
     try:

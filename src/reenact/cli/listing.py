@@ -33,7 +33,9 @@ COLUMNS = (
 @shared_options
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 @filter_options
-@click.option("--all-kinds", is_flag=True, help="Also what is kept beside runs: differences, receipts.")
+@click.option(
+    "--all-kinds", is_flag=True, help="Also processes of runs, and what is kept beside them: differences, receipts."
+)
 @click.pass_obj
 def ls(settings: Settings, limit: int, chosen: RunFilter, all_kinds: bool) -> None:
     """List the runs of the store, newest first.

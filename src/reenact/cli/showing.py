@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,12 +14,14 @@ from reenact.cli.text import brief, count_text, inert, local_time, status_text
 from reenact.errors import InvalidInput
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.capture.processes.family import Child
     from reenact.journal.reader import JournalReader
     from reenact.reports.timelines import Seen
     from reenact.store.contract import Store
 
 INTEGRITY_BROKEN = 4
 SHOWN_FACT_CHARACTERS = 400
+MOST_PROCESSES = 50
 COLUMNS = (
     Column("seq", "bold", right=True),
     Column("time", "dim", drop=3),
@@ -113,15 +116,17 @@ def _show_state(settings: Settings, reader: JournalReader, position: int) -> int
 
 
 def _show_timeline(settings: Settings, reader: JournalReader, start: int, limit: int) -> int | None:
+    from reenact.capture.processes.family import children_of
     from reenact.reports.timelines import timeline_page
 
     page = timeline_page(reader, start, limit)
+    processes = list(islice(children_of(reader.store, reader.namespace, reader.run), MOST_PROCESSES + 1))
     seen = page.events
     damaged = [one for one in seen if one.damage is not None]
     if settings.json:
-        say_json(page.to_json())
+        say_json({**page.to_json(), "processes": [one._asdict() for one in processes[:MOST_PROCESSES]]})
     else:
-        _say_header(page.header)
+        _say_header(page.header, processes)
         say()
         table(COLUMNS, [_cells(one) for one in seen])
         if page.next is not None:
@@ -144,7 +149,7 @@ def print_timeline(store: Store, run: str, namespace: str) -> None:
     table(COLUMNS, [_cells(one) for one in events_between(reader, 1)])
 
 
-def _say_header(header: dict[str, Any]) -> None:
+def _say_header(header: dict[str, Any], processes: list[Child]) -> None:
     origin = " (imported: recorded elsewhere)" if header["imported"] else ""
     lines = [
         ("run", inert(header["run"]) + origin),
@@ -157,6 +162,10 @@ def _say_header(header: dict[str, Any]) -> None:
         lines.append(("recorded as", inert(header["recorded_as"])))
     if (parent := header["parent"]) is not None:
         lines.append(("parent", f"{parent['relation']} of {inert(parent['run'])} at {parent['seq']}"))
+    shown = processes[:MOST_PROCESSES]
+    lines.extend(("process", f"{inert(one.run)} {inert(f'{one.how} {one.name}')[:80]}") for one in shown)
+    if len(processes) > MOST_PROCESSES:
+        lines.append(("process", "… and more"))
     if header["facts_erased"]:
         lines.append(("facts", "erased"))
     elif header["facts"] is None:

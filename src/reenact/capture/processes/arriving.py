@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from reenact.capture.equipment import equip
 from reenact.capture.guard import guard
 from reenact.capture.processes import ending, own_run
+from reenact.capture.processes.family import ended_children
 from reenact.capture.processes.own_run import OwnRun, ProcessAgent
 from reenact.capture.processes.session import Report, Session
-from reenact.capture.processes.starting import ended_children
 from reenact.capture.processes.tickets import VARIABLE, Ticket, ticket_of, without_ticket
 from reenact.capture.terms import VARIABLE as ENTRY
 from reenact.core.events import TERMINAL_KINDS
@@ -62,6 +62,10 @@ def begin(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> Ow
     own = opened(ticket, command=command, lane=lane)
     if own is not None:
         ending.install()
+        if ticket.concludes:
+            from reenact.capture.concluding import conclude_for
+
+            conclude_for(own, ticket)
     return own
 
 

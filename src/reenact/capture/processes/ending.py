@@ -46,7 +46,10 @@ def _at_exit() -> None:
     error = _uncaught[-1] if _uncaught else None
     if error is None and sys.excepthook is not _excepthook:  # the program has put its own in place of ours
         error = getattr(sys, "last_value", None)
-    own.finish(own.exit_code, error)
+    status = own.finish(own.exit_code, error)
+    if own.conclude is not None and own.is_replay:  # its status is that of the check
+        own_run.flush()
+        _real["_exit"](status)
 
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
-from reenact.capture.processes.starting import notes_of
 from reenact.capture.processes.tickets import process_run
 from reenact.errors import ReenactError
 from reenact.journal.reader import JournalReader
@@ -15,6 +14,26 @@ from reenact.store.contract import Store
 MOST_MISSING = 64
 """Items of a pool that are looked for behind one that is not there: they are begun in any order."""
 DEEPEST = 50
+
+
+class EndOfChild(NamedTuple):
+    status: int
+    time_us: int
+
+
+def notes_of(reader: JournalReader) -> Iterator[tuple[dict[str, Any], int]]:
+    """What a run says of its processes, and when it did."""
+    for row in reader.store.scan(reader.namespace, reader.run, contents=False):
+        if row.kind == "ProcessAttached":
+            note = reader.event(row.seq).event.content().get("process")
+            if isinstance(note, dict):
+                yield note, reader.link(row).time
+
+
+def ended_children(reader: JournalReader) -> dict[str, EndOfChild]:
+    """How the processes of a run ended, by their runs."""
+    found = ((note["ended"], time_us) for note, time_us in notes_of(reader) if isinstance(note.get("ended"), dict))
+    return {str(ended["run"]): EndOfChild(int(ended["status"]), time_us) for ended, time_us in found}
 
 
 class Child(NamedTuple):

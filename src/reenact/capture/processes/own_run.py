@@ -105,6 +105,9 @@ class OwnRun:
         live = self.live
         assert live is not None
         threads.install()
+        PLACE.set(None)
+        if live.journal is not None and self.agent is not None:
+            keeper.keep(live, self.agent.lease_seconds)
         if live.secrets.redacts and self.agent is not None and self.agent.redaction is not None:
             live.secrets.know(self.agent.redaction.values, [sys.argv])
         if lane is not None and live.main is live.root:
@@ -121,8 +124,6 @@ class OwnRun:
         else:
             replays.pop(threading.get_ident(), None)
             guard.watch(strict=self.strict)
-        if live.journal is not None and self.agent is not None:
-            keeper.keep(live, self.agent.lease_seconds)
 
     # The end
 
@@ -215,7 +216,9 @@ class OwnRun:
             return
         unasked, self.starts.unasked = self.starts.unasked, []
         for one in unasked:
-            if not one.is_expected and self.session.report(one.ticket.run()) is None:
+            report = None if one.is_expected else self.session.report(one.ticket.run())
+            is_seen = report is not None and (one.is_command or report.pid == one.pid)
+            if not one.is_expected and not is_seen:
                 guard.note(one.what, one.where)
 
     # Ending as it was recorded

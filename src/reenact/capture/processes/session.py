@@ -9,11 +9,16 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import suppress
+from time import time
 from typing import Any, Literal
 
 import msgspec
 
 _LARGEST_REPORT = 1_000_000
+_ISOLATED = "isolated"
+_PREFIX = "reenact-processes-"
+_LEFT_SECONDS = 3600.0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,8 +43,18 @@ class Session:
         self.folder = folder
 
     @classmethod
-    def begun(cls) -> Session:
-        return cls(tempfile.mkdtemp(prefix="reenact-"))
+    def begun(cls, *, isolated: bool = False) -> Session:
+        _sweep()
+        session = cls(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        if isolated:
+            with open(os.path.join(session.folder, _ISOLATED), "wb"):
+                pass
+        return session
+
+    @property
+    def is_isolated(self) -> bool:
+        """Its processes have no network."""
+        return os.path.exists(os.path.join(self.folder, _ISOLATED))
 
     def take(self, run: str, **told: Any) -> bool:
         """False: another process of the program has it already."""
@@ -83,3 +98,21 @@ class Session:
 
     def _path(self, run: str) -> str:
         return os.path.join(self.folder, f"{run}.json")
+
+
+def _sweep() -> None:
+    """Takes away what processes have left that were killed."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            pid = entry.name.removeprefix(_PREFIX).partition("-")[0] if entry.name.startswith(_PREFIX) else ""
+            if pid.isdecimal() and _is_left(entry, pid):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_left(entry: os.DirEntry[str], pid: str) -> bool:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    is_old = time() - status.st_mtime > _LEFT_SECONDS
+    return is_old and status.st_uid == os.geteuid() and not os.path.exists(f"/proc/{pid}")

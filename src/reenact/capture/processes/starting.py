@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from reenact.capture.guard import Unseen, guard, own_line
 from reenact.capture.processes.command_lines import CommandLine
+from reenact.capture.processes.family import ended_children
 from reenact.capture.processes.tickets import How, Mode, Ticket
 from reenact.core.events import ProcessAttached
 from reenact.core.hashing import render
@@ -22,7 +22,6 @@ from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
 from reenact.effect.stopping import Divergence
 from reenact.effect.traps import asks_the_system
-from reenact.journal.reader import JournalReader
 
 DRAWN = "process"
 
@@ -37,28 +36,11 @@ class Started:
         self.lane = lane
         self.is_expected = is_expected
         """A Python like this one: its run is there, or will be in a moment."""
+        self.is_command = False
+        """The command that was asked for: only what is below it has to be seen."""
+        self.pid = 0
         self.status: int | None = None
         """With which it ended, if this process has seen it: that of a signal is negative."""
-
-
-class EndOfChild(NamedTuple):
-    status: int
-    time_us: int
-
-
-def notes_of(reader: JournalReader) -> Iterator[tuple[dict[str, Any], int]]:
-    """What a run says of its processes, and when it did."""
-    for row in reader.store.scan(reader.namespace, reader.run, contents=False):
-        if row.kind == "ProcessAttached":
-            note = reader.event(row.seq).event.content().get("process")
-            if isinstance(note, dict):
-                yield note, reader.link(row).time
-
-
-def ended_children(reader: JournalReader) -> dict[str, EndOfChild]:
-    """How the processes of a run ended, by their runs."""
-    found = ((note["ended"], time_us) for note, time_us in notes_of(reader) if isinstance(note.get("ended"), dict))
-    return {str(ended["run"]): EndOfChild(int(ended["status"]), time_us) for ended, time_us in found}
 
 
 class Starts:
@@ -71,6 +53,8 @@ class Starts:
         self._lock = threading.Lock()
 
     def note(self, pid: int, started: Started) -> None:
+        started.pid = pid
+        started.lane.run.turns.away.add(started)  # as long as it is at work, nobody who waits for it stands still
         with self._lock:
             self.by_pid[pid] = started
             self.unasked.append(started)
@@ -81,6 +65,7 @@ class Starts:
         if started is None or started.status is not None:
             return
         started.status = status
+        started.lane.run.turns.away.discard(started)
         run, child = started.lane.run, started.ticket.run()
         if run.is_stopped:
             return
