@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from plugin_support import Project
 
 pytest_plugins = ["pytester"]

@@ -21,7 +21,6 @@ from reenact.effect.boundary import replays
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
 from reenact.effect.places import PLACE, Inside
-from reenact.effect.stopping import RunStopped
 from reenact.errors import ReenactError
 
 _CONNECTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
@@ -132,7 +131,9 @@ def _host(event: str, args: tuple[Any, ...]) -> str | None:
         named = named[0] if isinstance(named, tuple) and named else None
     if isinstance(named, bytes):
         named = named.decode("ascii", "replace")
-    return named if isinstance(named, str) and named else None
+    if not isinstance(named, str) or not named or (event in _LOOKS_UP and _is_address(named)):
+        return None
+    return named
 
 
 def _watch_here() -> Watch | None:
@@ -149,8 +150,8 @@ def _of_a_run(watch: Watch, event: str, host: str) -> None:
     try:
         _check(watch.hosts, event, host)
     except NetworkBlocked as reason:
-        watch.run.stop(watch.run.stopped or reason)
-        raise RunStopped(watch.run.stopped or reason) from None
+        watch.run.stop(reason)  # whatever the test makes of the error
+        raise
 
 
 def _check(hosts: Hosts, event: str, host: str) -> None:
@@ -161,13 +162,16 @@ def _check(hosts: Hosts, event: str, host: str) -> None:
         hosts.looked_up(host)
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+def _is_address(host: str) -> bool:
     try:
-        return ip_address(host.partition("%")[0]).is_loopback
+        ip_address(host.partition("%")[0])
     except ValueError:
         return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ip_address(host.partition("%")[0]).is_loopback)
 
 
 def _own_line() -> str:
