@@ -85,7 +85,7 @@ def acted_once(place: Place) -> str:
 def told_where(place: Place) -> str:
     """A changed prompt is found, and told with what it was and what it is."""
     _recorded(place, requests=5)
-    place.program.write_text(place.program.read_text().replace("sort the list", "shuffle the list"))
+    place.program.write_text(place.program.read_text().replace("alphabetise", "randomise"))
     replayed = place.replay(SITUATIONS_EXACT="1")
     if replayed.timed_out:
         raise Failed("replay hangs")
@@ -94,9 +94,9 @@ def told_where(place: Place) -> str:
     if replayed.status == 0:
         raise Failed("passes in silence")
     words = replayed.words
-    if "sort the list" in words and "shuffle the list" in words:
+    if "alphabetise" in words and "randomise" in words:
         return "found, with the old and the new text"
-    half = "the new text, not the old" if "shuffle the list" in words else "neither old nor new text"
+    half = "the new text, not the old" if "randomise" in words else "neither old nor new text"
     raise Failed(f"found, but tells {half}: {replayed.last_words}")
 
 
@@ -113,7 +113,7 @@ def goes_on(place: Place) -> str:
         raise Failed(f"cannot go on: {resumed.last_words}")
     if resumed.requests != 2:
         raise Failed(f"goes on with {resumed.requests} requests instead of 2")
-    if [int(number) for number in re.findall(r"answer (\d+)", resumed.said[-1])] != [1, 2, 3, 4, 5]:
+    if [int(number) for number in re.findall(r"answer-(\d+)", resumed.said[-1])] != [1, 2, 3, 4, 5]:
         raise Failed(f"goes on with other answers: {resumed.said[-1][:80]}")
     _same(place, resumed)
     return "goes on with the other two, replays as one"
@@ -162,7 +162,7 @@ def stream_goes_on(place: Place) -> str:
 def alteration_named(place: Place) -> str:
     """Of a program whose answers do not come back in its requests, where it would be noticed by chance."""
     _recorded(place, requests=3)
-    if not alter(place.records, b"answer 2", b"answer 7"):
+    if not alter(place.records, b"answer-2", b"answer-7"):
         raise Failed("not measured: the answer was not found in its files")
     replayed = place.replay()
     if replayed.timed_out:
@@ -170,7 +170,7 @@ def alteration_named(place: Place) -> str:
     if replayed.requests:
         raise Failed(f"replay goes live: {replayed.requests} requests")
     if replayed.status == 0:
-        served = any("answer 7" in line for line in replayed.said)
+        served = any("answer-7" in line for line in replayed.said)
         raise Failed("the altered answer is served as if nothing had been" if served else "passes in silence")
     return f"noticed: {replayed.last_words[:70]}"
 

@@ -132,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             ]
             self._stream([_event(chunk) for chunk in chunks] + [b"data: [DONE]\n\n"], question)
             return
-        message = {"role": "assistant", "content": f"answer {number}"}
+        message = {"role": "assistant", "content": f"answer-{number}"}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
         self._answer({**base, "object": "chat.completion", "choices": [choice], "usage": usage})
@@ -144,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
             "type": "message",
             "role": "assistant",
             "model": "claude-haiku-4-5",
-            "content": [{"type": "text", "text": f"answer {number}"}],
+            "content": [{"type": "text", "text": f"answer-{number}"}],
             "stop_reason": "end_turn",
             "stop_sequence": None,
             "usage": {"input_tokens": 10, "output_tokens": 2},
@@ -156,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         events: list[dict[str, Any]] = [
             {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "answer "}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "answer-"}},
             {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": str(number)}},
             {"type": "content_block_stop", "index": 0},
             {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 2}},
@@ -165,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._stream([b"event: %s\n%s" % (event["type"].encode(), _event(event)) for event in events], "")
 
     def _google(self) -> None:
-        parts = [{"text": f"answer {self.model.number()}"}]
+        parts = [{"text": f"answer-{self.model.number()}"}]
         candidate = {"content": {"parts": parts, "role": "model"}, "finishReason": "STOP", "index": 0}
         usage = {"promptTokenCount": 10, "candidatesTokenCount": 2, "totalTokenCount": 12}
         self._answer({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-2.0-flash"})

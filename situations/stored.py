@@ -22,14 +22,14 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 def contains(records: Path, secret: bytes) -> bool:
     """Whether it stands anywhere: in clear or compressed, in files or in rows."""
-    return any(secret in text for path in _files(records) for text in _texts(path))
+    contents = {path: path.read_bytes() for path in _files(records)}
+    databases = [path for path, content in contents.items() if content.startswith(_SQLITE)]
+    raw = (text for content in contents.values() for text in _plain_forms(content))
+    return any(secret in text for text in raw) or any(secret in text for text in _rows(databases))
 
 
-def _texts(path: Path) -> Iterator[bytes]:
-    content = path.read_bytes()
-    yield from _plain_forms(content)
-    if content[:15] == _SQLITE:
-        _make_whole(path)
+def _rows(databases: list[Path]) -> Iterator[bytes]:
+    for path in databases:
         with contextlib.closing(sqlite3.connect(path)) as connection:
             for table, column in _columns(connection):
                 for (stored,) in connection.execute(f'SELECT "{column}" FROM "{table}"'):

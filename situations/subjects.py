@@ -169,7 +169,7 @@ PEERS = [
         "kinescope",
         _wrapper("with_kinescope"),
         kit="kinescope",
-        requirements=("openai<2.40",),
+        requirements=("openai<2.40", "anthropic<1"),
         note="clients built with its HTTP clients, policy strict, `capture='all'` where clock and chance matter "
         "(elsewhere it breaks the client library); it goes on with `fork`",
     ),

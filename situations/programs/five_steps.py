@@ -5,7 +5,7 @@ import signal
 
 from kit import MODEL, client, dies_here, say
 
-STEPS = ["read the list", "find the longest", "sort the list", "count the rest", "sum it up"]
+STEPS = ["read the list", "find the longest", "alphabetise the list", "count the rest", "sum it up"]
 model, said = client(), []
 for number, step in enumerate(STEPS, 1):
     said.append({"role": "user", "content": f"step {number}: {step}"})

@@ -61,8 +61,9 @@ def _options() -> dict[str, Any]:
 
 
 def http_client() -> httpx2.Client:
-    inner = None if mode == "replay" else httpx2.HTTPTransport()
-    transports.append(TraceforkTransport(mode, tape, inner, **_options()))
+    if not transports:  # one for all clients: the tape is read in order
+        inner = None if mode == "replay" else httpx2.HTTPTransport()
+        transports.append(TraceforkTransport(mode, tape, inner, **_options()))
     return httpx2.Client(transport=transports[-1], event_hooks={"request": [sent.append]})
 
 
