@@ -25,6 +25,7 @@ from reenact.capture.processes.ending import leave
 from reenact.capture.replaying import prepare
 from reenact.capture.seams import sleeping
 from reenact.capture.terms import Program, ReplayTerms
+from reenact.capture.witness_terms import watch_if_asked
 from reenact.effect.agents import Agent
 from reenact.effect.live_run import LiveRun
 from reenact.effect.policy import Budget, Guard, Policy
@@ -76,6 +77,7 @@ def _run_program(program: Program) -> dict[str, Any]:
     """Runs it as `__main__`, and gives its exit code and, where it was text, what it said with it."""
     code, main = _prepared(program)
     equip()
+    watch_if_asked()
     if program.durable_sleeps:
         sleeping.make_durable()
     before = sys.modules.get("__main__")

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from reenact.cli.output import fields, paint, say, say_json
+from reenact.cli.programs import WithCommand, command_words
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, sqlite_path, store_exists, store_url
 from reenact.cli.text import bytes_text, inert, url_text
@@ -29,11 +30,24 @@ class Examination:
     problems: list[str] = field(default_factory=list)
 
 
-@click.command()
+@click.command(cls=WithCommand)
 @shared_options
 @click.pass_obj
 def doctor(settings: Settings) -> int:
-    """Look at this installation and its store. Ends with 1 when something is wrong; having no store yet is not."""
+    """Look at this installation and its store, or with -- at a program. Ends with 1 when something is wrong.
+
+    Having no store yet is not. A program is run twice: recorded, into a store that is thrown away, and replayed. What
+    it depends on that is not recorded is listed with its line, and with what to do about it.
+
+    \b
+    reenact doctor
+    reenact doctor -- python agent.py --question "Where is my order?"
+    """
+    words = command_words()
+    if words is not None:
+        from reenact.cli.program_doctor import examine
+
+        return examine(settings, words)
     seen = Examination()
     _look_at_libraries(seen)
     try:

@@ -100,7 +100,7 @@ def _command(words: tuple[str, ...]) -> Program:
     return Program(path=words[0], args=words[1:], cwd=os.getcwd(), is_command=True, hash_seed=seed)
 
 
-def _python_program(words: tuple[str, ...], recorded: Program) -> Program:
+def python_program(words: tuple[str, ...], hash_seed: int | None) -> Program:
     """`python agent.py …` and `python -m module …`, which can be run in place of a program."""
     from reenact.capture.terms import Program
 
@@ -113,7 +113,7 @@ def _python_program(words: tuple[str, ...], recorded: Program) -> Program:
             hint="Write `-- python SCRIPT ARGS…` or `-- python -m MODULE ARGS…`.",
             code="usage",
         )
-    return Program(path=rest[0], args=rest[1:], cwd=os.getcwd(), is_module=is_module, hash_seed=recorded.hash_seed)
+    return Program(path=rest[0], args=rest[1:], cwd=os.getcwd(), is_module=is_module, hash_seed=hash_seed)
 
 
 def start_program(
@@ -153,7 +153,7 @@ def go_on_with_program(
 ) -> NoReturn:
     """The program of a run again: from its record alone, or from where it stands. Words: another command instead."""
     if words is not None:
-        instead = _command(words) if program.is_command else _python_program(words, program)
+        instead = _command(words) if program.is_command else python_program(words, program.hash_seed)
         _become(settings, program, reader.run, mode, instead=instead, replaying=replaying)
     if reader.imported:
         raise Refused(
