@@ -18,6 +18,7 @@ from reenact.capture.http.exchange import Head, Request, head_of, header_pairs
 from reenact.capture.seams.hooks import Replace, lane_here
 from reenact.effect.lanes import Lane
 
+_INSIDE = frozenset({"ASGITransport", "MockTransport", "WSGITransport"})
 _STREAMED: ContextVar[bool] = ContextVar("reenact_httpx_streamed", default=False)
 
 
@@ -50,7 +51,18 @@ async def _send_async(original: Callable[..., Any], *args: Any, **kwargs: Any) -
 
 def _picked(recording: Callable[..., Any], original: Callable[..., Any], client: Any, url: Any) -> Any:
     transport, lane = original(client, url), lane_here()
-    return transport if lane is None else recording(transport, lane)
+    return transport if lane is None or _stays_inside(transport.__class__) else recording(transport, lane)
+
+
+@cache
+def _stays_inside(cls: Any) -> bool:
+    """It hands requests to an application in this process, or to a function: that is the program's own code, which runs
+    in a replay like any other."""
+    return any(
+        base.__module__.startswith("starlette.testclient")
+        or (base.__name__ in _INSIDE and base.__module__.partition(".")[0] in ("httpx", "httpx2"))
+        for base in cls.__mro__
+    )
 
 
 class _Recording:
