@@ -73,7 +73,11 @@ SITUATIONS = {
         "killed in the middle of a stream, then continued", "killed_stream", checks.stream_goes_on
     ),
     "altered": Situation("one stored answer is altered: noticed", "same_request", checks.alteration_named),
-    "secrets": Situation("secrets in the body of a request: in no file", "secrets_in_body", checks.nothing_in_clear),
+    "secrets": Situation(
+        "secrets in the body of a request: in no file, without a rule of one's own",
+        "secrets_in_body",
+        checks.nothing_in_clear,
+    ),
     "child": Situation("a child process asks: recorded, or refused aloud", "child", checks.recorded_or_refused),
     "raw-socket": Situation("a raw socket: recorded, or refused aloud", "raw_socket", checks.recorded_or_refused),
     "nothing": Situation("a program with nothing to record: its replay is no pass", "nothing", checks.no_pass),

@@ -73,5 +73,5 @@ def _how(subjects: list[Subject], missing: dict[str, str]) -> list[str]:
 
 def _plain(text: str) -> str:
     """What others wrote is text, not markup."""
-    words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    words = " ".join("".join(c if c.isprintable() else " " for c in text).split()).replace("`", "'")
     return words.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[").replace("_", "\\_")

@@ -13,7 +13,7 @@ from situations.checks import Verdict
 from situations.measuring import verdict_on, verdicts
 from situations.subjects import CONTROL, OURS, here
 
-NOT_YET: dict[str, str] = {}
+NOT_YET = {"size": " KB"}
 """What does not hold, and what is said instead. Whoever changes that takes it out of here."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("situations")]
