@@ -16,6 +16,7 @@ from typing import Any
 
 from reenact.capture.explaining import explanation, verdict_data
 from reenact.capture.guard import Unseen
+from reenact.capture.processes import own_run
 from reenact.capture.processes.family import family_of
 from reenact.capture.processes.own_run import OwnRun, flush
 from reenact.capture.processes.seams import nowhere
@@ -155,8 +156,15 @@ class Conclusion:
 
     def _wait_for_others(self) -> None:
         until = monotonic() + WAIT_SECONDS
-        while monotonic() < until and any(one.state == "begun" and _lives(one.pid) for one in self._others()):
+        while monotonic() < until and (
+            any(one.state == "begun" and _lives(one.pid) for one in self._others()) or self._is_somebody_on_the_way()
+        ):
             sleep(LOOK_SECONDS)
+
+    def _is_somebody_on_the_way(self) -> bool:
+        """A process was started that has not come to its first line."""
+        started = list(own_run.own.starts.by_pid.values()) if own_run.own is not None else []
+        return any(self.session.report(one.ticket.run()) is None and _lives(one.pid) for one in started)
 
     def _missing(self, reports: list[Report]) -> Divergence | None:
         """A process of the record that was not started again, or did not come to its end."""

@@ -22,6 +22,7 @@ from reenact.capture.processes.own_run import OwnRun
 from reenact.capture.processes.session import Session
 from reenact.capture.programs import ProgramAgent
 from reenact.capture.terms import VARIABLE, Task
+from reenact.effect import boundary
 from reenact.errors import ReenactError
 
 INTERRUPTED = 130
@@ -49,6 +50,7 @@ def _carried(task: Task) -> int:
     own_run.set_own(own)
     if task.mode == "replay":
         conclusion.watch()
+        boundary.strict_outside = True  # whatever is in no run at all is not done either
     else:
         guard.watch(strict=task.strict)
     code, problem = 0, None

@@ -130,7 +130,7 @@ def test_pytest_is_a_command(scripts: Any) -> None:
 def test_what_a_process_becomes_is_a_run_of_its_own(scripts: Any) -> None:
     scripts.write(
         "again.py",
-        "import os, sys\nfrom work import much\nprint(much(3), flush=True)\nos.execvp('python', ['python', 'a.py', 'x'])\n",
+        "import os\nfrom work import much\nprint(much(3), flush=True)\nos.execvp('python', ['python', 'a.py', 'x'])\n",
     )
     recorded = scripts.reenact("run", "again.py")
     assert recorded.returncode == 0, recorded.stderr

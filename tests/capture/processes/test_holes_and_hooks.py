@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,7 +59,14 @@ def test_programs_that_are_not_python_are_named_and_not_started_in_a_replay(box:
 def test_a_program_that_is_not_there_is_missing_in_a_replay_too(box: Any) -> None:
     box.write(
         "program.py",
-        "import subprocess, time\nt = time.time()\ntry:\n    subprocess.run(['no-such-program'])\nexcept FileNotFoundError as e:\n    print(e, t)\n",
+        """
+        import subprocess, time
+        now = time.time()
+        try:
+            subprocess.run(["no-such-program"])
+        except FileNotFoundError as error:
+            print(error, now)
+        """,
     )
     recorded = box.reenact("run", "program.py")
     assert "no-such-program" in recorded.stdout

@@ -12,6 +12,10 @@ _prepare = spawn.prepare
 def prepare(data: Any) -> None:
     """The run begins before the program's main module is loaded again."""
     ticket = data.pop("reenact", None)
+    if data.pop("reenact_refuses", False):
+        from reenact.effect import boundary
+
+        boundary.strict_outside = True
     if ticket is not None:
         from reenact.capture.processes.arriving import begin
         from reenact.capture.processes.tickets import ticket_of

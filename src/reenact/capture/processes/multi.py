@@ -10,11 +10,12 @@ import threading
 from types import ModuleType
 from typing import Any
 
+from reenact.capture.processes import own_run
 from reenact.capture.processes.command_lines import CommandLine
 from reenact.capture.processes.seams import begun, nowhere, starter, tell_ended
 from reenact.capture.seams.hooks import Replace
 
-KEY = "reenact"
+KEY, REFUSES = "reenact", "reenact_refuses"
 _FIRST = "try:\n import reenact.capture.processes.children\nexcept ImportError:\n pass\n"
 _COMMANDS = ("from multiprocessing.spawn import", "from multiprocessing.forkserver import")
 
@@ -53,15 +54,16 @@ def _launched(original: Any, popen: Any, process: Any) -> None:
             original(popen, process)
     finally:
         _pending.ticket = None
-    from reenact.capture.processes import own_run
-
     assert own_run.own is not None
     own_run.own.starts.note(popen.pid, one)
 
 
 def _preparation_data(original: Any, name: str) -> Any:
     data = original(name)
-    return data if _pending.ticket is None else {**data, KEY: _pending.ticket}
+    own = own_run.own
+    if _pending.ticket is not None:
+        data = {**data, KEY: _pending.ticket}
+    return data if own is None or not own.is_replay else {**data, REFUSES: True}
 
 
 def _spawnv_passfds(original: Any, path: Any, args: Any, passfds: Any) -> Any:

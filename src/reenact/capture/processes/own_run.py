@@ -21,7 +21,7 @@ from reenact.capture.processes.session import Report, Session
 from reenact.capture.processes.starting import Started, Starts
 from reenact.capture.processes.tickets import Mode, Ticket
 from reenact.core.events import Completed, Failed
-from reenact.effect import threads, traps
+from reenact.effect import boundary, threads, traps
 from reenact.effect.agents import Agent
 from reenact.effect.boundary import replays
 from reenact.effect.earlier import Carrier
@@ -121,6 +121,7 @@ class OwnRun:
         if live.touches_nothing:
             traps.guarded(live, _process, is_async=False, strict=False)()  # sets the traps, which stay
             replays[threading.get_ident()] = live
+            boundary.strict_outside = True  # whatever is in no run at all is not done either
         else:
             replays.pop(threading.get_ident(), None)
             guard.watch(strict=self.strict)
@@ -135,6 +136,8 @@ class OwnRun:
         problem = self._end(code, error)
         self._let_go()
         self.tell(problem)
+        if isinstance(problem, RecordEnded):
+            self.end_as_recorded()
         if self.conclude is not None:
             return self.conclude(code or 0, problem)
         return code or 0 if problem is None or isinstance(problem, RecordEnded) else problem.exit_status or 1
@@ -226,11 +229,17 @@ class OwnRun:
     def watch_for_recorded_end(self, seconds: float) -> None:
         """In a replay nobody is there who killed it: it ends by the same signal once its record is used up, not
         earlier than it did."""
-        if self.recorded_status is None:
+        if self.recorded_status is None or self.live is None:
             return
+        self.live.on_stop.append(self._end_where_the_record_does)
         token = PLACE.set(None)
         threading.Thread(target=self._wait_for_recorded_end, args=(seconds,), daemon=True, name="reenact-end").start()
         PLACE.reset(token)
+
+    def _end_where_the_record_does(self) -> None:
+        """At once: the program may catch whatever it would be told by."""
+        if self.live is not None and isinstance(self.live.stopped, RecordEnded):
+            self.end_as_recorded()
 
     def _wait_for_recorded_end(self, seconds: float) -> None:
         live, since = self.live, monotonic()

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -85,6 +85,7 @@ class _Order:
         """Whatever a result calls, where it comes in, is done in a lane of its own."""
         self._waiting: dict[Any, Callable[[], None]] = {}
         self._next = 0
+        run.turns.away.add(self)  # whoever waits for results does not stand still
 
     def came(self, key: Any, hand_on: Callable[[], None]) -> None:
         run = self.run
@@ -99,7 +100,7 @@ class _Order:
         recorded = run.past.drawn("0", self._kind) if run.past is not None else []
         while self._next < len(recorded) and recorded[self._next] in self._waiting:
             following = recorded[self._next]
-            run.draw(run.root, self._kind, lambda: following)  # noqa: B023  (called at once, or not at all)
+            run.draw(run.root, self._kind, partial(_same, following))
             self._next += 1
             self._hand(self._waiting.pop(following))
         if self._next >= len(recorded):
@@ -113,6 +114,10 @@ class _Order:
             hand_on()
         finally:
             PLACE.set(place)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 _orders: WeakKeyDictionary[Any, _Order] = WeakKeyDictionary()
@@ -166,14 +171,13 @@ class _Results:
         self._get = get
         self._order = order
         self._ready: list[Any] = []
-        self._pid = os.getpid()
 
     def __call__(self) -> Any:
         while not self._ready:
             task = self._get()
             if task is None:
                 return None
-            self._order.came((task[0], task[1]), lambda: self._ready.append(task))  # noqa: B023  (called at once)
+            self._order.came((task[0], task[1]), partial(self._ready.append, task))
         return self._ready.pop(0)
 
 

@@ -20,7 +20,7 @@ from reenact.core.events import ProcessAttached
 from reenact.core.hashing import render
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
-from reenact.effect.stopping import Divergence
+from reenact.effect.stopping import Divergence, RunStopped
 from reenact.effect.traps import asks_the_system
 
 DRAWN = "process"
@@ -91,7 +91,11 @@ class Starts:
 def lane_here() -> Lane | None:
     """The lane that starts something. None: it is inside an effect, or in no run."""
     place = PLACE.get()
-    if type(place) is not Lane or place.run.is_stopped or asks_the_system(sys._getframe(2)):
+    if type(place) is not Lane or asks_the_system(sys._getframe(2)):
+        return None
+    if place.run.is_stopped:
+        if place.run.touches_nothing and place.run.stopped is not None:
+            raise RunStopped(place.run.stopped)  # a replay that has parted does nothing more
         return None
     return place
 
@@ -135,7 +139,7 @@ def started(lane: Lane, how: How, command: CommandLine, *, strict: bool, session
         session=session,
     )
     if run.journal is None:
-        if command.is_there:
+        if command.is_there and how != "job":  # a job starts nothing
             _refuse_unrecorded(lane, ticket, what, line)
     elif is_new:
         said = {"run": ticket.run(), "place": place, "how": how, "command": list(command.words)}
