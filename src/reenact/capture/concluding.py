@@ -174,6 +174,8 @@ class Conclusion:
             last = store.last_event(namespace, child.run)
             has_ended = last is not None and last.kind in TERMINAL_KINDS
             report = found.get(child.run)
+            if child.how == "worker":
+                continue  # how many a pool has is a matter of chance
             if report is None and (has_ended or child.parent == self.task.run):
                 return Divergence(
                     f"run {child.run} ({child.how} {child.name}), a process of run {child.parent}, "

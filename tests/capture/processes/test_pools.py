@@ -17,6 +17,13 @@ def job(number):
 def pair(number, factor):
     return job(number * factor)
 
+def prepared(number):
+    global token
+    token = work(number)
+
+def with_token(number):
+    return [token, work(number)]
+
 def fails(number):
     work(number)
     raise ValueError(f"no {number}")
@@ -38,6 +45,12 @@ PROGRAMS = {
         print(pool.apply_async(job, (3,)).get(), pool.starmap(pair, [(2, 2), (5, 1)]))
         for result in pool.imap_unordered(job, range(6, 10)):
             print(result, work(100 + result[0]))
+""",
+    "initializer": """
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=context, initializer=prepared, initargs=(200,)) as pool:
+        print(list(pool.map(with_token, range(3))))
+    with context.Pool(2, prepared, (300,)) as pool:
+        print(pool.map(with_token, range(3, 6)))
 """,
     "failing": """
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:

@@ -39,6 +39,8 @@ MOST_BELOW = 10_000
 BUSY_SECONDS = 30.0
 """How long a process that comes back waits for the one before it, which has outlived its parent."""
 LOOK_SECONDS = 0.1
+_MANY = ("start", "worker")
+"""Places below which more than one run may begin."""
 
 
 def arrive(hook: str) -> None:
@@ -148,6 +150,8 @@ class _Finding:
         for run in [*same, *(run for run in known if run not in same)]:
             if self._take(run):
                 return self._again(run)
+        if self._ticket.how == "worker" and known and self._ticket.mode == "replay":
+            return self._again(known[0])  # a pool may have more workers now: each begins like the others
         if self._ticket.mode == "replay":
             raise Divergence(
                 f"{self._name} is started where the record of run {self._ticket.parent} has no such process",
@@ -156,7 +160,7 @@ class _Finding:
         return Found(self._new(range(len(known), MOST_BELOW)))
 
     def _numbers(self) -> Iterator[int]:
-        return iter(range(MOST_BELOW)) if self._ticket.how == "start" else iter((0,))
+        return iter(range(MOST_BELOW)) if self._ticket.how in _MANY else iter((0,))
 
     def _take(self, run: str) -> bool:
         return self._session.take(run, name=self._agent.name, parent=self._ticket.parent)
@@ -172,7 +176,7 @@ class _Finding:
         raise Refused(f"there are too many runs below {self._ticket.place}", code="run_exists")
 
     def _known(self) -> Iterator[str]:
-        for number in count() if self._ticket.how == "start" else (0,):
+        for number in count() if self._ticket.how in _MANY else (0,):
             run = self._ticket.run(number)
             if self._store.run_row(self._ticket.namespace, run) is None:
                 return
@@ -212,8 +216,8 @@ class _Finding:
 
 
 def _name(ticket: Ticket, command: list[str]) -> str:
-    if ticket.how == "job":
-        return f"job {command[0]}"
+    if ticket.how in ("job", "worker"):
+        return f"{ticket.how} {command[0]}"
     if ticket.how in ("fork", "spawn"):
         return ticket.how
     words = [os.path.basename(word) for word in command[1:] if not word.startswith("-")]

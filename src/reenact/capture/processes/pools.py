@@ -30,7 +30,7 @@ _INTERNAL = frozenset(
 def put_into(module: ModuleType, replace: Replace) -> None:
     if module.__name__ == "multiprocessing.pool":
         pool = module.Pool
-        replace(pool, "_repopulate_pool", _as_nobody)
+        replace(pool, "_repopulate_pool", _populated)
         replace(pool, "_setup_queues", _queues_set_up)
         replace(pool, "apply_async", _applied)
         replace(pool, "_map_async", _mapped)
@@ -70,6 +70,13 @@ def _as_nobody(original: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _ticket(lane: Lane, function: Any) -> Ticket:
     return begun(lane, "job", CommandLine((name_of(function),), None)).ticket
+
+
+def _initializer(lane: Lane, function: Any) -> Any:
+    """What each worker begins with is a run of its own as well."""
+    if function is None or isinstance(function, Job):
+        return function
+    return Job(begun(lane, "worker", CommandLine((name_of(function),), None)).ticket, function)
 
 
 # The order of results
@@ -136,6 +143,7 @@ def _submitted(original: Any, pool: Any, function: Any, /, *args: Any, **kwargs:
     if lane is None:
         return original(pool, function, *args, **kwargs)
     _ordered(pool, lane)
+    pool._initializer = _initializer(lane, pool._initializer)
     return original(pool, Job(_ticket(lane, function), function), *args, **kwargs)
 
 
@@ -162,6 +170,13 @@ def _queues_set_up(original: Any, pool: Any) -> None:
     lane = starter()
     if lane is not None and _is_of_processes(pool):
         pool._quick_get = _Results(pool._quick_get, _Order(lane.run))
+
+
+def _populated(original: Any, pool: Any) -> None:
+    lane = starter() if _is_of_processes(pool) else None
+    if lane is not None:
+        pool._initializer = _initializer(lane, pool._initializer)
+    _as_nobody(original, pool)
 
 
 class _Results:

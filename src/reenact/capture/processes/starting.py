@@ -139,7 +139,7 @@ def started(lane: Lane, how: How, command: CommandLine, *, strict: bool, session
         session=session,
     )
     if run.journal is None:
-        if command.is_there and how != "job":  # a job starts nothing
+        if command.is_there and how not in ("job", "worker"):  # these start nothing
             _refuse_unrecorded(lane, ticket, what, line)
     elif is_new:
         said = {"run": ticket.run(), "place": place, "how": how, "command": list(command.words)}

@@ -16,7 +16,7 @@ PATH = "PYTHONPATH"
 HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
 
 Mode = Literal["record", "resume", "replay"]
-How = Literal["start", "fork", "spawn", "exec", "job"]
+How = Literal["start", "fork", "spawn", "exec", "job", "worker"]
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
