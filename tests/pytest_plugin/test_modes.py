@@ -34,6 +34,31 @@ def test_by_default_nothing_is_recorded_and_it_is_said_how(project: Project) -> 
     assert project.recordings() == []
 
 
+def test_without_a_recording_a_test_may_skip_itself_but_not_pass(project: Project) -> None:
+    project.write(
+        """
+pytestmark = pytest.mark.reenact
+
+
+def test_skip():
+    pytest.skip("not here")
+
+
+def test_nothing():
+    pass
+
+
+def test_swallow():
+    try:
+        httpx.get(URL)
+    except BaseException:
+        pass
+"""
+    )
+    project.run().assert_outcomes(skipped=1, failed=2)
+    assert project.server.asked == []
+
+
 def test_a_recorded_test_is_replayed_without_the_server(project: Project) -> None:
     project.write(TWO_REQUESTS)
     project.run("--reenact=once").assert_outcomes(passed=1)
