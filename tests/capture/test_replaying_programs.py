@@ -1,0 +1,286 @@
+"""How a program can be replayed besides exactly: loosely, by name; into a debugger; at its own pace. Durable sleeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).with_name("http")))
+from numbered_server import Server
+
+CALLS = """
+import sys, httpx
+url = sys.argv[1]
+number = httpx.get(url + "/number").json()["number"]
+said = httpx.post(url + "/echo", json={"text": "hello", "n": 1}).text
+print(number, said)
+"""
+TASKS = """
+import asyncio, sys, httpx
+url = sys.argv[1]
+
+async def main():
+    async with httpx.AsyncClient() as client:
+        for page in ("number", "second"):
+            print((await client.get(f"{url}/{page}")).json()["number"])
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.gate.set()
+    made.stop()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.delenv("REENACT_STORE", raising=False)
+
+
+def reenact(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "reenact.cli.main", *arguments], capture_output=True, text=True, timeout=90
+    )
+
+
+def record(text: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
+    Path("program.py").write_text(text)
+    done = reenact("run", *options, "--run-id", "one", "program.py", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def change(text: str, before: str, after: str) -> None:
+    assert before in text
+    Path("program.py").write_text(text.replace(before, after, 1))
+
+
+def timeline() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(reenact("show", "one", "--json").stdout)["timeline"]
+    return found
+
+
+# Loosely
+
+
+def test_a_moved_call_is_tolerated_only_by_name(server: Server) -> None:
+    said = record(CALLS, server.url)
+    first, second = CALLS.splitlines()[3:5]
+    change(CALLS, f"{first}\n{second}", f"{second}\n{first}")
+    strict = reenact("replay", "one")
+    assert (strict.returncode, "[moved_request]" in strict.stderr) == (1, True), strict.stderr
+    assert "--loose=moved" in strict.stderr
+    assert reenact("replay", "one", "--loose=content").returncode == 1
+    loose = reenact("replay", "one", "--loose=moved")
+    assert (loose.returncode, loose.stdout) == (0, said), loose.stderr
+    assert f"inexact: moved: POST 127.0.0.1:{server.port}/echo at program.py:4, answered by seq" in loose.stderr
+    assert "but for 1 inexact match" in loose.stderr
+    assert server.requests == 2
+
+
+def test_a_moved_call_of_a_task(server: Server) -> None:
+    record(TASKS, server.url)
+    change(TASKS, '("number", "second")', '("second", "number")')
+    assert reenact("replay", "one").returncode == 1
+    loose = reenact("replay", "one", "--loose=moved", "--json")
+    assert loose.returncode == 0, loose.stderr
+    verdict = json.loads(loose.stdout)  # what the program says goes elsewhere
+    assert (verdict["run"], verdict["status"], verdict["exit"]) == ("one", "same", 0)
+    assert [one["tier"] for one in verdict["inexact"]] == ["moved"]
+    assert server.requests == 2
+
+
+def test_drifted_content_is_tolerated_only_by_name(server: Server) -> None:
+    said = record(CALLS, server.url)
+    change(CALLS, '"hello"', '"good day"')
+    assert reenact("replay", "one").returncode == 1
+    assert reenact("replay", "one", "--loose=moved").returncode == 1
+    loose = reenact("replay", "one", "--loose=moved,content", "--json")
+    assert loose.returncode == 0, loose.stderr
+    assert said in loose.stderr
+    (inexact,) = json.loads(loose.stdout)["inexact"]
+    assert (inexact["tier"], inexact["path"]) == ("content", "/payload/body/json/text")
+    assert server.requests == 2
+
+
+def test_another_model_or_address_is_no_drift(server: Server) -> None:
+    chat = (
+        'httpx.post(url + "/v1/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": "a"}]})'
+    )
+    program = f"{CALLS}print({chat}.json()['id'])\n"
+    record(program, server.url)
+    change(program, '"content": "a"', '"content": "b"')
+    assert reenact("replay", "one", "--loose=content").returncode == 0
+    change(program, '"model": "m"', '"model": "n"')
+    assert reenact("replay", "one", "--loose=content,moved").returncode == 1
+    change(program, "/echo", "/echoes")
+    assert reenact("replay", "one", "--loose=content,moved").returncode == 1
+
+
+def test_a_removed_call_is_never_tolerated(server: Server) -> None:
+    record(CALLS, server.url)
+    change(CALLS, 'httpx.post(url + "/echo", json={"text": "hello", "n": 1}).text', '"nothing"')
+    done = reenact("replay", "one", "--loose=content,moved")
+    assert (done.returncode, "[missing_request]" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize("options", [["--loose=everything"], ["--loose="], ["--break-at", "0"]])
+def test_what_nobody_can_ask_for(options: list[str], server: Server) -> None:
+    record(CALLS, server.url)
+    assert reenact("replay", "one", *options).returncode == 2
+    assert reenact("resume", "one", "--loose=moved").returncode == 2, "never where something may run"
+    assert reenact("replay", "--all", "--loose=moved").returncode == 2
+
+
+# Into the debugger
+
+
+class Terminal:
+    """A process that believes that somebody sits before it."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._end, other = pty.openpty()
+        command = [sys.executable, "-m", "reenact.cli.main", *arguments]
+        self.process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other, close_fds=True)
+        os.close(other)
+        self.seen = ""
+
+    def until(self, text: str, seconds: float = 60) -> str:
+        """What came before that."""
+        deadline, start = time.monotonic() + seconds, len(self.seen)
+        while text not in self.seen[start:]:
+            if not select.select([self._end], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise AssertionError(f"no {text!r} in {self.seen!r}")
+            try:
+                self.seen += os.read(self._end, 65536).decode()
+            except OSError:  # the other end is closed
+                break
+        assert text in self.seen[start:], self.seen
+        return self.seen[start:]
+
+    def say(self, line: str) -> None:
+        os.write(self._end, f"{line}\n".encode())
+
+    def end(self) -> int:
+        code = self.process.wait(60)
+        os.close(self._end)
+        return code
+
+
+@pytest.mark.parametrize("program", [CALLS, TASKS])
+def test_the_debugger_stops_where_the_effect_is_asked_for(program: str, server: Server) -> None:
+    record(program, server.url)
+    second = [one for one in timeline() if one["kind"] == "ActionRequested"][1]["seq"]
+    terminal = Terminal("replay", "one", "--break-at", str(second))
+    terminal.until("(Pdb)")
+    assert f"reenact: run one asks for seq {second}" in terminal.seen
+    assert "program.py" in terminal.seen
+    terminal.say("p 'url is', url")
+    assert f"('url is', '{server.url}')" in terminal.until("(Pdb)").replace("\r", "")
+    if program == CALLS:
+        terminal.say("p number + 41")
+        assert "42" in terminal.until("(Pdb)")
+        terminal.say("n")  # the answer is handed over, and the program is a line further
+        assert "print(number, said)" in terminal.until("(Pdb)")
+    terminal.say("c")
+    terminal.until("the same in all")
+    assert terminal.end() == 0
+
+
+def test_the_debugger_can_be_left(server: Server) -> None:
+    record(CALLS, server.url)
+    answer = next(one for one in timeline() if one["kind"] == "ActionSucceeded")["seq"]
+    terminal = Terminal("replay", "one", "--break-at", str(answer))
+    terminal.until("(Pdb)")
+    terminal.say("q")
+    terminal.until("[left_in_debugger]")
+    assert terminal.end() == 1
+
+
+def test_an_event_that_is_no_effect(server: Server) -> None:
+    record(CALLS, server.url)
+    done = reenact("replay", "one", "--break-at", "999")
+    assert (done.returncode, "[no_effect]" in done.stderr) == (2, True), done.stderr
+
+
+# At its own pace
+
+
+def test_parts_of_a_stream_come_when_they_came(server: Server) -> None:
+    program = """
+import sys, httpx
+with httpx.stream("GET", sys.argv[1] + "/parts") as response:
+    print(list(response.iter_text()))
+"""
+    said = record(program, server.url)
+    parts = [one["content"]["chunk"] for one in timeline() if one["kind"] == "ChunkReceived"]
+    last = parts[-1][0] / 1e6
+    assert last >= 0.05
+    began = time.monotonic()
+    paced = reenact("replay", "one", "--realtime")
+    assert (paced.returncode, paced.stdout) == (0, said), paced.stderr
+    assert time.monotonic() - began >= last
+
+
+# Durable sleeps
+
+SLEEPS = """
+import asyncio, time
+time.sleep(0.05)
+asyncio.run(asyncio.sleep(0.05, "result"))
+
+async def main():
+    await asyncio.sleep(0)
+    print(await asyncio.gather(asyncio.sleep(0.05, "a"), asyncio.wait_for(asyncio.sleep(0.05, "b"), 5)))
+    print("ready", flush=True)
+    await asyncio.sleep(2.0)
+    print("slept")
+
+asyncio.run(main())
+"""
+
+
+def test_a_sleep_is_over_when_it_was_to_be() -> None:
+    Path("program.py").write_text(SLEEPS)
+    command = [sys.executable, "-m", "reenact.cli.main", "run", "--durable-sleeps", "--run-id", "one", "program.py"]
+    begun = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert begun.stdout is not None
+    assert begun.stdout.readline() == "['a', 'b']\n"
+    assert begun.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    begun.send_signal(signal.SIGKILL)
+    begun.communicate()
+    asked = [one for one in timeline() if one["kind"] == "ActionRequested"]
+    assert [one["content"]["name"] for one in asked] == ["sleep"] * 5
+    time.sleep(2.0)  # by now it would have been over
+    resumed = reenact("resume", "one")
+    assert (resumed.returncode, resumed.stdout) == (0, "['a', 'b']\nready\nslept\n"), resumed.stderr
+    last = [one for one in timeline() if one["kind"] == "ActionRequested"][-1]
+    assert len([one for one in timeline() if one["kind"] == "ActionRequested"]) == 5, "it did not begin anew"
+    assert last["content"]["meta"]["due"] < time.time() * 1e6
+    replayed = reenact("replay", "one")
+    assert (replayed.returncode, replayed.stdout) == (0, resumed.stdout), replayed.stderr
+
+
+def test_without_being_asked_for_sleeps_are_no_effects() -> None:
+    text = SLEEPS.replace("2.0", "0.01")
+    said = record(text)
+    assert not any(one["kind"] == "ActionRequested" for one in timeline())
+    assert "slept" in said
