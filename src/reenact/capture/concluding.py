@@ -83,7 +83,7 @@ class Conclusion:
     def _watch_others(self) -> None:
         while not any(report.state == "stopped" for report in self._others()):
             sleep(LOOK_SECONDS * 4)
-            if not os.path.isdir(self.session.folder):
+            if self.session.has_ended:
                 return  # the last word has been said
         sleep(GRACE_SECONDS)
         if self._is_said:

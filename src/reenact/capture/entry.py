@@ -43,7 +43,7 @@ def _carried(task: Task) -> int:
     isolated = task.mode == "replay" and (task.store or "").startswith("sqlite") and leave_the_network()
     agent = ProgramAgent(task.program, instead=task.instead, store=task.store, namespace=task.namespace)
     agent.replaying = task.replaying
-    session = Session.begun(isolated=isolated)
+    session = Session(isolated=isolated)
     conclusion = Conclusion(task, agent, session)
     own = OwnRun(None, session, mode=task.mode, strict=task.strict, name=agent.name)
     own.conclude = conclusion.said

@@ -86,5 +86,7 @@ def _check(own: OwnRun) -> None:
 
 
 def name_of(function: Any) -> str:
-    inner = getattr(function, "func", function)  # a partial
+    inner = getattr(function, "func", function)  # of a partial; for many items, what is done with each
+    if getattr(inner, "__name__", "") == "_process_chunk":
+        return name_of(function.args[0])
     return str(getattr(inner, "__qualname__", type(inner).__qualname__))

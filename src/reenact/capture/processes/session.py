@@ -39,22 +39,26 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: str = "", *, isolated: bool = False) -> None:
+        self._folder = folder
+        self._isolated = isolated
+        self.has_ended = False
 
-    @classmethod
-    def begun(cls, *, isolated: bool = False) -> Session:
-        _sweep()
-        session = cls(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        if isolated:
-            with open(os.path.join(session.folder, _ISOLATED), "wb"):
-                pass
-        return session
+    @property
+    def folder(self) -> str:
+        """Made when the first process is started."""
+        if not self._folder:
+            _sweep()
+            self._folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+            if self._isolated:
+                with open(os.path.join(self._folder, _ISOLATED), "wb"):
+                    pass
+        return self._folder
 
     @property
     def is_isolated(self) -> bool:
         """Its processes have no network."""
-        return os.path.exists(os.path.join(self.folder, _ISOLATED))
+        return self._isolated or os.path.exists(os.path.join(self.folder, _ISOLATED))
 
     def take(self, run: str, **told: Any) -> bool:
         """False: another process of the program has it already."""
@@ -86,15 +90,19 @@ class Session:
             return None
 
     def reports(self) -> list[Report]:
+        if not self._folder:
+            return []
         try:
-            names = sorted(name for name in os.listdir(self.folder) if name.endswith(".json"))
+            names = sorted(name for name in os.listdir(self._folder) if name.endswith(".json"))
         except OSError:
             return []
         found = (self.report(name.removesuffix(".json")) for name in names)
         return [one for one in found if one is not None]
 
     def end(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.has_ended = True
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _path(self, run: str) -> str:
         return os.path.join(self.folder, f"{run}.json")

@@ -67,8 +67,8 @@ class Starts:
         started.status = status
         started.lane.run.turns.away.discard(started)
         run, child = started.lane.run, started.ticket.run()
-        if run.is_stopped:
-            return
+        if run.is_stopped or isinstance(sys.exc_info()[1], KeyboardInterrupt):
+            return  # whoever ended the child ends its parent as well: both go on when they are resumed
         if run.journal is not None:
             if run.is_live:
                 run.note_now(ProcessAttached({"ended": {"run": child, "status": status}}), started.lane)
