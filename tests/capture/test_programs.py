@@ -230,3 +230,13 @@ def test_secrets_are_kept_out_and_counted() -> None:
     assert "secrets kept out of 1 event" in done.stderr
     assert not any(secret.encode() in file.read_bytes() for file in Path(".reenact").iterdir())
     assert reenact("scan", "@last").returncode == 0
+
+
+def test_a_program_that_leaves_at_once_has_ended() -> None:
+    write("import os, reenact\nprint(reenact.run_step('x', int, 5), flush=True)\nos._exit(5)\n")
+    done = reenact("run", "program.py")
+    assert (done.returncode, done.stdout) == (5, "5\n")
+    assert "1 effect" in done.stderr
+    assert runs()[0]["status"] == "completed"
+    replayed = reenact("replay", "@last")
+    assert (replayed.returncode, replayed.stdout) == (0, "5\n"), replayed.stderr

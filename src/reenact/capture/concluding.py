@@ -11,10 +11,10 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from os import _exit as leave_at_once  # the system's own, whatever the program is made to see
 from time import monotonic, sleep
 from typing import Any
 
-from reenact.capture.explaining import explanation, verdict_data
 from reenact.capture.guard import Unseen
 from reenact.capture.processes import own_run
 from reenact.capture.processes.family import family_of
@@ -94,7 +94,7 @@ class Conclusion:
                     os.kill(report.pid, signal.SIGKILL)
         status = self.said(1, None)
         flush()
-        os._exit(status)
+        leave_at_once(status)
 
     def say(self, *lines: str) -> None:
         if not self.task.quiet:
@@ -103,6 +103,8 @@ class Conclusion:
                     print(line, file=sys.stderr)
 
     def _complain(self, problem: ReenactError) -> None:
+        from reenact.capture.explaining import explanation, verdict_data  # loads much that is seldom needed
+
         self._tell_inexact()
         self.say(f"error: {problem.message} [{problem.code}]")
         if self.agent.live is not None:
@@ -127,6 +129,8 @@ class Conclusion:
         if parted is not None:
             name = f"run {parted.run} ({parted.name}), a process of run {parted.parent}"
             self.say(f"error: {name}: {parted.message} [{parted.code}]", parted.hint)
+            said = {"code": parted.code, "message": parted.message, "hint": parted.hint, "run": parted.run}
+            self._verdict_data = {"status": "diverged", "inexact": [], "problem": said}
             return parted.exit_status or 1
         if problem is not None and not isinstance(problem, RecordEnded):
             self._complain(problem)
@@ -150,7 +154,9 @@ class Conclusion:
         inexact = len(self.agent.live.loose.matches) if self.agent.live is not None else 0
         but = f" but for {inexact:,} inexact {'match' if inexact == 1 else 'matches'}" if inexact else ""
         self.say(f"replayed {self.task.run}: the same in all {summary.events:,} events{below}{but}, {network}")
-        if self.agent.live is not None:
+        if self._output is not None and self.agent.live is not None:
+            from reenact.capture.explaining import verdict_data
+
             self._verdict_data = verdict_data(None, self.agent.live, self.agent.program)
         return 0
 

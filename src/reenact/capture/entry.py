@@ -16,7 +16,7 @@ import msgspec
 from reenact.capture.concluding import Conclusion
 from reenact.capture.guard import guard
 from reenact.capture.isolation import leave_the_network
-from reenact.capture.processes import own_run
+from reenact.capture.processes import ending, own_run
 from reenact.capture.processes.ending import print_as_python_does
 from reenact.capture.processes.own_run import OwnRun
 from reenact.capture.processes.session import Session
@@ -48,6 +48,7 @@ def _carried(task: Task) -> int:
     own = OwnRun(None, session, mode=task.mode, strict=task.strict, name=agent.name)
     own.conclude = conclusion.said
     own_run.set_own(own)
+    ending.install()
     if task.mode == "replay":
         conclusion.watch()
         boundary.strict_outside = True  # whatever is in no run at all is not done either
@@ -61,6 +62,7 @@ def _carried(task: Task) -> int:
             print(result["said"], file=sys.stderr)
     except KeyboardInterrupt:
         conclusion.say(f"run {task.run} was interrupted", f"Go on: reenact resume {task.run}")
+        own.is_over = True
         session.end()
         return INTERRUPTED
     except ReenactError as stopped:
@@ -83,7 +85,8 @@ def _result(agent: ProgramAgent, task: Task) -> Any:
 
 def _end_by_signal(number: int) -> None:
     """As the command ended, so does this process."""
-    signal.signal(number, signal.SIG_DFL)
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 

@@ -46,5 +46,5 @@ def verdict_data(problem: ReenactError | None, live: LiveRun, program: Program) 
 
 
 def record_command(program: Program) -> str:
-    module = ["-m"] if program.is_module else []
+    module = ["--"] if program.is_command else ["-m"] if program.is_module else []
     return shlex.join(["reenact", "run", *module, program.path, *program.args])

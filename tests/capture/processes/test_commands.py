@@ -66,8 +66,10 @@ def test_input_output_and_status_are_those_of_the_command(scripts: Any) -> None:
     )
     done = scripts.reenact("run", "--", "python", "echo.py", input="abc")
     assert (done.returncode, done.stdout) == (9, "ABC"), done.stderr
-    assert scripts.reenact("run", "--", "no-such-command").returncode == 125
-    assert scripts.reenact("run", "--").returncode == 125
+    missing = scripts.reenact("run", "--", "no-such-command")
+    assert missing.returncode == 2
+    assert "[no_command]" in missing.stderr
+    assert scripts.reenact("run", "--").returncode == 2
     killed = scripts.reenact("run", "--", "python", "-c", "import os, work; work.work(1); os.kill(os.getpid(), 9)")
     assert killed.returncode == -signal.SIGKILL
 
@@ -90,7 +92,8 @@ def test_signals_reach_the_command(scripts: Any, number: signal.Signals) -> None
     assert begun.stdout.readline() == "ready\n"
     time.sleep(0.2)
     begun.send_signal(number)
-    assert begun.wait(60) == 42
+    begun.communicate(timeout=60)
+    assert begun.returncode == 42
     assert scripts.runs()[0]["status"] == "completed"
 
 

@@ -122,9 +122,9 @@ def test_a_process_goes_on_only_with_its_parent(box: Any) -> None:
         refused = box.reenact(command, child)
         assert refused.returncode not in (0, 1)
         assert "[process_of_run]" in refused.stderr
-    assert child in box.reenact("show", "one").stdout
-    shown = box.shown(child)
-    assert shown["run"]["parent"]["run"] == "one" if "run" in shown else True
+    assert [one["run"] for one in box.shown("one")["processes"]] == [child]
+    assert f"process      {child}" in box.reenact("show", "one").stdout
+    assert box.shown(child)["parent"]["run"] == "one"
 
 
 def test_nothing_anywhere_is_no_pass(box: Any) -> None:
