@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from plugin_support import Project
@@ -250,6 +251,62 @@ def test_agent():
     path = project.folder / "test_agent.py"
     path.write_text(path.read_text().replace("return pay(cents)", "return pay(cents + 1)"))
     project.run().assert_outcomes(failed=1)  # the agent's own code is what is tested
+
+
+def test_clock_chance_and_threads_come_back(project: Project) -> None:
+    """Also where a module has kept the clock by a name of its own."""
+    project.write(
+        """
+import datetime, random, time, uuid
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter, time as clock
+from uuid import uuid4
+
+
+@pytest.mark.reenact
+def test_values():
+    drawn = [str(uuid4()), clock(), time.time_ns(), perf_counter(), random.random(), str(datetime.datetime.now())]
+    with ThreadPoolExecutor(3) as pool:
+        drawn += pool.map(lambda number: httpx.get(f"{URL}/same").json()["number"], range(6))
+    assert httpx.post(f"{URL}/all", json=drawn).status_code == 200
+
+
+def test_afterwards():
+    assert clock is time.time
+    assert clock.__module__ == "time"
+"""
+    )
+    recorded_and_replayed(project, passed=2)
+
+
+def test_sessions_of_mcp(project: Project) -> None:
+    shop = Path(__file__).parents[1] / "capture" / "mcp" / "shop_server.py"
+    project.pytester.makeini("[pytest]\n")
+    project.write(
+        f"""
+import asyncio, pathlib, sys
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+SHOP = pathlib.Path({str(project.folder)!r}) / "shop.py"
+
+
+async def tools():
+    server = StdioServerParameters(command=sys.executable, args=[str(SHOP)])
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        return [tool.name for tool in (await session.list_tools()).tools]
+
+
+@pytest.mark.reenact
+def test_shop(reenact):
+    assert "order" in asyncio.run(tools())
+    assert "mcp tools/list" in [call.name for call in reenact.calls]
+"""
+    )
+    (project.folder / "shop.py").write_text(shop.read_text())
+    project.run("--reenact=once").assert_outcomes(passed=1)
+    (project.folder / "shop.py").unlink()  # nobody could be asked
+    project.run().assert_outcomes(passed=1)
 
 
 def test_a_project_without_such_tests_loads_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ import pytest
 from reenact.capture.blocks import Block, OwnRecording
 from reenact.capture.cassettes.playing import Played, read_as_run
 from reenact.capture.seams import chance
-from reenact.capture.seams.all_seams import clock_and_chance, http_seams
+from reenact.capture.seams.all_seams import clock_and_chance, http_seams, mcp_seams
 from reenact.capture.served import EarlierRecord, Served
 from reenact.core.events import ProcessAttached
 from reenact.effect.divergences import resting_too_early
@@ -126,6 +126,8 @@ class CarriedTest:
 
     def _put_around(self, asked: Asked) -> None:
         self._around.enter_context(http_seams())
+        if asked.cassette is None:
+            self._around.enter_context(mcp_seams())
         if asked.cassette is None and self._refused is None:
             self._around.enter_context(clock_and_chance())
             with self._block.here():
