@@ -70,13 +70,20 @@ class Guard:
             return  # inside an effect it is the effect's; a replay has traps of its own
         if asks_the_system(sys._getframe(1)):
             return
-        hole = Hole(_told(event, args), own_line())
-        if not hole.where:
-            return  # our own
+        where = own_line()
+        if where:  # otherwise it is our own
+            self._met(place, Hole(_told(event, args), where))
+
+    def met(self, lane: Lane, what: str) -> None:
+        """A seam has met something in a lane that it cannot record, and that is refused when strict."""
+        if self.is_watching and lane.run.journal is not None and not lane.run.is_stopped:
+            self._met(lane, Hole(what, own_line()))
+
+    def _met(self, lane: Lane, hole: Hole) -> None:
         self._count(hole)
         if self.is_strict:
             reason = Unseen(f"{hole.what} at {hole.where} would not be recorded")
-            place.run.stop(reason)
+            lane.run.stop(reason)
             raise RunStopped(reason)
 
 

@@ -89,6 +89,12 @@ def name_of(request: Request) -> str:
     return f"{request.method} {host}{parts.path or '/'}"
 
 
+def upgraded(url: str) -> str:
+    """What to call a connection that leaves HTTP, as for WebSockets: nobody records what is said on it."""
+    parts = urlsplit(url)
+    return f"a connection that leaves HTTP (WebSocket) to {parts.hostname}:{parts.port}{parts.path}"
+
+
 def recorded_head(head: Head) -> dict[str, Any]:
     headers = head.headers
     if head.is_decoded and any(name.lower() == "content-encoding" for name, _ in headers):

@@ -13,8 +13,9 @@ from functools import cache, partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from reenact.capture.guard import guard
 from reenact.capture.http.effects import AsyncBody, HttpCall
-from reenact.capture.http.exchange import Head, Request, header_pairs
+from reenact.capture.http.exchange import Head, Request, header_pairs, upgraded
 from reenact.capture.seams.hooks import Replace, lane_here
 from reenact.effect.lanes import Lane
 
@@ -36,6 +37,7 @@ def _request(client: ModuleType, original: Callable[..., Any], session: Any, *ar
 
 async def _recorded(client: ModuleType, lane: Lane, limit: int, request: Any, handler: Callable[..., Any]) -> Any:
     if "upgrade" in request.headers:
+        guard.met(lane, upgraded(str(request.url)))
         return await handler(request)
     body = await request.body.as_bytes() if hasattr(request.body, "as_bytes") else bytes(request.body or b"")
     neutral = Request(request.method, str(request.url), header_pairs(request.headers.items()), body)

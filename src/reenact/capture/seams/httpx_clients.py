@@ -12,9 +12,10 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
+from reenact.capture.guard import guard
 from reenact.capture.http.bodies import body_bytes
 from reenact.capture.http.effects import AsyncBody, BlockingBody, HttpCall, exchange, exchange_blocking
-from reenact.capture.http.exchange import Head, Request, head_of, header_pairs
+from reenact.capture.http.exchange import Head, Request, head_of, header_pairs, upgraded
 from reenact.capture.seams.hooks import Replace, lane_here
 from reenact.effect.lanes import Lane
 
@@ -98,6 +99,7 @@ class _Recording:
 class _Transport(_Recording):
     def handle_request(self, request: Any) -> Any:
         if "upgrade" in request.headers:
+            guard.met(self._lane, upgraded(str(request.url)))
             return self._inner.handle_request(request)
         request.read()
         call = HttpCall(_neutral(request))
@@ -126,6 +128,7 @@ class _Transport(_Recording):
 class _AsyncTransport(_Recording):
     async def handle_async_request(self, request: Any) -> Any:
         if "upgrade" in request.headers:
+            guard.met(self._lane, upgraded(str(request.url)))
             return await self._inner.handle_async_request(request)
         await request.aread()
         call = HttpCall(_neutral(request))
