@@ -49,8 +49,11 @@ def arrive(hook: str) -> None:
     without_ticket(os.environ, hook)
     if ENTRY in os.environ or _is_our_own():
         return
-    with suppress(ValueError):
-        begin(ticket_of(told), command=sys.orig_argv)
+    try:
+        ticket = ticket_of(told)
+    except ValueError:
+        return  # nobody of ours has said that
+    begin(ticket, command=sys.orig_argv)
 
 
 def _is_our_own() -> bool:
@@ -74,10 +77,11 @@ def begin(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> Ow
 def opened(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> OwnRun | None:
     """The run that a ticket names, which the code here is in from now on, until somebody says that it has ended."""
     session = Session(ticket.session)
-    name = _name(ticket, command)
-    about = {"parent": ticket.parent, "place": ticket.place, "how": ticket.how, "command": command, "cwd": _folder()}
-    agent = ProcessAgent(name, about, store=ticket.store, namespace=ticket.namespace)
     try:
+        name = _name(ticket, command)
+        place = {"parent": ticket.parent, "place": ticket.place, "how": ticket.how}
+        about = {**place, "command": command, "cwd": _folder()}
+        agent = ProcessAgent(name, about, store=ticket.store, namespace=ticket.namespace)
         found = _Finding(ticket, session, agent, command, name).found()
         own = OwnRun(
             found.live,
