@@ -144,3 +144,24 @@ def test_a_process_that_is_not_started_again_is_missed(box: Any) -> None:
     replayed = box.reenact("replay", "@last")
     assert replayed.returncode == 1
     assert "[missing_process]" in replayed.stderr
+
+
+def test_a_process_that_could_not_be_recorded_goes_on_and_is_named(box: Any) -> None:
+    box.write("child.py", "print('goes on')\n")
+    box.write(
+        "program.py",
+        """
+        import os, subprocess, sys
+        from work import work
+        work(1)
+        store = os.path.join(".reenact", "reenact.db")
+        os.rename(store, store + ".away")
+        os.mkdir(store)
+        subprocess.run([sys.executable, "child.py"], check=True)
+        os.rmdir(store)
+        os.rename(store + ".away", store)
+        """,
+    )
+    recorded = box.reenact("run", "program.py")
+    assert (recorded.returncode, recorded.stdout) == (0, "goes on\n"), recorded.stderr
+    assert "1 unseen: a process (python" in recorded.stderr

@@ -219,9 +219,12 @@ class OwnRun:
             return
         unasked, self.starts.unasked = self.starts.unasked, []
         for one in unasked:
-            report = None if one.is_expected else self.session.report(one.ticket.run())
-            is_seen = report is not None and (one.is_command or report.pid == one.pid)
-            if not one.is_expected and not is_seen:
+            report = self.session.report(one.ticket.run())
+            if one.is_expected:
+                is_seen = report is not None or one.status is None  # it may be about to begin
+            else:
+                is_seen = report is not None and (one.is_command or report.pid == one.pid)
+            if not is_seen:
                 guard.note(one.what, one.where)
 
     # Ending as it was recorded
