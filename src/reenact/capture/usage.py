@@ -6,7 +6,8 @@ OpenAI (chat completions, responses), Anthropic and Google, whole or as the even
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
+from math import isclose
 from typing import Any, NamedTuple
 
 import orjson
@@ -96,13 +97,45 @@ def _inner(said: Mapping[str, Any], *names: str) -> int:
 
 
 def _cost(model: str, read: int, written: int, cached: int) -> float | None:
+    if not model:
+        return None
+    with nowhere():  # what is looked up is no business of the program's
+        rates = _rates(model)
+        return _price(model, read, written, cached) if rates is None else rates.of(read, written, cached)
+
+
+class _Rates(NamedTuple):
+    """What one token costs, where that does not depend on how many there are."""
+
+    read: float
+    written: float
+    cached: float
+
+    def of(self, read: int, written: int, cached: int) -> float:
+        return (read - cached) * self.read + written * self.written + cached * self.cached
+
+
+@lru_cache(maxsize=100)
+def _rates(model: str) -> _Rates | None:
+    """Looking a price up takes longer than making a request does: once for each model, not once for each answer."""
+    million = 1_000_000
+    single = [_price(model, *tokens) for tokens in ((million, 0, 0), (0, million, 0), (million, 0, million))]
+    many = _price(model, 3 * million, 2 * million, million)
+    few = _price(model, 3_000, 2_000, 1_000)
+    if many is None or few is None or None in single:
+        return None
+    rates = _Rates(*(price / million for price in single if price is not None))
+    is_even = isclose(rates.of(3 * million, 2 * million, million), many) and isclose(rates.of(3_000, 2_000, 1_000), few)
+    return rates if is_even else None
+
+
+def _price(model: str, read: int, written: int, cached: int) -> float | None:
     prices = _prices()
-    if prices is None or not model:
+    if prices is None:
         return None
     try:
-        with nowhere():  # what it looks up is no business of the program's
-            used = prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
-            return float(prices.calc_price(used, model_ref=model).total_price)
+        used = prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
+        return float(prices.calc_price(used, model_ref=model).total_price)
     except Exception:  # a model that it does not know, or a usage that its price does not tell of
         return None
 
@@ -110,8 +143,7 @@ def _cost(model: str, read: int, written: int, cached: int) -> float | None:
 @cache
 def _prices() -> Any:
     try:
-        with nowhere():
-            import genai_prices
+        import genai_prices
     except ImportError:
         return None
     return genai_prices
