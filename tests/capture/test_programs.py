@@ -240,3 +240,11 @@ def test_a_program_that_leaves_at_once_has_ended() -> None:
     assert runs()[0]["status"] == "completed"
     replayed = reenact("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, "5\n"), replayed.stderr
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError('no')"])
+def test_a_log_is_not_left_behind(end: str) -> None:
+    write(f"import sys, reenact\nfor number in range(20):\n    reenact.run_step('x', int, number)\n{end}\n")
+    reenact("run", "program.py")
+    assert not [file.name for file in Path(".reenact").iterdir() if file.name.endswith("-wal")]
+    assert runs()[0]["events"] > 40

@@ -27,7 +27,7 @@ from reenact.capture.replaying import JsonOutput
 from reenact.capture.summing_up import Stopwatch, Summary
 from reenact.capture.terms import Program, Task
 from reenact.core.events import TERMINAL_KINDS
-from reenact.effect.agents import store_of
+from reenact.effect.open_stores import store_of
 from reenact.effect.stopping import Divergence, RecordEnded
 from reenact.errors import ReenactError
 

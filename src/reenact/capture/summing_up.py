@@ -13,7 +13,7 @@ from reenact.capture.processes.family import family_of
 from reenact.capture.processes.session import Report
 from reenact.capture.processes.starting import DRAWN
 from reenact.core.events import OPENING_KINDS, ValuesDrawn
-from reenact.effect.agents import store_of
+from reenact.effect.open_stores import store_of
 from reenact.journal.reader import JournalReader
 
 if TYPE_CHECKING:

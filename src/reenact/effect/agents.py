@@ -6,7 +6,6 @@ import asyncio
 import functools
 import hashlib
 import inspect
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
@@ -21,6 +20,7 @@ from reenact.effect.handles import RunHandle
 from reenact.effect.keeping import keeper
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
+from reenact.effect.open_stores import store_of
 from reenact.effect.outcomes import is_opaque
 from reenact.effect.past import Past
 from reenact.effect.places import PLACE, Inside
@@ -35,14 +35,11 @@ from reenact.errors import InvalidInput, NotFound
 from reenact.journal.journal import LEASE_SECONDS, Journal
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow, Store
-from reenact.store.opening import open_store
 
 if TYPE_CHECKING:
     from reenact.effect.redacting import Redaction
 
 _agents: dict[str, Agent[..., Any]] = {}
-_stores: dict[str, Store] = {}
-_opening = threading.Lock()
 
 
 P = ParamSpec("P")
@@ -446,17 +443,6 @@ def _release(journal: Journal) -> None:
         journal.release()
     finally:
         keeper.give_back(journal)
-
-
-def store_of(store: Store | str | None) -> Store:
-    """An open store; one that is named by URL is opened once in a process."""
-    if store is not None and not isinstance(store, str):
-        return store
-    with _opening:
-        key = store or ""
-        if key not in _stores:
-            _stores[key] = open_store(store)
-        return _stores[key]
 
 
 def find_agent(name: str) -> Agent[..., Any]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from reenact.core.events import Completed, Failed
 from reenact.effect import threads
-from reenact.effect.agents import store_of
 from reenact.effect.earlier import Carrier
 from reenact.effect.keeping import keeper
 from reenact.effect.live_run import LiveRun
+from reenact.effect.open_stores import store_of
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.policy import Policy
 from reenact.effect.secrets import FACT as REDACTION_FACT

@@ -10,8 +10,9 @@ from contextvars import Context
 from typing import Any, NamedTuple
 
 from reenact.core.events import TERMINAL_KINDS
-from reenact.effect.agents import find_agent, store_of
+from reenact.effect.agents import find_agent
 from reenact.effect.keeping import keeper
+from reenact.effect.open_stores import store_of
 from reenact.errors import NotFound, ReenactError, Refused, StoreError
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import RunRow, Store

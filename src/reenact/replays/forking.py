@@ -9,8 +9,9 @@ from typing import Any
 
 from reenact.core.codec import encode
 from reenact.core.events import ANSWERS, ActionFailed, ActionRequested, ActionSucceeded, Resumed, WaitResolved
-from reenact.effect.agents import find_agent, store_of
+from reenact.effect.agents import find_agent
 from reenact.effect.forking import AnotherAnswer, AnotherInput, Change, fork_position
+from reenact.effect.open_stores import store_of
 from reenact.effect.other_records import child_id
 from reenact.effect.policy import usual_usage
 from reenact.effect.tails import LIVE, carried_out_kinds

@@ -23,9 +23,9 @@ from reenact.capture.processes.session import Report, Session
 from reenact.capture.processes.tickets import VARIABLE, Ticket, ticket_of, without_ticket
 from reenact.capture.terms import VARIABLE as ENTRY
 from reenact.core.events import TERMINAL_KINDS
-from reenact.effect.agents import store_of
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
+from reenact.effect.open_stores import store_of
 from reenact.effect.past import Past
 from reenact.effect.places import PLACE
 from reenact.effect.stopping import Divergence
