@@ -7,8 +7,8 @@ be cheap, since it stands at the top of programs that may need little of it.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # the name of `typing`, whose loading takes longer than that of this module
 if TYPE_CHECKING:
     from reenact.core.codec import register_type
     from reenact.core.events import (

@@ -9,8 +9,9 @@ import pytest
 
 from reenact.errors import InvalidInput, StoreUnavailable
 from reenact.store.contract import Store
+from reenact.store.locating import default_url
 from reenact.store.memory import MemoryStore
-from reenact.store.opening import default_url, open_store
+from reenact.store.opening import open_store
 from reenact.store.sqlite.store import SqliteStore
 
 

@@ -14,9 +14,10 @@ import click
 from reenact.cli.output import fields, paint, say, say_json
 from reenact.cli.programs import WithCommand, command_words
 from reenact.cli.settings import Settings, shared_options
-from reenact.cli.stores import reading, sqlite_path, store_exists, store_url
+from reenact.cli.stores import reading, store_exists, store_url
 from reenact.cli.text import bytes_text, inert, url_text
 from reenact.errors import ReenactError
+from reenact.store.locating import sqlite_path
 
 FOUND_SOMETHING = 1
 LITTLE_DISK_BYTES = 100 * 1024 * 1024

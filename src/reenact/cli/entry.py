@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import NoReturn
+import sys
+
+TYPE_CHECKING = False  # the name of `typing`, which is not loaded for it
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 INTERRUPTED = 130
 
 
 def run() -> NoReturn:
     try:
+        from reenact.cli.starting import start_at_once
+
+        start_at_once(sys.argv[1:])
         from reenact.cli.main import run as begin
     except KeyboardInterrupt:
         os._exit(INTERRUPTED)

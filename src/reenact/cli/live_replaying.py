@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
@@ -14,6 +13,7 @@ import click
 
 from reenact.cli.output import Column, note, paint, say, say_json, table
 from reenact.cli.settings import Settings
+from reenact.cli.starting import new_run_id
 from reenact.cli.text import brief, inert
 from reenact.errors import Damaged, InvalidInput, ReenactError, Refused, StoreError
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # loaded when the command runs
     from reenact.replays.live import RunReplay, StepReplay
     from reenact.store.contract import Store
 
-RUN_ID_BYTES = 10
 SHOWN_STEPS = 1000
 SHOWN_VALUE_CHARACTERS = 40
 COLOURS = {"pass": "green", "drift": "yellow", "broken": "red"}
@@ -204,7 +203,7 @@ def judged_live(
 
     tolerance = options.tolerance.tolerance()  # refused before anything is carried out
     expected = JournalReader(store, run, namespace)
-    name = check_run_id(options.live_run_id or secrets.token_hex(RUN_ID_BYTES))
+    name = check_run_id(options.live_run_id or new_run_id())
     if store.run_row(namespace, name) is not None:
         raise Refused(f"there is a run {name} already", hint="Choose another id for the new run.", code="run_exists")
     if began is not None:

@@ -15,6 +15,7 @@ import click
 
 from reenact.cli.problems import ReaderGoneError, run_guarded
 from reenact.cli.settings import shared_options
+from reenact.cli.starting import start_at_once
 
 INTERRUPTED, TERMINATED = 130, 143
 THREADS_MAY_TAKE_SECONDS = 2.0
@@ -128,4 +129,5 @@ def _leave_threads(status: int) -> None:
 
 
 if __name__ == "__main__":
+    start_at_once(sys.argv[1:])
     run()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 import tempfile
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from reenact.cli.output import fields, paint, say, say_json
-from reenact.cli.programs import MOST_HASH_SEED, python_program
+from reenact.cli.programs import python_program
 from reenact.cli.settings import Settings
+from reenact.cli.starting import hash_seed
 from reenact.cli.text import brief, inert
 
 FOUND_SOMETHING = 1
@@ -56,7 +56,7 @@ class Done:
 
 
 def examine(settings: Settings, words: tuple[str, ...]) -> int:
-    program = python_program(words, secrets.randbelow(MOST_HASH_SEED) + 1)
+    program = python_program(words, hash_seed())
     given = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     findings = Findings()
     with tempfile.TemporaryDirectory(prefix="reenact-doctor-") as folder:

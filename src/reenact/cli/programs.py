@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from reenact.cli.stores import sqlite_path, store_url
+from reenact.cli.starting import hash_seed, is_script, new_run_id
+from reenact.cli.stores import store_url
 from reenact.errors import InvalidInput, Refused
+from reenact.store.locating import absolute_url
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.capture.terms import Program, ReplayTerms
     from reenact.cli.settings import Settings
     from reenact.journal.reader import JournalReader
 
-RUN_ID_BYTES = 10
-MOST_HASH_SEED = 4_294_967_295
 _ARGUMENTS = "reenact.program_arguments"
 _COMMAND = "reenact.command"
 _MODULE = ("-m", "--module")
@@ -67,11 +66,6 @@ class RunCommand(WithCommand):
         return place + 1
 
 
-def is_script(target: str) -> bool:
-    """A file, without a function behind a colon."""
-    return target.endswith(".py") or (os.path.isfile(target) and ":" not in target)
-
-
 def program_arguments() -> tuple[str, ...] | None:
     """Those of the program that was named; None: it was no program."""
     found = click.get_current_context().meta.get(_ARGUMENTS)
@@ -88,7 +82,7 @@ def command_words() -> tuple[str, ...] | None:
 
 def start_command(settings: Settings, words: tuple[str, ...], *, run_id: str | None, strict: bool) -> NoReturn:
     """This process becomes the parent of a command, whose Python processes are runs of their own."""
-    _become(settings, _command(words), run_id or secrets.token_hex(RUN_ID_BYTES), "record", strict=strict)
+    _become(settings, _command(words), run_id or new_run_id(), "record", strict=strict)
 
 
 def _command(words: tuple[str, ...]) -> Program:
@@ -96,8 +90,7 @@ def _command(words: tuple[str, ...]) -> Program:
 
     if shutil.which(words[0]) is None:
         raise InvalidInput(f"there is no command {words[0][:200]!r}", code="no_command")
-    seed = secrets.randbelow(MOST_HASH_SEED) + 1
-    return Program(path=words[0], args=words[1:], cwd=os.getcwd(), is_command=True, hash_seed=seed)
+    return Program(path=words[0], args=words[1:], cwd=os.getcwd(), is_command=True, hash_seed=hash_seed())
 
 
 def python_program(words: tuple[str, ...], hash_seed: int | None) -> Program:
@@ -137,9 +130,9 @@ def start_program(
         cwd=os.getcwd(),
         is_module=is_module,
         durable_sleeps=durable_sleeps,
-        hash_seed=secrets.randbelow(MOST_HASH_SEED) + 1,
+        hash_seed=hash_seed(),
     )
-    _become(settings, program, run_id or secrets.token_hex(RUN_ID_BYTES), "record", strict=strict)
+    _become(settings, program, run_id or new_run_id(), "record", strict=strict)
 
 
 def go_on_with_program(
@@ -168,12 +161,6 @@ def go_on_with_program(
     _become(settings, program, reader.run, mode, replaying=replaying)
 
 
-def _absolute(url: str) -> str:
-    """The program may be run in another folder than this one."""
-    path = sqlite_path(url)
-    return url if path is None else f"sqlite:///{os.path.abspath(path)}"
-
-
 def _become(
     settings: Settings,
     program: Program,
@@ -191,7 +178,7 @@ def _become(
         instead=instead,
         run=run,
         mode=mode,
-        store=_absolute(store_url(settings)),
+        store=absolute_url(store_url(settings)),  # the program may be run in another folder than this one
         namespace=settings.namespace,
         strict=strict,
         quiet=False,

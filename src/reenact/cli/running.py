@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -21,6 +20,7 @@ from reenact.cli.programs import (
     start_program,
 )
 from reenact.cli.settings import Settings, shared_options
+from reenact.cli.starting import new_run_id
 from reenact.cli.stores import reading, writing
 from reenact.cli.text import inert, status_text
 from reenact.errors import InvalidInput, InvalidValue, ReenactError, Refused
@@ -32,7 +32,6 @@ if TYPE_CHECKING:  # loaded when the command runs
     from reenact.reports.standing import Standing
     from reenact.store.contract import Store
 
-RUN_ID_BYTES = 10
 _TAKEN = ("run_id", "store")
 """Names that starting a run has for itself."""
 _INTERRUPT = "interrupt@"
@@ -105,7 +104,7 @@ def run(
             hint="For example: `reenact run agent.py`, `reenact run agent.py:support`.",
             code="usage",
         )
-    name = check_run_id(run_id) if run_id is not None else secrets.token_hex(RUN_ID_BYTES)
+    name = check_run_id(run_id) if run_id is not None else new_run_id()
     with told_as_own(), agent_output(settings):
         agent = load_agent(parse_target(target or module or "", is_module=module is not None))
         args, kwargs = _arguments(agent, given)

@@ -12,24 +12,14 @@ from reenact.cli.output import note
 from reenact.cli.settings import Settings
 from reenact.cli.text import inert
 from reenact.errors import NotFound
+from reenact.store.locating import default_url, sqlite_path
 
 if TYPE_CHECKING:  # the store's modules are loaded only when one is opened
     from reenact.store.contract import Store
 
-_SQLITE = "sqlite:///"
-
 
 def store_url(settings: Settings) -> str:
-    from reenact.store.opening import default_url
-
     return settings.store or default_url(read_only=True)
-
-
-def sqlite_path(url: str) -> str | None:
-    """The file of an SQLite store, None for a store of another kind."""
-    if url.startswith(_SQLITE):
-        return url[len(_SQLITE) :]
-    return None if "://" in url else url
 
 
 def store_exists(settings: Settings) -> bool:

@@ -1,0 +1,114 @@
+"""Which store is meant. Loaded by whoever starts a program, so it loads little itself.
+
+    memory://                  a new store in memory
+    memory://name              the store of that name in this process
+    sqlite:///folder/file.db   relative to the working folder (three slashes)
+    sqlite:////folder/file.db  absolute (four slashes)
+    postgresql://…             a PostgreSQL database
+    folder/file.db             any other text without `://` is a path of an SQLite file, taken literally
+
+The path of an SQLite store is never decoded: `?`, `#` and `%` are characters of the name.
+
+Without a URL: REENACT_STORE, then `store` under [tool.reenact] in the pyproject.toml found upwards from the
+working folder (a relative path there is relative to that file), then `.reenact/reenact.db` in that project's
+folder or, without one, in the working folder.
+"""
+
+from __future__ import annotations
+
+import os
+
+from reenact.errors import InvalidInput, StoreUnavailable
+
+PROJECT_FILE = "pyproject.toml"
+DEFAULT_FOLDER = ".reenact"
+DEFAULT_FILE = "reenact.db"
+_SQLITE = "sqlite:///"
+
+
+def default_url(*, read_only: bool = False) -> str:
+    """The store that is meant when none is named. Makes the default folder unless only reading."""
+    named = os.environ.get("REENACT_STORE")
+    if named:
+        return named
+    project = _project_folder()
+    if project is not None:
+        configured = _configured(os.path.join(project, PROJECT_FILE))
+        if configured is not None:
+            return _relative_to(project, configured)
+    folder = os.path.join(os.getcwd() if project is None else project, DEFAULT_FOLDER)
+    if not read_only:
+        _make_folder(folder)
+    return os.path.join(folder, DEFAULT_FILE)
+
+
+def sqlite_path(url: str) -> str | None:
+    """The file of an SQLite store, None for a store of another kind."""
+    if url.startswith(_SQLITE):
+        return url[len(_SQLITE) :]
+    return None if "://" in url else url
+
+
+def absolute_url(url: str) -> str:
+    """The same store, also from another folder."""
+    path = sqlite_path(url)
+    return url if path is None else f"{_SQLITE}{os.path.abspath(path)}"
+
+
+def named_file(url: str, rest: str) -> str:
+    """The file that `sqlite://rest` names."""
+    if not rest.startswith("/") or rest == "/":
+        raise InvalidInput(
+            f"{url!r} names no file",
+            hint="sqlite:///relative/path.db has three slashes, sqlite:////absolute/path.db four.",
+        )
+    return rest[1:]
+
+
+def _project_folder() -> str | None:
+    folder, below = os.getcwd(), ""
+    while folder != below:
+        if os.path.isfile(os.path.join(folder, PROJECT_FILE)):
+            return folder
+        folder, below = os.path.dirname(folder), folder
+    return None
+
+
+def _configured(project: str) -> str | None:
+    import tomllib  # where there is a project
+
+    try:
+        with open(project, "rb") as file:
+            settings = tomllib.load(file).get("tool", {}).get("reenact", {})
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{project} cannot be read: {error}") from error
+    found = settings.get("store") if isinstance(settings, dict) else None
+    if found is not None and (not isinstance(found, str) or not found):
+        raise InvalidInput(f"{project}: `store` under [tool.reenact] must be text")
+    return found
+
+
+def _relative_to(project: str, url: str) -> str:
+    from pathlib import Path  # where a project names its store
+
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return str(Path(project, url))
+    if scheme == "sqlite":
+        return f"sqlite:///{Path(project, named_file(url, rest))}"
+    return url
+
+
+def _make_folder(folder: str) -> None:
+    ignored = os.path.join(folder, ".gitignore")
+    try:
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise
+        if not os.path.exists(ignored):
+            with open(ignored, "w") as file:
+                file.write("*\n")
+    except OSError as error:
+        raise StoreUnavailable(f"cannot create {folder}: {error.strerror}") from error
