@@ -10,10 +10,10 @@ written to the disk.
 
 from __future__ import annotations
 
-import re
 import struct
 from hashlib import sha256
 
+from reenact.core.lazy_patterns import Pattern
 from reenact.errors import InvalidValue
 
 HASH_BYTES = 32
@@ -36,7 +36,7 @@ _STATE_LINK = b"reenact.statelink/1\0"
 _FRAME = b"reenact.frame/1\0"
 ERASED_MARKER = sha256(b"reenact.erased/1\0").digest()
 
-_WRITTEN = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_WRITTEN = Pattern(r"sha256:[0-9a-f]{64}\Z")
 
 
 def header_hash(header: bytes) -> bytes:

@@ -6,13 +6,13 @@ they say are refused, so one record has exactly one spelling.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import msgspec
 
 from reenact.core.canonical import canonical_bytes
 from reenact.core.hashing import header_hash, link_hash, parse_hash, render
+from reenact.core.lazy_patterns import Pattern
 from reenact.errors import Damaged, InvalidInput, InvalidValue
 
 FORMAT = "reenact/1"
@@ -22,9 +22,9 @@ MAX_RECORD_BYTES = 16 * 1024
 MAX_ID_CHARACTERS = 64
 MAX_KEY_CHARACTERS = 1024
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
-_EVENT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-_LANE = re.compile(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){0,63}\Z")
+_NAME = Pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
+_EVENT_ID = Pattern(r"[A-Za-z0-9_-]{1,64}\Z")
+_LANE = Pattern(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){0,63}\Z")
 MAX_TIME = 2**53 - 1
 
 

@@ -16,6 +16,7 @@ import orjson
 
 from reenact.core.canonical import parse_stored, stored_bytes
 from reenact.core.hashing import node_address, parse_hash, render
+from reenact.core.lazy_patterns import Pattern
 from reenact.errors import Damaged, InvalidValue
 
 NODE_FROM_BYTES = 1024
@@ -32,15 +33,15 @@ SHARED_LEVELS = 64
 REFERENCE_LEVELS = 200
 """A reference deeper than this, levels of `$list` and `$string` counted, is refused."""
 
-_CUT = re.compile(
+_CUT = Pattern(
     b"["
     + b"".join(re.escape(bytes([b])) for b in range(3, 256, 8))
     + b"]["
     + b"".join(re.escape(bytes([b])) for b in range(4, 256, 8))
     + b"](?![\x80-\xbf])"
 )
-_PART = re.compile(rb'\{"\$(?:node|list|string|artifact)":')
-_REFERENCE = re.compile(rb'\{"\$(?:node|list|string)":')
+_PART = Pattern(rb'\{"\$(?:node|list|string|artifact)":')
+_REFERENCE = Pattern(rb'\{"\$(?:node|list|string)":')
 
 _dumps = orjson.dumps
 _CONTAINERS = (dict, list)

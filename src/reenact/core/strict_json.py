@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import orjson
 
 from reenact.core.canonical import path_step
+from reenact.core.lazy_patterns import Pattern
 from reenact.errors import InvalidValue
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -25,7 +26,7 @@ MAX_DIGITS = 4300
 
 _BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 # Escapes are taken from left to right, so a backslash that is itself escaped never begins one.
-_ESCAPES = re.compile(
+_ESCAPES = Pattern(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
@@ -166,11 +167,11 @@ class _Numbers:
 
 # --- the loop ---
 
-_SPACE = re.compile(r"[ \t\n\r]*+")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?)")
+_SPACE = Pattern(r"[ \t\n\r]*+")
+_STRING = Pattern(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
+_NUMBER = Pattern(r"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?)")
 _WORDS = {"true": True, "false": False, "null": None}
-_WORD = re.compile(r"true|false|null")
+_WORD = Pattern(r"true|false|null")
 _NOTHING: Any = object()
 
 

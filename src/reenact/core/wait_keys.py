@@ -17,7 +17,6 @@ Nothing here does input or output; where the secrets live is `reenact.effect.key
 from __future__ import annotations
 
 import hmac
-import re
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as BinasciiError
@@ -28,6 +27,7 @@ import msgspec
 
 from reenact.core.canonical import canonical_bytes
 from reenact.core.codec import encode
+from reenact.core.lazy_patterns import Pattern
 from reenact.core.links import check_namespace, check_run_id
 from reenact.errors import InvalidInput
 
@@ -37,12 +37,12 @@ SECRET_BYTES = 32
 MAX_NAME_CHARACTERS = 256
 MAX_ORDINAL = 2**53 - 1
 MAX_TEXT_CHARACTERS = 8192
-WAIT_KEY_SHAPE = re.compile(r"rwk1\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{43}")
+WAIT_KEY_SHAPE = Pattern(r"rwk1\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{43}")
 """How a key looks inside other text; wherever one appears it is a secret."""
 
-_TEXT = re.compile(r"rwk1\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})\Z")
-_KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+_TEXT = Pattern(r"rwk1\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})\Z")
+_KEY_ID = Pattern(r"[A-Za-z0-9_-]{1,64}\Z")
+_UNFIT = Pattern(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 _SIGNED = b"reenact.wait-key/1\0"
 _WAIT_ID = b"reenact.wait-id/1\0"
 _SESSION_ID = b"reenact.wait-session/1\0"

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, WeakSet, WeakValueDictionary
@@ -21,6 +20,7 @@ from weakref import ReferenceType, WeakSet, WeakValueDictionary
 from reenact.core.canonical import canonical_bytes
 from reenact.core.codec import encode
 from reenact.core.hashing import value_digest
+from reenact.core.lazy_patterns import Pattern
 from reenact.effect.past import Past
 from reenact.effect.recorded import BORN, Birth, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from reenact.effect.live_run import LiveRun
 
 
-_GIVEN_BY_ASYNCIO = re.compile(r"Task-\d+\Z")
+_GIVEN_BY_ASYNCIO = Pattern(r"Task-\d+\Z")
 
 
 class Lane:

@@ -7,13 +7,13 @@ needed of this process: it may end, and whoever resumes the run waits on, or fin
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from datetime import timedelta
 from math import isfinite
 from typing import Any
 
 from reenact.core.events import Interrupted, Resumed, WaitCreated, WaitResolved
+from reenact.core.lazy_patterns import Pattern
 from reenact.core.wait_keys import Resolution, WaitIdentity
 from reenact.effect.boundary import outside, perform, perform_blocking
 from reenact.effect.lanes import Lane
@@ -23,7 +23,7 @@ from reenact.effect.tickets import Answers, EffectSpec
 from reenact.effect.waits import FirstOf
 from reenact.errors import InvalidInput, ReenactError
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*\Z")
+_DURATION = Pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*\Z")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 

@@ -13,13 +13,14 @@ from typing import Any
 import orjson
 
 from reenact.core.codec.json_text import write_json_text
+from reenact.core.lazy_patterns import Pattern
 from reenact.core.strict_json import read_strict
 from reenact.errors import InvalidValue
 
 BOUNDARY = "boundary"
 """In place of the one that a client draws for every multipart body."""
 _STYLES = ("compact", "python", "indent2", "compact-ascii", "python-utf8")
-_BOUNDARY = re.compile(r'(boundary=)("?)([^";,\s]+)\2', re.IGNORECASE)
+_BOUNDARY = Pattern(r'(boundary=)("?)([^";,\s]+)\2', re.IGNORECASE)
 
 
 def request_body(body: bytes) -> dict[str, Any]:

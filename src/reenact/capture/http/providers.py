@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from reenact.core.lazy_patterns import Pattern
+
 OPENAI, ANTHROPIC, GOOGLE = "openai", "anthropic", "google"
-_GOOGLE = re.compile(r"/models/[^/]+:(generateContent|streamGenerateContent)$")
+_GOOGLE = Pattern(r"/models/[^/]+:(generateContent|streamGenerateContent)$")
 _TERMINATORS = {
-    OPENAI: re.compile(rb'^data: ?\[DONE\]|"type": ?"response\.(?:completed|failed|incomplete)"', re.MULTILINE),
-    ANTHROPIC: re.compile(rb'"type": ?"message_stop"|^event: ?message_stop', re.MULTILINE),
+    OPENAI: Pattern(rb'^data: ?\[DONE\]|"type": ?"response\.(?:completed|failed|incomplete)"', re.MULTILINE),
+    ANTHROPIC: Pattern(rb'"type": ?"message_stop"|^event: ?message_stop', re.MULTILINE),
 }
 _KEPT = 64
 """Bytes of what came before that are looked at again: a terminator may come in two parts."""

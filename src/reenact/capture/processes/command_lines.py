@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-_PYTHON = re.compile(r"python(\d+(\.\d+)?t?)?\Z|pypy")
-_SHELL_SYNTAX = re.compile(r"[;|&<>$`()*?\[\]{}~#\n\\]")
+from reenact.core.lazy_patterns import Pattern
+
+_PYTHON = Pattern(r"python(\d+(\.\d+)?t?)?\Z|pypy")
+_SHELL_SYNTAX = Pattern(r"[;|&<>$`()*?\[\]{}~#\n\\]")
 _WITHOUT_HOOK = frozenset("IES")
 """Options with which Python does not look at its environment, or does not load the start hook."""
 _WITH_VALUE = frozenset("WX")

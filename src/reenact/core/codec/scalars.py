@@ -13,9 +13,10 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from reenact.core.canonical import MAX_INTEGER
+from reenact.core.lazy_patterns import Pattern
 
-_DIGITS = re.compile(r"-?[1-9][0-9]*\Z", re.ASCII)
-_ZONE_KEY = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*\Z", re.ASCII)
+_DIGITS = Pattern(r"-?[1-9][0-9]*\Z", re.ASCII)
+_ZONE_KEY = Pattern(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*\Z", re.ASCII)
 _PLAIN_DIGITS = 4000  # Python's own conversion refuses more than 4,300 and is quadratic
 MAX_INTEGER_DIGITS = 1_000_000
 _MAX_INTEGER_BITS = 3_321_928  # as many as that many digits need

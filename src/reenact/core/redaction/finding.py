@@ -13,6 +13,7 @@ from binascii import a2b_base64, unhexlify
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus, unquote
 
+from reenact.core.lazy_patterns import Pattern
 from reenact.core.redaction.patterns import Rule, compiled
 from reenact.core.redaction.placeholders import ENVIRONMENT, MARK, PLACEHOLDER
 from reenact.core.redaction.positions import HEADER_WORDS, positions_in
@@ -32,9 +33,9 @@ MOST_KNOWN = 500
 UUID_LENGTH = 36
 _BLANK = "\x01"
 _STANDARD = str.maketrans("-_", "+/")
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+\Z")
-_WORD = re.compile(r"[^\s\"'<>&=?;,]+")
-_UNICODE = re.compile(r"\\+u([0-9a-fA-F]{4})")
+_HEX = Pattern(r"(?:[0-9a-fA-F]{2})+\Z")
+_WORD = Pattern(r"[^\s\"'<>&=?;,]+")
+_UNICODE = Pattern(r"\\+u([0-9a-fA-F]{4})")
 
 
 class Found:

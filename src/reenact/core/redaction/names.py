@@ -7,9 +7,10 @@ name of a member: models answer with members of that name, one for each word.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
+
+from reenact.core.lazy_patterns import Pattern
 
 HEADERS = frozenset(
     (
@@ -43,10 +44,10 @@ _ENDINGS = (
 _SEPARATORS = str.maketrans("", "", "-_. ")
 LONGEST_NAME = 64
 
-_SECRET_VARIABLE = re.compile(
+_SECRET_VARIABLE = Pattern(
     r"(?:^|_)(?:KEY|APIKEY|TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|PASSPHRASE|PWD|CREDENTIAL|CREDENTIALS|PAT|DSN)(?:_|$)"
 )
-_TELLS_ABOUT_ONE = re.compile(
+_TELLS_ABOUT_ONE = Pattern(
     r"_(?:FILE|PATH|DIR|NAME|TYPE|SOCK|ALGORITHM|EXPIRY|TTL|COUNT|LIMIT|LENGTH|SIZE|URL|URI|HOST|PORT|VERSION)$"
 )
 _NOT_VARIABLES = frozenset({"PWD", "OLDPWD"})

@@ -17,13 +17,14 @@ from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
+from reenact.core.lazy_patterns import Pattern
 from reenact.errors import InvalidInput
 
 MOST_STEPS = 1024
 SHORTEST_MATCH = 4
 LONGEST_PATTERN = 1000
 MOST_RULES = 100
-_KIND = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
+_KIND = Pattern(r"[a-z][a-z0-9_]{0,39}\Z")
 _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT)
 _PLAIN = (codes.LITERAL, codes.NOT_LITERAL, codes.IN, codes.ANY)
 

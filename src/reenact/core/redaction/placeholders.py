@@ -6,7 +6,7 @@ known by its name (a password, an authorisation header): only that there was one
 
 from __future__ import annotations
 
-import re
+from reenact.core.lazy_patterns import Pattern
 
 MARK = "<secret:"
 _LESS, _COLON, _MORE = (
@@ -14,7 +14,7 @@ _LESS, _COLON, _MORE = (
     for sign, code in (("<", "3C"), (":", "3A"), (">", "3E"))
 )
 # Also as it looks once it was sent in an address, or written as JSON by those who escape such signs.
-PLACEHOLDER = re.compile(
+PLACEHOLDER = Pattern(
     rf"{_LESS}secret{_COLON}([a-z][a-z0-9_.]{{0,62}})(?:{_COLON}([0-9]{{1,12}}(?:\.[0-9]{{1,9}})?))?{_MORE}"
 )
 CREDENTIAL = "credential"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from string import ascii_letters, digits
 
+from reenact.core.lazy_patterns import Pattern
 from reenact.core.redaction.names import (
     is_credential_header,
     is_credential_member,
@@ -24,22 +25,22 @@ WORDS = (b"pass", b"secret", b"key", b"token", b"authoriz", b"cookie", b"card", 
 ASSIGNED_WORDS = (b"sig=", b"signature=", b"credential=", b"credentials=", b"pwd=", b"dsn=", b"_pat=")
 HEADER_WORDS = (b"authoriz", b"cookie", b"api-key", b"apikey", b"api_key", b"-token")
 _IN_NAMES = frozenset(ascii_letters + digits + "_.-")
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
-_QUOTE_BEFORE = re.compile(r"\\{0,31}[\"']\Z")
+_NAME = Pattern(r"[A-Za-z0-9_.-]{1,63}")
+_QUOTE_BEFORE = Pattern(r"\\{0,31}[\"']\Z")
 # A member of an object that was written as text, and maybe again as text: its quotes have backslashes then, all alike.
-_MEMBER = re.compile(
+_MEMBER = Pattern(
     rf"(?P<quote>\\{{0,31}}[\"'])\s{{0,8}}:\s{{0,8}}(?:\[\s{{0,8}})?"
     rf"(?:(?P=quote)(?P<text>(?s:.){{1,{LONGEST_VALUE}}}?)(?<!\\)(?P=quote)|(?P<number>[0-9]{{3,32}}))"
 )
 # As Python writes what it shows of an object, and as calls are written.
-_KEYWORD = re.compile(
+_KEYWORD = Pattern(
     rf"=(?P<quote>\\{{0,31}}[\"'])(?P<text>[^\n]{{1,{LONGEST_VALUE}}}?)(?<!\\)(?P=quote)",
 )
-_PARAMETER = re.compile(r"=(?P<text>[^&;#\s\"'<>\\]+|<secret:[^>\s]{1,90}>)")
-_FORM_BODY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}=[^\s&]*(?:&[^\s&=]{1,256}=[^\s&]*)+")
-_HEADER = re.compile(r"[ \t]{0,4}:[ \t]{0,8}(?P<text>[^\r\n\"'{\[][^\r\n\"']{3,})")
-_VARIABLE = re.compile(r"=(?P<text>[^\s\"']{6,}|\"[^\"\n]{6,}\"|'[^'\n]{6,}')")
-_BEGINS_LINE = re.compile(r"(?:^|[\"'\n])[ \t]{0,8}(?:export )?\Z")
+_PARAMETER = Pattern(r"=(?P<text>[^&;#\s\"'<>\\]+|<secret:[^>\s]{1,90}>)")
+_FORM_BODY = Pattern(r"[A-Za-z][A-Za-z0-9_.-]{0,62}=[^\s&]*(?:&[^\s&=]{1,256}=[^\s&]*)+")
+_HEADER = Pattern(r"[ \t]{0,4}:[ \t]{0,8}(?P<text>[^\r\n\"'{\[][^\r\n\"']{3,})")
+_VARIABLE = Pattern(r"=(?P<text>[^\s\"']{6,}|\"[^\"\n]{6,}\"|'[^'\n]{6,}')")
+_BEGINS_LINE = Pattern(r"(?:^|[\"'\n])[ \t]{0,8}(?:export )?\Z")
 
 
 def positions_in(text: str, lowered: bytes) -> Iterator[Span]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from reenact.core.canonical import plain_text
 from reenact.core.codec import decode, encode
+from reenact.core.lazy_patterns import Pattern
 from reenact.core.redaction.finding import Finder, Found
 from reenact.core.redaction.names import SHORTEST_KNOWN, is_credential_header, is_credential_member, is_telling
 from reenact.core.redaction.patterns import MOST_RULES, Rule
@@ -28,8 +29,8 @@ from reenact.core.redaction.streams import HeldBack, joined
 from reenact.errors import InvalidInput
 
 SHORTEST_TEXT = 4
-_QUOTE_BEFORE = re.compile(r"(\\{0,31}[\"'])\s{0,8}:\s{0,8}\Z")
-_QUOTED = re.compile(rf"(\\{{0,31}}[\"'])?({PLACEHOLDER.pattern})(\1)?")
+_QUOTE_BEFORE = Pattern(r"(\\{0,31}[\"'])\s{0,8}:\s{0,8}\Z")
+_QUOTED = Pattern(rf"(\\{{0,31}}[\"'])?({PLACEHOLDER.pattern})(\1)?")
 MOST_ROUNDS = 5
 SHORTEST_NAME = 8
 """Shorter names of members are no secrets."""

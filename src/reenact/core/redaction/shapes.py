@@ -11,6 +11,8 @@ from base64 import b64decode
 from binascii import Error as BinasciiError
 from collections.abc import Iterator
 
+from reenact.core.lazy_patterns import Pattern
+
 SHORTEST_RUN = 16
 """Every key, token and encoded form has so many characters of the base64 alphabets in a row."""
 LONGEST_PASSWORD = 256
@@ -30,7 +32,7 @@ SHAPES = {
     "slack_token": r"(?<![A-Za-z0-9])(?:xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{10,})",
     "aws_key": r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])",
 }
-_COMPILED = {kind: re.compile(shape) for kind, shape in SHAPES.items()}
+_COMPILED = {kind: Pattern(shape) for kind, shape in SHAPES.items()}
 _ANCHORS = {
     "private_key": ("-----BEGIN ",),
     "jwt": ("eyJ",),
@@ -46,14 +48,14 @@ _ANCHORS = {
 """What each begins with."""
 _KIND_OF = {anchor: kind for kind, anchors in _ANCHORS.items() for anchor in anchors}
 _ACROSS_RUNS = ("-----BEGIN ", "SG.", "ya29.")
-_IN_RUNS = re.compile("|".join(re.escape(anchor) for anchor in _KIND_OF if anchor not in _ACROSS_RUNS))
-_BEARER = re.compile(
+_IN_RUNS = Pattern("|".join(re.escape(anchor) for anchor in _KIND_OF if anchor not in _ACROSS_RUNS))
+_BEARER = Pattern(
     r"\b(?:[Bb]earer|BEARER) +(?P<bearer>(?=[^\s\"']{0,400}[0-9=])[A-Za-z0-9._~+/-]{8,}=*)"
     r"|\b(?:[Bb]asic|BASIC) +(?P<basic>[A-Za-z0-9+/]{8,}={0,2})"
 )
-_URL_PASSWORD = re.compile(rf"://[^\s/:@\"'<>]{{0,256}}:(?P<url_password>[^\s/@\"'<>]{{1,{LONGEST_PASSWORD}}})@")
-_CARD = re.compile(r"(?<![0-9A-Za-z_.-])[2-6](?:[ -]?[0-9]){12,18}(?![0-9A-Za-z_]|[.-][0-9])")
-_ISSUERS = re.compile(
+_URL_PASSWORD = Pattern(rf"://[^\s/:@\"'<>]{{0,256}}:(?P<url_password>[^\s/@\"'<>]{{1,{LONGEST_PASSWORD}}})@")
+_CARD = Pattern(r"(?<![0-9A-Za-z_.-])[2-6](?:[ -]?[0-9]){12,18}(?![0-9A-Za-z_]|[.-][0-9])")
+_ISSUERS = Pattern(
     r"4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})|5[1-5][0-9]{14}|2(?:22[1-9]|2[3-9]|[3-6]|7[01]|720)[0-9]{12,14}"
     r"|3[47][0-9]{13}|3(?:0[0-5]|[68])[0-9]{11,12}|35[0-9]{14}|6(?:011|5|4[4-9]|2)[0-9]{12,17}"
 )

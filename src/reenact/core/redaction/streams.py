@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
+from reenact.core.lazy_patterns import Pattern
 from reenact.core.redaction.finding import Finder
 from reenact.core.redaction.names import is_credential_member
 from reenact.core.redaction.shapes import SHORTEST_RUN
@@ -28,16 +29,14 @@ LONGEST_BEGINNING = 256
 REMEMBERED = 128
 Path = tuple[Any, ...]
 
-_TAIL = re.compile(r"[A-Za-z0-9+/_=.%~\\-]+\Z")
+_TAIL = Pattern(r"[A-Za-z0-9+/_=.%~\\-]+\Z")
 _ANCHORS = ("sk-", "sk_", "rk_", "eyJ", "AIza", "gh", "xox", "AKIA", "ASIA", "glpat", "whsec", "ya29", "hf_", "SG.")
-_SCHEME = re.compile(r"(?:[Bb]earer|[Bb]asic|BEARER|BASIC) +[^\s\"']*\Z")
-_ADDRESS = re.compile(r"://[^\s/@\"'<>]{0,400}\Z")
-_DIGITS = re.compile(r"[0-9](?:[ -]?[0-9]){3,18}[ -]?\Z")
-_OPEN_MEMBER = re.compile(
-    r"(\\{0,31}[\"'])([A-Za-z][A-Za-z0-9_. -]{1,62})\1\s{0,8}:\s{0,8}\1?(?:(?!\1)(?s:.)){0,8000}\Z"
-)
-_OPEN_PARAMETER = re.compile(r"[?&;]([A-Za-z][A-Za-z0-9_.-]{0,62})=[^&;#\s\"'<>\\]*\Z")
-_OPEN_LINE = re.compile(r"(?m)^[ \t]{0,8}[A-Za-z][A-Za-z0-9_-]{2,40}[ \t]{0,4}[:=][^\r\n]{0,8000}\Z")
+_SCHEME = Pattern(r"(?:[Bb]earer|[Bb]asic|BEARER|BASIC) +[^\s\"']*\Z")
+_ADDRESS = Pattern(r"://[^\s/@\"'<>]{0,400}\Z")
+_DIGITS = Pattern(r"[0-9](?:[ -]?[0-9]){3,18}[ -]?\Z")
+_OPEN_MEMBER = Pattern(r"(\\{0,31}[\"'])([A-Za-z][A-Za-z0-9_. -]{1,62})\1\s{0,8}:\s{0,8}\1?(?:(?!\1)(?s:.)){0,8000}\Z")
+_OPEN_PARAMETER = Pattern(r"[?&;]([A-Za-z][A-Za-z0-9_.-]{0,62})=[^&;#\s\"'<>\\]*\Z")
+_OPEN_LINE = Pattern(r"(?m)^[ \t]{0,8}[A-Za-z][A-Za-z0-9_-]{2,40}[ \t]{0,4}[:=][^\r\n]{0,8000}\Z")
 
 
 Name = Callable[[str, str], str]

@@ -11,18 +11,18 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 import secrets
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+from reenact.core.lazy_patterns import Pattern
 from reenact.errors import Damaged, InvalidInput, StoreUnavailable
 from reenact.store.sqlite.files import free_bytes, sync_folder
 
 ORPHAN_SECONDS = 3600
-_NAME = re.compile(r"[0-9a-f]{64}")
+_NAME = Pattern(r"[0-9a-f]{64}")
 _TEMPORARY = ".tmp-"
 
 

@@ -25,10 +25,9 @@ Rules:
 
 from __future__ import annotations
 
-import re
-
 import apsw
 
+from reenact.core.lazy_patterns import Pattern
 from reenact.errors import SchemaMismatch
 
 APPLICATION_ID = 0x7265656E  # "reen"
@@ -124,7 +123,7 @@ WHEN NOT EXISTS(SELECT 1 FROM node_erasures WHERE node_no = OLD.node_no)
 BEGIN SELECT RAISE(ABORT, 'nodes are never deleted'); END""",
 )
 
-_NAME = re.compile(r"CREATE (?:UNIQUE )?(TABLE|INDEX|TRIGGER) (\w+)")
+_NAME = Pattern(r"CREATE (?:UNIQUE )?(TABLE|INDEX|TRIGGER) (\w+)")
 
 
 def _normalised(sql: str) -> str:
