@@ -56,20 +56,26 @@ def fork(settings: Settings, /, run: str, target: str | None, module: str | None
 
     Exit status as of `reenact run`.
     """
+    from reenact.capture.terms import program_of
+    from reenact.cli.program_tails import fork_program
     from reenact.cli.running import agent_output, load_for, said_result, told_as_own
     from reenact.cli.selection import selected_run
+    from reenact.effect.secrets import facts_as_given
     from reenact.journal.reader import JournalReader
 
     with reading(settings) as store:  # nothing is begun before it is known that it can be
         reader = JournalReader(store, selected_run(store, settings.namespace, run), settings.namespace)
         change = _change(reader, options)
         expected = _expected(reader, change, options)
+        program = program_of(facts_as_given(reader))
     if settings.json and options["dry_run"]:
         say_json(expected.to_data())
     elif not settings.json:
         _tell(expected)
     if options["dry_run"]:
         return
+    if program is not None:
+        fork_program(settings, reader, program, change, options)
     with told_as_own(), agent_output(settings), writing(settings) as store:
         reader = JournalReader(store, reader.run, settings.namespace)
         agent = load_for(reader, target, module)

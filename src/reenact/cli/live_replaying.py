@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import click
 
@@ -18,7 +18,6 @@ from reenact.cli.text import brief, inert
 from reenact.errors import Damaged, InvalidInput, ReenactError, Refused, StoreError
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.effect.agents import Agent
     from reenact.replays.comparing.reasons import Reason
     from reenact.replays.comparing.tolerance import DriftTolerance
     from reenact.replays.live import RunReplay, StepReplay
@@ -180,7 +179,26 @@ def _share(option: str, text: str) -> float:
 # Replaying
 
 
-def replay_live(settings: Settings, store: Store, agent: Agent[..., Any], run: str, options: LiveOptions) -> int:
+class Again(Protocol):
+    """What can do again what it did: an agent, or a program."""
+
+    @property
+    def is_async(self) -> bool: ...
+
+    def replay_live(
+        self,
+        run_id: str,
+        /,
+        *,
+        live_tools: Iterable[str],
+        model: str | None,
+        live_run_id: str | None,
+        store: Store,
+        namespace: str,
+    ) -> Any: ...
+
+
+def replay_live(settings: Settings, store: Store, agent: Again, run: str, options: LiveOptions) -> int:
     """Does it again, in a new run, and tells what is to be said of it. The store has to be writable."""
     began = None if settings.json else lambda name: note(f"run {name}")
     replay, stopped = judged_live(store, settings.namespace, agent, run, options, began)
@@ -191,7 +209,7 @@ def replay_live(settings: Settings, store: Store, agent: Agent[..., Any], run: s
 def judged_live(
     store: Store,
     namespace: str,
-    agent: Agent[..., Any],
+    agent: Again,
     run: str,
     options: LiveOptions,
     began: Callable[[str], None] | None = None,
@@ -215,7 +233,7 @@ def judged_live(
 
 
 def _carried_out(
-    store: Store, namespace: str, agent: Agent[..., Any], run: str, name: str, options: LiveOptions
+    store: Store, namespace: str, agent: Again, run: str, name: str, options: LiveOptions
 ) -> ReenactError | None:
     """Why the new run stopped, if it did. How it ended is on record, and judged there."""
     try:

@@ -15,7 +15,7 @@ from reenact.errors import InvalidInput, Refused
 from reenact.store.locating import absolute_url
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.capture.terms import Program, ReplayTerms
+    from reenact.capture.terms import Program, ReplayTerms, Task
     from reenact.cli.settings import Settings
     from reenact.journal.reader import JournalReader
 
@@ -148,17 +148,22 @@ def go_on_with_program(
     if words is not None:
         instead = _command(words) if program.is_command else python_program(words, program.hash_seed)
         _become(settings, program, reader.run, mode, instead=instead, replaying=replaying)
+    refuse_elsewhere(reader)
+    if not os.path.isdir(program.cwd):
+        raise InvalidInput(
+            f"the folder of run {reader.run} is not there any more: {program.cwd[:200]}", code="no_folder"
+        )
+    _become(settings, program, reader.run, mode, replaying=replaying)
+
+
+def refuse_elsewhere(reader: JournalReader) -> None:
+    """A record may come from anywhere: what it says is run only where it was recorded."""
     if reader.imported:
         raise Refused(
             f"run {reader.run} was recorded elsewhere: its command line is not run here",
             hint=f"Say what is to be run in its place: reenact replay {reader.run} -- python agent.py",
             code="imported_run",
         )
-    if not os.path.isdir(program.cwd):
-        raise InvalidInput(
-            f"the folder of run {reader.run} is not there any more: {program.cwd[:200]}", code="no_folder"
-        )
-    _become(settings, program, reader.run, mode, replaying=replaying)
 
 
 def _become(
@@ -171,9 +176,28 @@ def _become(
     instead: Program | None = None,
     replaying: ReplayTerms | None = None,
 ) -> NoReturn:
+    task = task_of(settings, program, run, mode, strict=strict, instead=instead, replaying=replaying)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.chdir((instead or program).cwd)
+    environment = {**os.environ, **task.to_environment()}
+    os.execve(sys.executable, [sys.executable, "-m", "reenact.capture.entry"], environment)  # noqa: S606
+
+
+def task_of(
+    settings: Settings,
+    program: Program,
+    run: str,
+    mode: Any,
+    *,
+    strict: bool = False,
+    instead: Program | None = None,
+    replaying: ReplayTerms | None = None,
+) -> Task:
+    """What the process is told that runs the program."""
     from reenact.capture.terms import ReplayTerms, Task
 
-    task = Task(
+    return Task(
         program=program,
         instead=instead,
         run=run,
@@ -184,8 +208,3 @@ def _become(
         quiet=False,
         replaying=replaying or ReplayTerms(),
     )
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.chdir((instead or program).cwd)
-    environment = {**os.environ, **task.to_environment()}
-    os.execve(sys.executable, [sys.executable, "-m", "reenact.capture.entry"], environment)  # noqa: S606

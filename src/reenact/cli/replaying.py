@@ -105,14 +105,19 @@ def replay(
 
 
 def _replay_live(settings: Settings, run: str, target: str | None, module: str | None, live: LiveOptions) -> int | None:
+    from reenact.capture.terms import program_of
+    from reenact.cli.program_tails import ProgramAgain
     from reenact.cli.running import load_for
     from reenact.cli.selection import selected_run
+    from reenact.effect.secrets import facts_as_given
     from reenact.journal.reader import JournalReader
 
     with reading(settings) as store:  # to look for a run must not make a store
         name = selected_run(store, settings.namespace, run)
     with writing(settings) as store:
-        agent = load_for(JournalReader(store, name, settings.namespace), target, module)
+        reader = JournalReader(store, name, settings.namespace)
+        program = program_of(facts_as_given(reader))
+        agent = load_for(reader, target, module) if program is None else ProgramAgain(settings, program)
         return replay_live(settings, store, agent, name, live)
 
 

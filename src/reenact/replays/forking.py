@@ -72,7 +72,7 @@ def expected_tail(
         carried_out[name] += 1
         usage: dict[str, float] = {}
         if isinstance(answer.event, ActionSucceeded) and kind != "process":  # a called agent's own effects tell
-            usage = usual_usage(answer.event.output)
+            usage = usual_usage(_answer_of_model(answer.event.output))
         spent.update(usage)
         untold += kind == "model_call" and not usage
         below = _expected_of_child(reader, str(request.key), tail, named) if kind == "process" else None
@@ -100,6 +100,12 @@ def _expected_of_child(reader: JournalReader, key: str, tail: str, live_tools: f
     except NotFound:
         return None
     return expected_tail(child, 0, tail=tail, live_tools=live_tools)
+
+
+def _answer_of_model(output: Any) -> Any:
+    """An answer that came by HTTP says it in its body."""
+    body = output.get("body") if isinstance(output, dict) else None
+    return body["json"] if isinstance(body, dict) and "json" in body else output
 
 
 def _name_and_kind(request: Any) -> tuple[str, str]:

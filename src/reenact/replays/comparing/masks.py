@@ -30,6 +30,7 @@ class MaskRule(NamedTuple):
 
 TOOL_EVENT = "tool_event"
 MODEL_RESPONSE = "model_response"
+HTTP = "http"
 
 _VOLATILE_NAMES = (
     "span_id",
@@ -69,37 +70,42 @@ TOOL_EVENT_MASKS: tuple[MaskRule, ...] = tuple(
     for name in names
 )
 
-MODEL_RESPONSE_MASKS: tuple[MaskRule, ...] = tuple(
-    MaskRule(pattern, MODEL_RESPONSE)
-    for pattern in (
-        "/id",
-        "/created",
-        "/created_at",
-        "/completed_at",
-        "/system_fingerprint",
-        "/request_id",
-        "/_request_id",
-        "/choices/*/message/tool_calls/*/id",
-        "/content/*/id",
-        "/output/*/id",
-        "/output/*/call_id",
-        "/responseId",
-        "/response_id",
-        "/createTime",
-        "/create_time",
-        "/usage/queue_time",
-        "/usage/prompt_time",
-        "/usage/completion_time",
-        "/usage/total_time",
-        "/timings",
-        "/total_duration",
-        "/load_duration",
-        "/prompt_eval_duration",
-        "/eval_duration",
-    )
+_MODEL_RESPONSE_PLACES = (
+    "/id",
+    "/created",
+    "/created_at",
+    "/completed_at",
+    "/system_fingerprint",
+    "/request_id",
+    "/_request_id",
+    "/choices/*/message/tool_calls/*/id",
+    "/content/*/id",
+    "/output/*/id",
+    "/output/*/call_id",
+    "/responseId",
+    "/response_id",
+    "/createTime",
+    "/create_time",
+    "/usage/queue_time",
+    "/usage/prompt_time",
+    "/usage/completion_time",
+    "/usage/total_time",
+    "/timings",
+    "/total_duration",
+    "/load_duration",
+    "/prompt_eval_duration",
+    "/eval_duration",
 )
+BODY = "/body/json"
+"""Where the answer of a model stands in that of an HTTP request."""
 
-DEFAULT_MASKS = TOOL_EVENT_MASKS + MODEL_RESPONSE_MASKS
+MODEL_RESPONSE_MASKS: tuple[MaskRule, ...] = tuple(
+    MaskRule(f"{where}{place}", MODEL_RESPONSE) for where in ("", BODY) for place in _MODEL_RESPONSE_PLACES
+)
+HTTP_MASKS: tuple[MaskRule, ...] = (MaskRule("/headers", HTTP), MaskRule("/headers", MODEL_RESPONSE))
+"""The head of an answer has its date, the id of the request, what is left of a quota."""
+
+DEFAULT_MASKS = TOOL_EVENT_MASKS + MODEL_RESPONSE_MASKS + HTTP_MASKS
 
 
 class Masks:

@@ -17,7 +17,7 @@ from reenact.effect.varying import with_model
 from reenact.replays.comparing import reasons as codes
 from reenact.replays.comparing.drift import Outcome, StepDrift, compare_outcomes
 from reenact.replays.comparing.judging import judge, places_without_value
-from reenact.replays.comparing.masks import MODEL_RESPONSE, MaskRule, Masks
+from reenact.replays.comparing.masks import BODY, MODEL_RESPONSE, MaskRule, Masks
 from reenact.replays.comparing.reasons import Reason, Reasons
 from reenact.replays.comparing.tolerance import DriftTolerance
 from reenact.replays.comparing.trees import tree_digest
@@ -41,7 +41,11 @@ _DRAWN_IDS = (
 _CONVERSATIONS = ("/messages", "/*/messages", "/*/*/messages", "/history", "/conversation")
 _REQUEST_MASKS = Masks(MaskRule(place + drawn, MODEL_REQUEST) for place in _CONVERSATIONS for drawn in _DRAWN_IDS)
 """Ids that tie a tool's result to its call are drawn anew by every answer, and a conversation repeats them."""
-_OWN_NAME = Masks(MaskRule(pattern, MODEL_RESPONSE) for pattern in ("/model", "/modelVersion", "/model_version"))
+_OWN_NAME = Masks(
+    MaskRule(f"{where}{name}", MODEL_RESPONSE)
+    for where in ("", BODY)
+    for name in ("/model", "/modelVersion", "/model_version")
+)
 """What an answer calls its model, where another one was asked on purpose."""
 
 

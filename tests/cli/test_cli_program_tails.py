@@ -1,0 +1,160 @@
+"""Programs nobody changed, forked and replayed live: the prefix is free, the tail is paid for, and is judged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import sys
+import httpx
+
+url = sys.argv[1]
+number = httpx.get(url + "/number").text
+print("number", number)
+question = {"model": "small", "messages": [{"role": "user", "content": f"What of {number}?"}]}
+print(httpx.post(url + "/v1/chat/completions", json=question).json()["choices"][0]["message"]["content"])
+"""
+STARTER = """
+import subprocess, sys
+import httpx
+
+print(httpx.get(sys.argv[1] + "/number").text)
+subprocess.run([sys.executable, "-c", "print(1)"], check=True)
+"""
+
+
+class Model(ThreadingHTTPServer):
+    """Numbers for whoever gets, answers for whoever posts; whether they change is the test's word."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.asked: list[str] = []
+        self.answers: Iterator[Any] = count(1)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Model
+
+    def do_GET(self) -> None:
+        self._say("text/plain", f"{next(self.server.answers)}")
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        said = {"role": "assistant", "content": f"answer {next(self.server.answers)}"}
+        choice = {"index": 0, "finish_reason": "stop", "message": said}
+        usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+        ident = f"chat-{len(self.server.asked)}"
+        self._say("application/json", json.dumps({"id": ident, "model": "small", "choices": [choice], "usage": usage}))
+
+    def _say(self, kind: str, text: str) -> None:
+        self.server.asked.append(self.path)
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(text)))
+        self.send_header("x-request-id", str(len(self.server.asked)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    server = Model()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.delenv("REENACT_STORE", raising=False)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def reenact(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "reenact.cli.main", *words], capture_output=True, text=True, timeout=90, check=False
+    )
+
+
+def recorded(model: Model) -> str:
+    done = reenact("run", "--run-id", "base", "program.py", model.url)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_prefix_is_free_and_the_tail_is_live(model: Model) -> None:
+    assert recorded(model) == "number 1\nanswer 2\n"
+    forked = reenact("fork", "base", "--at", "3", "--fork-id", "other")
+    assert (forked.returncode, forked.stdout) == (0, "number 1\nanswer 3\n"), forked.stderr
+    assert model.asked == ["/number", "/v1/chat/completions", "/v1/chat/completions"]
+    assert "carried out again: 1 x POST" in forked.stderr
+    assert "12 tokens" in forked.stderr, "what may be expected is told before it is spent"
+    replayed = reenact("replay", "other")
+    assert (replayed.returncode, replayed.stdout) == (0, forked.stdout), replayed.stderr
+    assert reenact("verify", "other").returncode == 0
+    assert "part at" in reenact("diff", "base", "other").stdout
+    assert len(model.asked) == 3
+
+
+def test_another_answer(model: Model) -> None:
+    recorded(model)
+    patch = json.dumps([{"op": "replace", "path": "/body/text", "value": "77"}])
+    forked = reenact("fork", "base", "--event", "3", "--patch", patch)
+    assert (forked.returncode, forked.stdout) == (0, "number 77\nanswer 3\n"), forked.stderr
+
+
+def test_a_dry_run_begins_nothing(model: Model) -> None:
+    recorded(model)
+    assert "12 tokens" in reenact("fork", "base", "--at", "3", "--dry-run").stderr
+    assert len(model.asked) == 2
+    assert len(json.loads(reenact("ls", "--json").stdout)["runs"]) == 1
+
+
+def test_the_same_model_passes_a_live_replay_and_another_one_does_not(model: Model) -> None:
+    recorded(model)
+    model.answers = count(2)
+    same = reenact("replay", "base", "--live")
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert "1 of 2 effects carried out live" in same.stdout
+    other = reenact("replay", "base", "--live")
+    assert other.returncode == 1
+    assert '"answer 2" → "answer 3"' in other.stdout
+    assert model.asked.count("/number") == 1, "only what was named is done again"
+
+
+def test_what_has_processes_is_not_forked(model: Model, folder: Path) -> None:
+    (folder / "program.py").write_text(STARTER)
+    assert reenact("run", "--run-id", "base", "program.py", model.url).returncode == 0
+    for words in (("fork", "base", "--at", "3"), ("replay", "base", "--live")):
+        refused = reenact(*words)
+        assert refused.returncode not in (0, 1)
+        assert "[has_processes]" in refused.stderr
+    assert len(model.asked) == 1
+
+
+def test_a_program_of_somebody_else_is_not_run(model: Model, folder: Path) -> None:
+    recorded(model)
+    assert reenact("export", "base", "--output", "base.jsonl").returncode == 0
+    elsewhere = ("--store", str(folder / "elsewhere.db"))
+    assert reenact("import", *elsewhere, "base.jsonl").returncode == 0
+    for words in (("fork", *elsewhere, "base", "--at", "3"), ("replay", *elsewhere, "base", "--live")):
+        refused = reenact(*words)
+        assert "[imported_run]" in refused.stderr, refused.stderr
+    assert len(model.asked) == 2
