@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from reenact.capture import collecting
 from reenact.capture.commands import run_command
 from reenact.capture.environment import environment_fact
 from reenact.capture.equipment import equip
@@ -83,6 +84,7 @@ def _run_program(program: Program) -> dict[str, Any]:
     before = sys.modules.get("__main__")
     sys.modules["__main__"] = main
     pid = os.getpid()
+    collecting.go_on()
     try:
         exec(code, main.__dict__)  # noqa: S102  (the user's own program, which is what we were asked to run)
     except SystemExit as end:
