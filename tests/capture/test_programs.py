@@ -248,3 +248,22 @@ def test_a_log_is_not_left_behind(end: str) -> None:
     reenact("run", "program.py")
     assert not [file.name for file in Path(".reenact").iterdir() if file.name.endswith("-wal")]
     assert runs()[0]["events"] > 40
+
+
+def test_what_is_kept_beside_the_log_draws_nothing_from_the_program() -> None:
+    write("import os, reenact\nprint(len(reenact.run_step('large', os.urandom, 3_000_000)), os.urandom(2).hex())\n")
+    done = reenact("run", "program.py")
+    replayed = reenact("replay", "@last")
+    assert (replayed.returncode, replayed.stdout) == (0, done.stdout), replayed.stderr
+
+
+def test_a_secret_in_an_address_or_behind_an_option_is_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOT_TOKEN", "hidden-in-the-path-1")
+    write("import httpx, os\ntry:\n    httpx.get(f'http://127.0.0.1:1/{os.environ[\"BOT_TOKEN\"]}/send')\n"
+          "except httpx.ConnectError as error:\n    print(error)\n")  # fmt: skip
+    reenact("run", "program.py", "--password", "behind-an-option-2")
+    for file in Path(".reenact").iterdir():
+        assert b"hidden-in-the-path" not in file.read_bytes()
+        assert b"behind-an-option" not in file.read_bytes()
+    replayed = reenact("replay", "@last")
+    assert replayed.returncode == 0, replayed.stderr

@@ -16,6 +16,7 @@ _LIBRARIES = tuple(
     {path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))}
 )
 _INSTALLED = tuple({path for name in ("purelib", "platlib") if (path := sysconfig.get_path(name))})
+_PYTHONS = tuple({path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name))})
 _OURS = __file__.rpartition("capture")[0]
 _own: dict[str, bool] = {}
 
@@ -37,6 +38,18 @@ def is_own_call(depth: int) -> bool:
 def is_installed_call(depth: int) -> bool:
     """Whether it is that of a library that was installed, and not of Python's own."""
     return sys._getframe(depth).f_code.co_filename.startswith(_INSTALLED)
+
+
+def is_our_call(depth: int) -> bool:
+    """Whether we ask ourselves, through whatever of Python's own: what we draw is not the program's."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and _is_pythons(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_OURS)
+
+
+def _is_pythons(file: str) -> bool:
+    return file.startswith(_PYTHONS) and not file.startswith(_INSTALLED)
 
 
 def is_own_frame(frame: FrameType) -> bool:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 ASKED = {
-    "ActionRequested": ("payload", "meta"),
+    "ActionRequested": ("payload", "meta", "name"),
     "ActionDenied": ("reason", "payload"),
     "Interrupted": ("value",),
     "WaitCreated": (),

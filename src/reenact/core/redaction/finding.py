@@ -115,7 +115,7 @@ class Finder:
 
     def finds_any(self, text: str) -> bool:
         """There may be something in a value, given as it is stored: its texts and its names show there."""
-        if self.find(text):
+        if '"--' in text or self.find(text):  # an option of a command line names what stands behind it
             return True
         lowered = flat(text).lower()
         return any(word in lowered for word in HEADER_WORDS)  # names of headers may stand beside their values

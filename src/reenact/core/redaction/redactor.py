@@ -186,7 +186,13 @@ class Redacted:
         if len(value) == 2 and _names_header(value[0]) and type(value[1]) in (str, bytes):
             clean = [value[0], self._credential(value[1])]
         else:
-            clean = [item if type(item) in _UNTOUCHED else self._value(item) for item in value]
+            clean, before = [], None
+            for item in value:
+                if type(item) is str and _names_option(before):  # a command line: --password, and then the password
+                    clean.append(self._credential(item))
+                else:
+                    clean.append(item if type(item) in _UNTOUCHED else self._value(item))
+                before = item
         if all(new is old for new, old in zip(clean, value, strict=True)):
             return value
         return kind(clean)
@@ -308,6 +314,11 @@ def _quote_before(text: str, start: int) -> str:
     """How the name before a value is quoted, if the value itself is not."""
     match = _QUOTE_BEFORE.search(text, max(0, start - 60), start)
     return match[1] if match is not None else ""
+
+
+def _names_option(word: Any) -> bool:
+    """An option of a command line whose value is a credential. One that has its value with it is found as a text."""
+    return type(word) is str and word.startswith("--") and (word == "--token" or is_credential_member(word[2:]))
 
 
 def _names_header(name: Any) -> bool:
