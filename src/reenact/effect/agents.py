@@ -115,11 +115,13 @@ class Agent(CalledByAgents, Generic[P, R]):
         return made
 
     def run(self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any) -> Any:
-        """As calling it, with a say in the run's id and store."""
+        """As calling it, with a say in the run's id and store. Inside another run that is an effect of that one."""
         place = PLACE.get()
-        if run_id is None and store is None and type(place) is Lane and place.run.calls_agents_inline:
-            return self.function(*args, **kwargs)
-        return self._run(args, kwargs, run_id, store)
+        if type(place) is not Lane:
+            return self._run(args, kwargs, run_id, store)
+        if run_id is None and store is None:
+            return self(*args, **kwargs)
+        return self.as_own_run(args, kwargs, lambda: self._run(args, kwargs, run_id, store), run_id, store)
 
     def _run(self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None) -> Any:
         def begun() -> Any:
@@ -132,6 +134,7 @@ class Agent(CalledByAgents, Generic[P, R]):
         self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any
     ) -> RunHandle:
         """Begins a run in the background. It is on record when this returns."""
+        self.refuse_in_replay()
         journal = self.begun(args, kwargs, run_id, store, None)
         live = LiveRun(journal, guard=self.guard())
 
@@ -159,6 +162,7 @@ class Agent(CalledByAgents, Generic[P, R]):
         drops what the new code does not ask for any more and goes on with it from there. A fork, or a live replay,
         may be told to go on otherwise than it began: with another `tail`, and with further `live_tools`.
         """
+        self.refuse_in_replay()
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
         reader = JournalReader(opened, run_id, namespace)
@@ -234,6 +238,7 @@ class Agent(CalledByAgents, Generic[P, R]):
         other tools are answered from the run that was forked, or stop the fork. With `tail="mocked"` nothing is carried
         out at all, with `"stopped"` the fork stands before its first new effect. `resume` goes on with a stopped one.
         """
+        self.refuse_in_replay()
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
         self._input(JournalReader(opened, run_id, namespace))
@@ -262,6 +267,7 @@ class Agent(CalledByAgents, Generic[P, R]):
     ) -> Any:
         """Does again what a run did, in a new run that names it: model calls and steps are carried out, and the tools
         that are named; whatever else comes from the record. `reenact.replays.live` compares the two."""
+        self.refuse_in_replay()
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
         self._input(JournalReader(opened, run_id, namespace))

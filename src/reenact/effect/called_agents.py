@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,14 @@ from reenact.core.events import TERMINAL_KINDS, ActionRequested, ProcessAttached
 from reenact.core.hashing import render
 from reenact.core.links import ParentRun
 from reenact.effect.boundary import perform, perform_blocking
+from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
+from reenact.effect.open_stores import store_of
 from reenact.effect.other_records import child_id
 from reenact.effect.places import PLACE, Inside
 from reenact.effect.policy import Guard
 from reenact.effect.standing_in import stand_ins_of
-from reenact.effect.stopping import RunStopped, Suspended
+from reenact.effect.stopping import Divergence, RunStopped, Suspended
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import ReenactError, RunExists
 from reenact.journal.journal import Journal
@@ -34,6 +36,7 @@ class CalledByAgents:
     namespace: str
     is_async: bool
     redaction: Redaction | None
+    _store: Store | str | None
 
     if TYPE_CHECKING:
 
@@ -57,6 +60,8 @@ class CalledByAgents:
 
         def guard(self, above: Guard | None = None) -> Guard | None: ...
 
+        def resume(self, run_id: str, *, store: Store | str | None = None) -> Any: ...
+
     def as_child(self, args: Any, kwargs: Any) -> Any:
         spec = EffectSpec(self.name, "process", once=False)
 
@@ -66,6 +71,40 @@ class CalledByAgents:
         if self.is_async:
             return perform(spec, make, lambda: self._child(args, kwargs))
         return perform_blocking(spec, make, lambda: self._child(args, kwargs))
+
+    def as_own_run(
+        self, args: Any, kwargs: Any, begin: Callable[[], Any], run_id: str | None, store: Store | str | None
+    ) -> Any:
+        """A run that is the caller's own by its id or store: what came of it is on the caller's record."""
+        spec = EffectSpec(self.name, "process", once=run_id is None)
+
+        def make(key: str) -> ActionRequested:
+            asked = {"args": list(args), "kwargs": dict(kwargs), "run_id": run_id}
+            return ActionRequested(key, asked, self.name, "process", {"once": True} if spec.once else None)
+
+        def go_on() -> Any:
+            place = PLACE.get()
+            assert isinstance(place, Inside)
+            opened = store_of(store if store is not None else self._store)
+            was_begun = run_id is not None and opened.run_row(self.namespace, run_id) is not None
+            if place.ticket.recorded is not None and was_begun and run_id is not None:
+                return self.resume(run_id, store=opened)  # by a process that has died
+            return begin()
+
+        return perform(spec, make, go_on) if self.is_async else perform_blocking(spec, make, go_on)
+
+    def refuse_in_replay(self) -> None:
+        """What would go on beside a replay, live, is not begun."""
+        place = PLACE.get()
+        if type(place) is Lane and place.run.touches_nothing:
+            place.run.stop_here(
+                Divergence(
+                    f"the replay of {place.run.name} would begin a run of the agent {self.name}, or go on with one",
+                    hint="Call the agent, or use its run(): that is an effect. Runs in the background are none.",
+                    code="run_in_replay",
+                    lane=place.identity,
+                )
+            )
 
     def _child(self, args: Any, kwargs: Any) -> Any:
         """Begins the child's run, or goes on with it: its id follows from the parent's request."""
