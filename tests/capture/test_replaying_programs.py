@@ -141,6 +141,118 @@ def test_a_removed_call_is_never_tolerated(server: Server) -> None:
     assert (done.returncode, "[missing_request]" in done.stderr) == (1, True), done.stderr
 
 
+STREAM = """
+import sys, httpx
+def read(text):
+    with httpx.stream("POST", sys.argv[1] + "/parts", json={"text": text}) as response:
+        print(list(response.iter_text()))
+read("one")
+read("two")
+"""
+ASYNC_STREAM = """
+import asyncio, sys, httpx
+async def read(client, text):
+    async with client.stream("POST", sys.argv[1] + "/parts", json={"text": text}) as response:
+        print([part async for part in response.aiter_text()])
+async def main():
+    async with httpx.AsyncClient() as client:
+        await read(client, "one")
+        await read(client, "two")
+asyncio.run(main())
+"""
+SDK_STREAM = """
+import sys, openai
+client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none")
+def read(text):
+    messages = [{"role": "user", "content": text}]
+    stream = client.chat.completions.create(model="m", messages=messages, stream=True)
+    print([chunk.choices[0].delta.content for chunk in stream if chunk.choices])
+read("one")
+read("two")
+"""
+ASYNC_SDK_STREAM = """
+import asyncio, sys, openai
+async def read(client, text):
+    messages = [{"role": "user", "content": text}]
+    stream = await client.chat.completions.create(model="m", messages=messages, stream=True)
+    print([chunk.choices[0].delta.content async for chunk in stream if chunk.choices])
+async def main():
+    client = openai.AsyncOpenAI(base_url=sys.argv[1] + "/v1", api_key="none")
+    await read(client, "one")
+    await read(client, "two")
+asyncio.run(main())
+"""
+STREAMS = pytest.mark.parametrize("program", [STREAM, ASYNC_STREAM, SDK_STREAM, ASYNC_SDK_STREAM])
+
+
+@STREAMS
+def test_a_stream_whose_content_has_drifted_is_handed_over_part_by_part(program: str, server: Server) -> None:
+    said = record(program, server.url)
+    assert len(said.splitlines()) == 2
+    unchanged = reenact("replay", "one", "--loose=moved,content")
+    assert (unchanged.returncode, unchanged.stdout) == (0, said), unchanged.stderr
+    assert "inexact" not in unchanged.stderr
+    change(program, '"two"', '"two of them"')
+    for tiers in ("content", "moved,content"):
+        loose = reenact("replay", "one", f"--loose={tiers}")
+        assert (loose.returncode, loose.stdout) == (0, said), loose.stderr
+        assert "but for 1 inexact match" in loose.stderr
+    assert server.requests == 2
+
+
+@STREAMS
+def test_a_stream_that_was_moved_is_handed_over_part_by_part(program: str, server: Server) -> None:
+    said = record(program, server.url)
+    change(program.replace('"one"', '"first"').replace('"two"', '"one"'), '"first"', '"two"')
+    loose = reenact("replay", "one", "--loose=moved")
+    assert (loose.returncode, loose.stdout.splitlines()) == (0, said.splitlines()[::-1]), loose.stderr
+    assert "inexact: moved" in loose.stderr
+    assert server.requests == 2
+
+
+def test_an_answer_in_another_form_is_no_drift(server: Server) -> None:
+    record(SDK_STREAM, server.url)
+    change(
+        SDK_STREAM,
+        ", stream=True)\n    print([chunk.choices[0].delta.content for chunk in stream if chunk.choices])",
+        ")",
+    )
+    assert reenact("replay", "one", "--loose=moved,content").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("whole", "in_parts"),
+    [
+        ('httpx.get(url + "/number").text', 'in_parts_blocking("GET", url + "/number")'),
+        ('asyncio.run(whole("GET", url + "/number"))', 'asyncio.run(in_parts("GET", url + "/number"))'),
+    ],
+)
+def test_what_was_read_as_a_whole_can_be_read_in_parts(whole: str, in_parts: str, server: Server) -> None:
+    program = f"""
+import asyncio, sys, httpx
+url = sys.argv[1]
+
+def in_parts_blocking(*asked):
+    with httpx.stream(*asked) as response:
+        return "".join(response.iter_text())
+
+async def whole(*asked):
+    async with httpx.AsyncClient() as client:
+        return (await client.request(*asked)).text
+
+async def in_parts(*asked):
+    async with httpx.AsyncClient() as client, client.stream(*asked) as response:
+        return "".join([part async for part in response.aiter_text()])
+
+print({whole})
+"""
+    said = record(program, server.url)
+    change(program, f"print({whole})", f"print({in_parts})")
+    replayed = reenact("replay", "one")
+    assert (replayed.returncode, replayed.stdout) == (0, said), replayed.stderr
+    assert server.requests == 1
+
+
 @pytest.mark.parametrize("options", [["--loose=everything"], ["--loose="], ["--break-at", "0"]])
 def test_what_nobody_can_ask_for(options: list[str], server: Server) -> None:
     record(CALLS, server.url)

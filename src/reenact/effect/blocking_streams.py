@@ -86,6 +86,8 @@ class BlockingStream:
         self._chunks: list[Any] = []
         self._index = 0
         self._over = False
+        self.result: Any = None
+        """The value of its answer, once it has come to its end."""
 
     def __iter__(self) -> BlockingStream:
         return self
@@ -108,7 +110,7 @@ class BlockingStream:
         if self._run.stopped is not None and not ticket.has_answer:
             raise RunStopped(self._run.stopped)
         self._run.taken(ticket)
-        open_answer(self._run, ticket)  # raises the error that ended it
+        self.result = open_answer(self._run, ticket)  # or raises the error that ended it
         raise StopIteration
 
     def close(self) -> None:
@@ -277,13 +279,10 @@ class BlockingStream:
         """Threads take their turn as recorded; where a lock of theirs makes that impossible, that is given up."""
         run, ticket = self._run, item.ticket
         with run.lock:
-            recorded, order = ticket.recorded if ticket is not None else None, run.turns.order
-            if recorded is None or ticket is None or order is None or item.chunk is not None:
+            recorded = ticket.recorded if ticket is not None else None
+            if recorded is None or ticket is None or run.turns.order is None or item.chunk is not None:
                 return
             if self._index < len(recorded.chunks):
-                item.chunk = recorded.chunks[self._index]
-                run.turns.forget(item)
-                order.change((), (item.chunk,))
-                item.hand()
+                run.turns.hand_chunk_out_of_order(item, recorded.chunks[self._index])
             elif recorded.answer is not None and not recorded.answer.handed:
                 run.turns.hand_out_of_order(ticket.item, recorded)

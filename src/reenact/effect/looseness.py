@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reenact.core.codec import encode
 from reenact.effect.divergences import compared, first_difference, moved_request, nearest_of, source_line
+from reenact.effect.items import CHUNK
 from reenact.errors import InvalidInput
 
 if TYPE_CHECKING:
     from reenact.core.events import Event
+    from reenact.effect.items import Item
     from reenact.effect.lanes import Lane
     from reenact.effect.live_run import LiveRun
     from reenact.effect.recorded import RecordedRequest
@@ -104,18 +106,35 @@ class Looseness:
         run = self._run
         if MOVED not in self.tiers:
             return False
-        waiting = [one for one in run.waiting if one.recorded is not None and one.recorded.answer is not None]
-        waiting = [one for one in waiting if not one.recorded.answer.handed]  # type: ignore[union-attr]
-        first = min(waiting, key=lambda one: one.recorded.seq, default=None)  # type: ignore[union-attr]
-        if first is None or first.recorded is None:
+        wanted = self._wanted_parts()
+        waiting = [
+            (one.recorded.seq, one, one.recorded)
+            for one in run.waiting
+            if one.recorded is not None and one.recorded.answer is not None and not one.recorded.answer.handed
+            if not one.recorded.chunks or one.key in wanted
+        ]
+        if not waiting:
             return False
-        self._note(MOVED, first.spec.name, first.recorded)
-        run.turns.hand_out_of_order(first.item, first.recorded)
+        _, first, recorded = min(waiting, key=lambda one: one[0])
+        self._note(MOVED, first.spec.name, recorded)
+        part = wanted.get(first.key)
+        if part is not None and part.ordinal < len(recorded.chunks):
+            run.turns.hand_chunk_out_of_order(part, recorded.chunks[part.ordinal])
+        else:
+            run.turns.hand_out_of_order(first.item, recorded)
         return True
 
+    def _wanted_parts(self) -> dict[str, Item]:
+        """By the key of its stream, the part that somebody waits for. A stream ends after its parts, and nobody waits
+        for it while he is at something else."""
+        order = self._run.turns.order
+        expected = order.expected.values() if order is not None else ()
+        return {one.ticket.key: one for one in expected if one.kind == CHUNK and one.ticket is not None}
+
     def _is_same_operation(self, recorded: RecordedRequest, event: Event) -> bool:
-        """What a request is called says where it goes; a model call goes to its model."""
-        return bool(_model(self._recorded(recorded)) == _model(compared(encode(event.content()).tree)))
+        """What a request is called says where it goes; a model call goes to its model, and says in what form it is
+        answered."""
+        return _operation(self._recorded(recorded)) == _operation(compared(encode(event.content()).tree))
 
     def _recorded(self, recorded: RecordedRequest) -> Any:
         assert self._run.past is not None
@@ -129,7 +148,7 @@ class Looseness:
         self.matches.append(Inexact(tier, name, seq, source_line(), path))
 
 
-def _model(tree: Any) -> Any:
-    for name in ("payload", "body", "json", "model"):
+def _operation(tree: Any) -> tuple[Any, bool]:
+    for name in ("payload", "body", "json"):
         tree = tree.get(name) if isinstance(tree, dict) else None
-    return tree
+    return (tree.get("model"), bool(tree.get("stream"))) if isinstance(tree, dict) else (None, False)

@@ -300,6 +300,14 @@ class Turns:
         self.reordered.append(request.answer.seq)
         self._hand(item)
 
+    def hand_chunk_out_of_order(self, item: Item, chunk: RecordedChunk) -> None:
+        """The same of a part of a stream."""
+        assert self.order is not None
+        self.forget(item)
+        self.order.change((), (chunk,))
+        item.chunk = chunk
+        self._hand(item)
+
     def go_live(self) -> list[Item]:
         """The record has ended: what is still expected arrives by itself from now on. Returns the timers and jobs."""
         assert self.order is not None

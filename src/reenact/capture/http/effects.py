@@ -190,6 +190,14 @@ class _Body:
         self._terminator: Terminator | None = None
         self._left: int | None = None
         """Bytes that are still to come, where the head says how many there are."""
+        self._whole: Iterator[Any] | None = None
+        """The parts of an answer that was recorded as a whole."""
+
+    def parts_of_whole(self, answer: Any) -> Iterator[Any]:
+        """The stream is over. Where nothing came of it but its answer, it was recorded by code that read it whole."""
+        if self._whole is None:
+            self._whole = iter(() if self.chunks or answer is None else unfolded(answer))
+        return self._whole
 
     def took(self, chunk: Any) -> Any:
         self.chunks.append(chunk)
@@ -236,7 +244,9 @@ class BlockingBody(_Body):
         return self
 
     def __next__(self) -> Any:
-        return self.took(next(self._stream))
+        for chunk in self._stream:
+            return self.took(chunk)
+        return self.took(next(self.parts_of_whole(self._stream.result)))
 
     def close(self) -> None:
         if self.has_had_everything:
@@ -268,7 +278,11 @@ class AsyncBody(_Body):
         return self
 
     async def __anext__(self) -> Any:
-        return self.took(await anext(self._stream))
+        async for chunk in self._stream:
+            return self.took(chunk)
+        for chunk in self.parts_of_whole(self._stream.result):
+            return self.took(chunk)
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         if self.has_had_everything:
