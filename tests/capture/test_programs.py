@@ -267,3 +267,15 @@ def test_a_secret_in_an_address_or_behind_an_option_is_in_no_file(monkeypatch: p
         assert b"behind-an-option" not in file.read_bytes()
     replayed = reenact("replay", "@last")
     assert replayed.returncode == 0, replayed.stderr
+
+
+def test_an_agent_that_a_program_runs_is_part_of_its_run() -> None:
+    write(
+        "import reenact\n\n\n@reenact.tool\ndef pay(to):\n    open('paid', 'a').write(to)\n    return f'paid {to}'\n\n\n"
+        "@reenact.agent\ndef support(to):\n    return pay(to)\n\n\nprint(support.run('Ann'), support('Bo'))\n"
+    )
+    done = reenact("run", "program.py")
+    assert done.stdout == "paid Ann paid Bo\n"
+    replayed = reenact("replay", "@last")
+    assert (replayed.returncode, replayed.stdout) == (0, done.stdout), replayed.stderr
+    assert Path("paid").read_text() == "AnnBo"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from reenact.core.links import OPERATIONS_RUN
-from reenact.errors import InvalidInput, NotFound
+from reenact.errors import InvalidInput, NotFound, ReenactError
+from reenact.journal.reader import JournalReader
 from reenact.reports.summaries import facts_of, kind_of_run
 from reenact.store.contract import Store
 
@@ -48,7 +49,8 @@ def _by_position(store: Store, namespace: str, text: str) -> str:
     before: tuple[int, str] | None = None
     while page := store.list_runs(namespace, before=before, limit=min(PAGE, back + 1)):
         for row in page:
-            if kind_of_run(facts_of(store, namespace, row.header.run)) != "run":
+            run = row.header.run
+            if kind_of_run(facts_of(store, namespace, run)) != "run" or _was_called(store, namespace, run):
                 continue  # kept beside runs in their shape; nobody means those
             if back == 0:
                 return row.header.run
@@ -75,3 +77,12 @@ def short_id(store: Store, namespace: str, run: str) -> str:
         else:
             high = middle
     return run[:low]
+
+
+def _was_called(store: Store, namespace: str, run: str) -> bool:
+    """By another run, which is the one that is meant."""
+    try:
+        parent = JournalReader(store, run, namespace).header.parent
+    except ReenactError:
+        return False  # what is the matter with it is told by whoever reads it
+    return parent is not None and parent.relation == "child"
