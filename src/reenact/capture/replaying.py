@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 
-from reenact.capture.breaking import break_at
 from reenact.capture.http import pacing
 from reenact.capture.terms import ReplayTerms
 from reenact.effect.live_run import LiveRun
@@ -22,6 +21,8 @@ def prepare(live: LiveRun, terms: ReplayTerms) -> None:
     if terms.loose:
         live.loose = Looseness(live, frozenset(terms.loose))
     if terms.break_at is not None:
+        from reenact.capture.breaking import break_at  # with the debugger, which few ask for
+
         break_at(live, terms.break_at)
     pacing.realtime = terms.realtime
 

@@ -15,7 +15,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from weakref import WeakSet
 
 from reenact.core.canonical import parse_stored, stored_bytes
@@ -38,6 +38,7 @@ from reenact.effect.items import SIGNAL, Item
 from reenact.effect.lanes import Lane, LaneBook
 from reenact.effect.looseness import Looseness
 from reenact.effect.past import Past
+from reenact.effect.places import nowhere
 from reenact.effect.policy import Guard
 from reenact.effect.recorded import RecordedCheckpoint, RecordedRequest
 from reenact.effect.secrets import secrets_of
@@ -46,12 +47,14 @@ from reenact.effect.stopping import Denied, Divergence, EffectConflict, RunStopp
 from reenact.effect.tickets import EffectSpec, Ticket, Waiter
 from reenact.effect.tries import Tries
 from reenact.effect.turns import Turns
-from reenact.effect.waits import WaitDesk
 from reenact.effect.writing import Pen
 from reenact.errors import InvalidInput, ReenactError, StaleEpoch
 from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
 from reenact.journal.reader import JournalReader
+
+if TYPE_CHECKING:  # loaded with the first wait
+    from reenact.effect.waits import WaitDesk
 
 MakeEvent = Callable[[str], Event]
 """The request as an event, given its key."""
@@ -454,6 +457,8 @@ class LiveRun(Answering):
     def desk(self) -> WaitDesk:
         with self.lock:
             if self._desk is None:
+                with nowhere():  # its locks are not the agent's
+                    from reenact.effect.waits import WaitDesk
                 self._desk = WaitDesk(self.reader.store, self.reader.namespace)
             return self._desk
 

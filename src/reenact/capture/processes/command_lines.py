@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -47,7 +46,9 @@ def command_line(
             return CommandLine(("sh",), "it is a script of the shell")
     program = os.fsdecode(executable) if executable is not None and not shell else words[0] if words else ""
     path = (environment if environment is not None else os.environ).get("PATH", os.defpath)
-    found = shutil.which(program, path=os.fsdecode(path))
+    from shutil import which  # with the first process that is started
+
+    found = which(program, path=os.fsdecode(path))
     is_there = found is not None or shell or os.sep in program
     return CommandLine(words[:_MOST_WORDS], _why_unseen(found, words), is_there)
 
@@ -67,7 +68,9 @@ def _why_unseen(found: str | None, words: Sequence[str]) -> str | None:
         interpreter = _shebang(found)
         if not interpreter:
             return "it is no Python"
-        found, options = shutil.which(interpreter[0]) or interpreter[0], list(interpreter[1:])
+        from shutil import which
+
+        found, options = which(interpreter[0]) or interpreter[0], list(interpreter[1:])
     if found is None or not _PYTHON.match(os.path.basename(found)):
         return "it is no Python"
     if not _is_ours(found):

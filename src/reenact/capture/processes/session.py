@@ -7,8 +7,6 @@ the first. Where the folder is gone, because the first process has ended, nothin
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from contextlib import suppress
 from time import time
 from typing import Any, Literal
@@ -49,6 +47,8 @@ class Session:
         """Made when the first process is started."""
         if not self._folder:
             _sweep()
+            import tempfile  # with the first process that is started
+
             self._folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
             if self._isolated:
                 with open(os.path.join(self._folder, _ISOLATED), "wb"):
@@ -102,6 +102,8 @@ class Session:
     def end(self) -> None:
         self.has_ended = True
         if self._folder:
+            import shutil  # where there is something to remove
+
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _path(self, run: str) -> str:
@@ -110,6 +112,9 @@ class Session:
 
 def _sweep() -> None:
     """Takes away what processes have left that were killed."""
+    import shutil
+    import tempfile
+
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             pid = entry.name.removeprefix(_PREFIX).partition("-")[0] if entry.name.startswith(_PREFIX) else ""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from reenact.core.lazy_patterns import Pattern
-
 HEADERS = frozenset(
     (
         *("authorization", "proxyauthorization", "xapikey", "apikey", "xgoogapikey"),
@@ -44,12 +42,19 @@ _ENDINGS = (
 _SEPARATORS = str.maketrans("", "", "-_. ")
 LONGEST_NAME = 64
 
-_SECRET_VARIABLE = Pattern(
-    r"(?:^|_)(?:KEY|APIKEY|TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|PASSPHRASE|PWD|CREDENTIAL|CREDENTIALS|PAT|DSN)(?:_|$)"
+_IN_SECRET_VARIABLES = frozenset(
+    (
+        *("KEY", "APIKEY", "TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PWD"),
+        *("CREDENTIAL", "CREDENTIALS", "PAT", "DSN"),
+    )
 )
-_TELLS_ABOUT_ONE = Pattern(
-    r"_(?:FILE|PATH|DIR|NAME|TYPE|SOCK|ALGORITHM|EXPIRY|TTL|COUNT|LIMIT|LENGTH|SIZE|URL|URI|HOST|PORT|VERSION)$"
+_TELLS_ABOUT_ONE = frozenset(
+    (
+        *("FILE", "PATH", "DIR", "NAME", "TYPE", "SOCK", "ALGORITHM", "EXPIRY", "TTL", "COUNT", "LIMIT", "LENGTH"),
+        *("SIZE", "URL", "URI", "HOST", "PORT", "VERSION"),
+    )
 )
+"""What such a variable's name ends with, if it does not hold the secret itself."""
 _NOT_VARIABLES = frozenset({"PWD", "OLDPWD"})
 SHORTEST_KNOWN = 8
 LONG_ENOUGH_BY_ITSELF = 16
@@ -78,10 +83,11 @@ def _plain(name: str) -> str:
 
 def is_secret_variable(name: str) -> bool:
     upper = name.upper()
+    words = upper.split("_")
     return (
         upper not in _NOT_VARIABLES
-        and _SECRET_VARIABLE.search(upper) is not None
-        and _TELLS_ABOUT_ONE.search(upper) is None
+        and not _IN_SECRET_VARIABLES.isdisjoint(words)
+        and (len(words) == 1 or words[-1] not in _TELLS_ABOUT_ONE)
     )
 
 
