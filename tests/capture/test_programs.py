@@ -271,7 +271,7 @@ def test_a_secret_in_an_address_or_behind_an_option_is_in_no_file(monkeypatch: p
 
 def test_an_agent_that_a_program_runs_is_part_of_its_run() -> None:
     write(
-        "import reenact\n\n\n@reenact.tool\ndef pay(to):\n    open('paid', 'a').write(to)\n    return f'paid {to}'\n\n\n"
+        "import reenact\n\n@reenact.tool\ndef pay(to):\n    open('paid', 'a').write(to)\n    return f'paid {to}'\n\n"
         "@reenact.agent\ndef support(to):\n    return pay(to)\n\n\nprint(support.run('Ann'), support('Bo'))\n"
     )
     done = reenact("run", "program.py")
@@ -279,3 +279,59 @@ def test_an_agent_that_a_program_runs_is_part_of_its_run() -> None:
     replayed = reenact("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, done.stdout), replayed.stderr
     assert Path("paid").read_text() == "AnnBo"
+
+
+AT_THE_END = """
+import atexit, concurrent.futures, logging, sys, threading, time
+import reenact
+
+
+@reenact.step
+def note(what):
+    with open("ledger", "a") as ledger:
+        ledger.write(f"{what}\\n")
+    return what
+
+
+def late(what):
+    time.sleep(0.2)
+    print("thread", note(what), flush=True)
+
+
+logging.basicConfig(level="INFO", stream=sys.stdout, format="%(message)s")
+atexit.register(lambda: print("first registered", note("atexit 1")))
+atexit.register(lambda: logging.info("last registered %s", note("atexit 2")))
+threading.Thread(target=late, args=("late",)).start()
+pool = concurrent.futures.ThreadPoolExecutor(2)
+pool.submit(late, "in a pool")
+print("main", note("main"), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [("", 0), ("sys.exit(3)", 0), ("sys.exit('a word')", "a word\n"), ("raise ValueError('no')", "ValueError: no\n")],
+)
+def test_threads_and_what_is_registered_for_the_end_belong_to_the_program(end: str, said: str | int) -> None:
+    write(AT_THE_END + end)
+    plain = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, timeout=60)
+    Path("ledger").unlink()
+    done = reenact("run", "program.py")
+    assert done.returncode == plain.returncode
+    assert sorted(done.stdout.splitlines()) == sorted(plain.stdout.splitlines())
+    assert done.stdout.splitlines()[-2:] == ["last registered atexit 2", "first registered atexit 1"]
+    assert not said or done.stderr.count(str(said)) == plain.stderr.count(str(said)) == 1
+    assert "5 effects" in done.stderr
+    replayed = reenact("replay", "@last")
+    assert replayed.stdout == done.stdout, replayed.stderr
+    assert "the same in all" in replayed.stderr
+    assert len(Path("ledger").read_text().splitlines()) == 5
+
+
+def test_the_programs_own_hook_is_told_of_what_nobody_caught() -> None:
+    write(
+        "import sys\nsys.excepthook = lambda kind, error, trace: print('told', kind.__name__)\nraise ValueError('no')\n"
+    )
+    done = reenact("run", "program.py")
+    assert (done.returncode, done.stdout) == (1, "told ValueError\n"), done.stderr
+    assert "Traceback" not in done.stderr

@@ -17,7 +17,6 @@ from reenact.capture.concluding import Conclusion
 from reenact.capture.guard import guard
 from reenact.capture.isolation import leave_the_network
 from reenact.capture.processes import ending, own_run
-from reenact.capture.processes.ending import print_as_python_does
 from reenact.capture.processes.own_run import OwnRun
 from reenact.capture.processes.session import Session
 from reenact.capture.programs import ProgramAgent
@@ -58,8 +57,6 @@ def _carried(task: Task) -> int:
     try:
         result = _result(agent, task)
         code = int(result["exit"])
-        if "said" in result:
-            print(result["said"], file=sys.stderr)
     except KeyboardInterrupt:
         conclusion.say(f"run {task.run} was interrupted", f"Go on: reenact resume {task.run}")
         own.is_over = True
@@ -68,7 +65,7 @@ def _carried(task: Task) -> int:
     except ReenactError as stopped:
         problem = stopped
     except Exception as error:
-        print_as_python_does(error)
+        ending.tell_uncaught(error)
         code = 1
     own.is_over = True
     own.note_unseen()

@@ -22,10 +22,11 @@ from reenact.capture.commands import run_command
 from reenact.capture.environment import environment_fact
 from reenact.capture.equipment import equip
 from reenact.capture.processes import own_run
-from reenact.capture.processes.ending import leave
+from reenact.capture.processes.ending import leave, tell_uncaught
 from reenact.capture.replaying import prepare
 from reenact.capture.seams import sleeping
 from reenact.capture.terms import Program, ReplayTerms
+from reenact.capture.winding_down import wind_down
 from reenact.capture.witness_terms import watch_if_asked
 from reenact.effect.agents import Agent
 from reenact.effect.live_run import LiveRun
@@ -87,24 +88,28 @@ def _run_program(program: Program) -> dict[str, Any]:
     collecting.go_on()
     try:
         exec(code, main.__dict__)  # noqa: S102  (the user's own program, which is what we were asked to run)
+        return _ended(pid, {"exit": 0})
     except SystemExit as end:
         return _ended(pid, _exit(end.code))
     except BaseException as error:
         if os.getpid() != pid:
             leave(1, error)
+        if isinstance(error, Exception):
+            tell_uncaught(error)
+            wind_down()
         raise
     finally:
         if before is not None:
             sys.modules["__main__"] = before
-    return _ended(pid, {"exit": 0})
 
 
 def _ended(pid: int, result: dict[str, Any]) -> dict[str, Any]:
     """What the program forked ends here, like the program: but it is not the program's run that has ended."""
+    if "said" in result:
+        print(result["said"], file=sys.stderr)
     if os.getpid() != pid:
-        if "said" in result:
-            print(result["said"], file=sys.stderr)
         leave(result["exit"])
+    wind_down()
     return result
 
 

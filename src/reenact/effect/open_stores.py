@@ -19,14 +19,14 @@ def store_of(store: Store | str | None) -> Store:
         return store
     with _opening:
         if not _stores:
-            atexit.register(_close)
+            atexit.register(close_all)
         key = store or ""
         if key not in _stores:
             _stores[key] = open_store(store)
         return _stores[key]
 
 
-def _close() -> None:
+def close_all() -> None:
     """A log that was never emptied takes more room than what is in it. What is written is safe without this."""
     while _stores:
         _, store = _stores.popitem()

@@ -28,7 +28,7 @@ def install() -> None:
     _real.update(_exit=os._exit, excepthook=sys.excepthook)
     os._exit = _exit
     sys.excepthook = _excepthook
-    atexit.register(_at_exit)
+    atexit.register(at_exit)
 
 
 def _exit(status: int) -> NoReturn:
@@ -39,7 +39,7 @@ def _exit(status: int) -> NoReturn:
     raise AssertionError
 
 
-def _at_exit() -> None:
+def at_exit() -> None:
     own = own_run.own
     if own is None or own.pid != os.getpid() or own.is_over:
         return
@@ -88,9 +88,29 @@ def leave(status: int, error: BaseException | None = None) -> NoReturn:
     raise AssertionError
 
 
+def tell_uncaught(error: Exception) -> None:
+    """Once, by the program's own hook if it has one."""
+    if has_told(error):
+        return
+    _uncaught.append(error)
+    hook = sys.excepthook
+    if hook in (_excepthook, sys.__excepthook__):
+        print_as_python_does(error)
+    else:
+        hook(type(error), error, _own_trace(error))
+
+
+def has_told(error: BaseException) -> bool:
+    return any(one is error for one in _uncaught)
+
+
 def print_as_python_does(error: BaseException) -> None:
-    """The traceback begins with the program's own line."""
+    traceback.print_exception(type(error), error, _own_trace(error))
+
+
+def _own_trace(error: BaseException) -> TracebackType | None:
+    """It begins with the program's own line."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace)
+    return trace
