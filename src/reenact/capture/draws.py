@@ -4,19 +4,15 @@ again when it comes back. Inside an effect, and outside of any run, they are wha
 from __future__ import annotations
 
 import sys
-import sysconfig
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from reenact.effect.folders import INSTALLED, PYTHONS
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
 
-_LIBRARIES = tuple(
-    {path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))}
-)
-_INSTALLED = tuple({path for name in ("purelib", "platlib") if (path := sysconfig.get_path(name))})
-_PYTHONS = tuple({path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name))})
+_LIBRARIES = PYTHONS + INSTALLED
 _OURS = __file__.rpartition("capture")[0]
 _own: dict[str, bool] = {}
 
@@ -37,7 +33,7 @@ def is_own_call(depth: int) -> bool:
 
 def is_installed_call(depth: int) -> bool:
     """Whether it is that of a library that was installed, and not of Python's own."""
-    return sys._getframe(depth).f_code.co_filename.startswith(_INSTALLED)
+    return sys._getframe(depth).f_code.co_filename.startswith(INSTALLED)
 
 
 def is_our_call(depth: int) -> bool:
@@ -49,7 +45,7 @@ def is_our_call(depth: int) -> bool:
 
 
 def _is_pythons(file: str) -> bool:
-    return file.startswith(_PYTHONS) and not file.startswith(_INSTALLED)
+    return file.startswith(PYTHONS) and not file.startswith(INSTALLED)
 
 
 def is_own_frame(frame: FrameType) -> bool:

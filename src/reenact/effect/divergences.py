@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import sysconfig
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from os.path import dirname
 from typing import TYPE_CHECKING, Any
 
 from reenact.core.codec import encode
 from reenact.core.matching import VOLATILE_MEMBERS
+from reenact.effect.folders import INSTALLED, PYTHONS
 from reenact.effect.recorded import HandOver, RecordedCheckpoint, RecordedMark, RecordedRequest, RecordedTurn
 from reenact.effect.stopping import Divergence, RecordCancelled, RecordEnded
 
@@ -31,9 +30,7 @@ MOST_LEAVES = 2000
 NAME_CHARACTERS = 200
 _NOBODYS_CODE = tuple(f"{folder}{os.sep}" for folder in (dirname(dirname(__file__)), dirname(asyncio.__file__)))
 """Folders of what stands between an agent and its call: this package, and asyncio itself."""
-_LIBRARIES = tuple(
-    {f"{path}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))}
-)
+_LIBRARIES = tuple(f"{folder}{os.sep}" for folder in PYTHONS + INSTALLED)
 
 
 def conflicting_request(run: LiveRun, recorded: RecordedRequest, event: Event) -> Divergence:
@@ -217,6 +214,8 @@ def nearest_of(
 
 def _alike(run: LiveRun, request: RecordedRequest, name: str, asked: set[tuple[str, str]]) -> float:
     """From 0 to 2: how much the names, and what is asked for, have in common."""
+    from difflib import SequenceMatcher  # where something has parted
+
     assert run.past is not None
     other = request.key.partition("/")[2].rpartition("/")[0]
     names = SequenceMatcher(None, name[:NAME_CHARACTERS], other[:NAME_CHARACTERS], autojunk=False).ratio()

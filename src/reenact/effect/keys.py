@@ -21,6 +21,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import sys
 from base64 import b64decode, b64encode
 from binascii import Error as BinasciiError
 from collections.abc import Callable, Iterator
@@ -250,9 +251,19 @@ def default_path() -> Path:
     named = os.environ.get(FILE_VARIABLE)
     if named:
         return Path(named)
-    from platformdirs import user_config_path  # where each system keeps such files
+    return _config_folder() / FILE_NAME
 
-    return user_config_path("reenact", appauthor=False) / FILE_NAME
+
+def _config_folder() -> Path:
+    """Where each system keeps such files. The usual case is told at once: every recorded program asks."""
+    configured, home = os.environ.get("XDG_CONFIG_HOME", ""), os.environ.get("HOME", "")
+    if sys.platform == "linux" and os.path.isabs(configured):
+        return Path(configured, "reenact")
+    if sys.platform == "linux" and not configured and os.path.isabs(home):
+        return Path(home, ".config", "reenact")
+    from platformdirs import user_config_path
+
+    return user_config_path("reenact", appauthor=False)
 
 
 def _new_member(sources: Sources) -> dict[str, Any]:

@@ -19,7 +19,6 @@ import gc
 import os
 import random
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -29,6 +28,7 @@ from types import BuiltinMethodType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from reenact.effect.boundary import replays
+from reenact.effect.folders import INSTALLED, PYTHONS, STANDARD_LIBRARY
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
 from reenact.effect.stopping import Divergence, RunStopped
@@ -70,15 +70,14 @@ _CALLED: dict[Any, tuple[str, str]] = {
 _NAMES = frozenset(called.__name__ for called in _CALLED) | {"now", "utcnow", "today", "random", "getrandbits", "seed"}
 _STARTERS = tuple(f"{os.sep}{name}.py" for name in ("subprocess", "os", "contextlib"))
 _QUERIES = frozenset(
-    os.path.join(sysconfig.get_path("stdlib"), *place)
-    for place in (("platform.py",), ("uuid.py",), ("ctypes", "util.py"))
+    os.path.join(STANDARD_LIBRARY, *place) for place in (("platform.py",), ("uuid.py",), ("ctypes", "util.py"))
 )
 _CARRIERS = tuple(f"{os.sep}{name}.py" for name in ("random", "secrets", "uuid"))
 """Modules of the standard library that draw chance for whoever calls them."""
 _OURS = __file__.rpartition("effect")[0]
 _READING = (os.path.join(_OURS, "store"), os.path.join(_OURS, "journal"))
-_LIBRARY = tuple({sysconfig.get_path("stdlib") + os.sep, sysconfig.get_path("platstdlib") + os.sep})
-_OTHERS = tuple({sysconfig.get_path("purelib") + os.sep, sysconfig.get_path("platlib") + os.sep})
+_LIBRARY = tuple(folder + os.sep for folder in PYTHONS)
+_OTHERS = tuple(folder + os.sep for folder in INSTALLED)
 
 _lock = threading.Lock()
 _installed = False

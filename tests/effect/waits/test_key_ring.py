@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from platformdirs import user_config_path
 from waits_support import TurnedClock, operations
 
 from reenact.core.wait_keys import WaitKey
@@ -218,6 +219,17 @@ def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.delenv("REENACT_KEY_FILE")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     assert default_path() == tmp_path / "xdg" / "reenact" / "keys.json"
+
+
+@pytest.mark.parametrize("configured", [None, "", "relative", "/absolute/"])
+@pytest.mark.parametrize("home", [None, "", "relative", "/home/me"])
+def test_the_file_is_where_the_system_keeps_such(
+    configured: str | None, home: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REENACT_KEY_FILE", raising=False)
+    for name, value in (("XDG_CONFIG_HOME", configured), ("HOME", home)):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    assert default_path() == user_config_path("reenact", appauthor=False) / "keys.json"
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
