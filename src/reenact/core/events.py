@@ -256,8 +256,9 @@ OPERATIONS_KINDS = frozenset(kind for kind, cls in KINDS.items() if cls.operatio
 
 
 def _required(cls: type[Event]) -> frozenset[str]:
-    fields = msgspec.structs.fields(cls)
-    return frozenset(field.name for field in fields if field.required)
+    """Those without a default, which stand first. msgspec's own answer also evaluates every annotation."""
+    names = cls.__struct_fields__
+    return frozenset(names[: len(names) - len(cls.__struct_defaults__)])
 
 
 _REQUIRED: dict[type[Event], frozenset[str]] = {cls: _required(cls) for cls in KINDS.values()}
