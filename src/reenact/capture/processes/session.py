@@ -7,6 +7,7 @@ the first. Where the folder is gone, because the first process has ended, nothin
 from __future__ import annotations
 
 import os
+from _thread import allocate_lock
 from contextlib import suppress
 from time import time
 from typing import Any, Literal
@@ -40,20 +41,20 @@ class Session:
     def __init__(self, folder: str = "", *, isolated: bool = False) -> None:
         self._folder = folder
         self._isolated = isolated
+        self._making = allocate_lock()
         self.has_ended = False
 
     @property
     def folder(self) -> str:
         """Made when the first process is started."""
-        if not self._folder:
-            _sweep()
-            import tempfile  # with the first process that is started
-
-            self._folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
-            if self._isolated:
-                with open(os.path.join(self._folder, _ISOLATED), "wb"):
-                    pass
-        return self._folder
+        with self._making:
+            if not self._folder:
+                _sweep()
+                self._folder = _new_folder()
+                if self._isolated:
+                    with open(os.path.join(self._folder, _ISOLATED), "wb"):
+                        pass
+            return self._folder
 
     @property
     def is_isolated(self) -> bool:
@@ -108,6 +109,15 @@ class Session:
 
     def _path(self, run: str) -> str:
         return os.path.join(self.folder, f"{run}.json")
+
+
+def _new_folder() -> str:
+    """Not by `tempfile.mkdtemp`, whose names come from a generator that the program uses too."""
+    import tempfile  # with the first process that is started
+
+    folder = os.path.join(tempfile.gettempdir(), f"{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
+    os.mkdir(folder, 0o700)
+    return folder
 
 
 def _sweep() -> None:

@@ -20,6 +20,8 @@ SEED_BYTES = 32
 _OWN_KEYS = os.path.join("multiprocessing", "process.py")
 """Draws a key of its own when it is imported, which a replay has done before the program begins."""
 _real: dict[str, Any] = {}
+_process = 0
+"""The one whose lanes draw here."""
 
 
 def install() -> None:
@@ -44,8 +46,11 @@ def uninstall() -> None:
 
 
 def begin() -> None:
-    """The module's own generator, which was seeded before the run began, is seeded anew. Called in the first lane."""
-    random.seed()
+    """The module's own generator, which was seeded before the run began, is seeded anew. Called in the first lane of
+    each process."""
+    global _process
+    _process = os.getpid()
+    random.seed(_new_seed())
 
 
 def _urandom(size: int, /) -> bytes:
@@ -57,9 +62,16 @@ def _urandom(size: int, /) -> bytes:
 
 
 def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
-    if a is None and type(PLACE.get()) is Lane and not isinstance(self, random.SystemRandom):
-        a = drawn("seed", lambda: int.from_bytes(_real["urandom"](SEED_BYTES)))
+    is_here = os.getpid() == _process  # what has just been forked seeds it before it has a run of its own
+    is_drawn = is_here and type(PLACE.get()) is Lane and not isinstance(self, random.SystemRandom)
+    if a is None and is_drawn and not is_our_call(2):
+        a = _new_seed()
     _real["seed"](self, a, version)
+
+
+def _new_seed() -> int:
+    number: int = drawn("seed", lambda: int.from_bytes(_real["urandom"](SEED_BYTES)))
+    return number
 
 
 def _uuid1(node: int | None = None, clock_seq: int | None = None) -> uuid.UUID:
