@@ -24,7 +24,7 @@ NOT_LOADED = {
 ASKING = {
     "imported": "import httpx, http.client",
     "from": "from httpx import get as get\nfrom http.client import HTTPConnection",
-    "found first": "import importlib.util as util\nassert util.find_spec('httpx').loader.get_code('httpx')\nimport httpx",
+    "found first": "from importlib import util\nassert util.find_spec('httpx').loader.get_code('httpx')\nimport httpx",
     "missing first": "import importlib.util\nassert importlib.util.find_spec('mcp.client.nothing') is None",
     "in threads": """
 import importlib, threading
