@@ -30,6 +30,9 @@ print(httpx.post(url + "/echo", content="goodbye").text)
 """
 
 
+PROMPT = "".join(f"w{number} " for number in range(650_000))
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
@@ -82,6 +85,57 @@ def test_the_text_of_a_message(server: Server) -> None:
     said = missed(server, ("order A-17", "order B-4"))
     assert "message  1 (user) changed: Where is my order [-A-]{+B+}-[-17-]{+4+}?" in said
     assert "0 (system)" not in said
+
+
+def test_a_text_that_goes_on_or_ends_sooner(server: Server) -> None:
+    said = missed(server, ("order A-17?", "order A-17? Quick!"), ("You are a clerk.", "You are"))
+    assert "message  0 (system) cut short: You are[- a clerk.-]" in said
+    assert "message  1 (user) extended: Where is my order A-17?{+ Quick!+}" in said
+
+
+@pytest.mark.parametrize(
+    ("after", "shown"),
+    [
+        (PROMPT.replace("w300000 ", "w300000 other "), "w300000 {+other +}w300001"),
+        (PROMPT.replace("0 ", "o "), " … at least "),
+        ("", "0 (user) changed"),
+    ],
+)
+def test_a_prompt_of_megabytes(after: str, shown: str, server: Server) -> None:
+    program = """
+import sys, httpx
+messages = [{"role": "user", "content": open("prompt").read()}]
+httpx.post(sys.argv[1] + "/v1/chat/completions", json={"model": "m", "messages": messages})
+"""
+    Path("program.py").write_text(program)
+    Path("prompt").write_text(PROMPT)
+    assert reenact("run", "--run-id", "one", "program.py", server.url).returncode == 0
+    Path("prompt").write_text(after)
+    replayed = reenact("replay", "one")
+    assert replayed.returncode == 1
+    assert shown in replayed.stderr
+    assert len(replayed.stderr) < 4096
+    assert len(reenact("replay", "one", "--json").stdout) < 100_000
+
+
+def test_many_long_differences_are_told_in_a_few_lines(server: Server) -> None:
+    program = """
+import sys, httpx
+body = {f"{'name' * 200}{number}": {"text": f"{sys.argv[2]} {'long ' * 9000}"} for number in range(500)}
+httpx.post(sys.argv[1] + "/echo", json=body)
+messages = [{"role": "user", "content": f"{sys.argv[2]} {'long ' * 9000}{number}"} for number in range(50)]
+httpx.post(sys.argv[1] + "/v1/chat/completions", json={"model": "m", "messages": messages})
+"""
+    Path("program.py").write_text(program)
+    assert reenact("run", "--run-id", "one", "program.py", server.url, "one").returncode == 0
+    for kept, call in (("", "echo"), ('httpx.post(sys.argv[1] + "/echo", json=body)\n', "completions")):
+        Path("program.py").write_text(program.replace("{sys.argv[2]}", "two").replace(kept, "", 1))
+        replayed = reenact("replay", "one")
+        assert replayed.returncode == 1
+        assert call in replayed.stderr
+        assert " more " in replayed.stderr
+        assert len(replayed.stderr) < 5000
+        assert len(reenact("replay", "one", "--json").stdout) < 200_000
 
 
 def test_an_added_message(server: Server) -> None:

@@ -17,15 +17,22 @@ from reenact.effect.stopping import Divergence
 from reenact.errors import ReenactError
 from reenact.journal.reader import JournalReader
 from reenact.replays.comparing.conversations import MessageChange, compare_conversations
-from reenact.replays.comparing.texts import TextDiff
+from reenact.replays.comparing.excerpts import Excerpt, excerpt
 from reenact.replays.comparing.trees import Difference, compare_trees
 
 SHOWN_DIFFERENCES = 4
 SHOWN_MESSAGES = 6
 SHOWN_CHARACTERS = 160
+SHOWN_OF_CHANGES = 240
+"""Characters after which no further change of a text is shown."""
 SHOWN_CALLS = 5
 LOOKED_THROUGH = 20_000
 """Events that are looked through for a call that has moved."""
+
+CHARACTERS_AS_DATA = 1000
+ITEMS_AS_DATA = 64
+"""Texts, lists and objects that are longer are cut short as data, too; what stands in them, at half of that."""
+CHANGED_IN_WORDS = {"CHANGED": "changed", "TRUNCATED": "cut short", "EXTENDED": "extended"}
 
 Line = tuple[str, str]
 
@@ -116,15 +123,16 @@ class _Explanation:
             self._lines.append(("message", _message(change)))
         if len(changed) > SHOWN_MESSAGES:
             self._lines.append(("", f"and {len(changed) - SHOWN_MESSAGES:,} more messages"))
-        self._data["differences"] = [one.to_data() for one in diff.differences[:SHOWN_DIFFERENCES]]
-        self._data["messages"] = [one.to_data() for one in changed[:SHOWN_MESSAGES]]
+        self._data["differences"] = [_bounded(one.to_data()) for one in diff.differences[:SHOWN_DIFFERENCES]]
+        self._data["messages"] = [_message_data(one) for one in changed[:SHOWN_MESSAGES]]
 
     def _moved(self, actual: dict[str, Any], seq: int) -> None:
         """The same request stands elsewhere in the record: then a call before it is gone, or one has come."""
         same = self._same(actual)
         later = [one for one in same if one > seq > 0]
         if later and self._code == "moved_request":
-            self._say("likely", f"a call was moved: it was recorded at seq {later[0]}", likely="moved", same=later[0])
+            text = f"a call was removed or comes later: this one was recorded at seq {later[0]}"
+            self._say("likely", text, likely="moved", same=later[0])
         elif later:
             text = f"a call was removed: the same was recorded at seq {later[0]}, after what is expected here"
             self._say("likely", text, likely="removed", same=later[0])
@@ -159,7 +167,7 @@ def _request(tree: Any) -> Any:
 def _messages(left: Any, right: Any) -> tuple[MessageChange, ...] | None:
     """The messages of both, where both hold a conversation."""
     try:
-        diff = compare_conversations(_request(left), _request(right))
+        diff = compare_conversations(_request(left), _request(right), words=False)
     except ReenactError:
         return None
     return diff.changes if not diff.equal else None
@@ -172,13 +180,17 @@ def _is_of_conversation(path: str) -> bool:
 
 
 def _difference(one: Difference) -> str:
+    path = _shown(one.path, quoted=False)
     if one.kind == "added":
-        return f"{one.path}: now {_shown(one.actual)}, which was not there"
+        return f"{path}: now {_shown(one.actual)}, which was not there"
     if one.kind == "removed":
-        return f"{one.path}: recorded {_shown(one.expected)}, which is gone"
+        return f"{path}: recorded {_shown(one.expected)}, which is gone"
     if one.kind == "moved":
-        return f"{one.path}: moved to {one.actual_path}"
-    return f"{one.path}: recorded {_shown(one.expected)}, now {_shown(one.actual)}"
+        return f"{path}: moved to {_shown(one.actual_path, quoted=False)}"
+    texts = [one.expected, one.actual]
+    if all(isinstance(text, str) for text in texts) and max(map(len, texts)) > SHOWN_CHARACTERS:
+        return f"{path}: {_words(excerpt(one.expected, one.actual))}"
+    return f"{path}: recorded {_shown(one.expected)}, now {_shown(one.actual)}"
 
 
 def _message(change: MessageChange) -> str:
@@ -188,16 +200,31 @@ def _message(change: MessageChange) -> str:
         return f"{title} was added: {_shown(change.actual.text)}"
     if change.kind == "DROPPED" and change.expected is not None:
         return f"{title} is gone: {_shown(change.expected.text)}"
-    if change.words is not None and not change.words.equal:
-        return f"{title} {change.kind.lower()}: {_words(change.words)}"
+    title = f"{title} {CHANGED_IN_WORDS.get(change.kind, change.kind)}"
+    found = _text_change(change)
+    if found is not None:
+        return f"{title}: {_words(found)}"
     places = ", ".join(one.path for one in change.rest.differences) if change.rest is not None else ""
-    return f"{title} {change.kind.lower()} at {places}" if places else f"{title} {change.kind.lower()}"
+    return f"{title} at {_shown(places, quoted=False)}" if places else title
 
 
-def _words(diff: TextDiff) -> str:
-    """`[-gone-]{+new+}` with a little of what is around."""
-    parts = []
-    for run in diff.runs:
+def _text_change(change: MessageChange) -> Excerpt | None:
+    expected, actual = change.expected, change.actual
+    if expected is None or actual is None or expected.text == actual.text:
+        return None
+    return excerpt(expected.text, actual.text)
+
+
+def _words(found: Excerpt) -> str:
+    """`[-gone-]{+new+}` with a little of what is around; of many changes the first ones."""
+    parts = ["…"] if found.before else []
+    more, before = 0, "equal"
+    for run in found.diff.runs:
+        if run.kind != "equal" and before == "equal" and (more or sum(map(len, parts)) > SHOWN_OF_CHANGES):
+            more += 1
+        before = run.kind
+        if more:
+            continue
         text = _shown(run.text, quoted=False)
         if run.kind == "removed":
             parts.append(f"[-{text}-]")
@@ -205,7 +232,31 @@ def _words(diff: TextDiff) -> str:
             parts.append(f"{{+{text}+}}")
         else:
             parts.append(text if len(text) <= 40 else f"{text[:15]}…{text[-20:]}")
+    if more:
+        parts.append(f" … {'at least ' if found.goes_on else ''}{more:,} more change{'s' if more > 1 else ''}")
+    elif found.after or found.goes_on:
+        parts.append("…")
     return "".join(parts)
+
+
+def _message_data(change: MessageChange) -> dict[str, Any]:
+    data, found = change.to_data(), _text_change(change)
+    if found is not None:
+        data["words"] = {**found.diff.to_data(), "before": found.before, "goes_on": found.goes_on}
+    bounded: dict[str, Any] = _bounded(data)
+    return bounded
+
+
+def _bounded(tree: Any, most: int = ITEMS_AS_DATA) -> Any:
+    """What is shown as data: prompts may be of any length, and the record has them."""
+    if isinstance(tree, str) and len(tree) > CHARACTERS_AS_DATA:
+        return f"{tree[:CHARACTERS_AS_DATA]}…"
+    if isinstance(tree, list):
+        return [_bounded(item, most // 2) for item in tree[:most]] + ["…"] * (len(tree) > most)
+    if isinstance(tree, dict):
+        members = {name: _bounded(value, most // 2) for name, value in list(tree.items())[:most]}
+        return members if len(tree) <= most else {**members, "…": "…"}
+    return tree
 
 
 def _listed(seqs: Iterable[int]) -> str:

@@ -136,10 +136,10 @@ def test_call_ids_that_are_drawn_anew_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "cut"),
+    ("short", "long", "cut"),
     [
         ("abc", "abcdef", True),
-        ("abcdef", "abc", True),
+        ("abcdef", "abc", False),
         ("abc…", "abcdef", True),
         ("abc ...", "abcdef", True),
         ("abc [truncated]", "abcdef", True),
@@ -151,8 +151,10 @@ def test_call_ids_that_are_drawn_anew_do_not_count() -> None:
         ("wait...", "wait... what", True),
     ],
 )
-def test_a_text_that_was_cut_is_told_from_one_that_was_changed(one: str, other: str, cut: bool) -> None:
-    assert is_truncated(one, other) is cut
+def test_a_text_that_was_cut_is_told_from_one_that_was_changed(short: str, long: str, cut: bool) -> None:
+    assert is_truncated(long, short) is cut
+    assert kinds([user(long)], [user(short)]) == ["TRUNCATED"] or not cut
+    assert kinds([user(short)], [user(long)]) == ["EXTENDED"] or not cut
 
 
 @given(st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcx"), max_size=12))

@@ -1,12 +1,12 @@
-"""Two conversations compared message by message: which are the same, injected, dropped, changed or cut short.
+"""Two conversations compared message by message: which are the same, injected, dropped, changed, cut short or extended.
 
 Messages are brought into one shape first (`messages`), so a text and the same text as parts are the same. Equal
 messages are aligned; of the others, those of one role are taken for each other where they are most alike, in order.
 
 - `SAME`: nothing differs.
 - `INJECTED` / `DROPPED`: only the actual / the expected conversation has it.
-- `TRUNCATED`: all is the same but that the text of one side is the beginning of the other's, with or without a mark of
-  omission (`…`, `...`, `[truncated]`) at its end; at least one character of it is left.
+- `TRUNCATED` / `EXTENDED`: all is the same but that the actual / the expected text is the beginning of the other one,
+  with or without a mark of omission (`…`, `...`, `[truncated]`) at its end; at least one character of it is left.
 - `CHANGED`: anything else, with the words that differ and the places where something other than text does.
 """
 
@@ -23,7 +23,7 @@ from reenact.replays.comparing.messages import ChatMessage, messages_of
 from reenact.replays.comparing.texts import TextDiff, diff_texts
 from reenact.replays.comparing.trees import TreeDiff, compare_trees, tree_digest
 
-MessageChangeKind = Literal["SAME", "INJECTED", "DROPPED", "CHANGED", "TRUNCATED"]
+MessageChangeKind = Literal["SAME", "INJECTED", "DROPPED", "CHANGED", "TRUNCATED", "EXTENDED"]
 
 _OMISSION = re.compile(r"\s*(?:…|\.{3,}|\[\s*(?:…|\.{3}|truncated|cut)\s*\]|<truncated>)\s*\Z", re.IGNORECASE)
 _MARK_CHARACTERS = 40  # no mark of omission is longer
@@ -70,8 +70,9 @@ class ConversationDiff:
         return {"equal": self.equal, "counts": self.counts(), "changes": [change.to_data() for change in self.changes]}
 
 
-def compare_conversations(expected: Any, actual: Any) -> ConversationDiff:
-    """Two lists of messages, or two requests to a model that hold them."""
+def compare_conversations(expected: Any, actual: Any, *, words: bool = True) -> ConversationDiff:
+    """Two lists of messages, or two requests to a model that hold them. Without `words` texts that differ are not
+    compared any further: whoever shows only a little of them has less to wait for."""
     left, right = messages_of(expected), messages_of(actual)
     trees = [[message.to_data() for message in side] for side in (left, right)]
     interner = Interner()
@@ -88,40 +89,41 @@ def compare_conversations(expected: Any, actual: Any) -> ConversationDiff:
             for i in range(at, stop)
         ]
         if hunk is not None:
-            changes += _in_hunk(left, right, hunk)
+            changes += _in_hunk(left, right, hunk, words=words)
             at, other_at = hunk.stop, hunk.other_stop
     return ConversationDiff(tuple(changes))
 
 
-def _in_hunk(left: list[ChatMessage], right: list[ChatMessage], hunk: Hunk) -> list[MessageChange]:
+def _in_hunk(left: list[ChatMessage], right: list[ChatMessage], hunk: Hunk, *, words: bool) -> list[MessageChange]:
     changes: list[MessageChange] = []
     i, j = hunk.start, hunk.other_start
     for at, other_at in [*_alike(left, right, hunk), (hunk.stop, hunk.other_stop)]:
         changes += [MessageChange("DROPPED", left[n].role, n, None, left[n], None) for n in range(i, at)]
         changes += [MessageChange("INJECTED", right[n].role, None, n, None, right[n]) for n in range(j, other_at)]
         if at < hunk.stop and other_at < hunk.other_stop:
-            changes.append(_changed(left[at], right[other_at], at, other_at))
+            changes.append(_changed(left[at], right[other_at], at, other_at, words=words))
         i, j = at + 1, other_at + 1
     return changes
 
 
-def _changed(expected: ChatMessage, actual: ChatMessage, at: int, other_at: int) -> MessageChange:
+def _changed(expected: ChatMessage, actual: ChatMessage, at: int, other_at: int, *, words: bool) -> MessageChange:
     rest = compare_trees(expected._replace(text="").to_data(), actual._replace(text="").to_data())
-    words = diff_texts(expected.text, actual.text) if expected.text != actual.text else None
-    cut = rest.equal and is_truncated(expected.text, actual.text)
-    kind: MessageChangeKind = "TRUNCATED" if cut else "CHANGED"
-    shown = None if rest.equal else rest
-    return MessageChange(kind, expected.role, at, other_at, expected, actual, words, shown)
+    kind: MessageChangeKind = "CHANGED"
+    if rest.equal and is_truncated(expected.text, actual.text):
+        kind = "TRUNCATED"
+    elif rest.equal and is_truncated(actual.text, expected.text):
+        kind = "EXTENDED"
+    found = diff_texts(expected.text, actual.text) if words and expected.text != actual.text else None
+    return MessageChange(kind, expected.role, at, other_at, expected, actual, found, None if rest.equal else rest)
 
 
-def is_truncated(one: str, other: str) -> bool:
-    """Whether one text is the beginning of the other, and not all of it."""
-    for short, long in ((one, other), (other, one)):
-        mark = _OMISSION.search(short, max(0, len(short) - _MARK_CHARACTERS))
-        for beginning in {short, short[: mark.start()] if mark else short}:
-            if beginning and len(beginning) < len(long) and long.startswith(beginning):
-                return True
-    return False
+def is_truncated(long: str, short: str) -> bool:
+    """Whether the second text is the beginning of the first, and not all of it."""
+    mark = _OMISSION.search(short, max(0, len(short) - _MARK_CHARACTERS))
+    return any(
+        beginning and len(beginning) < len(long) and long.startswith(beginning)
+        for beginning in (short, short[: mark.start()] if mark else short)
+    )
 
 
 def _alike(left: list[ChatMessage], right: list[ChatMessage], hunk: Hunk) -> list[tuple[int, int]]:
