@@ -191,7 +191,7 @@ class RedactingSecrets(Secrets):
         clean, sealed = self._clean(event, getattr(event, name), seq)
         if sealed is None:
             return _with_event(draft, event)
-        self.redacted += 1
+        self.redacted += not sealed.pop("held", False)
         event = msgspec.structs.replace(event, **{name: clean})
         if kind in NOTED:
             return _with_event(draft, event)
@@ -200,13 +200,16 @@ class RedactingSecrets(Secrets):
         return msgspec.structs.replace(draft, event=event, salt=salt)
 
     def _clean(self, event: Event, value: Any, seq: int) -> tuple[Any, dict[str, Any] | None]:
-        """What is written of a value, and what is sealed of it; None: there is nothing to hide."""
+        """What is written of a value, and what is sealed of it; None: there is nothing to hide. `held`: nothing was
+        found, only held back."""
         if event.kind in KEPT:
             return _parts(self._redactor.kept(value))
         if isinstance(event, ChunkReceived):
             held = self._streams.setdefault(event.action_id, HeldBack(self._redactor.finder))
             chunk = self._redactor.given_part(value, seq, held)
-            return chunk.value, {"whole": encode(value).tree} if chunk.changed else None
+            if not chunk.changed:
+                return value, None
+            return chunk.value, {"whole": encode(value).tree, "held": not chunk.found}
         streamed = self._streams.pop(getattr(event, "action_id", ""), None) is not None
         if streamed and isinstance(event, ActionSucceeded) and type(value) is list:
             whole, split = self._redactor.given_parts(value, seq)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -84,3 +85,65 @@ def test_a_program_is_redacted_and_replays_elsewhere(tmp_path: Path, url: str, m
     monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "elsewhere.json"))
     elsewhere = reenact(tmp_path, "dummy-key-1", "replay", "@last")
     assert elsewhere.returncode == 0, elsewhere.stderr
+
+
+STREAMS = """
+import asyncio, httpx
+
+with httpx.stream("GET", URL) as answer:
+    print(answer.headers["content-type"], answer.headers["x-trace"], "".join(answer.iter_text()))
+
+async def main():
+    async with httpx.AsyncClient() as client, client.stream("GET", URL) as answer:
+        print(answer.headers["content-type"], "".join([part async for part in answer.aiter_text()]))
+
+asyncio.run(main())
+"""
+PARTS = ("one two abcdefghijklmnop", "qrstuvwxyz three ", "https://example.com/abcdefghijklmnopqrstuvwxyz")
+
+
+class _StreamServer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    parts = PARTS
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("X-Trace", "abcdefghijklmnopqrstuvwxyz-abcdefgh")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for part in self.parts:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part.encode()))
+            self.wfile.flush()
+            time.sleep(0.02)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, *_: object) -> None: ...
+
+
+class _TellingServer(_StreamServer):
+    parts = (*PARTS, ' {"password": "opens', 'esame-STREAMSECRET"} ', "and on")
+
+
+@pytest.mark.parametrize("handler", [_StreamServer, _TellingServer])
+def test_what_is_only_held_back_of_a_stream_is_no_secret_and_is_not_lost(
+    handler: type[_StreamServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REENACT_STORE", raising=False)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (tmp_path / "agent.py").write_text(STREAMS.replace("URL", repr(f"http://127.0.0.1:{server.server_port}")))
+    ran = reenact(tmp_path, KEY, "run", "agent.py")
+    server.shutdown()
+    server.server_close()
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("abcdefghijklmnopqrstuvwxyz") == 5
+    assert ("secrets kept out" in ran.stderr) is (handler is _TellingServer), ran.stderr
+    here = reenact(tmp_path, KEY, "replay", "@last")
+    assert (here.returncode, here.stdout) == (0, ran.stdout), here.stderr
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "elsewhere.json"))
+    elsewhere = reenact(tmp_path, KEY, "replay", "@last")
+    assert elsewhere.returncode == 0, elsewhere.stderr
+    assert (elsewhere.stdout == ran.stdout) is (handler is _StreamServer), elsewhere.stdout
+    assert "STREAMSECRET" not in elsewhere.stdout
+    assert elsewhere.stdout.count("abcdefghijklmnopqrstuvwxyz") == 5

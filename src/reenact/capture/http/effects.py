@@ -190,14 +190,25 @@ class _Body:
         self._terminator: Terminator | None = None
         self._left: int | None = None
         """Bytes that are still to come, where the head says how many there are."""
-        self._whole: Iterator[Any] | None = None
-        """The parts of an answer that was recorded as a whole."""
+        self._rest: Iterator[Any] | None = None
+        """What the answer has beyond the parts."""
+        self._length = 0
 
-    def parts_of_whole(self, answer: Any) -> Iterator[Any]:
-        """The stream is over. Where nothing came of it but its answer, it was recorded by code that read it whole."""
-        if self._whole is None:
-            self._whole = iter(() if self.chunks or answer is None else unfolded(answer))
-        return self._whole
+    def rest_of(self, answer: Answer | None) -> Iterator[Any]:
+        """The stream is over. Where nothing came of it but its answer, it was recorded by code that read it whole; and
+        what was held back of its last part, since a secret might have begun there, is in the answer."""
+        if self._rest is None:
+            self._rest = iter(self._beyond(answer) if answer is not None else ())
+        return self._rest
+
+    def _beyond(self, answer: Answer) -> list[Any]:
+        if not self.chunks:
+            return unfolded(answer)
+        whole = body_bytes(answer.get("body"))
+        if len(whole) <= self._length:
+            return []
+        had = b"".join(part_bytes(part) for _, part in self.chunks[1:])
+        return [[0, part_form(whole[len(had) :])]] if whole.startswith(had) else []
 
     def took(self, chunk: Any) -> Any:
         self.chunks.append(chunk)
@@ -209,6 +220,7 @@ class _Body:
             return head_of(chunk)
         self._pace.keep(chunk[0])
         part = part_bytes(chunk[1])
+        self._length += len(part)
         self._terminator.see(part)
         if self._left is not None:
             self._left -= len(part)
@@ -246,7 +258,7 @@ class BlockingBody(_Body):
     def __next__(self) -> Any:
         for chunk in self._stream:
             return self.took(chunk)
-        return self.took(next(self.parts_of_whole(self._stream.result)))
+        return self.took(next(self.rest_of(self._stream.result)))
 
     def close(self) -> None:
         if self.has_had_everything:
@@ -280,7 +292,7 @@ class AsyncBody(_Body):
     async def __anext__(self) -> Any:
         async for chunk in self._stream:
             return self.took(chunk)
-        for chunk in self.parts_of_whole(self._stream.result):
+        for chunk in self.rest_of(self._stream.result):
             return self.took(chunk)
         raise StopAsyncIteration
 

@@ -5,7 +5,8 @@ The agent has each chunk at once. What is written of it ends before anything tha
 Once the stream is over, all of it is looked through together (`joined`): the first chunk that a secret reaches into has
 its placeholder, and the others lose their part of it, so that the chunks begin and end where they did.
 
-Chunks that are objects are looked through place by place: a text that grows does so in the same place of each.
+Chunks that are objects are looked through place by place: a text that grows does so in the same place of each. Headers
+come whole, so nothing of them waits.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ SHORTEST_OVERLAP = 2
 """A first character gives nothing away, and would hold back every other word."""
 LONGEST_BEGINNING = 256
 REMEMBERED = 128
+HEADERS = "headers"
 Path = tuple[Any, ...]
 
 _TAIL = Pattern(r"[A-Za-z0-9+/_=.%~\\-]+\Z")
@@ -64,6 +66,8 @@ class HeldBack:
         return _mapped(chunk, (), lambda path, text: self._fed(path, text, name))
 
     def _fed(self, path: Path, text: str, name: Name) -> str:
+        if HEADERS in path:
+            return text  # it is looked through like any other value
         before = self._before.get(path, "")
         whole = before + self._tails.pop(path, "") + text
         cut = max(self._cut(whole), len(before), len(whole) - LONGEST_HELD)
