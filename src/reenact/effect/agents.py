@@ -15,7 +15,6 @@ from reenact.core.links import ParentRun
 from reenact.effect import traps
 from reenact.effect.called_agents import CalledByAgents, last_event
 from reenact.effect.earlier import past_to_resume
-from reenact.effect.forking import Change, begin_fork, begin_live_replay
 from reenact.effect.handles import RunHandle
 from reenact.effect.keeping import keeper
 from reenact.effect.lanes import Lane
@@ -37,6 +36,7 @@ from reenact.journal.reader import JournalReader
 from reenact.store.contract import EventRow, Store
 
 if TYPE_CHECKING:
+    from reenact.effect.forking import Change
     from reenact.effect.redacting import Redaction
 
 _agents: dict[str, Agent[..., Any]] = {}
@@ -242,6 +242,8 @@ class Agent(CalledByAgents, Generic[P, R]):
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
         self._input(JournalReader(opened, run_id, namespace))
+        from reenact.effect.forking import begin_fork  # loaded when somebody forks
+
         fork = begin_fork(
             opened,
             run_id,
@@ -271,6 +273,8 @@ class Agent(CalledByAgents, Generic[P, R]):
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
         self._input(JournalReader(opened, run_id, namespace))
+        from reenact.effect.forking import begin_live_replay
+
         again = begin_live_replay(
             opened,
             run_id,

@@ -28,7 +28,6 @@ from reenact.effect.secrets import replaced
 from reenact.errors import InvalidInput
 from reenact.journal.lineage import Stretch, shared_stretches, stretch_of
 from reenact.journal.reader import JournalReader
-from reenact.journal.snapshots import load_snapshot
 
 if TYPE_CHECKING:
     from reenact.effect.lanes import Lane
@@ -78,6 +77,8 @@ def past_to_resume(journal: Journal, guard: Guard | None) -> Past:
 
 def _beginnings(stretch: Stretch) -> Iterator[Beginning]:
     """Checkpoints of that run whose snapshots can be trusted, newest first."""
+    from reenact.journal.snapshots import load_snapshot  # loaded when a run comes back
+
     reader, at_most = stretch.reader, stretch.last
     while at_most > 0:
         snapshot, _ = load_snapshot(reader, StateUpdatedOnlyReducer(), at_most=at_most)
