@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # loaded when the command runs
     from reenact.journal.importing import Imported
     from reenact.journal.reader import JournalReader
 
+SHOWN_RUNS = 8
+
 
 @click.command()
 @shared_options
@@ -51,11 +53,20 @@ def export(settings: Settings, run: str, output: str, force: bool) -> None:
             return
         with Progress("exporting"):
             size = export_run(reader, path)
-        events = reader.head().seq
+        events, left_out = reader.head().seq, _runs_of_processes(reader)
     if settings.json:
-        say_json({"run": reader.run, "file": output, "bytes": size, "events": events})
+        say_json({"run": reader.run, "file": output, "bytes": size, "events": events, "left_out": left_out})
         return
     say(f"exported {inert(reader.run)} to {inert(output)}: {count_text(events, 'event')}, {bytes_text(size)}")
+    if left_out:
+        listed = ", ".join(map(inert, left_out[:SHOWN_RUNS])) + (", …" if len(left_out) > SHOWN_RUNS else "")
+        note(f"its processes are runs of their own and not in this file; a replay elsewhere needs them, too: {listed}")
+
+
+def _runs_of_processes(reader: JournalReader) -> list[str]:
+    from reenact.capture.processes.family import family_of
+
+    return [child.run for child in family_of(reader.store, reader.namespace, reader.run)]
 
 
 def check_output(path: Path, force: bool) -> None:

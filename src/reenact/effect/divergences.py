@@ -77,7 +77,7 @@ def moved_request(run: LiveRun, recorded: RecordedRequest, earlier: RecordedRequ
     place, before = run.past.place_of(recorded.seq), run.past.place_of(earlier.seq)
     return Divergence(
         f"run {run.name} asked for {place} ({recorded.key}) before {before} ({earlier.key}), which came first",
-        hint="Put the recorded order back, or tolerate it in a replay: --loose=moved.",
+        hint="Put back what came first. If it only comes later now, a replay tolerates that: --loose=moved.",
         code="moved_request",
         seq=run.past.own_row(earlier.row).seq,
         key=recorded.key,

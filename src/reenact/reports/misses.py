@@ -131,7 +131,7 @@ class _Explanation:
         same = self._same(actual)
         later = [one for one in same if one > seq > 0]
         if later and self._code == "moved_request":
-            text = f"a call was removed or comes later: this one was recorded at seq {later[0]}"
+            text = f"a call was removed (seq {seq}), or comes later: this one was recorded at seq {later[0]}"
             self._say("likely", text, likely="moved", same=later[0])
         elif later:
             text = f"a call was removed: the same was recorded at seq {later[0]}, after what is expected here"

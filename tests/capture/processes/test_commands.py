@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
@@ -143,3 +144,18 @@ def test_what_a_process_becomes_is_a_run_of_its_own(scripts: Any) -> None:
     replayed = scripts.reenact("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert scripts.ledger == [1, 3]
+
+
+def test_an_export_names_the_runs_that_it_leaves_out(scripts: Any) -> None:
+    command = ["bash", "-c", "python a.py; python b.py"]
+    recorded = scripts.reenact("run", "--run-id", "one", "--", *command)
+    told = scripts.reenact("export", "one", "-o", "told.jsonl")
+    left_out = json.loads(scripts.reenact("export", "one", "-o", "one.jsonl", "--json").stdout)["left_out"]
+    assert len(left_out) == 2
+    assert f"a replay elsewhere needs them, too: {', '.join(left_out)}" in told.stdout + told.stderr
+    for number, run in enumerate(left_out):
+        assert scripts.reenact("export", run, "-o", f"{number}.jsonl").returncode == 0
+    moved = scripts.reenact("--store", "other.db", "import", "one.jsonl", "0.jsonl", "1.jsonl")
+    assert moved.returncode == 0, moved.stderr
+    replayed = scripts.reenact("--store", "other.db", "replay", "one", "--", *command)
+    assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
