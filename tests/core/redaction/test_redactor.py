@@ -303,6 +303,21 @@ def test_values_of_the_environment() -> None:
     assert not is_secret_variable("MAX_TOKENS")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_fields_of_a_form_in_parts(end: str) -> None:
+    lines = [
+        *("--b", 'Content-Disposition: form-data; name="password"', "", "open sesame"),
+        *("--b", 'Content-Disposition: form-data; name="api_key"', "Content-Type: text/plain", "", "k1"),
+        *("--b", 'Content-Disposition: form-data; name="user"', "", "ann"),
+        *("--b", 'Content-Disposition: form-data; name="file"; filename="token"', "", "a text", "--b--"),
+    ]
+    clean = [{"open sesame": "<secret:credential>", "k1": "<secret:credential>"}.get(line, line) for line in lines]
+    assert asked(end.join(lines)) == end.join(clean)
+    assert asked(end.join(lines).encode()) == end.join(clean).encode()
+    page = f'<input name="password">{end}{end}ordinary text'
+    assert asked(page) == page
+
+
 def test_known_values_in_every_form() -> None:
     secret = "p/a+ss wörd-1234567"
     data = secret.encode()

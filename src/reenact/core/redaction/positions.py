@@ -37,6 +37,11 @@ _KEYWORD = Pattern(
     rf"=(?P<quote>\\{{0,31}}[\"'])(?P<text>[^\n]{{1,{LONGEST_VALUE}}}?)(?<!\\)(?P=quote)",
 )
 _PARAMETER = Pattern(r"=(?P<text>[^&;#\s\"'<>\\]+|<secret:[^>\s]{1,90}>)")
+# A field of a form that was sent in parts: the headers of the part, an empty line, the value.
+_FIELD_BEFORE = Pattern(r"[Ff]orm-[Dd]ata;[^\r\n]{0,128}\bname=\"\Z")
+_FIELD = Pattern(
+    rf"\"[^\r\n]{{0,256}}(?:\r?\n[A-Za-z-]{{1,64}}:[^\r\n]{{0,256}}){{0,4}}\r?\n\r?\n(?P<text>[^\r\n]{{1,{LONGEST_VALUE}}})"
+)
 _FORM_BODY = Pattern(r"[A-Za-z][A-Za-z0-9_.-]{0,62}=[^\s&]*(?:&[^\s&=]{1,256}=[^\s&]*)+")
 _HEADER = Pattern(r"[ \t]{0,4}:[ \t]{0,8}(?P<text>[^\r\n\"'{\[][^\r\n\"']{3,})")
 _VARIABLE = Pattern(r"=(?P<text>[^\s\"']{6,}|\"[^\"\n]{6,}\"|'[^'\n]{6,}')")
@@ -69,7 +74,11 @@ def _after_name(text: str, start: int) -> Span | None:
     name, end = named[0], named.end()
     follows = text[end]
     if follows in "\\\"'":
-        match = _MEMBER.match(text, end) if is_credential_member(name) else None
+        if not is_credential_member(name):
+            return None
+        if _FIELD_BEFORE.search(text, max(0, start - 160), start) and (field := _FIELD.match(text, end)):
+            return field.start("text"), field.end("text"), CREDENTIAL
+        match = _MEMBER.match(text, end)
         quote = _QUOTE_BEFORE.search(text, max(0, start - 32), start) if match is not None else None
         if match is None or quote is None or not quote[0].endswith(match["quote"]):
             return None
