@@ -36,6 +36,7 @@ STANDS = 6
 WAIT_SECONDS = 60.0
 """How long a replay waits for processes that outlive the first one."""
 LOOK_SECONDS = 0.05
+NOTHING_TO_REPLAY = "nothing_to_replay"
 GRACE_SECONDS = 1.0
 """How long the first process may take to come to its end, once another has parted from its record."""
 
@@ -112,6 +113,8 @@ class Conclusion:
         self.say(problem.hint)
         if self.agent.live is not None:
             self._verdict_data = verdict_data(problem, self.agent.live, self.agent.program)
+        else:
+            self._verdict_data = _stopped(problem.code, problem.message, problem.hint)
 
     def _tell_inexact(self) -> None:
         matches = self.agent.live.loose.matches if self.agent.live is not None else []
@@ -140,13 +143,16 @@ class Conclusion:
             return missing.exit_status
         if problem is not None:
             self.say(problem.message)
+            self._verdict_data = {"status": "unfinished", "inexact": []}
             return 0
         return self._passed(self._watch.summary(self.agent, self.task.run, self.task.store, reports))
 
     def _passed(self, summary: Summary) -> int:
         """A replay that comes here has done what the record says. Nothing of nothing is not a pass."""
         if not summary.effects and not summary.has_draws:
-            self.say(f"error: run {self.task.run} has nothing in it that a replay could compare [nothing_to_replay]")
+            nothing = f"run {self.task.run} has nothing in it that a replay could compare"
+            self.say(f"error: {nothing} [{NOTHING_TO_REPLAY}]")
+            self._verdict_data = _stopped(NOTHING_TO_REPLAY, nothing)
             return 1
         below = f" of {summary.processes + 1:,} processes" if summary.processes else ""
         network = "without a network" if self.session.is_isolated else "connections refused by Python"
@@ -206,6 +212,11 @@ def conclude_for(own: OwnRun, ticket: Ticket) -> None:
     if own.is_replay:
         with nowhere():
             conclusion.watch()
+
+
+def _stopped(code: str, message: str, hint: str = "") -> dict[str, Any]:
+    """The verdict as data on what came to no comparison."""
+    return {"status": "stopped", "inexact": [], "problem": {"code": code, "message": message, "hint": hint}}
 
 
 def _standing(problem: ReenactError) -> int:

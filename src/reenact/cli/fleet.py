@@ -118,6 +118,8 @@ class Plan(NamedTuple):
     with_operations: bool = False
     time_limit: float | None = None
     """Where none is given."""
+    for_members: Callable[[dict[str, Any], Sequence[Member]], dict[str, Any]] | None = None
+    """The options once it is known which runs there are."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -144,6 +146,8 @@ def judge_fleet(settings: Settings, plan: Plan) -> FleetReport:
         everybody = _members(store, settings.namespace, plan)
         here = [one for one in everybody if shard is None or shard.holds(one.run)]
         to_judge = [one for one in here if one.skipped is None]
+        if plan.for_members is not None:
+            plan = plan._replace(options=plan.for_members(plan.options, to_judge))
         try:
             with _stoppable(), Progress(_label(plan.command, to_judge, shard)) as progress:
                 for run, finding in _findings(store, settings.namespace, plan, to_judge):

@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -31,7 +31,8 @@ KEPT_VALUE_CHARACTERS = 4_000
 SHOWN_VALUE_CHARACTERS = 400
 CALLERS_LOOKED_AT = 100
 MOST_STEPS = 5
-_OWN_STATUS = (5, 70)
+NOTHING_COMPARED = "it has no effects, so nothing was compared"
+OWN_STATUS = (5, 70)
 
 
 class Judge(Protocol):
@@ -57,7 +58,7 @@ def could_not_judge(error: BaseException) -> Finding:
     if isinstance(error, Damaged) and complaint.status == INTEGRITY_BROKEN:
         verdict, status = "damaged", INTEGRITY_BROKEN
     else:
-        verdict, status = "error", complaint.status if complaint.status in _OWN_STATUS else CHECK_FOUND_SOMETHING
+        verdict, status = "error", complaint.status if complaint.status in OWN_STATUS else CHECK_FOUND_SOMETHING
     return Finding(verdict=verdict, code=complaint.code, message=complaint.message, hint=complaint.hint, status=status)
 
 
@@ -114,7 +115,7 @@ class VerifyJudge:
 
 class ReplayJudge:
     """Each run by its own agent: one of the code that was named, by the name of the agent; or of the code that the
-    run itself tells of; or, for a run that another one called, of its caller's.
+    run itself tells of; or, for a run that another one called, of its caller's. That of a program by a process.
     """
 
     def __init__(self, store: Store, namespace: str, options: dict[str, Any]) -> None:
@@ -124,6 +125,8 @@ class ReplayJudge:
         self._store, self._namespace, self._strict = store, namespace, bool(options.get("strict"))
         self._loaded: dict[Target, Agent[..., Any] | ReenactError] = {}
         self._verify = VerifyJudge(store, namespace, {})
+        self._scripts: dict[str, str] = options.get("scripts", {})
+        self._to_load = list(self._scripts.values())
         self._named: dict[str, Agent[..., Any]] = {}
         self._ambiguous: set[str] = set()
         for text, is_module in options.get("code", ()):
@@ -147,36 +150,46 @@ class ReplayJudge:
                 self._ambiguous.add(agent.name)
 
     def __call__(self, run: str) -> Finding:
-        from reenact.cli.replaying import replay_verdict, where_of
-        from reenact.effect.stopping import Divergence, NotReplayable, RecordEnded
+        from reenact.cli.fleet_programs import program_in, replayed_program
         from reenact.journal.reader import JournalReader
 
         reader = JournalReader(self._store, run, self._namespace)
+        above = self._first_caller(reader)
+        if above.run != run and program_in(above) is not None:
+            return skipped("child", f"it is part of run {above.run}, which is replayed as a whole")
+        program = program_in(reader)
+        if program is None:
+            found = self._replayed(reader)
+        else:
+            found = replayed_program(reader, program, self._scripts.get(program.name))
+        if found.verdict == "not_replayable" and self._is_erased(run):
+            return skipped("erased", found.message, events=found.events)
+        if found.verdict == "diverged" and not (checked := self._verify(run)).passed:
+            return msgspec.structs.replace(checked, report=None)  # it was no fault of the code's
+        return found
+
+    def _replayed(self, reader: JournalReader) -> Finding:
+        from reenact.cli.replaying import replay_verdict, where_of
+        from reenact.effect.stopping import Divergence, NotReplayable, RecordEnded
+
         agent = self._agent(reader)
         agent.namespace = self._namespace
-        verdict = replay_verdict(agent, run, self._store, self._strict)
+        verdict = replay_verdict(agent, reader.run, self._store, self._strict)
         events = reader.head().seq
         if verdict is None or isinstance(verdict, RecordEnded):
-            if not self._has_effects(run):
-                return skipped("no_effects", "it has no effects, so nothing was compared", events=events)
+            if not self._has_effects(reader.run):
+                return skipped("no_effects", NOTHING_COMPARED, events=events)
             return Finding(verdict="same" if verdict is None else "unfinished", events=events)
         where = where_of(verdict) if isinstance(verdict, Divergence) else {}
-        if isinstance(verdict, NotReplayable):
-            if self._is_erased(run):
-                return skipped("erased", verdict.message, events=events)
-            name, status = "not_replayable", NOT_REPLAYABLE
-        elif not (found := self._verify(run)).passed:
-            return msgspec.structs.replace(found, report=None)  # it was no fault of the code's
-        else:
-            name, status = "diverged", CHECK_FOUND_SOMETHING
+        is_gone = isinstance(verdict, NotReplayable)
         return Finding(
-            verdict=name,
+            verdict="not_replayable" if is_gone else "diverged",
             events=events,
             code=verdict.code,
             message=verdict.message,
             hint=verdict.hint,
-            where={key: _bounded(value) for key, value in where.items()},
-            status=status,
+            where={key: bounded(value) for key, value in where.items()},
+            status=NOT_REPLAYABLE if is_gone else CHECK_FOUND_SOMETHING,
         )
 
     def _agent(self, reader: JournalReader) -> Agent[..., Any]:
@@ -189,6 +202,8 @@ class ReplayJudge:
                 hint="Name the function behind the file: file.py:function.",
                 code="which_agent",
             )
+        if name not in self._named and (reader.imported or "origin" not in (reader.facts_tree() or {})):
+            self._load_scripts()
         if name in self._named:
             return self._named[name]
         if self._named and reader.imported:
@@ -203,17 +218,29 @@ class ReplayJudge:
         """Beside the agent that began it all. Code that was named has loaded its agents already."""
         from reenact.cli.loading import agents_in, recorded_target
         from reenact.effect.agents import find_agent
-        from reenact.journal.reader import JournalReader
 
-        above = reader
-        for _ in range(CALLERS_LOOKED_AT):
-            if above.header.parent is None or above.header.parent.relation != "child":
-                break
-            above = JournalReader(self._store, above.header.parent.run, self._namespace)
+        above = self._first_caller(reader)
         first = self._named.get((above.facts_tree() or {}).get("agent", ""))
         caller = first if first is not None else self._load(recorded_target(above))
         beside = agents_in(sys.modules[caller.function.__module__])
         return next((one for one in beside.values() if one.name == name), None) or find_agent(name)
+
+    def _first_caller(self, reader: JournalReader) -> JournalReader:
+        """The run that began it all; the run itself, if nobody called it."""
+        from reenact.journal.reader import JournalReader
+
+        for _ in range(CALLERS_LOOKED_AT):
+            if reader.header.parent is None or reader.header.parent.relation != "child":
+                break
+            reader = JournalReader(self._store, reader.header.parent.run, self._namespace)
+        return reader
+
+    def _load_scripts(self) -> None:
+        """A named program may have agents too. It is loaded only for a run that no other code is known of."""
+        while self._to_load:
+            path = self._to_load.pop()
+            with suppress(InvalidInput), whole_program(path):  # without agents it is a program alone
+                self._name(path, False)
 
     def _load(self, target: Target) -> Agent[..., Any]:
         """Once, also when it fails: a thousand runs of code that cannot be loaded do not load it a thousand times."""
@@ -252,12 +279,20 @@ class LiveJudge(ReplayJudge):
         self._live = LiveOptions.from_data(options["live"])
 
     def __call__(self, run: str) -> Finding:
+        from reenact.cli.fleet_programs import program_in
         from reenact.cli.live_replaying import judged_live, reason_text
+        from reenact.cli.program_tails import ProgramAgain
+        from reenact.cli.settings import Settings
         from reenact.journal.reader import JournalReader
 
         reader = JournalReader(self._store, run, self._namespace)
-        agent = self._agent(reader)
-        agent.namespace = self._namespace
+        program = program_in(reader)
+        agent: Any
+        if program is not None:
+            agent = ProgramAgain(Settings(store=self._store.private_url, namespace=self._namespace), program)
+        else:
+            agent = self._agent(reader)
+            agent.namespace = self._namespace
         replay, stopped = judged_live(self._store, self._namespace, agent, run, self._live)
         differs = [
             f"{step.name} at seq {step.seq}: {reason_text(step.first_reason)}"
@@ -275,7 +310,7 @@ class LiveJudge(ReplayJudge):
         )
 
 
-def _bounded(value: Any) -> Any:
+def bounded(value: Any) -> Any:
     """A value for a report: whole when it is small, the beginning of it as text otherwise."""
     try:
         if len(json.dumps(value)) <= KEPT_VALUE_CHARACTERS:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from reenact.cli.fleet import How, Plan, judge_fleet
+from reenact.cli.fleet import How, Member, Plan, judge_fleet
 from reenact.cli.output import note, on_terminal, paint, say, say_json, terminal_width
 from reenact.cli.selection import Chosen, RunFilter
 from reenact.cli.text import brief, cells, count_text, fit, inert
@@ -19,6 +20,8 @@ TIME_LIMIT_SECONDS = 600.0
 """Longer than any replay takes: one that hangs must not hold up a build for ever."""
 SHOWN_VALUE_CHARACTERS = 400
 WIDEST_NAME = 40
+PROGRAM, COMMAND = "program ", "command "
+"""What the name of a run's agent begins with, if it is a script or a module, or any other command."""
 _COLOURS = {"passed": "green", "failed": "red", "error": "red", "skipped": "yellow"}
 
 
@@ -39,6 +42,7 @@ def replay_all(
         rule=lambda one: why_skipped(one, code_is_named=bool(code), live=live.live),
         runs_code=True,
         time_limit=TIME_LIMIT_SECONDS,
+        for_members=programs_apart,
     )
     report = judge_fleet(settings, plan)
     if settings.json:
@@ -46,6 +50,20 @@ def replay_all(
     else:
         _tell(report)
     return report.exit_status
+
+
+def programs_apart(options: dict[str, Any], members: Sequence[Member]) -> dict[str, Any]:
+    """Named scripts of programs are not loaded as the code of agents: a script does for real what it does."""
+    programs = {one.agent.removeprefix(PROGRAM) for one in members if one.agent and one.agent.startswith(PROGRAM)}
+    scripts = {
+        os.path.basename(text): os.path.abspath(text)
+        for text, is_module in options["code"]
+        if not is_module and os.path.basename(text) in programs and os.path.isfile(text)
+    }
+    code = [
+        [text, is_module] for text, is_module in options["code"] if is_module or os.path.basename(text) not in scripts
+    ]
+    return {**options, "code": code, "scripts": scripts}
 
 
 def why_skipped(one: Chosen, *, code_is_named: bool, live: bool = False) -> Finding | None:
@@ -65,6 +83,12 @@ def why_skipped(one: Chosen, *, code_is_named: bool, live: bool = False) -> Find
         return skipped("running", "it is still running")
     if one.status == "in_doubt":
         return skipped("in_doubt", "an effect of it is in doubt: settle it first")
+    if one.row.header.imported and "program" in one.facts:
+        return skipped(
+            "imported_run",
+            "it was recorded elsewhere: its command line is not run here",
+            f"Say what is to be run in its place: reenact replay {one.row.header.run} -- python agent.py",
+        )
     if one.row.header.imported and not code_is_named:
         return skipped("imported_run", "it was recorded elsewhere: its code has to be named")
     return None
@@ -84,7 +108,7 @@ def _tell(report: FleetReport) -> None:
     elif report.exit_status and not any(one.finding.status for one in report.results):
         note("error: nothing was replayed, so nothing is proven [nothing_replayed]")
         note("The reasons stand behind the runs.")
-    elif "diverged" in report.counts:
+    elif any(one.finding.verdict == "diverged" and not _has_own_process(one) for one in report.results):
         note("Code that keeps things in globals from run to run is replayed with --isolate.")
 
 
@@ -104,6 +128,10 @@ def _tell_one(one: RunResult, verdicts: int, runs: int, agents: int) -> None:
         say(f"  {name}: {_shown(value)}")
     for text in filter(None, (found.hint, *found.output.splitlines()[-3:])):
         say(f"  {_fitted(inert(text))}")
+
+
+def _has_own_process(one: RunResult) -> bool:
+    return (one.agent or "").startswith((PROGRAM, COMMAND))
 
 
 def _agent(one: RunResult) -> str:

@@ -1,0 +1,53 @@
+"""Whether what a record names is still there to be run, asked before anything is."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from reenact.errors import InvalidInput
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.capture.terms import Program
+    from reenact.journal.reader import JournalReader
+
+_HINT = "Put it back, or say what is to be run in its place: reenact replay {run} -- {instead}"
+
+
+def refuse_if_gone(reader: JournalReader, program: Program) -> None:
+    """Without its code a program would only seem to do nothing of what it did."""
+    if not os.path.isdir(program.cwd):
+        raise InvalidInput(
+            f"the folder of run {reader.run} is not there any more: {program.cwd[:200]}", code="no_folder"
+        )
+    path = os.path.join(program.cwd, program.path)
+    if program.is_module:
+        what, code, is_there = "module", "no_module", _is_module_there(program)
+    elif program.is_command:
+        found = shutil.which(path if os.path.dirname(program.path) else program.path)
+        what, code, is_there = "command", "no_command", found is not None
+    else:
+        what, code, is_there = "file", "no_file", os.path.exists(path)
+    if not is_there:
+        name = path if what == "file" else program.path
+        instead = "COMMAND" if program.is_command else "python agent.py"
+        raise InvalidInput(
+            f"there is no {what} {name[:200]}, which run {reader.run} is of",
+            hint=_HINT.format(run=reader.run, instead=instead),
+            code=code,
+        )
+
+
+def _is_module_there(program: Program) -> bool:
+    """As far as it can be told without running anything: to look into a package is to import it."""
+    before = sys.path[:]
+    sys.path.insert(0, program.cwd)
+    try:
+        return importlib.util.find_spec(program.path.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False
+    finally:
+        sys.path[:] = before
