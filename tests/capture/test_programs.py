@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+import zipapp
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ print(datetime.datetime.now(), datetime.datetime.now(datetime.timezone.utc), dat
 print(random.random(), random.choice("abc"), random.Random().random(), random.Random(3).random())
 print(uuid.uuid4(), uuid.uuid1(), secrets.token_hex(8), os.urandom(4).hex(), random.SystemRandom().random())
 print({"a", "b", "c", "d", "e"}, hash("x"))
+print(time.strftime("%X"), time.ctime(), time.asctime(), tuple(time.localtime()), tuple(time.gmtime()))
+print(time.clock_gettime(time.CLOCK_REALTIME), time.clock_gettime_ns(time.CLOCK_MONOTONIC), os.getrandom(4).hex())
 
 
 async def draw():
@@ -111,7 +113,7 @@ def test_a_failure_looks_as_it_does_without_us(text: str) -> None:
     done = reenact("run", "program.py")
     assert done.returncode == (plain.returncode if plain.returncode > 0 else 130), done.stderr
     if plain.returncode > 0:
-        assert done.stderr.startswith(plain.stderr.replace(f"{os.getcwd()}/", "")), done.stderr
+        assert done.stderr.startswith(plain.stderr), done.stderr
         assert runs()[0]["status"] == "failed"
 
 
@@ -122,8 +124,22 @@ def test_a_module_is_a_program_too(folder: Path) -> None:
     done = reenact("run", "--run-id", "one", "-m", "shop", "--json", "-x")
     assert (done.returncode, done.stdout) == (0, "__main__ shop ['--json', '-x']\n"), done.stderr
     done = reenact("run", "-m", "missing_module", "x")
-    assert done.returncode == 125
-    assert "no_module" in done.stderr
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[0].endswith("[no_module]")
+    assert "PYTHONPATH" in done.stderr
+
+
+def test_a_folder_or_an_archive_is_run_by_its_main(folder: Path) -> None:
+    (folder / "shop").mkdir()
+    write("import sys, helper\nprint(__name__, __package__, sys.argv, helper.WORD)\n", "shop/__main__.py")
+    write("WORD = 'helped'\n", "shop/helper.py")
+    zipapp.create_archive(folder / "shop", folder / "shop.pyz")
+    for number, name in enumerate(("shop", "shop/", "shop.pyz")):
+        plain = subprocess.run([sys.executable, name, "-x"], capture_output=True, text=True, check=True)
+        done = reenact("run", "--run-id", f"run-{number}", name, "-x")
+        assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
+    (folder / "bare").mkdir()
+    assert reenact("run", "bare").returncode == 3
 
 
 def test_killed_it_goes_on_where_it_stood() -> None:
@@ -335,3 +351,27 @@ def test_the_programs_own_hook_is_told_of_what_nobody_caught() -> None:
     done = reenact("run", "program.py")
     assert (done.returncode, done.stdout) == (1, "told ValueError\n"), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_program_is_where_python_says_that_it_is() -> None:
+    write("import sys\nprint(__file__, sys.orig_argv[1:], sys.path[0], __annotations__, __cached__)\n")
+    plain = subprocess.run([sys.executable, "program.py", "x"], capture_output=True, text=True, timeout=60)
+    assert reenact("run", "program.py", "x").stdout == plain.stdout
+
+
+@pytest.mark.parametrize("name", ["reenact.py", "uuid.py", "json.py", "click.py"])
+def test_files_of_the_current_folder_are_not_taken_for_ours(name: str, folder: Path) -> None:
+    (folder / "below").mkdir()
+    write("import reenact, uuid\nprint(reenact.run_step('x', int, 5), uuid.uuid4().version)\n", "below/program.py")
+    write("raise SystemExit('taken for another')\n", name)
+    command = [str(Path(sys.executable).parent / "reenact"), "run", "below/program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "5 4\n"), done.stderr
+
+
+def test_whoever_has_closed_its_output_is_run_all_the_same() -> None:
+    write("import reenact\nopen('here', 'w').write(str(reenact.run_step('x', int, 5)))\n")
+    command = [str(Path(sys.executable).parent / "reenact"), "run", "program.py"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *command], timeout=60)
+    assert done.returncode == 0
+    assert Path("here").read_text() == "5"

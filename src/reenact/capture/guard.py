@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from reenact.capture.draws import is_own_frame
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
+from reenact.effect.source_lines import line_of
 from reenact.effect.stopping import RunStopped
 from reenact.effect.traps import asks_the_system
 from reenact.errors import ReenactError
@@ -106,7 +107,7 @@ def own_line() -> str:
     frame: Any = sys._getframe(1)
     while frame is not None:
         if is_own_frame(frame):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            return line_of(frame)
         frame = frame.f_back
     return ""
 

@@ -33,6 +33,8 @@ from reenact.effect.live_run import LiveRun
 from reenact.effect.policy import Budget, Guard, Policy
 from reenact.errors import NotFound
 
+_NO_MODULE = "Check its name and PYTHONPATH."
+
 
 class ProgramAgent(Agent[..., Any]):
     """The one agent of a process that runs a program. A replay may be of another one than was recorded."""
@@ -84,6 +86,8 @@ def _run_program(program: Program) -> dict[str, Any]:
         sleeping.make_durable()
     before = sys.modules.get("__main__")
     sys.modules["__main__"] = main
+    if "__mp_main__" in sys.modules:  # what `multiprocessing` knows it by, if it was there before
+        sys.modules["__mp_main__"] = main
     pid = os.getpid()
     collecting.go_on()
     try:
@@ -121,6 +125,8 @@ def _exit(code: Any) -> dict[str, Any]:
 
 def _source(program: Program) -> bytes:
     path = _spec(program).origin if program.is_module else program.path
+    if path and os.path.isdir(path):
+        path = os.path.join(path, "__main__.py")
     try:
         with open(path or "", "rb") as file:
             return file.read()
@@ -129,15 +135,18 @@ def _source(program: Program) -> bytes:
 
 
 def _spec(program: Program) -> importlib.machinery.ModuleSpec:
-    """A package is run by its `__main__`."""
+    """A package is run by its `__main__`. It is looked for where the program is run, first of all."""
+    folder = program.cwd or os.getcwd()
+    if sys.path[:1] != [folder]:
+        sys.path.insert(0, folder)
     try:
         spec = importlib.util.find_spec(program.path)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{program.path}.__main__")
     except (ImportError, ValueError) as error:
-        raise NotFound(f"no module {program.path[:128]!r}: {error}", code="no_module") from None
+        raise NotFound(f"no module {program.path[:128]!r}: {error}", hint=_NO_MODULE, code="no_module") from None
     if spec is None or spec.loader is None:
-        raise NotFound(f"no module {program.path[:128]!r} that could be run", code="no_module")
+        raise NotFound(f"no module {program.path[:128]!r} that could be run", hint=_NO_MODULE, code="no_module")
     return spec
 
 
@@ -146,22 +155,36 @@ def _prepared(program: Program) -> tuple[CodeType, ModuleType]:
     main = ModuleType("__main__")
     main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
     if program.is_module:
+        sys.orig_argv = [sys.executable, "-m", program.path, *program.args]
         spec = _spec(program)
-        main.__spec__, main.__file__ = spec, spec.origin or ""
-        main.__package__, main.__loader__ = spec.parent, spec.loader
         sys.argv = [spec.origin or program.path, *program.args]
-        code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]
-        if code is None:
-            raise NotFound(f"the module {program.path[:128]!r} has no code of its own", code="no_module")
-        return code, main
+        return _of_spec(spec, program, main)
+    path = os.path.abspath(program.path)
     sys.argv = [program.path, *program.args]
-    sys.path[0] = os.path.dirname(os.path.abspath(program.path))
-    main.__file__ = program.path
-    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", program.path)
+    sys.orig_argv = [sys.executable, *sys.argv]
+    if not path.endswith(".py") or os.path.isdir(path):
+        from reenact.capture.containers import main_in  # for what is seldom
+
+        if (found := main_in(path)) is not None:
+            sys.path.insert(0, path)
+            return _of_spec(found, program, main)
+    sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    main.__file__ = path
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__annotations__, main.__dict__["__cached__"] = {}, None
     try:
-        with io.open_code(os.path.abspath(program.path)) as file:
+        with io.open_code(path) as file:
             source = file.read()
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise NotFound(f"cannot read {program.path[:200]}: {reason}", code="no_file") from None
-    return compile(source, program.path, "exec", dont_inherit=True), main
+    return compile(source, path, "exec", dont_inherit=True), main
+
+
+def _of_spec(spec: importlib.machinery.ModuleSpec, program: Program, main: ModuleType) -> tuple[CodeType, ModuleType]:
+    main.__spec__, main.__file__ = spec, spec.origin or ""
+    main.__package__, main.__loader__ = spec.parent, spec.loader
+    code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]
+    if code is None:
+        raise NotFound(f"the module {program.path[:128]!r} has no code of its own", hint=_NO_MODULE, code="no_module")
+    return code, main

@@ -18,8 +18,6 @@ from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
 from reenact.effect.waking import wait_in_turn
 
-_OURS = (open_stores.close_all, ending.at_exit)
-"""What we have registered ourselves is for the end of the process."""
 _join = threading.Thread.join
 
 
@@ -30,12 +28,13 @@ def wind_down() -> None:
     if lane.run.has_threads:
         _tell_pools()
         wait_in_turn(lane.run, _have_ended, None)  # how many there are is chance: one wait, not one for each
-    for call in _OURS:
+    ours = (open_stores.close_all, *ending.ours)  # for the end of the process
+    for call in ours:
         atexit.unregister(call)
     try:
         atexit._run_exitfuncs()
     finally:
-        for call in _OURS:
+        for call in ours:
             atexit.register(call)
 
 

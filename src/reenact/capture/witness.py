@@ -23,6 +23,7 @@ from reenact.capture.draws import is_own_file
 from reenact.capture.guard import guard
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
+from reenact.effect.source_lines import line_of
 
 PROBLEM, NOTE = "problem", "note"
 INTO_A_STEP = "Take it in a step (`reenact.run_step`), whose result is recorded."
@@ -192,7 +193,7 @@ def _own_line(frame: FrameType | None) -> str:
             return ""
         if not file.startswith("<"):
             if is_own_file(file):
-                return f"{file}:{frame.f_lineno}"
+                return line_of(frame)
             if f"{os.sep}site-packages{os.sep}" in file or file.startswith(_OURS):
                 return ""
         frame = frame.f_back

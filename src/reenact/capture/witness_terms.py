@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import os
+
+from reenact.capture.processes import ending
 
 VARIABLE = "REENACT_WITNESS"
 """Names the file into which everything is noted. Taken away, like everything else that is ours."""
@@ -17,4 +18,4 @@ def watch_if_asked() -> None:
 
     witness = Witness(path)
     witness.install()
-    atexit.register(witness.conclude)
+    ending.register(witness.conclude)

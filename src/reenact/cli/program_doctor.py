@@ -76,7 +76,7 @@ def _done(program: Any, mode: Any, folder: str, given: bytes) -> Done:
     notes = Path(folder, f"{mode}.jsonl")
     task = Task(program=program, run=RUN, mode=mode, store=f"sqlite:///{folder}/store.db")
     environment = {**os.environ, **task.to_environment(), VARIABLE: str(notes)}
-    command = [sys.executable, "-m", "reenact.capture.entry"]
+    command = [sys.executable, "-P", "-m", "reenact.capture.entry"]
     done = subprocess.run(command, input=given, capture_output=True, env=environment, cwd=program.cwd, check=False)  # noqa: S603
     noted = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
     return Done(done.returncode, done.stdout, done.stderr.decode(errors="replace"), noted)

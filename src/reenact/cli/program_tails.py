@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from reenact.cli.output import note
+from reenact.cli.program_places import refuse_if_gone
 from reenact.cli.programs import go_on_with_program, refuse_elsewhere, task_of
 from reenact.cli.stores import reading, writing
 from reenact.cli.text import inert
@@ -29,6 +30,7 @@ def fork_program(
     from reenact.journal.reader import JournalReader
 
     refuse_elsewhere(parent)
+    refuse_if_gone(parent, program)
     with writing(settings) as store:
         refuse_processes(JournalReader(store, parent.run, settings.namespace), program)
         name = begin_fork(
@@ -65,6 +67,7 @@ class ProgramAgain:
 
         reader = JournalReader(store, run, namespace)
         refuse_elsewhere(reader)
+        refuse_if_gone(reader, self._program)
         refuse_processes(reader, self._program)
         name = begin_live_replay(
             store,
@@ -78,7 +81,7 @@ class ProgramAgain:
         task = task_of(self._settings, self._program, name, "resume")
         sys.stderr.flush()
         subprocess.run(
-            [sys.executable, "-m", "reenact.capture.entry"],
+            [sys.executable, "-P", "-m", "reenact.capture.entry"],
             env={**os.environ, **task.to_environment()},
             cwd=self._program.cwd,
             stdout=sys.stderr,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from reenact.cli.starting import hash_seed, is_script, new_run_id
+from reenact.cli.program_places import refuse_if_gone, refuse_without_folder
+from reenact.cli.starting import flush, hash_seed, is_folder_of_code, is_script, new_run_id
 from reenact.cli.stores import store_url
 from reenact.errors import InvalidInput, Refused
 from reenact.store.locating import absolute_url
@@ -122,7 +123,7 @@ def start_program(
     """This process becomes the program, under a run of its own."""
     from reenact.capture.terms import Program
 
-    if not is_module and not os.path.isfile(path):
+    if not is_module and not (os.path.isfile(path) or is_folder_of_code(path)):
         raise InvalidInput(f"there is no file {path[:200]!r}", hint="Name a script, or -m MODULE.", code="no_file")
     program = Program(
         path=path,
@@ -149,10 +150,10 @@ def go_on_with_program(
         instead = _command(words) if program.is_command else python_program(words, program.hash_seed)
         _become(settings, program, reader.run, mode, instead=instead, replaying=replaying)
     refuse_elsewhere(reader)
-    if not os.path.isdir(program.cwd):
-        raise InvalidInput(
-            f"the folder of run {reader.run} is not there any more: {program.cwd[:200]}", code="no_folder"
-        )
+    if mode == "replay":
+        refuse_if_gone(reader, program)
+    else:
+        refuse_without_folder(reader, program)
     _become(settings, program, reader.run, mode, replaying=replaying)
 
 
@@ -177,11 +178,10 @@ def _become(
     replaying: ReplayTerms | None = None,
 ) -> NoReturn:
     task = task_of(settings, program, run, mode, strict=strict, instead=instead, replaying=replaying)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     os.chdir((instead or program).cwd)
     environment = {**os.environ, **task.to_environment()}
-    os.execve(sys.executable, [sys.executable, "-m", "reenact.capture.entry"], environment)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-P", "-m", "reenact.capture.entry"], environment)  # noqa: S606
 
 
 def task_of(

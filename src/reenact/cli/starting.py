@@ -38,16 +38,26 @@ def start_at_once(arguments: list[str]) -> None:
         return
     try:
         environment = _environment(*words)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.execve(sys.executable, [sys.executable, "-m", "reenact.capture.entry"], environment)  # noqa: S606
+        flush()
+        os.execve(sys.executable, [sys.executable, "-P", "-m", "reenact.capture.entry"], environment)  # noqa: S606
     except (ReenactError, OSError, UnicodeEncodeError):
         return  # the same happens to the command, which tells it
 
 
+def flush() -> None:
+    """Whoever closed them, as daemons do, has none."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
 def is_script(target: str) -> bool:
-    """A file, without a function behind a colon."""
-    return target.endswith(".py") or (os.path.isfile(target) and ":" not in target)
+    """A file, without a function behind a colon, or a folder that Python runs as it does a file."""
+    return target.endswith(".py") or (os.path.isfile(target) and ":" not in target) or is_folder_of_code(target)
+
+
+def is_folder_of_code(target: str) -> bool:
+    return os.path.isfile(os.path.join(target, "__main__.py"))
 
 
 def _words(arguments: list[str]) -> tuple[dict[str, str], str, list[str], bool] | None:

@@ -58,7 +58,7 @@ def arrive(hook: str) -> None:
 
 def _is_our_own() -> bool:
     """A command of ours records by itself."""
-    names = [os.path.basename(word) for word in sys.orig_argv[1:3]]
+    names = [os.path.basename(word) for word in sys.orig_argv[1:4]]
     return any(name == "reenact" or name.startswith("reenact.") for name in names)
 
 
@@ -144,7 +144,7 @@ class _Finding:
         self._agent = agent
         self._command = command
         self._name = name
-        self._store: Store = store_of(ticket.store)
+        self._store: Store = store_of(ticket.store, to_read=ticket.mode == "replay")
 
     def found(self) -> Found:
         if self._ticket.mode == "record":

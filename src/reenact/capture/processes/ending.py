@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -20,6 +21,8 @@ from reenact.effect.stopping import RecordEnded, RunStopped
 _OURS = __file__.rpartition("capture")[0]
 _real: dict[str, Any] = {}
 _uncaught: list[BaseException] = []
+ours: list[Callable[[], None]] = []
+"""What we have registered for the end of the process ourselves."""
 
 
 def install() -> None:
@@ -28,7 +31,13 @@ def install() -> None:
     _real.update(_exit=os._exit, excepthook=sys.excepthook)
     os._exit = _exit
     sys.excepthook = _excepthook
-    atexit.register(at_exit)
+    register(at_exit)
+
+
+def register(call: Callable[[], None]) -> None:
+    """For the end of the process, which is behind that of the program."""
+    ours.append(call)
+    atexit.register(call)
 
 
 def _exit(status: int) -> NoReturn:

@@ -33,6 +33,9 @@ def install() -> None:
     random.Random.seed = _seed  # type: ignore[method-assign]
     random.seed = random._inst.seed  # bound to the old one when it was imported
     uuid.uuid1 = _uuid1
+    if hasattr(os, "getrandom"):
+        _real["getrandom"] = os.getrandom
+        os.getrandom = _getrandom
 
 
 def uninstall() -> None:
@@ -42,6 +45,8 @@ def uninstall() -> None:
     random.Random.seed = _real["seed"]  # type: ignore[method-assign]
     random.seed = random._inst.seed
     uuid.uuid1 = _real["uuid1"]
+    if "getrandom" in _real:
+        os.getrandom = _real["getrandom"]
     _real.clear()
 
 
@@ -58,6 +63,11 @@ def _urandom(size: int, /) -> bytes:
         key: bytes = _real["urandom"](size)
         return key
     value: bytes = drawn("urandom", lambda: _real["urandom"](size))
+    return value
+
+
+def _getrandom(size: int, flags: int = 0) -> bytes:
+    value: bytes = drawn("getrandom", lambda: _real["getrandom"](size, flags))
     return value
 
 

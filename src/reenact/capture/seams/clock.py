@@ -22,6 +22,9 @@ from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
 
 _COUNTERS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns")
+_SYSTEMS = ("clock_gettime", "clock_gettime_ns")
+_TOLD = ("localtime", "gmtime", "ctime")
+"""What they are not given is what time it is."""
 _real: dict[str, Callable[..., Any]] = {}
 _real_methods: dict[tuple[type, str], Any] = {}
 
@@ -29,12 +32,20 @@ _real_methods: dict[tuple[type, str], Any] = {}
 def install() -> None:
     if _real:
         return
-    for name in ("time", "time_ns", *_COUNTERS):
-        _real[name] = getattr(time, name)
+    for name in ("time", "time_ns", "strftime", "asctime", *_TOLD, *_COUNTERS, *_SYSTEMS):
+        if hasattr(time, name):
+            _real[name] = getattr(time, name)
     time.time = _time
     time.time_ns = _time_ns
     for name in _COUNTERS:
         setattr(time, name, _counter(name, _real[name]))
+    for name in _TOLD:
+        setattr(time, name, _told(name, _real[name]))
+    time.strftime = _strftime
+    time.asctime = _asctime
+    for name in _SYSTEMS:
+        if name in _real:
+            setattr(time, name, _system(name, _real[name]))
     sleeping.install()
     _change_class(datetime, {"now": _now, "utcnow": _utcnow})
     _change_class(date, {"today": _today})
@@ -77,6 +88,32 @@ def _counter(name: str, real: Callable[[], Any]) -> Callable[[], Any]:
 
     counted.__name__ = name
     return counted
+
+
+def _told(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def told(seconds: float | None = None, /) -> Any:
+        return real(_moment() if seconds is None else seconds)
+
+    told.__name__ = name
+    return told
+
+
+def _strftime(format: str, moment: Any = None, /) -> str:  # noqa: A002
+    text: str = _real["strftime"](format, _real["localtime"](_moment()) if moment is None else moment)
+    return text
+
+
+def _asctime(moment: Any = None, /) -> str:
+    text: str = _real["asctime"](_real["localtime"](_moment()) if moment is None else moment)
+    return text
+
+
+def _system(name: str, real: Callable[[int], Any]) -> Callable[[int], Any]:
+    def read(clock: int, /) -> Any:
+        return drawn(f"{name} {clock}", lambda: real(clock)) if is_own_call(2) else real(clock)
+
+    read.__name__ = name
+    return read
 
 
 # Virtual time

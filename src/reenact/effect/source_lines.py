@@ -1,0 +1,16 @@
+"""How a line of somebody's code is named: as it would be from the current folder."""
+
+from __future__ import annotations
+
+import os
+from types import FrameType
+
+
+def line_of(frame: FrameType) -> str:
+    """`agent.py:12`, or with the whole path if it is elsewhere."""
+    try:
+        here = os.path.join(os.getcwd(), "")
+    except OSError:  # the folder is gone
+        here = ""
+    file = frame.f_code.co_filename
+    return f"{file.removeprefix(here)}:{frame.f_lineno}"
