@@ -36,6 +36,7 @@ STANDS = 6
 WAIT_SECONDS = 60.0
 """How long a replay waits for processes that outlive the first one."""
 LOOK_SECONDS = 0.05
+NOT_THERE = ("no_module", "no_file")
 NOTHING_TO_REPLAY = "nothing_to_replay"
 GRACE_SECONDS = 1.0
 """How long the first process may take to come to its end, once another has parted from its record."""
@@ -221,6 +222,8 @@ def _stopped(code: str, message: str, hint: str = "") -> dict[str, Any]:
 
 def _standing(problem: ReenactError) -> int:
     """Of a program that goes on, only what is no fault of ours is told apart."""
+    if problem.code in NOT_THERE:
+        return problem.exit_status
     if isinstance(problem, RecordEnded):
         return 0
     return STANDS if problem.exit_status in (1, STANDS) else FAILED_ITSELF

@@ -154,7 +154,7 @@ def _import(target: Target) -> ModuleType:
 
 def _run_file(path: str) -> ModuleType:
     if not os.path.isfile(path):
-        raise NotFound(f"there is no file {path}", hint="Check the path before the colon.", code="no_file")
+        raise NotFound(f"there is no file {path}", hint="Check the path.", code="no_file")
     name = os.path.splitext(os.path.basename(path))[0]
     loaded = sys.modules.get(name)
     if loaded is not None:

@@ -19,10 +19,7 @@ _HINT = "Put it back, or say what is to be run in its place: reenact replay {run
 
 def refuse_if_gone(reader: JournalReader, program: Program) -> None:
     """Without its code a program would only seem to do nothing of what it did."""
-    if not os.path.isdir(program.cwd):
-        raise InvalidInput(
-            f"the folder of run {reader.run} is not there any more: {program.cwd[:200]}", code="no_folder"
-        )
+    refuse_without_folder(reader, program)
     path = os.path.join(program.cwd, program.path)
     if program.is_module:
         what, code, is_there = "module", "no_module", _is_module_there(program)
@@ -38,6 +35,15 @@ def refuse_if_gone(reader: JournalReader, program: Program) -> None:
             f"there is no {what} {name[:200]}, which run {reader.run} is of",
             hint=_HINT.format(run=reader.run, instead=instead),
             code=code,
+        )
+
+
+def refuse_without_folder(reader: JournalReader, program: Program) -> None:
+    if not os.path.isdir(program.cwd):
+        raise InvalidInput(
+            f"the folder of run {reader.run} is not there any more: {program.cwd[:200]}",
+            hint=_HINT.format(run=reader.run, instead="python agent.py"),
+            code="no_folder",
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reenact.cli.output import note
+from reenact.cli.program_places import refuse_if_gone
 from reenact.cli.programs import (
     RunCommand,
     command_words,
@@ -170,6 +171,8 @@ def resume(
         reader = JournalReader(store, name, settings.namespace)
         program = program_of(facts_as_given(reader, needed=True))
         ended, output = _ended(settings, reader) if program is None else (False, None)
+        if program is not None and not reader.imported and _ended_with(store, settings.namespace, name) is None:
+            refuse_if_gone(reader, program)
     if program is not None:
         with told_as_own():
             go_on_with_program(settings, reader, program, "resume")

@@ -213,9 +213,8 @@ class Agent(CalledByAgents, Generic[P, R]):
 
         Strict: the agent's code may not read the clock or draw chance by itself either.
         """
-        reader = JournalReader(
-            store_of(store if store is not None else self._store), run_id, namespace or self.namespace
-        )
+        opened = store_of(store if store is not None else self._store, to_read=True)
+        reader = JournalReader(opened, run_id, namespace or self.namespace)
         live = LiveRun(reader, past=Past.read(reader))
         live.stand_ins = stand_ins_of(live)
         return self.carried(live, *self._input(reader), strict=strict)

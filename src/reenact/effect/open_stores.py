@@ -6,6 +6,7 @@ import atexit
 import threading
 from contextlib import suppress
 
+from reenact.errors import StoreUnavailable
 from reenact.store.contract import Store
 from reenact.store.opening import open_store
 
@@ -13,8 +14,8 @@ _stores: dict[str, Store] = {}
 _opening = threading.Lock()
 
 
-def store_of(store: Store | str | None) -> Store:
-    """An open store; one that is named by URL is opened once in a process."""
+def store_of(store: Store | str | None, *, to_read: bool = False) -> Store:
+    """An open store; one that is named by URL is opened once in a process. To read: where nobody can write, too."""
     if store is not None and not isinstance(store, str):
         return store
     with _opening:
@@ -22,8 +23,17 @@ def store_of(store: Store | str | None) -> Store:
             atexit.register(close_all)
         key = store or ""
         if key not in _stores:
-            _stores[key] = open_store(store)
+            _stores[key] = _opened(store, to_read)
         return _stores[key]
+
+
+def _opened(url: str | None, to_read: bool) -> Store:
+    try:
+        return open_store(url)
+    except StoreUnavailable as unavailable:
+        if not to_read or unavailable.code != "read_only":
+            raise
+        return open_store(url, read_only=True)
 
 
 def close_all() -> None:

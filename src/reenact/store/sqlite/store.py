@@ -84,7 +84,11 @@ class SqliteStore(Reading):
                 raise StoreUnavailable(f"there is no store at {self.path}")
             self._writer.refusal = StoreUnavailable(f"{self.path} was opened for reading only", code="read_only")
         elif exists and not (os.access(self.path, os.W_OK) and os.access(os.path.dirname(self.path), os.W_OK)):
-            raise StoreUnavailable(f"{self.path} or its folder is read-only; it can be opened with read_only=True")
+            raise StoreUnavailable(
+                f"{self.path} or its folder is read-only, so nothing can be recorded there",
+                hint="It can be looked at and replayed (in Python: read_only=True). Name another store to record.",
+                code="read_only",
+            )
         version = 0
         if exists and not self.read_only and os.path.exists(self.path + "-journal"):
             self._writer.roll_back()
