@@ -94,6 +94,14 @@ def test_a_script_that_is_named_is_replayed_and_never_run() -> None:
     assert Path("ran").read_text() == "x", "once, in the replay"
 
 
+def test_a_module_that_is_named_is_replayed_and_never_run() -> None:
+    Path("shop.py").write_text(PROGRAM)
+    assert reenact_process("run", "--run-id", "one", "-m", "shop").returncode == 0
+    Path("ran").unlink()
+    assert verdicts(replay_all("-m", "shop")) == {"one": "same"}
+    assert Path("ran").read_text() == "x", "once, in the replay"
+
+
 def test_another_script_of_the_name_is_replayed_in_its_place() -> None:
     recorded("one", PROGRAM)
     Path("new").mkdir()
@@ -108,6 +116,15 @@ def test_a_named_program_that_has_agents_is_still_their_code() -> None:
     subprocess.run([sys.executable, "-c", again], check=True, timeout=60)
     found = verdicts(replay_all("caller.py"))
     assert (found["one"], found["two"]) == ("same", "same")
+
+
+def test_an_agent_whose_caller_is_not_there_is_replayed_by_itself() -> None:
+    recorded("one", CALLER, name="caller.py")
+    (inner,) = set(codes(replay_all())) - {"one"}
+    assert codes(replay_all())[inner] == "child"
+    assert reenact_process("export", inner, "-o", "inner.jsonl").returncode == 0
+    assert reenact_process("--store", "other.db", "import", "inner.jsonl").returncode == 0
+    assert verdicts(replay_all("--store", "other.db", "caller.py")) == {inner: "same"}
 
 
 def test_nothing_to_compare_is_no_pass() -> None:

@@ -29,7 +29,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return self.path if self.is_module else os.path.basename(self.path)
+        return self.path if self.is_module else os.path.basename(self.path.rstrip("/"))
 
 
 class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):

@@ -126,7 +126,7 @@ class ReplayJudge:
         self._loaded: dict[Target, Agent[..., Any] | ReenactError] = {}
         self._verify = VerifyJudge(store, namespace, {})
         self._scripts: dict[str, str] = options.get("scripts", {})
-        self._to_load = list(self._scripts.values())
+        self._to_load: list[tuple[str, bool]] = [(text, is_module) for text, is_module in options.get("programs", ())]
         self._named: dict[str, Agent[..., Any]] = {}
         self._ambiguous: set[str] = set()
         for text, is_module in options.get("code", ()):
@@ -154,9 +154,9 @@ class ReplayJudge:
         from reenact.journal.reader import JournalReader
 
         reader = JournalReader(self._store, run, self._namespace)
-        above = self._first_caller(reader)
-        if above.run != run and program_in(above) is not None:
-            return skipped("child", f"it is part of run {above.run}, which is replayed as a whole")
+        above = self._program_above(reader)
+        if above is not None:
+            return skipped("child", f"it is part of run {above}, which is replayed as a whole")
         program = program_in(reader)
         if program is None:
             found = self._replayed(reader)
@@ -235,12 +235,21 @@ class ReplayJudge:
             reader = JournalReader(self._store, reader.header.parent.run, self._namespace)
         return reader
 
+    def _program_above(self, reader: JournalReader) -> str | None:
+        """The run of the program, or of its process, that an agent's run is an effect of."""
+        try:
+            above = self._first_caller(reader)
+            facts = above.facts_tree() or {} if above.run != reader.run else {}
+        except ReenactError:  # removed, or damaged: nothing about this one
+            return None
+        return above.run if "program" in facts or "process" in facts else None
+
     def _load_scripts(self) -> None:
         """A named program may have agents too. It is loaded only for a run that no other code is known of."""
         while self._to_load:
-            path = self._to_load.pop()
-            with suppress(InvalidInput), whole_program(path):  # without agents it is a program alone
-                self._name(path, False)
+            text, is_module = self._to_load.pop()
+            with suppress(InvalidInput), whole_program(text):  # without agents it is a program alone
+                self._name(text, is_module)
 
     def _load(self, target: Target) -> Agent[..., Any]:
         """Once, also when it fails: a thousand runs of code that cannot be loaded do not load it a thousand times."""

@@ -53,17 +53,19 @@ def replay_all(
 
 
 def programs_apart(options: dict[str, Any], members: Sequence[Member]) -> dict[str, Any]:
-    """Named scripts of programs are not loaded as the code of agents: a script does for real what it does."""
-    programs = {one.agent.removeprefix(PROGRAM) for one in members if one.agent and one.agent.startswith(PROGRAM)}
-    scripts = {
-        os.path.basename(text): os.path.abspath(text)
-        for text, is_module in options["code"]
-        if not is_module and os.path.basename(text) in programs and os.path.isfile(text)
-    }
-    code = [
-        [text, is_module] for text, is_module in options["code"] if is_module or os.path.basename(text) not in scripts
+    """Named programs are not loaded as the code of agents at once: a program does for real what it does."""
+    names = {one.agent.removeprefix(PROGRAM) for one in members if one.agent and one.agent.startswith(PROGRAM)}
+    programs = [
+        (text, is_module) for text, is_module in options["code"] if (text if is_module else _name(text)) in names
     ]
-    return {**options, "code": code, "scripts": scripts}
+    code = [one for one in options["code"] if one not in programs]
+    scripts = {_name(text): os.path.abspath(text) for text, is_module in programs if not is_module}
+    return {**options, "code": code, "programs": programs, "scripts": scripts}
+
+
+def _name(path: str) -> str:
+    """As the program of a run is called."""
+    return os.path.basename(path.rstrip("/"))
 
 
 def why_skipped(one: Chosen, *, code_is_named: bool, live: bool = False) -> Finding | None:
