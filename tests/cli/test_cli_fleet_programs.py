@@ -86,6 +86,18 @@ def test_a_program_that_does_something_else_is_a_failure_of_its_own() -> None:
     assert "failure" in failed["one"]
 
 
+def test_a_failure_says_where_the_program_parted() -> None:
+    served = CALLER.replace("support.run(1)", "add(1)")
+    recorded("one", served)
+    Path("program.py").write_text(served.replace("add(1)", "add(2)"))
+    (found,) = replay_all(status=1)["runs"]
+    problem = found["problem"]
+    assert (found["verdict"], problem["code"]) == ("diverged", "conflicting_request")
+    assert problem["line"].startswith("program.py:")
+    assert problem["differences"][0]["actual"] == 2
+    assert problem["record_anew"] == "reenact run program.py"
+
+
 def test_a_script_that_is_named_is_replayed_and_never_run() -> None:
     """It would do for real what it does, if it were loaded as the code of agents."""
     recorded("one", PROGRAM)

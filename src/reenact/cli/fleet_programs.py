@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # loaded by the judge
     from reenact.journal.reader import JournalReader
 
 MOST_VERDICT_BYTES = 16 * 1024 * 1024
-_PLACE = ("miss", "environment", "record_anew", "inexact")
+_PLACE = ("environment", "record_anew", "inexact")
 
 
 def program_in(reader: JournalReader) -> Program | None:
@@ -96,7 +96,8 @@ def _finding(reader: JournalReader, verdict: dict[str, Any], status: int) -> Fin
         "message": problem.get("message", f"its process ended with status {status} and no verdict"),
         "hint": problem.get("hint") or f"`reenact replay {reader.run}` shows it.",
     }
-    where = {key: bounded(verdict[key]) for key in _PLACE if verdict.get(key)}
+    place = {**(verdict.get("miss") or {}), **{key: verdict.get(key) for key in _PLACE}}
+    where = {key: bounded(value) for key, value in place.items() if value and key not in told}
     return Finding(verdict=name, events=events, where=where, status=means, **told)
 
 
