@@ -116,7 +116,7 @@ def _show_state(settings: Settings, reader: JournalReader, position: int) -> int
 
 
 def _show_timeline(settings: Settings, reader: JournalReader, start: int, limit: int) -> int | None:
-    from reenact.capture.processes.family import children_of
+    from reenact.capture.processes.family import children_of, processes_report
     from reenact.reports.timelines import timeline_page
 
     page = timeline_page(reader, start, limit)
@@ -124,7 +124,7 @@ def _show_timeline(settings: Settings, reader: JournalReader, start: int, limit:
     seen = page.events
     damaged = [one for one in seen if one.damage is not None]
     if settings.json:
-        say_json({**page.to_json(), "processes": [one._asdict() for one in processes[:MOST_PROCESSES]]})
+        say_json({**page.to_json(), "processes": processes_report(reader)})
     else:
         _say_header(page.header, processes)
         say()

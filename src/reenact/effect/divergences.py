@@ -16,7 +16,6 @@ from reenact.core.codec import encode
 from reenact.core.matching import VOLATILE_MEMBERS
 from reenact.effect.folders import INSTALLED, PYTHONS
 from reenact.effect.recorded import HandOver, RecordedCheckpoint, RecordedMark, RecordedRequest, RecordedTurn
-from reenact.effect.source_lines import line_of
 from reenact.effect.stopping import Divergence, RecordCancelled, RecordEnded
 
 if TYPE_CHECKING:
@@ -279,8 +278,8 @@ def source_line() -> str:
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((*_NOBODYS_CODE, "<")):
-            found = found or line_of(frame)
+            found = found or f"{file}:{frame.f_lineno}"
             if not file.startswith(_LIBRARIES):
-                return line_of(frame)
+                return f"{file}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return found

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, WeakSet, WeakValueDictionary
 
@@ -99,7 +99,11 @@ class Lane:
 
     def born_in(self, above: str) -> Birth:
         """Of a lane below the one of that path."""
-        return Birth(above, int(self.birth.rpartition(":")[2]), self.label)
+        return Birth(above, self.number_at_birth, self.label)
+
+    @property
+    def number_at_birth(self) -> int:
+        return int(self.birth.rpartition(":")[2])
 
     @property
     def label(self) -> str:
@@ -218,6 +222,7 @@ class LaneBook:
         candidates = [
             candidate for candidate in self._past.unbound(bound.path, match) if _begins_with(candidate, key, depth)
         ]
+        candidates = [one for one in candidates if not self._is_anothers(chain, above, one)]
         if not candidates:
             return False
         chosen = next((one for one in candidates if lane.name and self.name_of(one) == lane.name), None)
@@ -234,17 +239,32 @@ class LaneBook:
         birth = self._past.births.get(recorded.path) if self._past is not None else None
         return birth is not None and recorded.bound is not None and birth == recorded.bound.born_in(above)
 
+    def _is_anothers(self, chain: list[Lane], above: RecordedLane, candidate: RecordedLane) -> bool:
+        """It is on record whose it is, and of one that would be bound nothing is on record at all: it had not asked for
+        anything yet, and the one that had is still to come."""
+        assert self._past is not None
+        return any(
+            path in self._past.births and (path.rpartition(".")[0], lane.number_at_birth) not in self._past.numbers_born
+            for lane, path in self._paths(chain, above, candidate)
+            if lane.by_chance
+        )
+
+    def _paths(self, chain: list[Lane], above: RecordedLane, candidate: RecordedLane) -> Iterator[tuple[Lane, str]]:
+        """Which path each of the unbound lanes would get, from above."""
+        assert candidate.first is not None
+        path = above.path
+        for lane, step in zip(reversed(chain), candidate.first.lane.removeprefix(f"{path}.").split("."), strict=True):
+            path = f"{path}.{step}"
+            yield lane, path
+
     def _differences(self, chain: list[Lane], above: RecordedLane, candidate: RecordedLane) -> int:
         """How many of those that would be bound were born, or begun with something, else in the record."""
         assert self._past is not None
-        assert candidate.first is not None
-        path, different = above.path, 0
-        steps = candidate.first.lane.removeprefix(f"{path}.").split(".")
-        for lane, step in zip(reversed(chain), steps, strict=True):
+        different = 0
+        for lane, path in self._paths(chain, above, candidate):
             if lane.by_chance:
-                mine, others = lane.born_in(path), self._past.births.get(f"{path}.{step}")
+                mine, others = lane.born_in(path.rpartition(".")[0]), self._past.births.get(path)
                 different += (others is None or others.label != mine.label) + (others != mine)
-            path = f"{path}.{step}"
         return different
 
     def beginning(self, lane: Lane, match: bytes, key: str | None) -> tuple[Lane, Callable[[RecordedLane], bool]]:

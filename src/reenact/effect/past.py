@@ -74,6 +74,7 @@ class Past:
         self.lanes: dict[str, RecordedLane] = {"0": RecordedLane("0")}
         self.births: dict[str, Birth] = {}
         """Of threads and jobs, by their lane."""
+        self.numbers_born: set[tuple[str, int]] = set()
         self.born: dict[Birth, str] = {}
         """And the other way round."""
         self.by_key: dict[str, RecordedRequest] = {}
@@ -300,6 +301,7 @@ class Past:
     def _take_birth(self, path: str, number: int, label: str) -> None:
         birth = Birth(path.rpartition(".")[0], number, label)
         self.births[path], self.born[birth] = birth, path
+        self.numbers_born.add((birth.above, number))
 
     def _take_note(self, note: dict[str, Any]) -> None:
         if "accepted" in note:

@@ -8,9 +8,11 @@ from types import FrameType
 
 def line_of(frame: FrameType) -> str:
     """`agent.py:12`, or with the whole path if it is elsewhere."""
+    return shown_line(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+
+
+def shown_line(line: str) -> str:
     try:
-        here = os.path.join(os.getcwd(), "")
+        return line.removeprefix(os.path.join(os.getcwd(), ""))
     except OSError:  # the folder is gone
-        here = ""
-    file = frame.f_code.co_filename
-    return f"{file.removeprefix(here)}:{frame.f_lineno}"
+        return line

@@ -13,6 +13,7 @@ from typing import Any
 from reenact.core.codec import encode
 from reenact.core.events import ActionRequested
 from reenact.core.matching import VOLATILE_MEMBERS
+from reenact.effect.source_lines import shown_line
 from reenact.effect.stopping import Divergence
 from reenact.errors import ReenactError
 from reenact.journal.reader import JournalReader
@@ -91,7 +92,7 @@ class _Explanation:
         self._say("likely", "a call was removed, or comes under another condition", likely="removed")
 
     def _asked(self, actual: dict[str, Any], expected: dict[str, Any] | None) -> None:
-        line = self._where.get("line")
+        line = shown_line(self._where.get("line") or "")
         self._say("asked", f"{_title(actual)}{f', at {line}' if line else ''}", asked=_title(actual), line=line)
         seq = self._where.get("seq") if expected is not None else self._where.get("nearest")
         if expected is None and isinstance(seq, int):

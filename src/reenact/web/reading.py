@@ -41,7 +41,10 @@ def list_runs(stores: Stores, asked: Asked) -> Any:
 
 
 def show_run(stores: Stores, asked: Asked) -> Any:
-    return run_report(stores.reader(asked.path["run"]))
+    from reenact.capture.processes.family import processes_report  # loaded when it is asked for
+
+    reader = stores.reader(asked.path["run"])
+    return {**run_report(reader), "processes": processes_report(reader)}
 
 
 def show_events(stores: Stores, asked: Asked) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 from reenact.capture.processes.tickets import process_run
@@ -14,6 +14,8 @@ from reenact.store.contract import Store
 MOST_MISSING = 64
 """Items of a pool that are looked for behind one that is not there: they are begun in any order."""
 DEEPEST = 50
+MOST_TOLD = 50
+"""Processes that are named when a run is shown."""
 
 
 class EndOfChild(NamedTuple):
@@ -52,6 +54,12 @@ def children_of(store: Store, namespace: str, run: str) -> Iterator[Child]:
         return  # what cannot be read is told by `verify`
     for note in notes:
         yield from _begun_at(store, namespace, run, note)
+
+
+def processes_report(reader: JournalReader) -> list[dict[str, Any]]:
+    """The first of them, as data."""
+    children = children_of(reader.store, reader.namespace, reader.run)
+    return [one._asdict() for one in islice(children, MOST_TOLD)]
 
 
 def _begun_at(store: Store, namespace: str, run: str, note: dict[str, Any]) -> Iterator[Child]:
