@@ -48,8 +48,11 @@ def show_run(stores: Stores, asked: Asked) -> Any:
 
 
 def show_events(stores: Stores, asked: Asked) -> Any:
+    from reenact.capture.processes.family import processes_report
+
     reader = stores.reader(asked.path["run"])
-    return timeline_page(reader, asked.start(), page_size(asked), most_bytes=PAGE_BYTES).to_json()
+    page = timeline_page(reader, asked.start(), page_size(asked), most_bytes=PAGE_BYTES).to_json()
+    return {**page, "processes": processes_report(reader)}
 
 
 def show_event(stores: Stores, asked: Asked) -> Any:
