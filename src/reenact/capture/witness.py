@@ -17,10 +17,9 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
-import wrapt
-
 from reenact.capture.draws import is_own_file
 from reenact.capture.guard import guard
+from reenact.capture.seams.hooks import on_import
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
 from reenact.effect.source_lines import line_of
@@ -68,8 +67,8 @@ class Witness:
         environ: Any = os._Environ
         environ.__getitem__ = self._environment(environ.__getitem__)
         sys.addaudithook(self._audited)
-        wrapt.register_post_import_hook(self._numpy, "numpy.random")
-        wrapt.register_post_import_hook(self._torch, "torch")
+        on_import("numpy.random", self._numpy)
+        on_import("torch", self._torch)
 
     def conclude(self) -> None:
         """What the guard has counted."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reenact.core.codec import encode
 from reenact.effect.divergences import compared, first_difference, moved_request, nearest_of, source_line
 from reenact.effect.items import CHUNK
+from reenact.effect.source_lines import shown_line
 from reenact.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class Looseness:
         seq = self._run.past.own_row(recorded.row).seq
         if any(one.seq == seq for one in self.matches):
             return  # it is told once
-        self.matches.append(Inexact(tier, name, seq, source_line(), path))
+        self.matches.append(Inexact(tier, name, seq, shown_line(source_line()), path))
 
 
 def _operation(tree: Any) -> tuple[Any, bool]:

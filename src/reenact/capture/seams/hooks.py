@@ -6,6 +6,7 @@ import importlib
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -16,11 +17,9 @@ from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE, nowhere
 
 _lock = threading.RLock()
-_awaited: set[str] = set()
-"""Modules whose import is waited for: that is told once in a process."""
-_telling = threading.Lock()
 _wanted: dict[str, Seam] = {}
 _undo: dict[str, list[Callable[[], None]]] = {}
+Imported = Callable[[ModuleType], None]
 
 
 class Seam(NamedTuple):
@@ -35,12 +34,10 @@ Replace = Callable[[Any, str, Callable[..., Any]], None]
 
 
 def install(seams: Iterable[Seam]) -> None:
-    with _lock:
-        for seam in seams:
+    for seam in seams:
+        with _lock:
             _wanted[seam.module] = seam
-            _lookout.wait_for(seam.module)
-            if seam.module in sys.modules:
-                _put(seam, sys.modules[seam.module])
+        on_import(seam.module, partial(_imported, seam.module))
 
 
 def uninstall(seams: Iterable[Seam]) -> None:
@@ -51,60 +48,77 @@ def uninstall(seams: Iterable[Seam]) -> None:
                 undo()
 
 
+def on_import(name: str, call: Imported) -> None:
+    """Has it called with the module: now, if it is there, or as soon as it has been imported."""
+    _lookout.awaited[name] = call
+    if _lookout not in sys.meta_path:
+        sys.meta_path.insert(0, _lookout)
+    module = sys.modules.get(name)
+    if module is not None:
+        call(module)
+
+
 class _Lookout:
-    """Stands before all finders until one of the modules is looked for. Only then `wrapt` is loaded, which tells when
-    they have been imported: a program that asks for none of them does not wait for it."""
+    """Stands before all finders, and sees to it that the loader of an awaited module tells when it has loaded it.
+
+    Python asks finders with the lock of all imports held: whoever imports something here, as hooks of `wrapt` do to
+    find a module's parent, waits for ever for a thread that is about to import.
+    """
 
     def __init__(self) -> None:
-        self._is_over = False
-
-    def wait_for(self, name: str) -> None:
-        if name in _awaited:
-            return
-        _awaited.add(name)
-        if self._is_over:
-            _be_told(name)
-        elif self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
+        self.awaited: dict[str, Imported] = {}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in _awaited:
+        call = self.awaited.get(name)
+        if call is None:
             return None
-        with _telling:
-            if not self._is_over:
-                for awaited in _awaited:
-                    _be_told(awaited)
-                self._is_over = True
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         for finder in list(sys.meta_path):
-            spec = finder.find_spec(name, path, target)
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None and finder is not self else None
             if spec is not None:
-                return spec
+                _tell_when_loaded(name, spec.loader, call)
+                return spec  # type: ignore[no-any-return]
         return None
 
 
 _lookout = _Lookout()
 
 
-def _be_told(name: str) -> None:
-    with nowhere():  # its locks are not the program's
-        import wrapt
+def _tell_when_loaded(name: str, loader: Any, call: Imported) -> None:
+    """By the loader's own method, as long as it loads this one: whoever looks at the loader sees what it is."""
+    load = getattr(loader, "exec_module", None)
+    if load is None:
+        return
 
-    wrapt.register_post_import_hook(partial(_imported, name), name)
+    def load_and_tell(module: ModuleType) -> None:
+        if module.__name__ != name:  # one loader may be that of several
+            load(module)
+            return
+        loader.__dict__.pop("exec_module", None)
+        load(module)
+        call(module)
+
+    with suppress(AttributeError, TypeError):  # one that lets nobody do so is none of any library that is awaited
+        loader.exec_module = load_and_tell
 
 
 def _imported(name: str, module: ModuleType) -> None:
-    with _lock:
-        seam = _wanted.get(name)
-        if seam is not None:
-            _put(seam, module)
+    seam = _wanted.get(name)
+    if seam is not None:
+        _put(seam, module)
 
 
 def _put(seam: Seam, module: ModuleType) -> None:
-    if seam.module in _undo:
-        return
+    with nowhere():  # its locks are not the program's
+        ours = importlib.import_module(seam.ours)  # not with our lock held: another thread may have to wait for both
+    with _lock:
+        if seam.module not in _undo:
+            _put_ours(seam, ours, module)
+
+
+def _put_ours(seam: Seam, ours: Any, module: ModuleType) -> None:
     undo = _undo[seam.module] = []
 
     def replace(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
@@ -117,7 +131,7 @@ def _put(seam: Seam, module: ModuleType) -> None:
         setattr(owner, name, wrapped)
         undo.append(partial(setattr, owner, name, original))
 
-    importlib.import_module(seam.ours).put_into(module, replace)
+    ours.put_into(module, replace)
 
 
 def lane_here() -> Lane | None:
