@@ -48,8 +48,10 @@ def blocking(what: str) -> int:
 
 
 class Program:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, slow: bool = False) -> None:
+        """Slow: threads among it that nobody waits for."""
         self.rng = random.Random(seed)
+        self.slow = slow
         self.steps: list[Any] = []
         self.lock = threading.Lock()
 
@@ -71,7 +73,7 @@ class Program:
             self.locked_threads,
             self.raced_with_a_sleep,
             self.identical,
-            self.slow_threads,
+            *([self.slow_threads] if self.slow else []),
         ]
         results = []
         for number in range(self.rng.randrange(2, 5)):

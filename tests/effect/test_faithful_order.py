@@ -20,7 +20,7 @@ store = MemoryStore()
 
 @agent(store=store)
 async def program(seed: int) -> Any:
-    return await random_programs.Program(seed).main()
+    return await random_programs.Program(seed, slow=True).main()
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

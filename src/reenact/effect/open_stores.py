@@ -19,8 +19,6 @@ def store_of(store: Store | str | None, *, to_read: bool = False) -> Store:
     if store is not None and not isinstance(store, str):
         return store
     with _opening:
-        if not _stores:
-            atexit.register(close_all)
         key = store or ""
         if key not in _stores:
             _stores[key] = _opened(store, to_read)
@@ -42,3 +40,6 @@ def close_all() -> None:
         _, store = _stores.popitem()
         with suppress(Exception):  # its files may be gone, and there is nobody left to be told
             store.close()
+
+
+atexit.register(close_all)  # before whatever else is registered, and so behind it: ends of runs are still written

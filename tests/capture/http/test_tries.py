@@ -189,7 +189,7 @@ def wait(seconds):
 """
     file = tmp_path / "waiting_library.py"
     file.write_text(source)
-    monkeypatch.setattr("reenact.capture.draws._INSTALLED", (str(tmp_path),))
+    monkeypatch.setattr("reenact.capture.draws.INSTALLED", (str(tmp_path),))
     monkeypatch.setattr("reenact.capture.draws._LIBRARIES", (str(tmp_path),))
     monkeypatch.syspath_prepend(str(tmp_path))
     import waiting_library  # type: ignore[import-not-found]

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx  # noqa: F401  (loaded here, so that not every life has to)
 
-from reenact.capture import concluding, entry  # noqa: F401
+from reenact.capture import concluding, first_process  # noqa: F401
 from reenact.capture.terms import VARIABLE
 from reenact.store.sqlite.store import SqliteStore
 
@@ -41,7 +41,7 @@ def _live(told: dict[str, Any]) -> None:
     os.environ["LIFE_RUN"] = told["run"]
     if told["die_after"] is not None:
         _die_after(told["die_after"])
-    entry.main()
+    first_process.main()
 
 
 def main() -> None:
