@@ -234,10 +234,13 @@ class LaneBook:
         return True
 
     def is_by_birth(self, recorded: RecordedLane) -> bool:
-        """Who is bound to it was born and begun as the record has it."""
-        above = recorded.path.rpartition(".")[0]
+        """Who is bound to it was born and begun as the record has it. That is sure of threads of the agent's own code,
+        not of tasks, which may be made in any order, nor of what they begin."""
+        lane: Lane | None = recorded.bound
         birth = self._past.births.get(recorded.path) if self._past is not None else None
-        return birth is not None and recorded.bound is not None and birth == recorded.bound.born_in(above)
+        if birth is None or lane is None or lane.task is not None or lane.parent is None or not lane.parent.main:
+            return False
+        return birth == lane.born_in(birth.above)
 
     def _is_anothers(self, chain: list[Lane], above: RecordedLane, candidate: RecordedLane) -> bool:
         """It is on record whose it is, and of one that would be bound nothing is on record at all: it had not asked for
