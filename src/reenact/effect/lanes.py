@@ -121,11 +121,17 @@ def origin_of(coro: Any) -> Any:
     return [getattr(coro, "__qualname__", ""), {name: kept(value) for name, value in frame.f_locals.items()}]
 
 
-def kept(value: Any) -> Any:
-    """Of what can change, only the type."""
-    return value if type(value) in _UNCHANGING else type(value).__qualname__
+def kept(value: Any, deep: int = 3) -> Any:
+    """Of what can change, only the type; of a short list, what was in it then."""
+    kind = type(value)
+    if kind in _UNCHANGING:
+        return value
+    if deep and kind in (list, tuple) and len(value) <= MOST_KEPT:
+        return [kind.__name__, *(kept(item, deep - 1) for item in value)]
+    return kind.__qualname__
 
 
+MOST_KEPT = 20
 _UNCHANGING = frozenset({str, int, float, bool, bytes, type(None)})
 
 
