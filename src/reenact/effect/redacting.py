@@ -19,7 +19,7 @@ import msgspec
 
 from reenact.core.codec import decode, encode
 from reenact.core.events import ActionSucceeded, ChunkReceived, Event
-from reenact.core.redaction import Redacted, Redactor, Rule, restored, secrets_of_environment
+from reenact.core.redaction import Clean, Redacted, Redactor, Rule, restored, secrets_of_environment
 from reenact.core.redaction.placeholders import ENVIRONMENT, MARK, PLACEHOLDER, kind_of_placeholder
 from reenact.core.redaction.streams import HeldBack
 from reenact.effect.recorded import RecordedAnswer
@@ -137,16 +137,14 @@ class RedactingSecrets(Secrets):
     # Writing
 
     def value_without(self, value: Any) -> Any:
-        return self._redactor.asked(super().value_without(value)).value
+        return None if value is None else self._redactor.asked(super().value_without(value)).value
 
     def without(self, event: E) -> E:
         """The event as it is compared; an answer, which is numbered by its seq, has its secrets until it is written."""
         event = super().without(event) if self.kept else event
         kind = event.kind
         if kind in ASKED:
-            changed = {name: self._redactor.asked(getattr(event, name)) for name in ASKED[kind]}
-            found = {name: one.value for name, one in changed.items() if one.changed}
-            clean = msgspec.structs.replace(event, **found) if found else event
+            clean = event if self._redactor.is_clean(event.content()) else self._asked_without(event)
             if len(self._clean_requests) >= MOST_REMEMBERED:
                 self._clean_requests.clear()
             self._clean_requests[id(clean)] = clean
@@ -155,6 +153,11 @@ class RedactingSecrets(Secrets):
             one = self._redactor.kept(getattr(event, KEPT[kind]))
             return msgspec.structs.replace(event, **{KEPT[kind]: one.value}) if one.changed else event
         return event
+
+    def _asked_without(self, event: E) -> E:
+        changed = {name: self._redactor.asked(getattr(event, name)) for name in ASKED[event.kind]}
+        found = {name: one.value for name, one in changed.items() if one.changed}
+        return msgspec.structs.replace(event, **found) if found else event
 
     def to_be_written(self, batch: list[Draft], journal: Journal) -> list[Draft]:
         found: Found = []
@@ -304,7 +307,7 @@ class RedactingSecrets(Secrets):
             ) from None
 
 
-def _parts(redacted: Redacted) -> tuple[Any, dict[str, Any] | None]:
+def _parts(redacted: Redacted | Clean) -> tuple[Any, dict[str, Any] | None]:
     return redacted.value, {"originals": redacted.originals} if redacted.changed else None
 
 

@@ -3,6 +3,6 @@
 from reenact.core.redaction.finding import Finder
 from reenact.core.redaction.names import secrets_of_environment
 from reenact.core.redaction.patterns import Rule
-from reenact.core.redaction.redactor import Redacted, Redactor, restored
+from reenact.core.redaction.redactor import Clean, Redacted, Redactor, restored
 
-__all__ = ["Finder", "Redacted", "Redactor", "Rule", "restored", "secrets_of_environment"]
+__all__ = ["Clean", "Finder", "Redacted", "Redactor", "Rule", "restored", "secrets_of_environment"]

@@ -31,10 +31,14 @@ DEEPEST = 2
 """How often something may have been encoded over."""
 MOST_KNOWN = 500
 UUID_LENGTH = 36
+SHORT_TEXT = 128
+MOST_REMEMBERED = 4096
+"""Short texts that are known to be clean: names, kinds and ids come again and again."""
 _BLANK = "\x01"
 _STANDARD = str.maketrans("-_", "+/")
 _HEX = Pattern(r"(?:[0-9a-fA-F]{2})+\Z")
 _WORD = Pattern(r"[^\s\"'<>&=?;,]+")
+_FORM_IN_VALUE = Pattern(r'"[A-Za-z][A-Za-z0-9_.-]{0,62}=')
 _UNICODE = Pattern(r"\\+u([0-9a-fA-F]{4})")
 
 
@@ -63,6 +67,9 @@ class Finder:
         self.forms: dict[str, str] = {}
         """How values look in a text that was written as JSON, or in an address → the value."""
         self._cores: tuple[str, ...] = tuple(_cores(MARK))
+        self._clean: set[str] = set()
+        self._clean_within: set[str] = set()
+        """Clean whatever they may have been before they were encoded."""
         values = known.values() if isinstance(known, Mapping) else known
         self.learn(dict.fromkeys(values, ENVIRONMENT))
 
@@ -78,9 +85,22 @@ class Finder:
                     self.forms[form] = value
         every = [*self.known.items(), *new.items()][-MOST_KNOWN * 3 :]
         self.known = dict(sorted(every, key=lambda pair: -len(pair[0])))
+        # Not emptied: whoever is looking now, by what was known before, adds to those of before.
+        self._clean, self._clean_within = set(), set()
 
-    def find(self, text: str, depth: int = 0) -> list[Found]:
+    def find(self, text: str) -> list[Found]:
         """In order, none overlapping another. Empty for nearly every text."""
+        if len(text) > SHORT_TEXT:
+            return self._found(text, 0)
+        clean = self._clean
+        if text in clean:
+            return []
+        found = self._found(text, 0)
+        if not found:
+            _remember(text, clean)
+        return found
+
+    def _found(self, text: str, depth: int) -> list[Found]:
         found: list[Found] = []
         for value, kind in self.known.items():
             if value in text:
@@ -93,6 +113,7 @@ class Finder:
         if "\\" in text:
             # A line that begins within a text that was written as text: no letter stands before its first word.
             text = text.replace("\\n", " \n").replace("\\t", "  ").replace("\\r", "  ")
+            text = text.replace("\\b", "  ").replace("\\f", "  ")
         flattened = flat(text)
         lowered = flattened.lower()
         found += [Found(*span, position=True) for span in positions_in(text, lowered)]
@@ -105,7 +126,7 @@ class Finder:
         if runs:
             found += [Found(*span) for span in shapes_in(text, runs)]
             if depth < DEEPEST:
-                found += self._encoded(text, runs, self._decodings, depth)
+                found += self._encoded(text, runs, self._decodings, depth, self._clean_within if depth == 0 else None)
         if depth < DEEPEST:
             if "%" in text:
                 found += self._encoded(text, _words_with("%", text), _unquoted, depth)
@@ -115,10 +136,13 @@ class Finder:
 
     def finds_any(self, text: str) -> bool:
         """There may be something in a value, given as it is stored: its texts and its names show there."""
-        if '"--' in text or self.find(text):  # an option of a command line names what stands behind it
-            return True
+        if '"--' in text or ("&" in text and _FORM_IN_VALUE.search(text) is not None):
+            return True  # an option of a command line names what stands behind it; a form is one only as a whole text
         lowered = flat(text).lower()
-        return any(word in lowered for word in HEADER_WORDS)  # names of headers may stand beside their values
+        for word in HEADER_WORDS:  # names of headers may stand beside their values
+            if word in lowered:
+                return True
+        return bool(self.find(text))
 
     def _encoded(
         self,
@@ -126,17 +150,24 @@ class Finder:
         parts: list[tuple[int, int]],
         decode: Callable[[str], Iterator[tuple[str, str]]],
         depth: int,
+        clean: set[str] | None = None,
     ) -> Iterator[Found]:
-        """Encoded parts of the text that hold a secret: the whole part is one."""
+        """Encoded parts of the text that hold a secret: the whole part is one. `clean` are parts known to hold none."""
         for start, end in parts:
-            for how, decoded in decode(text[start:end]):
-                inside = self.find(decoded, depth + 1)
+            part = text[start:end]
+            if clean is not None and part in clean:
+                continue
+            for how, decoded in decode(part):
+                inside = self._found(decoded, depth + 1)
                 if inside:
                     kind = next((one.kind for one in inside if one.known), inside[0].kind).partition(".")[0]
                     is_known = any(one.known for one in inside)
                     end += len(text[end : end + 2]) - len(text[end : end + 2].lstrip("="))
                     yield Found(start, end, f"{kind}.{how}", known=is_known)
                     break
+            else:
+                if clean is not None and len(part) <= SHORT_TEXT:
+                    _remember(part, clean)
 
     def _decodings(self, token: str) -> Iterator[tuple[str, str]]:
         """What the token may have been. Values that are known are found wherever in it their encoded form begins."""
@@ -149,6 +180,12 @@ class Finder:
         if any(core in bare for core in self._cores):
             for offset in range(4):
                 yield "base64", _decoded(bare[offset:]).decode("utf-8", "replace")
+
+
+def _remember(text: str, texts: set[str]) -> None:
+    if len(texts) >= MOST_REMEMBERED:
+        texts.clear()
+    texts.add(text)
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from reenact.core.canonical import plain_text
@@ -48,17 +49,29 @@ class Redactor:
         self.above: Redactor | None = None
         """Who has to know what is learned here."""
 
-    def asked(self, value: Any) -> Redacted:
+    def asked(self, value: Any) -> Redacted | Clean:
         """Of a request. What is found is secret from now on, and in the rest of the value, too."""
-        return self._all_of(lambda: Redacted(self.finder, value, None))
+        return Clean(value) if self.is_clean(value) else self._all_of(lambda: Redacted(self.finder, value, None))
 
-    def kept(self, value: Any) -> Redacted:
+    def kept(self, value: Any) -> Redacted | Clean:
         """The same where the value itself has to come back: credentials are numbered, too."""
+        if self.is_clean(value):
+            return Clean(value)
         return self._all_of(lambda: Redacted(self.finder, value, None, numbers_credentials=True))
 
-    def given(self, value: Any, seq: int) -> Redacted:
+    def given(self, value: Any, seq: int) -> Redacted | Clean:
         """Of an answer, which is event `seq`."""
-        return self._all_of(lambda: Redacted(self.finder, value, seq))
+        return Clean(value) if self.is_clean(value) else self._all_of(lambda: Redacted(self.finder, value, seq))
+
+    def is_clean(self, value: Any) -> bool:
+        """There is nothing to hide, as one look at all of it tells. Nearly every value is, and no other may be."""
+        kind = type(value)
+        if kind in _UNTOUCHED:
+            return True
+        if kind is str:
+            return not self.finder.find(value)
+        plain = plain_text(value)
+        return plain is not None and not self.finder.finds_any(plain[0].decode())
 
     def _all_of(self, redact: Callable[[], Redacted]) -> Redacted:
         """A credential that is known by its place may stand in other places of the same value."""
@@ -98,6 +111,17 @@ class Redactor:
         return bool(new)
 
 
+class Clean:
+    """A value in which there was nothing to hide: what `Redacted` would say of it."""
+
+    __slots__ = ("value",)
+    changed = found = False
+    originals: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class Redacted:
     """One value without its secrets, and what its placeholders stand for."""
 
@@ -113,11 +137,6 @@ class Redacted:
         self.originals: dict[str, Any] = {}
         self.pieces: dict[Any, str] = {}
         """What was found → its kind."""
-        if type(value) is not str:
-            plain = plain_text(value)
-            if plain is not None and not finder.finds_any(plain[0].decode()):
-                self.value = value
-                return
         self.value = self._value(value)
         if self.originals and seq is not None and not self._taken.isdisjoint(self.originals):
             self._number_again(value)

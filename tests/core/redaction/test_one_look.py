@@ -1,0 +1,60 @@
+"""Nearly every value is told to be clean by one look at all of it. That look must miss nothing, and forget in time."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from reenact.core.redaction import Redactor
+
+KEY = "sk-ant-api03-A1b2C3d4E5f6G7h8I9j0"
+TEXTS = {
+    "a key": KEY,
+    "a form that begins with a credential": "client_secret=hunter2hunter2&grant_type=password",
+    "a form with dots in its name": "my.api_key=hunter2hunter2&a=b",
+    "an option": "--password",
+    "a header line": "Authorization: abcdefg12345",
+    "a variable": "DB_PASSWORD=hunter2hunter2",
+    "a bearer": "Bearer abcdefg12345",
+    "an address": "postgres://me:hunter2hunter2@db/x",
+    "a card": "4111 1111 1111 1111",
+    "bare letters": "AKIAIOSFODNN7EXAMPLE",
+    "an address with a key": "https://example.com/?key=hunter2hunter2&a=b",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_what_is_found_in_a_text_is_found_in_a_value_that_has_it(text: str) -> None:
+    alone = Redactor().asked(text).value
+    for value in ({"a": {"b": text}}, [1, text], {"name": text, "other": "text"}):
+        clean = Redactor().asked(value).value
+        assert (clean == value) == (alone == text)
+        assert "hunter2" not in repr(clean)
+
+
+@pytest.mark.parametrize("before", [chr(one) for one in range(128) if not chr(one).isalnum()])
+def test_whatever_stands_before_a_key(before: str) -> None:
+    """As it is stored some of them are written with a letter."""
+    assert KEY not in repr(Redactor().asked({"said": f"it is{before}{KEY} there"}).value)
+
+
+def test_a_text_that_was_clean_is_looked_at_again_once_it_is_known_to_be_secret() -> None:
+    redactor = Redactor()
+    encoded = base64.b64encode(b"me and hunter2hunter2 too").decode()
+    values: list[Any] = ["hunter2hunter2", encoded, {"a": "hunter2hunter2"}, {"a": encoded}]
+    assert [redactor.asked(value).value for value in values] == values
+    redactor.given({"password": "hunter2hunter2"}, 1)
+    for value in values:
+        assert redactor.asked(value).value != value
+
+
+def test_what_is_clean_by_one_way_of_encoding_is_looked_at_by_the_others() -> None:
+    """A word that has both a `%` and an escape, and is nothing once its quotes are undone."""
+    escaped = "".join(f"\\u{ord(one):04x}" for one in KEY)
+    for text in (f"a%20{escaped}", escaped):
+        for _ in range(2):
+            redactor = Redactor()
+            redactor.asked(text)
+            assert redactor.asked(f"x {text} y").value != f"x {text} y"
