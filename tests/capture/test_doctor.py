@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from program_support import reenact
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
-    monkeypatch.delenv("REENACT_STORE", raising=False)
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def examined(text: str, *arguments: str, given: str = "") -> tuple[int, dict[str, Any]]:
     Path("agent.py").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "reenact.cli.main", "doctor", "--json", "--", "python", "agent.py", *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
+    done = reenact("doctor", "--json", "--", "python", "agent.py", *arguments, input=given)
     assert not Path(".reenact").exists(), "what it records is thrown away"
     return done.returncode, json.loads(done.stdout)
 
@@ -119,7 +107,14 @@ def test_unseeded_numpy(tmp_path: Path) -> None:
 
 
 def test_what_is_no_program() -> None:
-    command = [sys.executable, "-m", "reenact.cli.main", "doctor", "--", "ls", "-l"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = reenact("doctor", "--", "ls", "-l")
     assert done.returncode == 2
     assert "Write `-- python SCRIPT ARGS…`" in done.stderr
+
+
+@pytest.mark.parametrize(("words", "code"), [(["none.py"], "no_file"), (["-m", "none_such"], "no_module")])
+def test_a_program_that_is_not_there_is_not_examined(words: list[str], code: str) -> None:
+    done = reenact("doctor", "--", "python", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"[{code}]" in done.stderr
+    assert "-- COMMAND" in reenact("doctor", "--help").stdout

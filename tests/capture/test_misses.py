@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from program_support import Server, reenact
 
-sys.path.append(str(Path(__file__).with_name("http")))
-from numbered_server import Server
+pytestmark = pytest.mark.usefixtures("folder")
 
 PROGRAM = """
 import os, sys, httpx
@@ -31,27 +28,6 @@ print(httpx.post(url + "/echo", content="goodbye").text)
 
 
 PROMPT = "".join(f"w{number} " for number in range(650_000))
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.gate.set()
-    made.stop()
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
-    monkeypatch.delenv("REENACT_STORE", raising=False)
-
-
-def reenact(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "reenact.cli.main", *arguments], capture_output=True, text=True, timeout=90
-    )
 
 
 def missed(server: Server, *changes: tuple[str, str]) -> str:

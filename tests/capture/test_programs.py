@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from program_support import reenact
+
+pytestmark = pytest.mark.usefixtures("folder")
 
 EVERYTHING = """
 import asyncio, datetime, os, random, secrets, sys, time, uuid
@@ -57,21 +60,6 @@ for number in range(5):
         os.kill(os.getpid(), signal.SIGKILL)
 print(done)
 """
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
-    monkeypatch.delenv("REENACT_STORE", raising=False)
-    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
-    return tmp_path
-
-
-def reenact(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "reenact.cli.main", *arguments], capture_output=True, text=True, timeout=90, **options
-    )
 
 
 def runs() -> list[dict[str, Any]]:
@@ -277,7 +265,7 @@ def test_a_secret_in_an_address_or_behind_an_option_is_in_no_file(monkeypatch: p
     monkeypatch.setenv("BOT_TOKEN", "hidden-in-the-path-1")
     write("import httpx, os\ntry:\n    httpx.get(f'http://127.0.0.1:1/{os.environ[\"BOT_TOKEN\"]}/send')\n"
           "except httpx.ConnectError as error:\n    print(error)\n")  # fmt: skip
-    reenact("run", "program.py", "--password", "behind-an-option-2")
+    reenact("run", "program.py", "--password", "behind-an-option-2", "--secret=behind-an-option-3")
     for file in Path(".reenact").iterdir():
         assert b"hidden-in-the-path" not in file.read_bytes()
         assert b"behind-an-option" not in file.read_bytes()

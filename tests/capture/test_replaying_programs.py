@@ -10,14 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from program_support import Server, reenact
 
-sys.path.append(str(Path(__file__).with_name("http")))
-from numbered_server import Server
+pytestmark = pytest.mark.usefixtures("folder")
 
 CALLS = """
 import sys, httpx
@@ -37,27 +36,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.gate.set()
-    made.stop()
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
-    monkeypatch.delenv("REENACT_STORE", raising=False)
-
-
-def reenact(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "reenact.cli.main", *arguments], capture_output=True, text=True, timeout=90
-    )
 
 
 def record(text: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
@@ -396,3 +374,69 @@ def test_without_being_asked_for_sleeps_are_no_effects() -> None:
     said = record(text)
     assert not any(one["kind"] == "ActionRequested" for one in timeline())
     assert "slept" in said
+
+
+# Daemon threads
+
+POLLED = """
+import {imports}sys, threading, time, httpx
+url, seen = sys.argv[1], []
+
+{poll}
+
+threading.Thread(target=poll, daemon=True).start()
+for turn in range(3):
+    time.sleep(0.05)
+    print(turn, httpx.post(url + "/echo", json={{"turn": turn}}).text)
+"""
+POLLS = {
+    "requests": """
+def poll():
+    while True:
+        seen.append(httpx.get(url + "/number").text)
+        time.sleep(0.01)
+""",
+    "clock": """
+def poll():
+    while True:
+        seen.append((time.time(), httpx.get(url + "/number").text))
+        time.sleep(0.01)
+""",
+    "tasks": """
+def poll():
+    asyncio.run(main())
+
+async def main():
+    async with httpx.AsyncClient() as client:
+        while True:
+            seen.append((await client.get(url + "/number")).text)
+            await asyncio.sleep(0.01)
+""",
+    "threads of its own": """
+def poll():
+    while True:
+        below = threading.Thread(target=lambda: seen.append(httpx.get(url + "/number").text))
+        below.start()
+        below.join()
+        time.sleep(0.01)
+""",
+}
+
+
+@pytest.mark.parametrize("kind", POLLS)
+def test_a_daemon_thread_that_polls_ends_with_the_program(kind: str, server: Server) -> None:
+    said = record(POLLED.format(imports="asyncio, " if kind == "tasks" else "", poll=POLLS[kind]), server.url)
+    asked = len(server.seen)
+    for _ in range(2):
+        replayed = reenact("replay", "one")
+        assert (replayed.returncode, replayed.stdout) == (0, said), replayed.stderr
+    assert len(server.seen) == asked
+
+
+def test_a_daemon_thread_that_asks_for_something_else_parts(server: Server) -> None:
+    program = POLLED.format(imports="", poll=POLLS["requests"])
+    record(program, server.url)
+    change(program, "/number", "/other")
+    replayed = reenact("replay", "one")
+    assert replayed.returncode == 1
+    assert "/other" in replayed.stderr

@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from program_support import Server
 
-sys.path.append(str(Path(__file__).with_name("http")))
-from numbered_server import Server
+pytestmark = pytest.mark.usefixtures("folder")
 
 NOT_LOADED = {
     *("click", "rich", "wrapt", "email", "importlib.metadata", "http.client", "urllib.request", "multiprocessing"),
@@ -52,22 +51,6 @@ connection.request("GET", "/number")
 print(connection.getresponse().read())
 print(type(httpx.__spec__.loader).__name__, type(httpx.__loader__).__name__)
 """
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.gate.set()
-    made.stop()
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
-    monkeypatch.delenv("REENACT_STORE", raising=False)
-    return tmp_path
 
 
 def reenact(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -24,6 +24,17 @@ print("number", number)
 question = {"model": "small", "messages": [{"role": "user", "content": f"What of {number}?"}]}
 print(httpx.post(url + "/v1/chat/completions", json=question).json()["choices"][0]["message"]["content"])
 """
+KILLED = """
+import os, signal, sys
+import httpx
+
+class Kill(httpx.BaseTransport):
+    def handle_request(self, request):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with httpx.Client(transport=Kill()) as client:
+    print("id", client.post(sys.argv[1] + "/pay", json={"amount": 1}).json()["id"])
+"""
 STARTER = """
 import subprocess, sys
 import httpx
@@ -118,6 +129,36 @@ def test_another_answer(model: Model) -> None:
     patch = json.dumps([{"op": "replace", "path": "/body/text", "value": "77"}])
     forked = reenact("fork", "base", "--event", "3", "--patch", patch)
     assert (forked.returncode, forked.stdout) == (0, "number 77\nanswer 3\n"), forked.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [
+        ("77", "77"),
+        ('"seventy"', "seventy"),
+        ('{"n": [1]}', '{"n":[1]}'),
+        ('{"status": 404, "body": "none"}', "none"),
+        ('{"status": 200, "headers": {"x-a": "b"}, "body": {"text": "t"}}', "t"),
+        ("null", ""),
+    ],
+)
+def test_an_answer_may_be_no_more_than_a_body(model: Model, answer: str, number: str) -> None:
+    recorded(model)
+    forked = reenact("fork", "base", "--event", "3", "--answer", answer, "--fork-id", "other")
+    assert (forked.returncode, forked.stdout) == (0, f"number {number}\nanswer 3\n"), forked.stderr
+    replayed = reenact("replay", "other")
+    assert (replayed.returncode, replayed.stdout) == (0, forked.stdout), replayed.stderr
+
+
+def test_what_an_operator_says_came_of_a_request_is_its_answer(model: Model) -> None:
+    """The program was killed while its request was on the way, and is told what came of it."""
+    Path("program.py").write_text(KILLED)
+    assert reenact("run", "--run-id", "base", "program.py", model.url).returncode == -9
+    assert "settle base" in reenact("resume", "base").stderr
+    assert reenact("settle", "base", "--done", '{"id": 7}').returncode == 0
+    resumed = reenact("resume", "base")
+    assert (resumed.returncode, resumed.stdout) == (0, "id 7\n"), resumed.stderr
+    assert model.asked == []
 
 
 def test_a_dry_run_begins_nothing(model: Model) -> None:

@@ -100,7 +100,10 @@ def test_what_starts_at_once_is_told_the_same_as_by_the_command(words: list[str]
     ],
 )
 def test_anything_else_is_left_to_the_command(words: list[str]) -> None:
-    start_at_once(words)
+    try:
+        start_at_once(words)
+    except Became as became:
+        pytest.fail(f"it was started at once: {became.environment[VARIABLE]}")
 
 
 def test_what_is_wrong_with_the_project_is_told_by_the_command() -> None:

@@ -38,6 +38,9 @@ WAIT_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 NOT_THERE = ("no_module", "no_file")
 NOTHING_TO_REPLAY = "nothing_to_replay"
+_NOTHING_HINT = (
+    "It had no effect that a seam sees, and read neither clock nor chance: docs/programs.md says what is seen."
+)
 GRACE_SECONDS = 1.0
 """How long the first process may take to come to its end, once another has parted from its record."""
 
@@ -152,7 +155,7 @@ class Conclusion:
         """A replay that comes here has done what the record says. Nothing of nothing is not a pass."""
         if not summary.effects and not summary.has_draws:
             nothing = f"run {self.task.run} has nothing in it that a replay could compare"
-            self.say(f"error: {nothing} [{NOTHING_TO_REPLAY}]")
+            self.say(f"error: {nothing} [{NOTHING_TO_REPLAY}]", _NOTHING_HINT)
             self._verdict_data = _stopped(NOTHING_TO_REPLAY, nothing)
             return 1
         below = f" of {summary.processes + 1:,} processes" if summary.processes else ""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reenact.cli.output import fields, paint, say, say_json
+from reenact.cli.program_places import refuse_if_missing
 from reenact.cli.programs import python_program
 from reenact.cli.settings import Settings
 from reenact.cli.starting import hash_seed
@@ -57,6 +58,7 @@ class Done:
 
 def examine(settings: Settings, words: tuple[str, ...]) -> int:
     program = python_program(words, hash_seed())
+    refuse_if_missing(program)
     given = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     findings = Findings()
     with tempfile.TemporaryDirectory(prefix="reenact-doctor-") as folder:

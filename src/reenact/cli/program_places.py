@@ -20,22 +20,37 @@ _HINT = "Put it back, or say what is to be run in its place: reenact replay {run
 def refuse_if_gone(reader: JournalReader, program: Program) -> None:
     """Without its code a program would only seem to do nothing of what it did."""
     refuse_without_folder(reader, program)
-    path = os.path.join(program.cwd, program.path)
-    if program.is_module:
-        what, code, is_there = "module", "no_module", _is_module_there(program)
-    elif program.is_command:
-        found = shutil.which(path if os.path.dirname(program.path) else program.path)
-        what, code, is_there = "command", "no_command", found is not None
-    else:
-        what, code, is_there = "file", "no_file", os.path.exists(path)
-    if not is_there:
-        name = path if what == "file" else program.path
+    what = _missing(program)
+    if what is not None:
         instead = "COMMAND" if program.is_command else "python agent.py"
         raise InvalidInput(
-            f"there is no {what} {name[:200]}, which run {reader.run} is of",
+            f"there is no {what} {_name(program, what)}, which run {reader.run} is of",
             hint=_HINT.format(run=reader.run, instead=instead),
-            code=code,
+            code=f"no_{what}",
         )
+
+
+def refuse_if_missing(program: Program) -> None:
+    """One that is named now, of which there is no record yet."""
+    what = _missing(program)
+    if what is not None:
+        raise InvalidInput(
+            f"there is no {what} {_name(program, what)}", hint="Name a script, or -m MODULE.", code=f"no_{what}"
+        )
+
+
+def _missing(program: Program) -> str | None:
+    """What kind of thing it is that is not there; None: it is."""
+    path = os.path.join(program.cwd, program.path)
+    if program.is_module:
+        return None if _is_module_there(program) else "module"
+    if program.is_command:
+        return None if shutil.which(path if os.path.dirname(program.path) else program.path) else "command"
+    return None if os.path.exists(path) else "file"
+
+
+def _name(program: Program, what: str) -> str:
+    return (os.path.join(program.cwd, program.path) if what == "file" else program.path)[:200]
 
 
 def refuse_without_folder(reader: JournalReader, program: Program) -> None:

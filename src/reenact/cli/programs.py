@@ -35,6 +35,9 @@ class WithCommand(click.Command):
             args = args[:at]
         return super().parse_args(context, args)
 
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
 
 class RunCommand(WithCommand):
     """`reenact run [options] agent.py args…`: what stands behind a program is the program's own.
@@ -77,7 +80,7 @@ def command_words() -> tuple[str, ...] | None:
     """The command behind the two dashes; None: there are none."""
     found = click.get_current_context().meta.get(_COMMAND)
     if found == []:
-        raise InvalidInput("no command stands behind --", code="usage")
+        raise InvalidInput("no command stands behind --", hint="Write it as you would start it.", code="usage")
     return None if found is None else tuple(found)
 
 
@@ -90,7 +93,11 @@ def _command(words: tuple[str, ...]) -> Program:
     from reenact.capture.terms import Program
 
     if shutil.which(words[0]) is None:
-        raise InvalidInput(f"there is no command {words[0][:200]!r}", code="no_command")
+        raise InvalidInput(
+            f"there is no command {words[0][:200]!r}",
+            hint="Name one that is on the PATH, or the path to one; a script is named without the dashes.",
+            code="no_command",
+        )
     return Program(path=words[0], args=words[1:], cwd=os.getcwd(), is_command=True, hash_seed=hash_seed())
 
 

@@ -275,14 +275,21 @@ class ComingBack:
         if self._run.journal is None:
             if self.past.unmade == 0 and self.past.is_open_ended:
                 self._run.stop_here(record_ended(self._run))
-            self._run.stop_here(unrecorded_request(self._run, lane, spec, event))
-        if self.past.unmade == 0:
+            if not self._is_cut_off(lane):
+                self._run.stop_here(unrecorded_request(self._run, lane, spec, event))
+        elif self.past.unmade == 0:
             self.go_live_if_over()  # a run that never rests is not asked
             return None  # all recorded requests have been made again
         ticket = Ticket(lane, spec, key or "", event, waiter)
         self._run.waiting.add(ticket)
         self.held.append(ticket)
         return ticket
+
+    @staticmethod
+    def _is_cut_off(lane: Lane) -> bool:
+        """A daemon thread polls faster in a replay, where its sleeps take no time: behind its last recorded request it
+        has to wait for the program to end, as it did."""
+        return lane.daemon and (lane.recorded is None or all(request.made for request in lane.recorded.requests))
 
     # State
 

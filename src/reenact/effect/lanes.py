@@ -34,8 +34,8 @@ _GIVEN_BY_ASYNCIO = Pattern(r"Task-\d+\Z")
 
 class Lane:
     __slots__ = (
-        *("__weakref__", "_label", "_name", "_origin", "birth", "born", "by_chance", "ended", "keys", "left", "made"),
-        *("main", "ordinals", "parent", "path", "recorded", "run", "taken", "task"),
+        *("__weakref__", "_label", "_name", "_origin", "birth", "born", "by_chance", "daemon", "ended", "keys", "left"),
+        *("made", "main", "ordinals", "parent", "path", "recorded", "run", "taken", "task"),
     )
 
     def __init__(self, run: LiveRun, parent: Lane | None, name: str | None = None, origin: Any = None) -> None:
@@ -48,6 +48,8 @@ class Lane:
         """The task that is this lane, if it is one."""
         self.by_chance = False
         """It is a thread or a job, or one began in it before it had asked for anything: who is first is chance."""
+        self.daemon: bool = parent is not None and parent.daemon
+        """Nobody waits for it: it goes on until the program ends, wherever it is then."""
         self.ended = False
         """Its thread has ended, if it is one."""
         self.path: str | None = "0" if parent is None else None

@@ -133,6 +133,7 @@ def _start(thread: threading.Thread) -> None:
     if type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
         call, args = getattr(thread, "_target", None) or type(thread), getattr(thread, "_args", ())
         branch, run = _Branch(lane, call, args), thread.run
+        branch.lane.daemon = thread.daemon
         thread.run = lambda: branch.work_alone(run)  # type: ignore[method-assign]
         with nowhere():  # waiting until it is there is not resting
             _originals["start"](thread)

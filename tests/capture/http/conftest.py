@@ -1,22 +1,13 @@
-"""The server, a store, and the seams as long as a test goes on."""
+"""A store, and the seams as long as a test goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from numbered_server import Server
 
 from reenact.capture.seams import install_http, uninstall_http
 from reenact.store.memory import MemoryStore
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.gate.set()
-    made.stop()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reenact.core.redaction import Redactor
+from reenact.core.redaction.redactor import restored
 
 
 @pytest.mark.parametrize("option", ["--password", "--secret-key", "--token", "--api-key", "--client-secret"])
@@ -18,7 +19,17 @@ def test_what_an_option_names_is_kept_out(option: str, kind: type) -> None:
     assert type(kept.value["args"]) is kind
 
 
+@pytest.mark.parametrize("option", ["--password", "--secret", "--token", "--api-key"])
+def test_what_stands_in_one_word_with_its_option_is_kept_out(option: str) -> None:
+    redacted = Redactor().kept({"args": ["agent.py", f"{option}=swordfish 77=", "--verbose"]})
+    assert "swordfish" not in str(redacted.value)
+    assert redacted.value["args"][1].startswith(f"{option}=")
+    assert restored(redacted.value["args"][1], redacted.originals) == f"{option}=swordfish 77="
+
+
 @pytest.mark.parametrize("option", ["--max-tokens", "--author", "--session-id", "--tokenizer", "--verbose"])
 def test_what_is_no_credential_is_left_alone(option: str) -> None:
     words = {"args": ["agent.py", option, "swordfish"]}
     assert Redactor().kept(words).value is words
+    in_one = {"args": ["agent.py", f"{option}=swordfish"]}
+    assert Redactor().kept(in_one).value is in_one

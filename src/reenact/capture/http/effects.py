@@ -28,6 +28,7 @@ from reenact.capture.http.bodies import body_bytes, part_bytes, part_form, respo
 from reenact.capture.http.exchange import (
     Head,
     Request,
+    completed,
     head_of,
     name_of,
     recorded_head,
@@ -115,16 +116,14 @@ def exchange_blocking(call: HttpCall, send: Callable[[Changed], tuple[Head, byte
     def carry_out(method: str, url: str, headers: Any, body: Any = None) -> Answer:
         return recorded_response(*send(call.changed(_given(method, url, headers, body))))
 
-    done: Answer = perform_blocking(call.spec, call.make, functools.partial(carry_out, **call.payload))
-    return done
+    return completed(perform_blocking(call.spec, call.make, functools.partial(carry_out, **call.payload)))
 
 
 async def exchange(call: HttpCall, send: Callable[[Changed], Awaitable[tuple[Head, bytes]]]) -> Answer:
     async def carry_out(method: str, url: str, headers: Any, body: Any = None) -> Answer:
         return recorded_response(*await send(call.changed(_given(method, url, headers, body))))
 
-    done: Answer = await perform(call.spec, call.make, functools.partial(carry_out, **call.payload))
-    return done
+    return completed(await perform(call.spec, call.make, functools.partial(carry_out, **call.payload)))
 
 
 def _given(method: str, url: str, headers: Any, body: Any) -> dict[str, Any]:
@@ -171,6 +170,7 @@ def whole_answer(chunks: list[Any], provider: str | None, otherwise: str | None 
 
 def unfolded(answer: Answer) -> list[Any]:
     """The chunks that an answer could have come in."""
+    answer = completed(answer)
     head = {name: value for name, value in answer.items() if name not in ("body", "ended")}
     whole = body_bytes(answer.get("body"))
     return [head, [0, part_form(whole)]] if whole else [head]

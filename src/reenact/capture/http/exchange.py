@@ -7,6 +7,7 @@ what is asked for. What names the sender (credentials, cookies, platform, retry 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -25,6 +26,9 @@ RECORDED_HEADERS = frozenset(
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _UNDONE_WITH_ENCODING = frozenset({"content-encoding", "content-length"})
 """Headers that are not true any more once the encoding of the body is undone."""
+_WHOLE = frozenset({"status", "reason", "version", "headers", "body"})
+_FORMS = ({"json"}, {"json", "style"}, {"text"}, {"bytes"})
+_CONTENT_TYPES = {"json": "application/json", "text": "text/plain; charset=utf-8"}
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -109,6 +113,38 @@ def recorded_head(head: Head) -> dict[str, Any]:
 
 def recorded_response(head: Head, body: bytes) -> dict[str, Any]:
     return {**recorded_head(head), "body": response_body(body)}
+
+
+def completed(answer: Any) -> dict[str, Any]:
+    """An answer as a server would have sent it. Whoever settles an effect, or answers it in a fork, may give no more
+    than the body, or of the head no more than what matters."""
+    if isinstance(answer, dict) and answer.keys() >= _WHOLE:
+        return answer
+    if not (isinstance(answer, dict) and type(answer.get("status")) is int and answer.keys() <= _WHOLE | {"ended"}):
+        answer = {"body": answer}
+    body, headers = _body_form(answer.get("body")), answer.get("headers", ())
+    pairs = [[name, value] for name, value in (headers.items() if isinstance(headers, dict) else headers)]
+    if body and not any(name.lower() == "content-type" for name, _ in pairs):
+        kind = next((kind for form, kind in _CONTENT_TYPES.items() if form in body), "application/octet-stream")
+        pairs.append(["content-type", kind])
+    status = answer.get("status", 200)
+    head = {"status": status, "reason": _reason(status), "version": "HTTP/1.1"}
+    return {**head, **answer, "headers": pairs, "body": body}
+
+
+def _reason(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _body_form(body: Any) -> dict[str, Any]:
+    if isinstance(body, dict) and (not body or any(body.keys() == form for form in _FORMS)):
+        return body
+    if isinstance(body, str | bytes):
+        return response_body(body.encode() if isinstance(body, str) else body)
+    return {} if body is None else {"json": body, "style": "compact"}
 
 
 def head_of(recorded: Mapping[str, Any]) -> Head:

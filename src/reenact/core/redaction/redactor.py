@@ -209,6 +209,9 @@ class Redacted:
             for item in value:
                 if type(item) is str and _names_option(before):  # a command line: --password, and then the password
                     clean.append(self._credential(item))
+                elif type(item) is str and _names_option(item.partition("=")[0]) and "=" in item:
+                    option, _, secret = item.partition("=")
+                    clean.append(f"{option}={self._credential(secret)}" if secret else item)
                 else:
                     clean.append(item if type(item) in _UNTOUCHED else self._value(item))
                 before = item
@@ -336,7 +339,7 @@ def _quote_before(text: str, start: int) -> str:
 
 
 def _names_option(word: Any) -> bool:
-    """An option of a command line whose value is a credential. One that has its value with it is found as a text."""
+    """An option of a command line whose value is a credential."""
     return type(word) is str and word.startswith("--") and (word == "--token" or is_credential_member(word[2:]))
 
 

@@ -1,0 +1,26 @@
+"""For programs: a folder of their own, and a server whose answers are numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from program_support import Server
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.gate.set()
+    made.stop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    for name in ("REENACT_STORE", "PYTHONHASHSEED"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
