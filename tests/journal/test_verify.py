@@ -332,7 +332,7 @@ def test_every_event_that_needs_a_missing_node_is_not_verified(memory: MemorySto
 def test_a_node_in_a_compressed_frame_is_checked_bit_by_bit(memory: MemoryStore) -> None:
     begin(memory).append(StateUpdated("word " * 400))
     ((address, blob),) = memory.all_nodes(NS)
-    assert blob[0] == 1, "compressed"
+    assert blob[0] == 2, "compressed"
     for bit in range(8 * len(blob)):
         report = verify_run(Altered(memory, nodes={address: flipped(blob, bit // 8, 1 << bit % 8)}), "r1")
         assert report.first_bad_seq == 1, bit

@@ -1,0 +1,90 @@
+"""Kept bytes: what is packed comes back, whoever packed it, and no damaged bit goes unseen."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+
+import pytest
+
+from reenact.core.packing import pack, unpack
+from reenact.core.packing_dictionary import DICTIONARY
+from reenact.errors import Damaged
+
+ANSWER = (
+    b'{"action_id":"0/POST api.example.com/v1/chat/completions/0","output":{"status":200,"reason":"OK","version":'
+    b'"HTTP/1.1","headers":[["Content-Type","application/json"],["Content-Length","349"]],"body":{"json":{"id":"c",'
+    b'"object":"chat.completion","created":1,"model":"some-model","choices":[{"index":0,"message":{"role":"assistant",'
+    b'"content":"It is on its way."},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2,'
+    b'"total_tokens":12}},"style":"python"}}}'
+)
+OF_AN_EARLIER_VERSION = bytes.fromhex(
+    "01ce3b8fd2e08f91b52018ae9f65c740fafbf1d257b2c04ff8e53ccfd495e0dc5128b52ffd603b0085010084025b2261206672616d65206f66"
+    "20616e206561726c6965722076657273696f6e222c22776f7264315d010086905a9e"
+)
+
+
+def test_what_is_packed_comes_back() -> None:
+    for stored in (b"", b"{}", b"x" * 199, b"x" * 200, ANSWER, os.urandom(5000), ANSWER * 5000):
+        assert unpack(pack(stored)) == stored
+
+
+def test_a_usual_answer_takes_a_third() -> None:
+    assert len(pack(ANSWER)) < len(ANSWER) / 3
+
+
+def test_what_does_not_get_smaller_is_kept_as_it_is() -> None:
+    noise = os.urandom(1000)
+    assert pack(noise) == b"\x00" + noise
+
+
+def test_a_frame_of_an_earlier_version_is_read() -> None:
+    assert unpack(OF_AN_EARLIER_VERSION) == b'["a frame of an earlier version",' + b'"word",' * 40 + b"1]"
+
+
+def test_the_dictionary_is_a_part_of_the_format() -> None:
+    digest = hashlib.sha256(DICTIONARY).hexdigest()
+    assert digest == "24ae576869d2eec5d5ccebe3d7d9442542512de546e504b100727ff9f9677e9b", "packed bytes need the old one"
+
+
+@pytest.mark.parametrize("blob", [pack(ANSWER), OF_AN_EARLIER_VERSION], ids=["dictionary", "earlier"])
+def test_no_bit_is_flipped_and_no_byte_lost_unseen(blob: bytes) -> None:
+    stored = unpack(blob)
+    for bit in range(8, 8 * len(blob)):
+        altered = bytearray(blob)
+        altered[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(Damaged):
+            unpack(bytes(altered))
+    for length in range(len(blob)):
+        with pytest.raises(Damaged):
+            unpack(blob[:length])
+    for marker in range(3, 256):
+        with pytest.raises(Damaged):
+            unpack(bytes([marker]) + blob[1:])
+    assert unpack(blob) == stored
+
+
+def test_a_frame_that_holds_more_than_the_limit_is_refused() -> None:
+    blob = pack(bytes(100_000))
+    assert len(blob) < 100
+    with pytest.raises(Damaged, match="more than the limit"):
+        unpack(blob, limit=99_999)
+
+
+def test_threads_pack_side_by_side() -> None:
+    found: list[bool] = []
+
+    def packing(number: int) -> None:
+        for turn in range(200):
+            stored = ANSWER + b"%d %d" % (number, turn)
+            if unpack(pack(stored)) != stored:
+                return
+        found.append(True)
+
+    threads = [threading.Thread(target=packing, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 8
