@@ -1,37 +1,47 @@
-"""How a store keeps bytes: as they are, or as a Zstandard frame with a check of its own (docs/format.md, section 10).
+"""How a store keeps bytes: as they are, or compressed, with a check (docs/format.md, section 10).
 
-The frame's check is there because flipped bits in a frame can decode to the right bytes: without it damage would go
+The check is there because flipped bits of compressed bytes can decode to the right ones: without it damage would go
 unseen until the day it matters.
 
-Frames are made with a dictionary of what most contents have in common, without which a frame of a few hundred bytes
-saves little. They stand without the four bytes that every frame begins with.
+Which way is taken depends on what it costs. Zstandard is quick to write, but a reader of it takes as long to make as a
+short content takes to read otherwise; zlib is the other way round. Short contents save little by themselves, much with
+a dictionary of what they have in common; long ones need none. So:
+
+    below 200 bytes     as they are
+    below 640           as they are, but for HTTP and references to nodes: zlib with the dictionary
+    below 8,192         Zstandard with the dictionary
+    above               Zstandard
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reenact.core.hashing import frame_digest
+from reenact.core.packing_dictionary import DICTIONARY
 from reenact.errors import Damaged
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 MAX_STORED_BYTES = 64 * 1024 * 1024
-COMPRESS_FROM_BYTES = 200
-"""Below this a frame saves less than the time it costs."""
-COMPRESS_LARGE_FROM_BYTES = 640
-"""For what is written once in a run, where loading the compressor would cost the most."""
+DEFLATED_FROM_BYTES = 200
+FRAMED_FROM_BYTES = 640
+FRAMED_ALONE_FROM_BYTES = 8192
 
 _PLAIN = b"\x00"
 _FRAME = b"\x01"
 _FRAME_WITH_DICTIONARY = b"\x02"
+_DEFLATED = b"\x03"
+_CHECK_BYTES = {_FRAME: 32, _FRAME_WITH_DICTIONARY: 8, _DEFLATED: 8}
 _MAGIC = b"\x28\xb5\x2f\xfd"
-_CHECK_BYTES = 8
-_CHECKS = {_FRAME: 32, _FRAME_WITH_DICTIONARY: _CHECK_BYTES}
-"""Bytes of the check before the frame. Earlier versions wrote whole digests, and no dictionary."""
+"""What every Zstandard frame begins with; not kept with the short ones."""
 _LEVEL = 3
+_WINDOW_BITS = -13
+_deflating = zlib.compressobj(6, zlib.DEFLATED, _WINDOW_BITS, 5, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
+"""Copied for each use: the dictionary is read into it once."""
 
 
 class _Zstd:
@@ -47,39 +57,58 @@ class _Zstd:
                 from compression import zstd  # type: ignore[import-not-found,unused-ignore]
             except ImportError:
                 from backports import zstd
-            from reenact.core.packing_dictionary import DICTIONARY
-
             cls.dictionary = zstd.ZstdDict(DICTIONARY, is_raw=True).as_digested_dict
             cls.module = zstd
         return cls.module
 
 
 class _Compressors(threading.local):
-    """One for each thread: making one takes three times as long as using it, and the lock of one that all share would
-    stay held in the child of a fork."""
+    """One of each kind for a thread: making one takes three times as long as using it, and the lock of one that all
+    share would stay held in the child of a fork."""
 
-    compressor: Any = None
+    alone: Any = None
+    with_dictionary: Any = None
 
 
 _compressors = _Compressors()
 
 
-def pack(stored: bytes, *, compress_from: int = COMPRESS_FROM_BYTES) -> bytes:
-    if len(stored) >= compress_from:
-        frame = _compressed(stored)
-        if len(frame) + _CHECK_BYTES < len(stored) * 0.9:
-            return _FRAME_WITH_DICTIONARY + frame_digest(frame)[:_CHECK_BYTES] + frame[len(_MAGIC) :]
-    return _PLAIN + stored
+class _Decoded(NamedTuple):
+    stored: bytes
+    whole: bool
+    """Up to the end, and nothing after it."""
 
 
-def _compressed(stored: bytes) -> bytes:
-    compressor, _compressors.compressor = _compressors.compressor, None
+def pack(stored: bytes) -> bytes:
+    size = len(stored)
+    if size < DEFLATED_FROM_BYTES:
+        return _PLAIN + stored
+    if size >= FRAMED_ALONE_FROM_BYTES:
+        packed = _checked(_FRAME, _frame(stored, "alone"))
+    elif size >= FRAMED_FROM_BYTES:
+        packed = _checked(_FRAME_WITH_DICTIONARY, _frame(stored, "with_dictionary")[len(_MAGIC) :])
+    elif b'"headers":' in stored or b'"sha256:' in stored:
+        deflating = _deflating.copy()
+        packed = _checked(_DEFLATED, deflating.compress(stored) + deflating.flush())
+    else:
+        return _PLAIN + stored
+    return packed if len(packed) < size * 0.9 else _PLAIN + stored
+
+
+def _frame(stored: bytes, kind: str) -> bytes:
+    compressor = getattr(_compressors, kind)
+    setattr(_compressors, kind, None)  # one that is stopped in the middle of a frame is not used again
     if compressor is None:
         zstd = _Zstd.get()
-        compressor = zstd.ZstdCompressor(_LEVEL, zstd_dict=_Zstd.dictionary)
+        dictionary = None if kind == "alone" else _Zstd.dictionary
+        compressor = zstd.ZstdCompressor(_LEVEL, zstd_dict=dictionary)
     frame: bytes = compressor.compress(stored, compressor.FLUSH_FRAME)
-    _compressors.compressor = compressor  # not one that stopped in the middle of a frame
+    setattr(_compressors, kind, compressor)
     return frame
+
+
+def _checked(marker: bytes, kept: bytes) -> bytes:
+    return marker + frame_digest(kept)[: _CHECK_BYTES[marker]] + kept
 
 
 def unpack(blob: bytes, *, limit: int = MAX_STORED_BYTES) -> bytes:
@@ -89,25 +118,37 @@ def unpack(blob: bytes, *, limit: int = MAX_STORED_BYTES) -> bytes:
         if len(blob) - 1 > limit:
             raise Damaged(f"kept bytes are larger than the limit of {limit} bytes", code="too_large")
         return blob[1:]
-    frame = _checked_frame(marker, blob)
-    zstd = _Zstd.get()
-    decompressor = zstd.ZstdDecompressor(_Zstd.dictionary if marker == _FRAME_WITH_DICTIONARY else None)
-    try:
-        stored: bytes = decompressor.decompress(frame, max_length=limit + 1)
-    except zstd.ZstdError:
-        raise Damaged("a compressed frame cannot be decoded", code="bad_frame") from None
+    begin = 1 + _CHECK_BYTES.get(marker, len(blob))
+    if len(blob) <= begin:
+        raise Damaged("kept bytes have an unknown packing", code="bad_packing")
+    kept = blob[begin:]
+    if frame_digest(kept)[: begin - 1] != blob[1:begin]:
+        raise Damaged("a compressed frame does not match its digest", code="bad_frame")
+    stored, whole = _inflated(kept, limit) if marker == _DEFLATED else _unframed(marker, kept, limit)
     if len(stored) > limit:
         raise Damaged(f"a compressed frame holds more than the limit of {limit} bytes", code="too_large")
-    if not decompressor.eof or decompressor.unused_data:
+    if not whole:
         raise Damaged("a compressed frame is cut short or has bytes after its end", code="bad_frame")
     return stored
 
 
-def _checked_frame(marker: bytes, blob: bytes) -> bytes:
-    begin = 1 + _CHECKS.get(marker, len(blob))
-    if len(blob) <= begin:
-        raise Damaged("kept bytes have an unknown packing", code="bad_packing")
-    frame = blob[begin:] if marker == _FRAME else _MAGIC + blob[begin:]
-    if frame_digest(frame)[: begin - 1] != blob[1:begin]:
-        raise Damaged("a compressed frame does not match its digest", code="bad_frame")
-    return frame
+def _inflated(kept: bytes, limit: int) -> _Decoded:
+    inflating = zlib.decompressobj(_WINDOW_BITS, DICTIONARY)
+    try:
+        stored = inflating.decompress(kept, limit + 1)
+    except zlib.error:
+        raise Damaged("a compressed frame cannot be decoded", code="bad_frame") from None
+    return _Decoded(stored, inflating.eof and not inflating.unused_data)
+
+
+def _unframed(marker: bytes, kept: bytes, limit: int) -> _Decoded:
+    zstd = _Zstd.get()
+    if marker == _FRAME:
+        decompressor = zstd.ZstdDecompressor()
+    else:
+        decompressor, kept = zstd.ZstdDecompressor(_Zstd.dictionary), _MAGIC + kept
+    try:
+        stored: bytes = decompressor.decompress(kept, max_length=limit + 1)
+    except zstd.ZstdError:
+        raise Damaged("a compressed frame cannot be decoded", code="bad_frame") from None
+    return _Decoded(stored, decompressor.eof and not decompressor.unused_data)

@@ -9,7 +9,7 @@ from reenact.core.codec import encode
 from reenact.core.hashing import SALT_BYTES, commitment, header_hash, render
 from reenact.core.links import FORMAT, Header, ParentRun
 from reenact.core.matching import MatchRules, VolatilePath
-from reenact.core.packing import COMPRESS_LARGE_FROM_BYTES, pack
+from reenact.core.packing import pack
 from reenact.core.sharing import Sharer
 from reenact.core.state import StateUpdatedOnlyReducer
 from reenact.errors import Refused
@@ -56,12 +56,8 @@ def create_header(
         rules=rules.id,
         run=run,
     ).to_bytes()
-    kept = pack(stored, compress_from=COMPRESS_LARGE_FROM_BYTES)
-    row = HeaderRow(run, kind, created, header, header_hash(header), salt, match, kept, imported=False)
-    nodes = [
-        NodeRow(address, pack(node, compress_from=COMPRESS_LARGE_FROM_BYTES))
-        for address, node in sharer.new_nodes.items()
-    ]
+    row = HeaderRow(run, kind, created, header, header_hash(header), salt, match, pack(stored), imported=False)
+    nodes = [NodeRow(address, pack(node)) for address, node in sharer.new_nodes.items()]
     store.create_run(namespace, row, nodes)
     return row
 
