@@ -45,7 +45,7 @@ def _fresh(run: LiveRun, ticket: Ticket, answer: Event) -> Any:
         value = answer.resolution
     elif isinstance(answer, Resumed):
         value = answer.value
-    if type(value) in _PLAIN:
+    if type(value) in _PLAIN or ticket.spec.handed_as_is:
         return value
     return own_copy(value, ticket.spec.annotation, classes=not run.reader.holds_foreign)
 

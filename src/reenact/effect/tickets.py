@@ -47,6 +47,8 @@ class EffectSpec(NamedTuple):
 
     writes: bool = False
     """It changes something outside although it may be done again."""
+    handed_as_is: bool = False
+    """Its result has no owner but whoever is handed it, who changes nothing of it: no copy is made."""
 
 
 class Waiter(Protocol):

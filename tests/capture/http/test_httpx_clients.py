@@ -25,6 +25,9 @@ def _facts(response: Any) -> list[Any]:
         response.content,
         [one.status_code for one in response.history],
         str(response.url),
+        sorted(response.extensions.items()),
+        [response.is_closed, response.is_stream_consumed, response.num_bytes_downloaded],
+        response.elapsed.total_seconds() >= 0,
     ]
 
 
@@ -79,6 +82,38 @@ def test_awaited_calls_come_back(module: Any, server: Server, store: MemoryStore
     server.stop()
     assert asyncio.run(agent.replay("r", store=store)) == recorded
     assert (server.requests, server.connections) == (requests, connections)
+
+
+@both
+def test_transports_of_the_programs_own_come_back(module: Any, server: Server, store: MemoryStore) -> None:
+    class Ready(module.HTTPTransport):  # type: ignore[misc]
+        """Hands over what it has read itself."""
+
+        def handle_request(self, request: Any) -> Any:
+            response = super().handle_request(request)
+            response.read()
+            return response
+
+    class Other(module.Response):  # type: ignore[misc]
+        pass
+
+    class Made(module.HTTPTransport):  # type: ignore[misc]
+        def handle_request(self, request: Any) -> Any:
+            response = super().handle_request(request)
+            return Other(203, headers=response.headers, stream=response.stream, extensions={"made": b"up"})
+
+    @reenact.agent(store=store)
+    def agent(url: str) -> list[Any]:
+        seen: list[Any] = []
+        for transport in (Ready(), Made()):
+            with module.Client(base_url=url, transport=transport) as client:
+                seen += [_facts(client.get(path)) for path in ("/number", "/gzip", "/odd")]
+        return seen
+
+    recorded = agent.run(server.url, run_id="r")
+    server.stop()
+    assert agent.replay("r", store=store) == recorded
+    assert [one[0] for one in recorded[3:]] == [203, 203, 203]
 
 
 @both

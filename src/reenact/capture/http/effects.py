@@ -70,18 +70,26 @@ Changed = Request | None
 Answer = dict[str, Any]
 
 
+def _nothing(_: Answer) -> Mapping[str, float]:
+    """What a request spends that is not for a model."""
+    return {}
+
+
 class HttpCall:
     """One request: what it is recorded as."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.answer: Answer | None = None
+        """What came of it, here and now."""
         self.payload = recorded_request(request)
         self.provider = provider_of(request.method, request.url, self.payload.get("body"))
         self.spec = EffectSpec(
             name_of(request),
             "http" if self.provider is None else "model_call",
             self.provider is None and request.method not in _REPEATABLE,
-            usage=None if self.provider is None else spent_by_answer,
+            usage=_nothing if self.provider is None else spent_by_answer,
+            handed_as_is=True,
         )
 
     def make(self, key: str) -> ActionRequested:
@@ -90,12 +98,12 @@ class HttpCall:
     def _meta(self) -> dict[str, Any] | None:
         """Tries of one call of an SDK are told apart, and found together, by what it says itself."""
         meta: dict[str, Any] = {"once": True} if self.spec.once else {}
-        tried = self.request.header("x-stainless-retry-count")
-        if tried.isdigit():
-            meta["retry"] = int(tried)
-        call = self.request.header("idempotency-key")
-        if call:
-            meta["call"] = call
+        for name, value in self.request.headers:
+            name = name.lower()
+            if name == "x-stainless-retry-count" and value.isdigit():
+                meta["retry"] = int(value)
+            elif name == "idempotency-key" and value:
+                meta["call"] = value
         return meta or None
 
     def changed(self, given: Mapping[str, Any]) -> Changed:
@@ -114,14 +122,16 @@ class HttpCall:
 
 def exchange_blocking(call: HttpCall, send: Callable[[Changed], tuple[Head, bytes]]) -> Answer:
     def carry_out(method: str, url: str, headers: Any, body: Any = None) -> Answer:
-        return recorded_response(*send(call.changed(_given(method, url, headers, body))))
+        call.answer = recorded_response(*send(call.changed(_given(method, url, headers, body))))
+        return call.answer
 
     return completed(perform_blocking(call.spec, call.make, functools.partial(carry_out, **call.payload)))
 
 
 async def exchange(call: HttpCall, send: Callable[[Changed], Awaitable[tuple[Head, bytes]]]) -> Answer:
     async def carry_out(method: str, url: str, headers: Any, body: Any = None) -> Answer:
-        return recorded_response(*await send(call.changed(_given(method, url, headers, body))))
+        call.answer = recorded_response(*await send(call.changed(_given(method, url, headers, body))))
+        return call.answer
 
     return completed(await perform(call.spec, call.make, functools.partial(carry_out, **call.payload)))
 

@@ -7,9 +7,10 @@ what is asked for. What names the sender (credentials, cookies, platform, retry 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from reenact.capture.http.bodies import request_body, response_body, with_one_boundary
 
@@ -55,11 +56,15 @@ class Head(NamedTuple):
 
 
 def header_pairs(pairs: Iterable[tuple[str | bytes, str | bytes]]) -> Headers:
-    return tuple((_text(name), _text(value)) for name, value in pairs)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else value
+    return tuple(
+        [
+            (
+                name.decode("latin-1") if isinstance(name, bytes) else name,
+                value.decode("latin-1") if isinstance(value, bytes) else value,
+            )
+            for name, value in pairs
+        ]
+    )
 
 
 def recorded_request(request: Request) -> dict[str, Any]:
@@ -78,6 +83,8 @@ def recorded_request(request: Request) -> dict[str, Any]:
 
 def _without_user(url: str) -> str:
     """Name and password of a URL are credentials."""
+    if "@" not in url:
+        return url
     parts = urlsplit(url)
     if "@" not in parts.netloc:
         return url
@@ -87,10 +94,14 @@ def _without_user(url: str) -> str:
 def name_of(request: Request) -> str:
     """`POST api.example.com/v1/chat/completions`: what the effect is called."""
     parts = urlsplit(request.url)
+    return f"{request.method} {_host(parts.scheme, parts.netloc)}{parts.path or '/'}"
+
+
+@lru_cache(maxsize=256)
+def _host(scheme: str, netloc: str) -> str:
+    parts = SplitResult(scheme, netloc, "", "", "")
     host = parts.hostname or ""
-    if parts.port is not None and parts.port != _DEFAULT_PORTS.get(parts.scheme):
-        host = f"{host}:{parts.port}"
-    return f"{request.method} {host}{parts.path or '/'}"
+    return host if parts.port is None or parts.port == _DEFAULT_PORTS.get(scheme) else f"{host}:{parts.port}"
 
 
 def upgraded(url: str) -> str:
@@ -99,9 +110,13 @@ def upgraded(url: str) -> str:
     return f"a connection that leaves HTTP (WebSocket) to {parts.hostname}:{parts.port}{parts.path}"
 
 
+def is_encoded(headers: Headers) -> bool:
+    return "content-encoding" in [name.lower() for name, _ in headers]
+
+
 def recorded_head(head: Head) -> dict[str, Any]:
     headers = head.headers
-    if head.is_decoded and any(name.lower() == "content-encoding" for name, _ in headers):
+    if head.is_decoded and is_encoded(headers):
         headers = tuple(pair for pair in headers if pair[0].lower() not in _UNDONE_WITH_ENCODING)
     return {
         "status": head.status,
@@ -112,7 +127,9 @@ def recorded_head(head: Head) -> dict[str, Any]:
 
 
 def recorded_response(head: Head, body: bytes) -> dict[str, Any]:
-    return {**recorded_head(head), "body": response_body(body)}
+    recorded = recorded_head(head)
+    recorded["body"] = response_body(body)
+    return recorded
 
 
 def completed(answer: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from reenact.capture.guard import guard
 from reenact.capture.http.bodies import body_bytes
 from reenact.capture.http.effects import AsyncBody, BlockingBody, HttpCall, exchange, exchange_blocking
-from reenact.capture.http.exchange import Head, Request, head_of, header_pairs, upgraded
+from reenact.capture.http.exchange import Head, Request, head_of, header_pairs, is_encoded, upgraded
 from reenact.capture.seams.hooks import Replace, lane_here
 from reenact.effect.lanes import Lane
 
@@ -73,6 +73,8 @@ class _Recording:
         self._httpx = httpx
         self._inner = inner
         self._lane = lane
+        self._came: tuple[Any, bytes] | None = None
+        """The response that came, and its body: the program may have it as it is."""
 
     def _native(self, request: Any, changed: Request | None) -> Any:
         if changed is None:
@@ -86,14 +88,25 @@ class _Recording:
         )
 
     def _response(self, head: Head, stream: Any) -> Any:
-        extensions = {"http_version": head.version.encode("latin-1")}
-        if head.reason:
-            extensions["reason_phrase"] = head.reason.encode("latin-1")
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers]
-        return self._httpx.Response(head.status, headers=headers, stream=stream, extensions=extensions)
+        return self._httpx.Response(head.status, headers=headers, stream=stream, extensions=_extensions(head))
 
-    def _whole(self, answer: dict[str, Any]) -> Any:
+    def _whole(self, call: HttpCall, answer: dict[str, Any]) -> Any:
+        if answer is call.answer and self._came is not None:
+            response, body = self._came
+            response.stream = self._httpx.ByteStream(body)
+            response.extensions = _extensions(_head(response))
+            return response
         return self._response(head_of(answer), self._httpx.ByteStream(body_bytes(answer["body"])))
+
+    def _is_as_it_came(self, response: Any, head: Head, stream_class: type) -> bool:
+        """Nobody has read of it, and its body is what the server sent: what is made of the record would be the same."""
+        return (
+            type(response) is self._httpx.Response
+            and isinstance(response.stream, stream_class)
+            and not (response.is_closed or response.is_stream_consumed or "_content" in response.__dict__)
+            and not is_encoded(head.headers)
+        )
 
 
 class _Transport(_Recording):
@@ -104,15 +117,24 @@ class _Transport(_Recording):
         request.read()
         call = HttpCall(_neutral(request))
         if not _STREAMED.get():
-            return self._whole(exchange_blocking(call, partial(self._exchange, request)))
+            return self._whole(call, exchange_blocking(call, partial(self._exchange, request)))
         body = BlockingBody(call, self._lane, partial(self._open, request))
         head = next(body)
         return self._response(head, _stream_class(self._httpx)(body))
 
     def _exchange(self, request: Any, changed: Request | None) -> tuple[Head, bytes]:
         response = self._inner.handle_request(self._native(request, changed))
+        head = _head(response)
+        if self._is_as_it_came(response, head, self._httpx.SyncByteStream):
+            stream = response.stream
+            try:
+                body = b"".join(stream)
+            finally:
+                stream.close()
+            self._came = response, body
+            return head, body
         try:
-            return _head(response), response.read()
+            return head, response.read()
         finally:
             response.close()
 
@@ -133,15 +155,24 @@ class _AsyncTransport(_Recording):
         await request.aread()
         call = HttpCall(_neutral(request))
         if not _STREAMED.get():
-            return self._whole(await exchange(call, partial(self._exchange, request)))
+            return self._whole(call, await exchange(call, partial(self._exchange, request)))
         body = AsyncBody(call, self._lane, partial(self._open, request))
         head = await anext(body)
         return self._response(head, _async_stream_class(self._httpx)(body))
 
     async def _exchange(self, request: Any, changed: Request | None) -> tuple[Head, bytes]:
         response = await self._inner.handle_async_request(self._native(request, changed))
+        head = _head(response)
+        if self._is_as_it_came(response, head, self._httpx.AsyncByteStream):
+            stream = response.stream
+            try:
+                body = b"".join([part async for part in stream])
+            finally:
+                await stream.aclose()
+            self._came = response, body
+            return head, body
         try:
-            return _head(response), await response.aread()
+            return head, await response.aread()
         finally:
             await response.aclose()
 
@@ -167,6 +198,13 @@ def _head(response: Any) -> Head:
         extensions.get("http_version", b"HTTP/1.1").decode("latin-1"),
         header_pairs(response.headers.raw),
     )
+
+
+def _extensions(head: Head) -> dict[str, bytes]:
+    extensions = {"http_version": head.version.encode("latin-1")}
+    if head.reason:
+        extensions["reason_phrase"] = head.reason.encode("latin-1")
+    return extensions
 
 
 @cache

@@ -16,6 +16,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "python-utf8": {"separators": (", ", ": "), "ensure_ascii": False},
     "indent2": {"indent": 2, "separators": (",", ": "), "ensure_ascii": False},
 }
+_ENCODERS: dict[str, json.JSONEncoder] = {}
 
 
 def encode_json_text(text: str | bytes) -> dict[str, Any] | None:
@@ -48,7 +49,9 @@ def write_json_text(value: Any, style: str, limit: int | None = None) -> str:
 
     ValueError too when the text is longer than `limit`: indenting and escaping make much of little.
     """
-    encoder = json.JSONEncoder(allow_nan=False, check_circular=False, **_STYLES[style])
+    encoder = _ENCODERS.get(style)
+    if encoder is None:
+        encoder = _ENCODERS[style] = json.JSONEncoder(allow_nan=False, check_circular=False, **_STYLES[style])
     try:
         if limit is None:
             return encoder.encode(value)
