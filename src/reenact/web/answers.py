@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from starlette.responses import Response
 
@@ -65,7 +66,17 @@ def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | Non
     return Response(body, status, headers, media_type="application/json")
 
 
-def problem_answer(error: BaseException) -> Response:
+class Told(NamedTuple):
+    """What is said of an error."""
+
+    status: int
+    code: str
+    message: str
+    hint: str
+    headers: dict[str, str]
+
+
+def told(error: BaseException) -> Told:
     """Never more than an error of ours says: a foreign one may quote recorded values."""
     headers: dict[str, str] = {}
     if isinstance(error, HttpProblem):
@@ -76,11 +87,15 @@ def problem_answer(error: BaseException) -> Response:
         status, error = 500, _internal(error)
     if status == 503:
         headers = {"retry-after": "1", **headers}
-    hint = error.hint or _HINTS.get(status, "")
     # Where the store is, and what its database says, is for whoever started the server.
     message = "the store could not be used" if isinstance(error, StoreError) else error.message
-    document = {"error": {"code": error.code, "message": message, "hint": hint}}
-    return json_answer(json_bytes(document), status, headers)
+    return Told(status, error.code, message, error.hint or _HINTS.get(status, ""), headers)
+
+
+def problem_answer(error: BaseException) -> Response:
+    said = told(error)
+    document = {"error": {"code": said.code, "message": said.message, "hint": said.hint}}
+    return json_answer(json_bytes(document), said.status, said.headers)
 
 
 def _internal(error: BaseException) -> ReenactError:

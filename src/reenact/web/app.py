@@ -15,10 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from reenact.errors import ReenactError
 from reenact.reports.json_text import json_bytes
 from reenact.web import judging, reading, writing
-from reenact.web.access import Access, Asking
+from reenact.web.access import API, Access, Asking
 from reenact.web.answers import SAFE_HEADERS, HttpProblem, json_answer, problem_answer
 from reenact.web.asked import Asked
 from reenact.web.following import Followers
+from reenact.web.pages.assets import serve_asset
+from reenact.web.pages.paths import Pages
+from reenact.web.pages.problems import problem_page
 from reenact.web.stores import Stores
 from reenact.web.streaming import Streams
 from reenact.web.threads import Threads
@@ -58,10 +61,16 @@ class Api:
         self.judging = Threads("judging", 2, 16)
         self.followers = Followers(stores, self.looking)
         self.streams = Streams(stores, self.judging)
+        self.pages = Pages(stores, self.looking, self.judging)
         self.resolving = writing.Resolving(stores, self.looking, frozenset(allowed_hosts), V1)
 
     def routes(self) -> list[BaseRoute]:
-        found: list[BaseRoute] = [Route("/", _welcome), Route("/login", self._log_in)]
+        found: list[BaseRoute] = [
+            Route(V1, _welcome),
+            Route("/login", self._log_in),
+            Route("/static/{name}", serve_asset),
+            *self.pages.routes(),
+        ]
         for threads, endpoints in ((self.looking, LOOKING), (self.judging, JUDGING)):
             for path, endpoint, parameters in endpoints:
                 found.append(Route(V1 + path, _on_thread(self.stores, threads, endpoint, parameters)))
@@ -145,7 +154,17 @@ class Guarded:
         except Exception as error:
             # An answer that was begun is left unfinished: the server cuts it off, and nobody takes it for the whole.
             if not begun:
-                await problem_answer(error)(scope, receive, safely)
+                await _told(error, scope)(scope, receive, safely)
+
+
+def _told(error: BaseException, scope: Scope) -> Response:
+    """A problem as JSON, or as a page for whoever looks at pages."""
+    target = _asking(scope).target
+    accepts = next((value for name, value in scope["headers"] if name.lower() == b"accept"), b"")
+    if b"text/html" in accepts and not target.startswith(API):
+        query = scope["query_string"].decode("latin-1")
+        return problem_page(error, f"{target}?{query}" if query else target)
+    return problem_answer(error)
 
 
 def _asking(scope: Scope) -> Asking:
@@ -162,18 +181,18 @@ def _with_safe_headers(headers: Any) -> list[tuple[bytes, bytes]]:
     return given + [(n.encode(), v.encode()) for n, v in SAFE_HEADERS.items() if n.encode() not in names]
 
 
-async def _not_found(_: Request, __: Exception) -> Response:
-    return problem_answer(HttpProblem(404, "no_such_resource", "there is nothing under this path"))
+async def _not_found(request: Request, _: Exception) -> Response:
+    return _told(HttpProblem(404, "no_such_resource", "there is nothing under this path"), request.scope)
 
 
-async def _other_method(_: Request, refused: Exception) -> Response:
+async def _other_method(request: Request, refused: Exception) -> Response:
     headers = getattr(refused, "headers", None) or {}
     allowed = {name.lower(): value for name, value in headers.items() if name.lower() == "allow"}
-    return problem_answer(HttpProblem(405, "bad_method", "this method is not known here", headers=allowed))
+    return _told(HttpProblem(405, "bad_method", "this method is not known here", headers=allowed), request.scope)
 
 
-async def _problem(_: Request, error: Exception) -> Response:
-    return problem_answer(error)
+async def _problem(request: Request, error: Exception) -> Response:
+    return _told(error, request.scope)
 
 
 def make_app(stores: Stores, access: Access, *, allowed_hosts: Collection[str] = ()) -> Guarded:

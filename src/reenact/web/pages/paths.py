@@ -1,0 +1,44 @@
+"""Which path leads to which page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from reenact.web.asked import Asked
+from reenact.web.pages import runs
+from reenact.web.stores import Stores
+from reenact.web.threads import Threads
+
+Page = Callable[[Stores, Asked], Response]
+REPEATABLE = ("status", "agent")
+
+
+class Pages:
+    """The pages with what they need. Each is rendered on a thread: reading a store takes its time."""
+
+    def __init__(self, stores: Stores, looking: Threads, judging: Threads) -> None:
+        self._stores = stores
+        self._looking = looking
+        self._judging = judging
+
+    def routes(self) -> list[BaseRoute]:
+        looking, judging = self._looking, self._judging
+        table: tuple[tuple[str, Threads, Page, Collection[str]], ...] = (
+            ("/", looking, runs.list_page, ("status", "agent", "since", "until", "cursor")),
+        )
+        del judging
+        return [Route(path, self._on(threads, made, known)) for path, threads, made, known in table]
+
+    def _on(self, threads: Threads, made: Page, parameters: Collection[str]) -> Any:
+        def work(request: Request) -> Response:
+            return made(self._stores, Asked(request, parameters, REPEATABLE))
+
+        async def answer(request: Request) -> Response:
+            return await threads.run(work, request)
+
+        return answer

@@ -1,0 +1,117 @@
+"""A real browser in front of a real server.
+
+Whatever a page complains about (errors, what its policy refused, requests that failed, anything that it wanted from
+another host) fails the test that looked at it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("NO BROWSER: Chromium is not installed, so no page was looked at (`make test` installs it as root)")
+    return found
+
+
+def launched(playwright: Playwright) -> Browser:
+    return playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+
+
+class Served:
+    def __init__(self, url: str, login_url: str, token: str | None) -> None:
+        self.url, self.login_url, self.token = url.rstrip("/"), login_url, token
+
+
+@contextmanager
+def serving(store: str, *options: str) -> Iterator[Served]:
+    command = [sys.executable, "-m", "reenact.cli.main", "--store", store, "serve", "--port", "0", "--json", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
+        assert process.stdout is not None
+        try:
+            yield Served(**json.loads(process.stdout.readline()))
+        finally:
+            process.terminate()
+
+
+class Looking:
+    """Somebody who was let in, and who notices everything that goes wrong."""
+
+    def __init__(self, context: BrowserContext, served: Served) -> None:
+        self.context, self.served = context, served
+        self.complaints: list[str] = []
+        self.page = self.watched(context.new_page())
+        self.page.goto(served.login_url)
+
+    def watched(self, page: Page) -> Page:
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("console", self._heard)
+        page.on("requestfailed", self._failed)
+        page.on("request", self._asked)
+        return page
+
+    def _heard(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.type}: {message.text}")
+
+    def _failed(self, request: Any) -> None:
+        if request.failure != "net::ERR_ABORTED":  # the page was left meanwhile
+            self.complaints.append(f"failed: {request.url} ({request.failure})")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.served.url, "data:", "blob:", "file:")):
+            self.complaints.append(f"asked for something elsewhere: {request.url}")
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self.served.url + path)
+        return self.page
+
+
+def shot(page: Page, name: str) -> None:
+    """Kept for people to look at."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+def assert_accessible(page: Page) -> None:
+    """No serious finding of axe."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    serious = [
+        f"{one['id']}: {one['help']} ({one['nodes'][0]['html'][:200]})"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert not serious, "\n".join(serious)
+
+
+def assert_fits(page: Page) -> None:
+    """Nothing is wider than the window."""
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0, f"the page is {wide} pixels too wide"
