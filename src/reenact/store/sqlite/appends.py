@@ -24,6 +24,7 @@ from reenact.errors import MovedHead, NotFound, Refused, StaleEpoch
 from reenact.store.contract import DuplicateIds, EventRow
 from reenact.store.sqlite import row_types
 from reenact.store.sqlite.group_commit import Request
+from reenact.store.sqlite.short_links import kept
 
 EVENT_COLUMNS = "seq, id, kind, lane, lane_seq, link, hash, salt, match, prefix, content"
 RUN_NUMBER = "SELECT run_no FROM runs WHERE namespace = ? AND run = ?"
@@ -125,7 +126,7 @@ class Appends:
                 if event[0] != seq:
                     return None  # seqs that leave a gap do not show that the head has moved
                 values += (known.number, request.epoch)
-                values += event
+                values += kept(request.run, event)
             if request.nodes:
                 nodes += [(request.namespace, *node) for node in request.nodes]
         if not values:
@@ -159,7 +160,7 @@ class Appends:
         if epoch != request.epoch or head != request.expected:
             return self._refusal(cursor, number, request, epoch, head[0])
         cursor.executemany(INSERT_NODE, [(request.namespace, *node) for node in request.nodes])
-        insert(cursor, [(number, *event) for event in request.events])
+        insert(cursor, [(number, *kept(request.run, event)) for event in request.events])
         return None
 
     def _refusal(self, cursor: apsw.Cursor, number: int, request: Request, epoch: int, seq: int) -> Exception:

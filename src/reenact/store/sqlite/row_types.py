@@ -7,13 +7,13 @@ TypeError far away from its cause.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import product, takewhile
 from types import NoneType
 from typing import Any
 
 from reenact.errors import Damaged
 from reenact.store.contract import EventRow
+from reenact.store.sqlite import short_links
 
 _WHOLE, _TEXT, _BYTES = (int,), (str,), (bytes,)
 _BYTES_OR_NONE, _WHOLE_OR_NONE, _TEXT_OR_NONE = (bytes, NoneType), (int, NoneType), (str, NoneType)
@@ -21,8 +21,6 @@ _BYTES_OR_NONE, _WHOLE_OR_NONE, _TEXT_OR_NONE = (bytes, NoneType), (int, NoneTyp
 _EVENT_COLUMNS = (_WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE_OR_NONE, _BYTES, _BYTES, *(_BYTES_OR_NONE,) * 4)
 
 _BYTES_ONLY, _BYTES_OR_NONE_ONLY, _WHOLE_OR_NONE_ONLY = map(frozenset, (_BYTES, _BYTES_OR_NONE, _WHOLE_OR_NONE))
-_EVENT_ROW = partial(tuple.__new__, EventRow)
-"""`EventRow._make` without its check of the number of columns."""
 
 Types = frozenset[tuple[type, ...]]
 
@@ -51,7 +49,7 @@ def check(row: Sequence[object], allowed: Types, what: str) -> None:
 def event(row: Sequence[object], run: object) -> EventRow:
     if tuple(map(type, row)) not in EVENT:
         raise _damaged(row, f"event {{}} of run {str(run)!r}")
-    return EventRow._make(row)
+    return short_links.restored(str(run), tuple(row))
 
 
 def events(rows: Sequence[tuple[Any, ...]], run: str) -> list[EventRow]:
@@ -61,7 +59,7 @@ def events(rows: Sequence[tuple[Any, ...]], run: str) -> list[EventRow]:
         if not good:
             raise _damaged(rows[0], f"event {{}} of run {run!r}")
         rows = good
-    return list(map(_EVENT_ROW, rows))
+    return [short_links.restored(run, row) for row in rows]
 
 
 def _have_types_of_events(rows: Sequence[tuple[Any, ...]]) -> bool:

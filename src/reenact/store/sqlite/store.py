@@ -183,7 +183,7 @@ class SqliteStore(Reading):
                 raise RunExists(f"run {header.run!r} exists in namespace {namespace!r}")
             number = self._writer.add_run(cursor, namespace, header, nodes)
             for events, more in batches:
-                self._writer.add_events(cursor, namespace, number, events, more)
+                self._writer.add_events(cursor, namespace, header.run, number, events, more)
 
         self._write(work)
 

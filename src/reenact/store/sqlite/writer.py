@@ -25,6 +25,7 @@ from reenact.store.sqlite.appends import EVENT_COLUMNS, INSERT_NODE, MOST_ROWS, 
 from reenact.store.sqlite.connection import connect, discard, translate
 from reenact.store.sqlite.group_commit import GroupCommit, Request
 from reenact.store.sqlite.room import Room
+from reenact.store.sqlite.short_links import kept
 
 INSERT_RUN = (
     "INSERT INTO runs(namespace, run, kind, created, header, hash, salt, match, content, imported)"
@@ -206,6 +207,7 @@ class Writer:
         self,
         cursor: apsw.Cursor,
         namespace: str,
+        run: str,
         number: int,
         events: Sequence[EventRow],
         nodes: Sequence[NodeRow],
@@ -213,7 +215,7 @@ class Writer:
         """Events of a run that nobody else can see yet."""
         cursor.executemany(INSERT_NODE, [(namespace, *node) for node in nodes])
         try:
-            insert(cursor, [(number, *event) for event in events])
+            insert(cursor, [(number, *kept(run, event)) for event in events])
         except apsw.ConstraintError as error:
             raise Refused("seq, id or lane_seq of an event is taken in the imported run") from error
 
