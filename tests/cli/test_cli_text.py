@@ -115,7 +115,7 @@ ROWS = [["demo-1234", "a" * 60, "2026-01-01 00:00:00", "12"]]
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
 def test_a_table_fits_its_terminal(width: int) -> None:
-    assert sum(room + 2 for _, room in layout(COLUMNS, ROWS, width)) <= width
+    assert sum(room + 2 for _, room in layout(COLUMNS, ROWS, width)) - 2 <= width
 
 
 def test_a_narrow_table_drops_columns_by_their_rank() -> None:

@@ -1,7 +1,10 @@
 """Where output goes: data on stdout, everything else on stderr.
 
 With `--json` stdout holds exactly one JSON document, in ASCII, whatever happens: the result, or
-`{"error": {"code", "message", "hint"}}`. Tables are drawn by rich on a terminal and are plain aligned text otherwise.
+`{"error": {"code", "message", "hint"}}`. Tables fit the terminal, and are plain aligned text where there is none.
+
+Signs of our own that an encoding lacks (…, │, ●) have a plain one of the same width; recorded characters that it lacks
+are shown as escapes.
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TextIO
 
 import click
 
@@ -21,11 +25,16 @@ GAP = 2
 SMALLEST_FLEXIBLE = 16
 PLAIN_CELL_CHARACTERS = 200
 DEEPEST_JSON = 20_000
+OWN_SIGNS = "…│┃├┤╷╵─●○·→↯×▶≠"
+_PLAIN_SIGNS = str.maketrans(OWN_SIGNS, "~||++''-*o->!x>#")
+
+Style = str | Callable[[str], str]
 
 
 class Column(NamedTuple):
     title: str
-    style: str = ""
+    style: Style = ""
+    """Words like `bold` and `red`; or what gives them for a cell."""
     drop: int = 0
     """On a narrow terminal the column with the highest number goes first; 0 stays."""
     flexible: bool = False
@@ -34,12 +43,39 @@ class Column(NamedTuple):
 
 def say(text: str = "") -> None:
     """A line of data."""
-    click.echo(text)
+    click.echo(writable(text, sys.stdout))
 
 
 def note(text: str) -> None:
     """A line that is not data."""
-    click.echo(text, err=True)
+    click.echo(writable(text, sys.stderr), err=True)
+
+
+def writable(text: str, stream: TextIO | None) -> str:
+    return text if text.isascii() or has_signs(stream) else text.translate(_PLAIN_SIGNS)
+
+
+def has_signs(stream: TextIO | None) -> bool:
+    """Whether our signs, those of plots among them, can be written there."""
+    return _has_signs(getattr(stream, "encoding", None) or "utf-8")
+
+
+@cache
+def _has_signs(encoding: str) -> bool:
+    try:
+        (OWN_SIGNS + "▁█").encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def suggest(settings: Any, *steps: tuple[str, str]) -> None:
+    """What people do next, as commands ready to be typed with what they are for. Only said where somebody looks."""
+    if settings.json or sys.stderr is None or not sys.stderr.isatty():
+        return
+    for number, (command, why) in enumerate(steps):
+        line = f"{'next' if not number else '':<6}{command}" + (f"   {why}" if why else "")
+        note(painted(line, "dim", stream=sys.stderr))
 
 
 def say_json(value: Any) -> None:
@@ -65,8 +101,9 @@ def value_lines(value: Any) -> list[str]:
         sys.setrecursionlimit(limit)
 
 
-def colourful() -> bool:
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and on_terminal()
+def colourful(stream: TextIO | None = None) -> bool:
+    shown = sys.stdout if stream is None else stream
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and shown is not None and shown.isatty()
 
 
 def on_terminal() -> bool:
@@ -75,6 +112,18 @@ def on_terminal() -> bool:
 
 def paint(text: str, **style: Any) -> str:
     return click.style(text, **style) if colourful() else text
+
+
+def painted(text: str, style: str, *, stream: TextIO | None = None) -> str:
+    """In the style that the words say: attributes and a colour."""
+    if not style or not text or not colourful(stream):
+        return text
+    known: dict[str, Any] = {word: True for word in style.split() if word in _ATTRIBUTES}
+    colour = next((word for word in style.split() if word not in _ATTRIBUTES), None)
+    return click.style(text, fg=colour, **known)
+
+
+_ATTRIBUTES = frozenset({"bold", "dim", "underline", "reverse", "strikethrough"})
 
 
 def terminal_width() -> int:
@@ -114,26 +163,17 @@ def _padded(cell: str, width: int, right: bool) -> str:
 
 
 def _on_terminal(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    width = terminal_width()
-    drawn = Table(box=None, show_edge=False, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-    shown = layout(columns, rows, width)
-    for index, room in shown:
-        column = columns[index]
-        drawn.add_column(
-            fit(column.title, room),
-            style=column.style,
-            width=room,
-            no_wrap=True,
-            justify="right" if column.right else "left",
-        )
-    for row in rows:
-        drawn.add_row(*(Text(fit(row[index], room)) for index, room in shown))
-    console = Console(file=sys.stdout, width=width, no_color=not colourful(), highlight=False, markup=False)
-    console.print(drawn)
+    shown = layout(columns, rows, terminal_width())
+    for number, row in enumerate([[column.title for column in columns], *rows]):
+        cells_of_row = []
+        for index, room in shown:
+            column = columns[index]
+            cell = fit(row[index], room)
+            style = "dim" if number == 0 else column.style if isinstance(column.style, str) else column.style(cell)
+            space = " " * (room - cells(cell)) if column.right or index != shown[-1][0] else ""
+            cell = painted(cell, style)
+            cells_of_row.append(space + cell if column.right else cell + space)
+        say((" " * GAP).join(cells_of_row))
 
 
 def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[tuple[int, int]]:
@@ -146,14 +186,13 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
         return min(natural[index], SMALLEST_FLEXIBLE) if columns[index].flexible else natural[index]
 
     shown = list(natural)
-    # rich pads behind the last column too.
-    while sum(needed(index) + GAP for index in shown) > width:
+    while sum(needed(index) + GAP for index in shown) - GAP > width:
         droppable = [index for index in shown if columns[index].drop]
         if not droppable:
             break
         shown.remove(max(droppable, key=lambda index: columns[index].drop))
     widths = {index: needed(index) for index in shown}
-    spare = width - sum(widths.values()) - GAP * len(shown)
+    spare = width - sum(widths.values()) - GAP * (len(shown) - 1)
     for index in (i for i in shown if columns[i].flexible):
         widths[index] += (taken := max(0, min(spare, natural[index] - widths[index])))
         spare -= taken
