@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus, unquote
 from reenact.core.lazy_patterns import Pattern
 from reenact.core.redaction.patterns import Rule, compiled
 from reenact.core.redaction.placeholders import ENVIRONMENT, MARK, PLACEHOLDER
-from reenact.core.redaction.positions import HEADER_WORDS, positions_in
+from reenact.core.redaction.positions import HEADER_WORDS, positions_in, words_in
 from reenact.core.redaction.shapes import (
     Span,
     cards_in,
@@ -67,6 +67,8 @@ class Finder:
         self.forms: dict[str, str] = {}
         """How values look in a text that was written as JSON, or in an address → the value."""
         self._cores: tuple[str, ...] = tuple(_cores(MARK))
+        self.beginnings: tuple[Mapping[str, str], frozenset[str], int] | None = None
+        """What known values begin with, as streams have put it together: of which, the beginnings, the longest."""
         self._clean: set[str] = set()
         self._clean_within: set[str] = set()
         """Clean whatever they may have been before they were encoded."""
@@ -100,7 +102,8 @@ class Finder:
             _remember(text, clean)
         return found
 
-    def _found(self, text: str, depth: int) -> list[Found]:
+    def _found(self, text: str, depth: int, words: Sequence[bytes] | None = None) -> list[Found]:
+        """`words` are those of names that the text may have, if somebody has looked for them."""
         found: list[Found] = []
         for value, kind in self.known.items():
             if value in text:
@@ -116,7 +119,10 @@ class Finder:
             text = text.replace("\\b", "  ").replace("\\f", "  ")
         flattened = flat(text)
         lowered = flattened.lower()
-        found += [Found(*span, position=True) for span in positions_in(text, lowered)]
+        if words is None:
+            words = words_in(lowered)
+        if words:
+            found += [Found(*span, position=True) for span in positions_in(text, lowered, words)]
         found += [Found(*span) for span in schemes_in(text, lowered)]
         for kind, pattern in self.rules:
             found += [Found(*span) for span in _matches(kind, pattern, text)]
@@ -139,10 +145,10 @@ class Finder:
         if '"--' in text or ("&" in text and _FORM_IN_VALUE.search(text) is not None):
             return True  # an option of a command line names what stands behind it; a form is one only as a whole text
         lowered = flat(text).lower()
-        for word in HEADER_WORDS:  # names of headers may stand beside their values
-            if word in lowered:
-                return True
-        return bool(self.find(text))
+        words = words_in(lowered)
+        if words and any(word in lowered for word in HEADER_WORDS):  # names of headers may stand beside their values
+            return True
+        return bool(self._found(text, 0, words))
 
     def _encoded(
         self,

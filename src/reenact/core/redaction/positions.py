@@ -6,7 +6,7 @@ The text is searched for the few words that such names are made of; only around 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from string import ascii_letters, digits
 
 from reenact.core.lazy_patterns import Pattern
@@ -23,6 +23,7 @@ LONGEST_VALUE = 16_384
 LONGEST_NAME = 63
 WORDS = (b"pass", b"secret", b"key", b"token", b"authoriz", b"cookie", b"card", b"cvv", b"cvc")
 ASSIGNED_WORDS = (b"sig=", b"signature=", b"credential=", b"credentials=", b"pwd=", b"dsn=", b"_pat=")
+# Each of them has one of WORDS in it.
 HEADER_WORDS = (b"authoriz", b"cookie", b"api-key", b"apikey", b"api_key", b"-token")
 _IN_NAMES = frozenset(ascii_letters + digits + "_.-")
 _NAME = Pattern(r"[A-Za-z0-9_.-]{1,63}")
@@ -48,10 +49,14 @@ _VARIABLE = Pattern(r"=(?P<text>[^\s\"']{6,}|\"[^\"\n]{6,}\"|'[^'\n]{6,}')")
 _BEGINS_LINE = Pattern(r"(?:^|[\"'\n])[ \t]{0,8}(?:export )?\Z")
 
 
-def positions_in(text: str, lowered: bytes) -> Iterator[Span]:
-    """`lowered` has a byte for each character, in small letters."""
+def words_in(lowered: bytes) -> list[bytes]:
+    """Those of names that the text has at all. `lowered` has a byte for each character, in small letters."""
+    return [word for word in (WORDS + ASSIGNED_WORDS if b"=" in lowered else WORDS) if word in lowered]
+
+
+def positions_in(text: str, lowered: bytes, words: Iterable[bytes]) -> Iterator[Span]:
     seen = -1
-    for word in WORDS + ASSIGNED_WORDS if b"=" in lowered else WORDS:
+    for word in words:
         at, behind = lowered.find(word), 0
         while at >= 0:
             start = at

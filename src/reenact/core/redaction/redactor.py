@@ -22,7 +22,7 @@ from typing import Any
 from reenact.core.canonical import plain_text
 from reenact.core.codec import decode, encode
 from reenact.core.lazy_patterns import Pattern
-from reenact.core.redaction.finding import Finder, Found
+from reenact.core.redaction.finding import SHORT_TEXT, Finder, Found
 from reenact.core.redaction.names import SHORTEST_KNOWN, is_credential_header, is_credential_member, is_telling
 from reenact.core.redaction.patterns import MOST_RULES, Rule
 from reenact.core.redaction.placeholders import CREDENTIAL, MARK, PLACEHOLDER, placeholder
@@ -64,12 +64,12 @@ class Redactor:
         return Clean(value) if self.is_clean(value) else self._all_of(lambda: Redacted(self.finder, value, seq))
 
     def is_clean(self, value: Any) -> bool:
-        """There is nothing to hide, as one look at all of it tells. Nearly every value is, and no other may be."""
+        """There is nothing to hide, as one look at all of it tells. False: it has to be looked at part by part."""
         kind = type(value)
         if kind in _UNTOUCHED:
             return True
         if kind is str:
-            return not self.finder.find(value)
+            return len(value) <= SHORT_TEXT and not self.finder.find(value)
         plain = plain_text(value)
         return plain is not None and not self.finder.finds_any(plain[0].decode())
 

@@ -50,7 +50,6 @@ class HeldBack:
 
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
-        self._known: dict[str, str] = {}
         self._beginnings: frozenset[str] = frozenset()
         self._longest = 0
         self._before: dict[Path, str] = {}
@@ -59,10 +58,7 @@ class HeldBack:
 
     def feed(self, chunk: Any, name: Name) -> Any:
         """The chunk as far as it may be written, with what was held back of the ones before, and without secrets."""
-        if self._known is not self._finder.known:
-            self._known = self._finder.known
-            self._beginnings = frozenset(chain.from_iterable(map(_beginnings, self._known)))
-            self._longest = max(map(len, self._beginnings), default=0)
+        self._beginnings, self._longest = _beginnings_of(self._finder)
         return _mapped(chunk, (), lambda path, text: self._fed(path, text, name))
 
     def _fed(self, path: Path, text: str, name: Name) -> str:
@@ -103,6 +99,15 @@ class HeldBack:
             if text[-length:] in self._beginnings:
                 return len(text) - length
         return len(text)
+
+
+def _beginnings_of(finder: Finder) -> tuple[frozenset[str], int]:
+    """Put together once for all streams, and again when something is learned: there may be thousands."""
+    known = finder.known
+    if finder.beginnings is None or finder.beginnings[0] is not known:
+        every = frozenset(chain.from_iterable(map(_beginnings, known)))
+        finder.beginnings = known, every, max(map(len, every), default=0)
+    return finder.beginnings[1:]
 
 
 def _beginnings(value: str) -> Iterator[str]:
