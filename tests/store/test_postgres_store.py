@@ -378,7 +378,7 @@ def test_migrations_run_by_four_processes_at_once(database_url: str) -> None:  #
     assert sorted(in_processes(4, open_and_append, database_url)) == [0, 1, 2, 3]
     with direct(database_url) as connection:
         numbers = [row[0] for row in connection.execute("select number from reenact.migrations order by 1")]
-    assert numbers == [1, 2, 3]
+    assert numbers == [1, 2, 3, 4]
     store = PostgresStore(database_url)
     assert store.find_runs("n", "p") == ["p0", "p1", "p2", "p3"]
     store.close()

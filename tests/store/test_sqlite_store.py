@@ -536,14 +536,16 @@ def test_newer_version_is_read_and_not_written(store: SqliteStore, path: Path) -
         lambda: newer.claim(NS, "run-1", "me", 60),
         lambda: newer.put_artifact(NS, b"a" * 32, b"x"),
     ):
-        with pytest.raises(SchemaMismatch, match="version 2"):
+        with pytest.raises(SchemaMismatch, match=f"version {schema.SCHEMA_VERSION + 1}"):
             write()
     newer.close()
 
 
 def test_newer_version_with_a_view_for_a_table_is_refused(store: SqliteStore, path: Path) -> None:
     store.close()
-    set_version(path, 2, "ALTER TABLE inbox RENAME TO outbox; CREATE VIEW inbox AS SELECT * FROM outbox")
+    set_version(
+        path, schema.SCHEMA_VERSION + 1, "ALTER TABLE inbox RENAME TO outbox; CREATE VIEW inbox AS SELECT * FROM outbox"
+    )
     with pytest.raises(SchemaMismatch):
         SqliteStore(path)
 
@@ -824,7 +826,7 @@ def test_full_disk(tmp_path: Path) -> None:
         writer = Writer(store)
         ballast = os.path.join(sys.argv[1], "ballast")
         with open(ballast, "wb") as file:
-            file.write(bytes(500_000))
+            file.write(bytes(1_000_000))
         acknowledged = 0
         try:
             while True:

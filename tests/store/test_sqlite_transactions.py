@@ -13,6 +13,7 @@ import pytest
 from reenact.errors import InvalidInput, Refused, SchemaMismatch, StoreUnavailable
 from reenact.store.contract import PendingAppend
 from reenact.store.opening import open_store
+from reenact.store.sqlite import schema
 from reenact.store.sqlite.store import SqliteStore
 from reenact.testing.store_contract.builders import NS, Writer, event_row
 
@@ -85,7 +86,7 @@ def test_sqlite_lets_the_work_touch_nothing_of_the_stores(sqlite: Any, offence: 
 def test_a_statement_that_the_store_itself_uses_is_refused_from_its_cache_too(sqlite: Any) -> None:
     writer = Writer(sqlite)
     with pytest.raises(Refused):
-        sqlite.transact(doing(writer, "PRAGMA user_version=1"))
+        sqlite.transact(doing(writer, f"PRAGMA user_version={schema.SCHEMA_VERSION}"))
     with pytest.raises(Refused):
         sqlite.transact(doing(writer, "SELECT run_no FROM runs WHERE namespace = ? AND run = ?"))
 

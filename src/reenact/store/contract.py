@@ -1,6 +1,6 @@
 """What a store is: a handful of verbs about bytes and sequence numbers.
 
-A store keeps what it is given and gives it back. It never parses a link, never computes a hash, never decides whether
+A store keeps what it is given and gives it back. It decides nothing by a link, never computes a hash, never says whether
 an event may follow another: that is the journal's business. What it does promise:
 
 1. `append` is all or nothing, also with its nodes, and durable when it returns (at the store's durability level;
@@ -173,6 +173,16 @@ class Store(Protocol):
         ...
 
     def namespaces(self) -> list[str]: ...
+
+    def runs_since(self, namespace: str, cursor: str | None) -> tuple[str, list[str] | None]:
+        """Runs that were begun or appended to since `cursor`, the operations journal too, and the cursor to go on with.
+
+        None instead of a list: it cannot be told, and any of them may have changed. That is so for a cursor of None.
+        Nothing is left out, also when transactions commit in another order than they began; a run may be named though
+        nothing is new in it, and one that was removed is named by its record in the operations journal alone. They
+        may come in pages: whoever is given some asks again. A cursor is opaque and good for this store alone.
+        """
+        ...
 
     # Events
     def append(

@@ -46,6 +46,8 @@ class _Run:
         self.lease_until = 0.0
         self.inbox: dict[str, InboxRow] = {}
         self.snapshots: dict[int, SnapshotRow] = {}
+        self.changed = 0
+        """Which change of the store was the last one here."""
 
     def head(self) -> Head:
         if not self.events:
@@ -72,6 +74,7 @@ class MemoryStore:
         self.durability = durability
         self._spaces: dict[str, _Space] = {}
         self._arrivals: list[InboxArrival | None] = []
+        self._changes = 0
         self._lock = threading.RLock()
         _alive.add(self)
 
@@ -102,6 +105,11 @@ class MemoryStore:
             raise NotFound(f"no run {run!r} in namespace {namespace!r} of {self.url}")
         return found
 
+    def _changed(self, run: _Run) -> _Run:
+        self._changes += 1
+        run.changed = self._changes
+        return run
+
     # Runs
 
     def create_run(self, namespace: str, header: HeaderRow, nodes: Sequence[NodeRow] = ()) -> None:
@@ -112,7 +120,7 @@ class MemoryStore:
                     raise RunExists(f"run {header.run!r} exists in namespace {namespace!r} with another header")
                 return
             space = self._spaces.setdefault(namespace, _Space())
-            space.runs[header.run] = _Run(header)
+            space.runs[header.run] = self._changed(_Run(header))
             _put_nodes(space, nodes)
 
     def import_run(
@@ -133,7 +141,7 @@ class MemoryStore:
                 raise RunExists(f"run {header.run!r} exists in namespace {namespace!r}")
             space = self._spaces.setdefault(namespace, _Space())
             built = draft._spaces[namespace]
-            space.runs[header.run] = built.runs[header.run]
+            space.runs[header.run] = self._changed(built.runs[header.run])
             for address, blob in built.nodes.items():
                 space.nodes.setdefault(address, blob)
 
@@ -159,6 +167,13 @@ class MemoryStore:
     def namespaces(self) -> list[str]:
         with self._lock:
             return sorted(name for name, space in self._spaces.items() if space.runs)
+
+    def runs_since(self, namespace: str, cursor: str | None) -> tuple[str, list[str] | None]:
+        with self._lock:
+            if cursor is None:
+                return str(self._changes), None
+            known = int(cursor)
+            return str(self._changes), [n for n, run in self._space(namespace).runs.items() if run.changed > known]
 
     # Events
 
@@ -215,7 +230,7 @@ class MemoryStore:
                 lanes.add((e.lane, e.lane_seq))
 
     def _add(self, namespace: str, run: str, events: Sequence[EventRow], nodes: Sequence[NodeRow]) -> None:
-        found = self._get(namespace, run)
+        found = self._changed(self._get(namespace, run))
         _put_nodes(self._spaces[namespace], nodes)
         for event in events:
             at = len(found.events)

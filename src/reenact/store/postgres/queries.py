@@ -63,6 +63,20 @@ INBOX_SINCE = (
     " and i.transaction < pg_snapshot_xmax(pg_current_snapshot())"
     " and not pg_visible_in_snapshot(i.transaction, %s::pg_snapshot)) n on true"
 )
+# The same of runs and their events. Nothing is told to whoever comes with a snapshot of another server, which may have
+# numbered its transactions further.
+_SINCE = (
+    "{0}.transaction >= pg_snapshot_xmin(%s::pg_snapshot)"
+    " and {0}.transaction < pg_snapshot_xmax(pg_current_snapshot())"
+    " and not pg_visible_in_snapshot({0}.transaction, %s::pg_snapshot)"
+)
+RUNS_SINCE = (
+    "select pg_current_snapshot()::text, pg_snapshot_xmax(%s::pg_snapshot) > pg_snapshot_xmax(pg_current_snapshot()),"
+    " n.run from (select) as always left join (select r.run from"
+    f" (select e.run_no from reenact.events e where {_SINCE.format('e')}"
+    f" union select b.run_no from reenact.runs b where {_SINCE.format('b')}) as changed"
+    " join reenact.runs r using (run_no) where r.namespace = %s) n on true"
+)
 PUT_SNAPSHOT = (
     "insert into reenact.snapshots (run_no, seq, head, reducer, state_version, seal, blob)"
     " select r.run_no, %s, %b, %s, %s, %b, %b from reenact.runs r where r.namespace = %s and r.run"

@@ -52,6 +52,7 @@ from reenact.store.postgres.queries import (
     PUT_SNAPSHOT,
     RELEASE,
     RUN_LINES,
+    RUNS_SINCE,
     SCAN,
     SNAPSHOTS,
 )
@@ -201,6 +202,12 @@ class PostgresStore:
 
     def namespaces(self) -> list[str]:
         return [row[0] for row in self._rows("select distinct namespace from reenact.runs order by namespace", ())]
+
+    def runs_since(self, namespace: str, cursor: str | None) -> tuple[str, list[str] | None]:
+        if cursor is None:
+            return self._rows(INBOX_END, ())[0][0], None
+        rows = self._rows(RUNS_SINCE, (*(cursor,) * 5, namespace))
+        return rows[0][0], None if rows[0][1] else [row[2] for row in rows if row[2] is not None]
 
     # Events
 

@@ -11,7 +11,7 @@ import apsw
 
 from reenact.errors import InvalidInput
 from reenact.store.contract import EventRow, InboxArrival, InboxRow, NodeRow, RunRow, SnapshotRow
-from reenact.store.sqlite import inbox, queries
+from reenact.store.sqlite import changes, inbox, queries
 
 T = TypeVar("T")
 
@@ -37,6 +37,9 @@ class Reading:
 
     def namespaces(self) -> list[str]:
         return self._read(lambda cursor: queries.names(cursor, queries.NAMESPACES))
+
+    def runs_since(self, namespace: str, cursor: str | None) -> tuple[str, list[str] | None]:
+        return self._read(lambda reader: changes.since(reader, namespace, cursor))
 
     # Events
 

@@ -31,7 +31,10 @@ from reenact.core.lazy_patterns import Pattern
 from reenact.errors import SchemaMismatch
 
 APPLICATION_ID = 0x7265656E  # "reen"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+OLDEST_VERSION = 1
+"""The same tables, with every link in full. Such a file is marked anew when it is opened to be written to: whoever knows
+only these would take what is kept short for damage."""
 
 TABLES = (
     """CREATE TABLE runs(
@@ -198,9 +201,9 @@ def examine(connection: apsw.Connection, path: str) -> int:
         return 0
     if application != APPLICATION_ID:
         raise SchemaMismatch(f"{path} is a SQLite database of another program (application id {application})")
-    if version < SCHEMA_VERSION:
+    if version < OLDEST_VERSION:
         raise SchemaMismatch(f"{path} has schema version {version}, which no released version wrote")
-    if version == SCHEMA_VERSION and found != EXPECTED:
+    if version <= SCHEMA_VERSION and found != EXPECTED:
         strange = sorted({name for (_, name), _ in set(found.items()) ^ set(EXPECTED.items())})
         raise SchemaMismatch(f"{path} does not have the schema of version {version}: {', '.join(strange)}")
     if version > SCHEMA_VERSION:
@@ -211,13 +214,16 @@ def examine(connection: apsw.Connection, path: str) -> int:
 
 
 def initialise(connection: apsw.Connection, path: str) -> None:
-    """Makes an empty file a store, in one transaction; harmless when another process was faster."""
+    """Makes an empty file a store, or an older store one of this version, in one transaction; harmless when another
+    process was faster."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if examine(connection, path) == 0:
+        version = examine(connection, path)
+        if version == 0:
             for sql in TABLES + TRIGGERS:
                 connection.execute(sql)
             connection.pragma("application_id", APPLICATION_ID)
+        if version < SCHEMA_VERSION:
             connection.pragma("user_version", SCHEMA_VERSION)
         connection.execute("COMMIT")
     except BaseException:

@@ -13,14 +13,19 @@ column of the id holds `_` alone. A damaged one comes out as a link that does no
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import msgspec
 
 from reenact.core.links import write_link
+from reenact.errors import InvalidValue
 from reenact.store.contract import EventRow
 
 _PARTS = struct.Struct(">B32s32sQI")
+_SIZE = _PARTS.size
 _NONCE_BYTES = 10
+_SIZE_WITH_NONCE = _SIZE + _NONCE_BYTES
+_HASH_BYTES = 32
 _AS_IT_IS = 0
 _WITH_KEY, _WITH_NONCE, _SHORT = 1, 2, 4
 _LAST_MARKER = _SHORT | _WITH_KEY | _WITH_NONCE
@@ -39,70 +44,78 @@ class _Told(msgspec.Struct, gc=False):
 
 
 _told = msgspec.json.Decoder(_Told).decode
-_event_row = tuple.__new__
+_pack, _unpack = _PARTS.pack, _PARTS.unpack_from
+_made = tuple.__new__
 
 
 def kept(run: str, event: EventRow) -> tuple[object, ...]:
     """The columns of an event."""
-    seq, event_id, kind, lane, lane_seq, link, *others = event
-    kept_id, short = _shortened(run, seq, event_id, kind, lane, link)
-    return (seq, kept_id, kind, lane, lane_seq, short, *others)
+    seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, content = event
+    if link[:1] == _BRACE:
+        event_id, link = _shortened(run, seq, event_id, kind, lane, link)
+    elif not link or link[0] <= _LAST_MARKER:
+        link = bytes([_AS_IT_IS]) + link
+    return seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, content
 
 
-def restored(run: str, columns: tuple[object, ...]) -> EventRow:
+def restored(run: str, columns: tuple[Any, ...]) -> EventRow:
     """The event of columns that have the right types."""
-    event: EventRow = _event_row(EventRow, columns)
-    if event[5][:1] == _BRACE:
-        return event
-    seq, kept_id, kind, lane, lane_seq, link, *others = event
-    event_id, link = _written_out(run, seq, kept_id, kind, lane, link)
-    return _event_row(EventRow, (seq, event_id, kind, lane, lane_seq, link, *others))
+    seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, content = columns
+    if link[:1] != _BRACE:
+        event_id, link = _written_out(run, seq, event_id, kind, lane, link)
+    return _made(EventRow, (seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, content))
 
 
 def _shortened(run: str, seq: int, event_id: str, kind: str, lane: str, link: bytes) -> tuple[str, bytes]:
-    if link[:1] != _BRACE:
-        return event_id, link if link and link[0] > _LAST_MARKER else bytes([_AS_IT_IS]) + link
+    """Id and link as they are kept: as they are, unless everything left out is exactly what will be put in."""
     try:
         told = _told(link)
-        nonce = _nonce_of(event_id, told.time, seq)
-        kept_id, marker = (_MADE_ID, _SHORT | _WITH_NONCE) if nonce else (event_id, _SHORT)
-        key = b""
-        if told.key is not None:
-            key, marker = told.key.encode(), marker | _WITH_KEY
+        time, key, parent = told.time, told.key, told.parent
         content, prev = bytes.fromhex(told.content[7:]), bytes.fromhex(told.prev[7:])
-        short = _PARTS.pack(marker, content, prev, told.time, told.parent or 0) + nonce + key
-    except (msgspec.DecodeError, ValueError, struct.error):
+        if (
+            write_link(content, event_id, key, kind, lane, parent, prev, run, seq, time) != link
+            or parent == 0
+            or not len(content) == len(prev) == _HASH_BYTES
+        ):
+            return event_id, link
+        nonce = _nonce_of(event_id, time, seq)
+        kept_id, marker = (_MADE_ID, _SHORT | _WITH_NONCE) if nonce else (event_id, _SHORT)
+        if key is None:
+            return kept_id, _pack(marker, content, prev, time, parent or 0) + nonce
+        return kept_id, _pack(marker | _WITH_KEY, content, prev, time, parent or 0) + nonce + key.encode()
+    except (msgspec.DecodeError, InvalidValue, ValueError, struct.error):
         return event_id, link
-    if _written_out(run, seq, kept_id, kind, lane, short) != (event_id, link):
-        return event_id, link
-    return kept_id, short
 
 
 def _nonce_of(event_id: str, time: int, seq: int) -> bytes:
-    begin, end = f"_{time:x}", f"_{seq:x}"
-    if not (event_id.startswith(begin) and event_id.endswith(end)):
+    """Of an id that the journal made; nothing for any other."""
+    if event_id[:1] != "_":
         return b""
-    nonce = bytes.fromhex(event_id[len(begin) : -len(end)])
-    return nonce if len(nonce) == _NONCE_BYTES else b""
+    begin = len(f"{time:x}") + 1
+    middle = event_id[begin : begin + 2 * _NONCE_BYTES]
+    nonce = bytes.fromhex(middle)
+    return nonce if nonce.hex() == middle and event_id == f"_{time:x}{middle}_{seq:x}" else b""
 
 
 def _written_out(run: str, seq: int, kept_id: str, kind: str, lane: str, short: bytes) -> tuple[str, bytes]:
     """Id and link; what was kept where nothing can be made of it."""
-    marker = short[0] if short else _AS_IT_IS
+    marker = short[0] if short else _LAST_MARKER + 1
     if marker == _AS_IT_IS:
         return kept_id, short[1:]
-    made = bool(marker & _WITH_NONCE)
-    if not _SHORT <= marker <= _LAST_MARKER or len(short) < _PARTS.size or made != (kept_id == _MADE_ID):
+    size = _SIZE_WITH_NONCE if marker & _WITH_NONCE else _SIZE
+    if not _SHORT <= marker <= _LAST_MARKER or len(short) < size:
         return kept_id, short
-    _, content, prev, time, parent = _PARTS.unpack_from(short)
-    end = _PARTS.size
-    if made:
-        end += _NONCE_BYTES
-        kept_id = f"_{time:x}{short[_PARTS.size : end].hex()}_{seq:x}"
-    try:
-        key = short[end:].decode() if marker & _WITH_KEY else None
-        if key is None and len(short) != end:
+    _, content, prev, time, parent = _unpack(short)
+    if size == _SIZE_WITH_NONCE:
+        if kept_id != _MADE_ID:
             return kept_id, short
-        return kept_id, write_link(content, kept_id, key, kind, lane, parent or None, prev, run, seq, time)
-    except ValueError:
+        kept_id = f"_{time:x}{short[_SIZE:size].hex()}_{seq:x}"
+    key = None
+    if marker & _WITH_KEY:
+        try:
+            key = short[size:].decode()
+        except UnicodeDecodeError:
+            return kept_id, short
+    elif len(short) != size:
         return kept_id, short
+    return kept_id, write_link(content, kept_id, key, kind, lane, parent or None, prev, run, seq, time)
