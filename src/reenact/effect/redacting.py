@@ -115,7 +115,7 @@ class RedactingSecrets(Secrets):
         self._reader = reader
         self._redactor = policy.redactor()
         self._streams: dict[str, HeldBack] = {}
-        self._clean_requests: dict[int, Event] = {}
+        self._clean_requests: dict[tuple[str, str], Event] = {}
         """Requests that have been looked through and are not yet written."""
         self._found_in_transaction: Found = []
         self._parts_of: tuple[RecordedAnswer, list[Any]] | None = None
@@ -144,10 +144,11 @@ class RedactingSecrets(Secrets):
         event = super().without(event) if self.kept else event
         kind = event.kind
         if kind in ASKED:
-            clean = event if self._redactor.is_clean(event.content()) else self._asked_without(event)
+            asked = [getattr(event, name) for name in ASKED[kind]]
+            clean = event if self._redactor.is_clean(asked) else self._asked_without(event)
             if len(self._clean_requests) >= MOST_REMEMBERED:
                 self._clean_requests.clear()
-            self._clean_requests[id(clean)] = clean
+            self._clean_requests[_pair(clean)] = clean
             return clean
         if kind in KEPT:
             one = self._redactor.kept(getattr(event, KEPT[kind]))
@@ -185,7 +186,7 @@ class RedactingSecrets(Secrets):
         event = super().without(draft.event) if self.kept else draft.event
         kind = event.kind
         if kind in ASKED:
-            if self._clean_requests.pop(id(event), None) is event:
+            if self._clean_requests.pop(_pair(event), None) is event:
                 return draft  # looked through when it was asked for
             return _with_event(draft, self.without(event))
         name = KEPT.get(kind) or GIVEN.get(kind) or NOTED.get(kind)
@@ -309,6 +310,11 @@ class RedactingSecrets(Secrets):
 
 def _parts(redacted: Redacted | Clean) -> tuple[Any, dict[str, Any] | None]:
     return redacted.value, {"originals": redacted.originals} if redacted.changed else None
+
+
+def _pair(event: Event) -> tuple[str, str]:
+    """What to remember an event by until it is written. (The interpreter tells everybody who asks for an `id`.)"""
+    return event.kind, "" if event.pair_id is None else str(getattr(event, event.pair_id))
 
 
 def _with_event(draft: Draft, event: Event) -> Draft:

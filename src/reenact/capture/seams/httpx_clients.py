@@ -73,8 +73,8 @@ class _Recording:
         self._httpx = httpx
         self._inner = inner
         self._lane = lane
-        self._came: tuple[Any, bytes] | None = None
-        """The response that came, and its body: the program may have it as it is."""
+        self._came: tuple[Any, Head, bytes] | None = None
+        """The response that came, its head and its body: the program may have it as it is."""
 
     def _native(self, request: Any, changed: Request | None) -> Any:
         if changed is None:
@@ -93,9 +93,9 @@ class _Recording:
 
     def _whole(self, call: HttpCall, answer: dict[str, Any]) -> Any:
         if answer is call.answer and self._came is not None:
-            response, body = self._came
+            response, head, body = self._came
             response.stream = self._httpx.ByteStream(body)
-            response.extensions = _extensions(_head(response))
+            response.extensions = _extensions(head)
             return response
         return self._response(head_of(answer), self._httpx.ByteStream(body_bytes(answer["body"])))
 
@@ -131,7 +131,7 @@ class _Transport(_Recording):
                 body = b"".join(stream)
             finally:
                 stream.close()
-            self._came = response, body
+            self._came = response, head, body
             return head, body
         try:
             return head, response.read()
@@ -169,7 +169,7 @@ class _AsyncTransport(_Recording):
                 body = b"".join([part async for part in stream])
             finally:
                 await stream.aclose()
-            self._came = response, body
+            self._came = response, head, body
             return head, body
         try:
             return head, await response.aread()
