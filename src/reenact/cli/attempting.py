@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reenact.cli.completing import complete_run
 from reenact.cli.live_replaying import COLOURS, ToleranceOptions, reason_text, tell_replay, tolerance_options
 from reenact.cli.output import Column, paint, say, say_json, table
 from reenact.cli.settings import Settings, shared_options
@@ -24,7 +25,7 @@ RUN_COLUMNS = (Column("attempt", right=True), Column("run", flexible=True))
 
 @click.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.argument("effect", required=False)
 @click.option("--first-last", is_flag=True, help="The first against the last one; so it is unless you say otherwise.")
 @click.option("--last-two", is_flag=True, help="The last two.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reenact.cli.completing import complete_run
 from reenact.cli.output import note, say, say_json
 from reenact.cli.progress import Progress
 from reenact.cli.settings import Settings, shared_options
@@ -28,7 +29,7 @@ SHOWN_RUNS = 8
 
 @click.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("-o", "--output", metavar="FILE", required=True, help="The file to write; - is stdout.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.pass_obj
@@ -162,7 +163,7 @@ def _blaming_the_file() -> Iterator[None]:
 
 @click.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("--to", "target", metavar="URL", required=True, help="The store to copy to; made if there is none.")
 @click.pass_obj
 def recover(settings: Settings, run: str, target: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.completing import complete_run
 from reenact.cli.output import Column, note, paint, say, say_json, table
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import other_store, reading
@@ -28,8 +29,8 @@ COLUMNS = (
 
 @click.command()
 @shared_options
-@click.argument("first")
-@click.argument("second")
+@click.argument("first", shell_complete=complete_run)
+@click.argument("second", shell_complete=complete_run)
 @click.option("--against", "other", metavar="URL", help="The store of the second run, if it is another one.")
 @click.option("--first-only", is_flag=True, help="Find where they part and leave the rest alone: quick for any length.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many changes.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.completing import complete_run
 from reenact.cli.output import note, say_json
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, writing
@@ -25,7 +26,7 @@ LIVE_TOOL_HELP = "A tool that may really be carried out. Can be given more than 
 
 @click.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.argument("target", metavar="[FILE.PY:FUNCTION]", required=False)
 @click.option("-m", "--module", metavar="MODULE:FUNCTION", help="An importable module instead of a file.")
 @click.option("--at", type=click.IntRange(0), metavar="N", help="Share RUN up to event N; by default up to the change.")

@@ -28,6 +28,7 @@ COMMANDS = {
     "ls": ("listing", "List the runs of the store, newest first."),
     "show": ("showing", "Show a run: what happened, one event, or its state."),
     "step": ("stepping", "Walk a run event by event, forward and back."),
+    "stats": ("statistics", "Tokens, cost and latency by model and tool."),
     "diff": ("diffing", "Find where two runs part."),
     "attempts": ("attempting", "Compare attempts at an effect, or live replays of a run."),
     "verify": ("verifying", "Check that a run or an exported file is as it was written."),
@@ -47,9 +48,43 @@ COMMANDS = {
     "scan": ("scanning", "Look for secrets in a run, a file or the whole store."),
     "keys": ("waiting", "The secrets that sign wait keys: list, rotate, retire, where."),
     "doctor": ("doctor", "Look at this installation and its store."),
+    "completion": ("completing", "What a shell needs to complete commands, options and run ids."),
     "demo": ("demo", "An agent is killed and goes on; its record is verified, altered, and that is found."),
 }
 """Name → module of `reenact.cli`, and what it does. The function there has the same name (`import_` for import)."""
+MEANT = {
+    "cat": "show",
+    "compare": "diff",
+    "debug": "step",
+    "delete": "gc",
+    "events": "show",
+    "help": "--help",
+    "history": "ls",
+    "inspect": "show",
+    "list": "ls",
+    "log": "show",
+    "ps": "ls",
+    "rm": "gc",
+    "record": "run",
+    "runs": "ls",
+    "start": "run",
+    "status": "ls",
+    "tail": "show --follow",
+    "trace": "show",
+    "watch": "show --follow",
+    "web": "serve",
+}
+"""What others call it."""
+
+
+class UnknownCommandError(click.UsageError):
+    def __init__(self, name: str, context: click.Context) -> None:
+        from difflib import get_close_matches
+
+        super().__init__(f"there is no command {name[:80]!r}", context)
+        meant = [MEANT[name]] if name in MEANT else get_close_matches(name, COMMANDS, n=2)
+        listed = " or ".join(f"`reenact {one}`" for one in meant)
+        self.hint = f"Did you mean {listed}?" if meant else "`reenact --help` lists the commands."
 
 
 class Commands(click.Group):
@@ -63,6 +98,21 @@ class Commands(click.Group):
         command: click.Command = getattr(module, "import_" if name == "import" else name)
         command.short_help = COMMANDS[name][1]
         return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if name not in COMMANDS and not name.startswith("-") and not context.resilient_parsing:
+            raise UnknownCommandError(name, context)
+        return super().resolve_command(context, arguments)
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[Any]:
+        # click would load every command to ask it for its help.
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=COMMANDS[name][1]) for name in COMMANDS if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, context, incomplete)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         # click would load every command to ask it for this.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.completing import complete_run
 from reenact.cli.output import note, say, say_json
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, writing
@@ -24,7 +25,7 @@ SWEEP_SECONDS = 5.0
 
 @click.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("--reason", metavar="TEXT", help="Recorded with the end of the run.")
 @click.pass_obj
 def cancel(settings: Settings, run: str, reason: str | None) -> None:
@@ -46,7 +47,7 @@ def cancel(settings: Settings, run: str, reason: str | None) -> None:
 
 @click.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("--effect", "seq", type=click.IntRange(1), metavar="SEQ", help="Which effect, when several are in doubt.")
 @click.option("--done", metavar="JSON", help="It happened, and this came of it.")
 @click.option("--retry", is_flag=True, help="It did not happen; do it again.")

@@ -25,6 +25,7 @@ GAP = 2
 SMALLEST_FLEXIBLE = 16
 PLAIN_CELL_CHARACTERS = 200
 DEEPEST_JSON = 20_000
+NEXT_CELLS = 6
 OWN_SIGNS = "…│┃├┤╷╵─●○·→↯×▶≠"
 _PLAIN_SIGNS = str.maketrans(OWN_SIGNS, "~||++''-*o->!x>#")
 
@@ -73,9 +74,12 @@ def suggest(settings: Any, *steps: tuple[str, str]) -> None:
     """What people do next, as commands ready to be typed with what they are for. Only said where somebody looks."""
     if settings.json or sys.stderr is None or not sys.stderr.isatty():
         return
-    for number, (command, why) in enumerate(steps):
-        line = f"{'next' if not number else '':<6}{command}" + (f"   {why}" if why else "")
-        note(painted(line, "dim", stream=sys.stderr))
+    width = terminal_width()
+    fitting = [(command, why) for command, why in steps if len(command) + NEXT_CELLS <= width]
+    for number, (command, why) in enumerate(fitting):  # one that is cut off, or torn in two, cannot be copied
+        line = f"{'next' if not number else '':<{NEXT_CELLS}}{command}"
+        reason = f"   {why}" if len(line) + len(why) + 3 <= width else ""
+        note(painted(line + reason, "dim", stream=sys.stderr))
 
 
 def say_json(value: Any) -> None:
@@ -164,16 +168,39 @@ def _padded(cell: str, width: int, right: bool) -> str:
 
 def _on_terminal(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     shown = layout(columns, rows, terminal_width())
-    for number, row in enumerate([[column.title for column in columns], *rows]):
-        cells_of_row = []
-        for index, room in shown:
-            column = columns[index]
-            cell = fit(row[index], room)
-            style = "dim" if number == 0 else column.style if isinstance(column.style, str) else column.style(cell)
-            space = " " * (room - cells(cell)) if column.right or index != shown[-1][0] else ""
-            cell = painted(cell, style)
-            cells_of_row.append(space + cell if column.right else cell + space)
-        say((" " * GAP).join(cells_of_row))
+    say(_drawn([column._replace(style="dim") for column in columns], [column.title for column in columns], shown))
+    for row in rows:
+        say(_drawn(columns, row, shown))
+
+
+def _drawn(columns: Sequence[Column], row: Sequence[str], shown: Sequence[tuple[int, int]]) -> str:
+    """A row in columns of these widths."""
+    drawn = []
+    for index, room in shown:
+        column = columns[index]
+        cell = fit(row[index], room)
+        space = " " * (room - cells(cell)) if column.right or index != shown[-1][0] else ""
+        cell = painted(cell, column.style if isinstance(column.style, str) else column.style(cell))
+        drawn.append(space + cell if column.right else cell + space)
+    return (" " * GAP).join(drawn)
+
+
+class LiveTable:
+    """Rows as they come: columns are as wide as a typical row needs, since nobody knows the next one."""
+
+    def __init__(self, columns: Sequence[Column], typical: Sequence[str]) -> None:
+        self._columns = columns
+        width = terminal_width() if on_terminal() else sum(map(cells, typical)) + GAP * len(columns)
+        self._shown = layout(columns, [typical], width)
+        if not on_terminal():  # nothing is cut off that somebody may look for
+            self._shown[-1] = (self._shown[-1][0], PLAIN_CELL_CHARACTERS)
+
+    def title(self) -> None:
+        columns = [column._replace(style="dim") for column in self._columns]
+        say(_drawn(columns, [column.title for column in columns], self._shown))
+
+    def add(self, row: Sequence[str]) -> None:
+        say(_drawn(self._columns, row, self._shown))
 
 
 def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[tuple[int, int]]:

@@ -81,7 +81,8 @@ def complaint_of(error: BaseException) -> Complaint:
         return Complaint(INTERRUPTED, "interrupted", "interrupted", "Whatever was not finished was not written.")
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path if error.ctx is not None else "reenact"
-        return Complaint(USAGE, "usage", error.format_message(), f"`{where} --help` shows how it is used.")
+        hint = getattr(error, "hint", None) or f"`{where} --help` shows how it is used."
+        return Complaint(USAGE, "usage", error.format_message(), hint)
     if isinstance(error, click.ClickException):
         return Complaint(USAGE, "usage", error.format_message(), _HINTS[USAGE])
     if isinstance(error, OSError):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.completing import complete_run
 from reenact.cli.copying import check_output
 from reenact.cli.output import Column, note, say, say_json, table
 from reenact.cli.settings import Settings, shared_options
@@ -49,7 +50,7 @@ def _help_if_alone(context: click.Context) -> None:
 
 @token.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("-o", "--output", metavar="FILE", help="Write the receipts there, one JSON document a line.")
 @click.option("--force", is_flag=True, help="Write over FILE if it exists.")
 @click.pass_obj
@@ -165,7 +166,7 @@ def evidence(context: click.Context) -> None:
 
 @evidence.command()
 @shared_options
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", shell_complete=complete_run, nargs=-1, required=True, metavar="RUN...")
 @click.option("-o", "--output", metavar="FILE", required=True, help="The file to write.")
 @click.option("--diff", "compared", is_flag=True, help="Compare the two runs, and sign what was found with them.")
 @click.option("--force", is_flag=True, help="Write over FILE if it exists.")

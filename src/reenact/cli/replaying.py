@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.completing import complete_run_or_file
 from reenact.cli.fleet import How, fleet_options
 from reenact.cli.fleet_replaying import replay_all
 from reenact.cli.live_replaying import LiveOptions, live_options, replay_live
@@ -42,7 +43,9 @@ class AgentLeft(ReenactError):
 
 @click.command(cls=WithCommand)
 @shared_options
-@click.argument("words", metavar="[RUN] [FILE.PY:FUNCTION]... [-- COMMAND…]", nargs=-1)
+@click.argument(
+    "words", metavar="[RUN] [FILE.PY:FUNCTION]... [-- COMMAND…]", nargs=-1, shell_complete=complete_run_or_file
+)
 @click.option(
     "-m", "--module", "modules", metavar="MODULE:FUNCTION", multiple=True, help="An importable module, not a file."
 )

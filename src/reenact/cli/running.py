@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.completing import complete_run
 from reenact.cli.output import note
 from reenact.cli.program_places import refuse_if_gone
 from reenact.cli.programs import (
@@ -125,7 +126,7 @@ def run(
 
 @click.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.argument("target", metavar="[FILE.PY:FUNCTION]", required=False)
 @click.option("-m", "--module", metavar="MODULE:FUNCTION", help="An importable module instead of a file.")
 @click.option("--decision", metavar="JSON", help="Answers the interrupt that blocks it.")

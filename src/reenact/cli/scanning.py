@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from reenact.cli.completing import complete_run_or_file
 from reenact.cli.output import Column, note, say, say_json, table
 from reenact.cli.progress import Progress
 from reenact.cli.settings import Settings, shared_options
@@ -53,7 +54,7 @@ class Looked:
 
 @click.command()
 @shared_options
-@click.argument("target", metavar="RUN|FILE", required=False)
+@click.argument("target", metavar="RUN|FILE", required=False, shell_complete=complete_run_or_file)
 @click.option("--all", "everything", is_flag=True, help="Every run of the store, in all namespaces.")
 @click.option("--env/--no-env", default=True, help="Look for the values of this environment's secrets, too.")
 @click.pass_obj

@@ -14,16 +14,45 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from reenact.cli.completing import complete_agent
 from reenact.cli.text import fit, inert
-from reenact.errors import InvalidInput
-from reenact.reports.selecting import select_run as selected_run
-from reenact.reports.selecting import short_id
+from reenact.errors import InvalidInput, NotFound
+from reenact.reports.selecting import select_run, short_id
 from reenact.reports.summaries import kind_of_run
 from reenact.store.contract import RunRow, Store
 
 PAGE = 200
+RUNS_LOOKED_AT = 1_000
+LONGEST_ID = 128
 
 STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "stopped", "completed", "failed", "cancelled")
+
+
+# One run
+
+
+def selected_run(store: Store, namespace: str, text: str) -> str:
+    """The id of the run that is meant. Where there is none, those are named that are nearly called so."""
+    try:
+        return select_run(store, namespace, text)
+    except NotFound as missing:
+        close = [] if text.startswith("@") else _nearly(store, namespace, text)
+        if not close:
+            raise
+        raise NotFound(missing.message, hint=f"Did you mean {' or '.join(close)}?", code=missing.code) from None
+
+
+def _nearly(store: Store, namespace: str, text: str) -> list[str]:
+    """Of the newest runs those whose ids, or their beginnings, are like it."""
+    from difflib import get_close_matches
+
+    wanted = text[:LONGEST_ID].lower()
+    known: dict[str, str] = {}
+    for row in store.list_runs(namespace, limit=RUNS_LOOKED_AT):
+        run = row.header.run
+        for name in (run.lower(), run[: len(wanted)].lower()):
+            known.setdefault(name, run)
+    return list(dict.fromkeys(known[name] for name in get_close_matches(wanted, known, n=3, cutoff=0.7)))
 
 
 # Many runs
@@ -105,7 +134,15 @@ def filter_options(function: Command) -> Command:
     for name, about in (
         ("--until", {"metavar": "TIME", "help": "Begun before that time."}),
         ("--since", {"metavar": "TIME", "help": "Begun since: 2026-01-31, 2026-01-31T12:00Z, or 12h or 30d ago."}),
-        ("--agent", {"metavar": "NAME", "multiple": True, "help": "Only runs of that agent; repeatable."}),
+        (
+            "--agent",
+            {
+                "metavar": "NAME",
+                "multiple": True,
+                "shell_complete": complete_agent,
+                "help": "Only runs of that agent; repeatable.",
+            },
+        ),
         (
             "--status",
             {

@@ -2,80 +2,104 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from reenact.cli.output import Column, fields, note, say, say_json, table, value_lines
+from reenact.cli.completing import complete_run
+from reenact.cli.output import fields, note, say, say_json, suggest, value_lines
+from reenact.cli.progress import Progress
+from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
-from reenact.cli.text import brief, count_text, inert, local_time, status_text
+from reenact.cli.text import brief, cost_text, count_text, inert, local_time, status_text, tokens_text
+from reenact.cli.timelines import print_events
 from reenact.errors import InvalidInput
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.capture.processes.family import Child
     from reenact.journal.reader import JournalReader
+    from reenact.reports.effects import Effect
     from reenact.reports.timelines import Seen
     from reenact.store.contract import Store
 
 INTEGRITY_BROKEN = 4
 SHOWN_FACT_CHARACTERS = 400
 MOST_PROCESSES = 50
-COLUMNS = (
-    Column("seq", "bold", right=True),
-    Column("time", "dim", drop=3),
-    Column("lane", "dim", drop=4),
-    Column("kind", "cyan"),
-    Column("name", drop=1, flexible=True),
-    Column("content", flexible=True),
-)
-# What an event is about, by preference: the member shown in a timeline.
-_ESSENCE = (
-    "payload",
-    "output",
-    "error",
-    "value",
-    "resolution",
-    "reason",
-    "chunk",
-    "status",
-    "decision",
-    "draws",
-    "turns",
-)
+FOLLOW_UPS = {
+    "running": ("show --follow", "as it goes on"),
+    "interrupted": ("resume", "go on where it stands"),
+    "waiting": ("waits", "what it waits for"),
+    "in_doubt": ("settle", "say what became of the effect in doubt"),
+    "failed": ("step", "walk to where it failed"),
+}
+"""By status: what people do then."""
 
 
 @click.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("--event", "seq", type=click.IntRange(1), metavar="N", help="Show event N in full.")
+@click.option("--context", is_flag=True, help="Show what the model saw: in its last call, or in that of --event.")
 @click.option("--state", "position", type=click.IntRange(0), metavar="N", help="Show the state after event N.")
-@click.option("--from", "start", type=click.IntRange(1), metavar="N", default=1, help="Begin the timeline at event N.")
+@click.option("--follow", "-f", is_flag=True, help="Go on showing events as they come, until the run ends.")
+@click.option("--from", "start", type=click.IntRange(1), metavar="N", help="Begin the timeline at event N.")
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="At most so many events."
 )
+@click.option("--full", is_flag=True, help="With --context: every message to its end.")
 @click.pass_obj
-def show(settings: Settings, run: str, seq: int | None, position: int | None, start: int, limit: int) -> int | None:
+def show(settings: Settings, /, run: str, **asked: Any) -> int | None:
     """Show RUN: what is known of it and what happened.
+
+    The gutter has a column for each lane: ○ requested, ● answered, × failed, ┃ under way. With --context each message
+    is labelled against the model call before: INJECTED, DROPPED, CHANGED, TRUNCATED, EXTENDED.
 
     \b
     reenact show @last                 the timeline
+    reenact show @last --follow        the same, live
     reenact show @last --event 3       one event with its whole content
+    reenact show @last --context       what the model saw in its last call
+    reenact show @last --context --event 7
     reenact show @last --state 3       the state after event 3
     """
     from reenact.cli.selection import selected_run
     from reenact.journal.reader import JournalReader
 
-    if seq is not None and position is not None:
-        raise InvalidInput("--event and --state exclude each other", code="usage")
+    _refuse_together(asked)
     with reading(settings) as store:
         reader = JournalReader(store, selected_run(store, settings.namespace, run), settings.namespace)
-        if seq is not None:
-            return _show_event(settings, reader, seq)
-        if position is not None:
-            return _show_state(settings, reader, position)
-        return _show_timeline(settings, reader, start, limit)
+        if asked["context"]:
+            from reenact.cli.contexts import show_context
+
+            show_context(settings, reader, asked["seq"], full=asked["full"])
+            return None
+        if asked["seq"] is not None:
+            return _show_event(settings, reader, asked["seq"])
+        if asked["position"] is not None:
+            return _show_state(settings, reader, asked["position"])
+        if asked["follow"]:
+            from reenact.cli.following import follow
+
+            return follow(settings, reader, asked["start"], asked["limit"])
+        return _show_timeline(settings, reader, asked["start"] or 1, asked["limit"])
+
+
+def _refuse_together(asked: dict[str, Any]) -> None:
+    """Each shows one thing."""
+    given = [
+        f"--{name}"
+        for name, value in (
+            ("event" if not asked["context"] else "context", asked["seq"] is not None or asked["context"]),
+            ("state", asked["position"] is not None),
+            ("follow", asked["follow"]),
+        )
+        if value
+    ]
+    if len(given) > 1:
+        raise InvalidInput(f"{' and '.join(given)} exclude each other", code="usage")
 
 
 def _show_event(settings: Settings, reader: JournalReader, seq: int) -> int | None:
@@ -119,19 +143,22 @@ def _show_timeline(settings: Settings, reader: JournalReader, start: int, limit:
     from reenact.capture.processes.family import children_of, processes_report
     from reenact.reports.timelines import timeline_page
 
-    page = timeline_page(reader, start, limit)
+    with Progress("reading"):
+        page = timeline_page(reader, start, limit)
     processes = list(islice(children_of(reader.store, reader.namespace, reader.run), MOST_PROCESSES + 1))
     seen = page.events
     damaged = [one for one in seen if one.damage is not None]
     if settings.json:
         say_json({**page.to_json(), "processes": processes_report(reader)})
     else:
-        _say_header(page.header, processes)
+        effects = effects_by_answer(reader, seen)
+        _say_header(page.header, processes, _used(effects) if start == 1 and page.next is None else "")
         say()
-        table(COLUMNS, [_cells(one) for one in seen])
+        print_events(seen, effects)
         if page.next is not None:
             shown = f"{seen[0].seq} to {seen[-1].seq} of {page.last:,}"
             note(f"events {shown} are shown; go on with --from {page.next}, or show more with --limit {limit * 10}")
+        _suggest(settings, page.header, effects)
     if not damaged:
         return None
     what = f"{count_text(len(damaged), 'event')} of run {reader.run} cannot be read, the first is {damaged[0].seq}"
@@ -140,16 +167,52 @@ def _show_timeline(settings: Settings, reader: JournalReader, start: int, limit:
     return INTEGRITY_BROKEN
 
 
+def effects_by_answer(reader: JournalReader, events: Sequence[Seen]) -> dict[int, Effect]:
+    """What is known of the effects whose answers are among these events, by the seq of the answer."""
+    from reenact.capture.usage import usage_of
+    from reenact.reports.effects import effects_of
+
+    if not events:
+        return {}
+    found = effects_of(reader, usage_of, events[0].seq, events[-1].seq + 1, open_too=False)
+    return {one.answer: one for one in found if one.answer is not None}
+
+
+def _used(effects: dict[int, Effect]) -> str:
+    """What all of it used, in a line."""
+    told = [one.used for one in effects.values() if one.used is not None]
+    calls = sum(one.kind == "model_call" for one in effects.values())
+    costs = [one.cost for one in told if one.cost is not None]
+    parts = [count_text(calls, "model call")] if calls else []
+    parts += [f"{tokens_text(sum(one.tokens for one in told))} tokens"] if told else []
+    parts += [cost_text(sum(costs)) + (" and more" if len(costs) < len(told) else "")] if costs else []
+    return ", ".join(parts)
+
+
+def _suggest(settings: Settings, header: dict[str, Any], effects: dict[int, Effect]) -> None:
+    run = header["run"]
+    steps: list[tuple[str, str]] = []
+    follow_up = FOLLOW_UPS.get(header["status"])
+    if follow_up is not None:
+        steps.append((command_for(settings, follow_up[0], run), follow_up[1]))
+    if any(one.kind == "model_call" for one in effects.values()):
+        steps.append((command_for(settings, "show", run, "--context"), "what the model saw last"))
+    if header["status"] == "completed":
+        steps.append((command_for(settings, "replay", run), "the code again, on this record"))
+    suggest(settings, *steps[:2])
+
+
 def print_timeline(store: Store, run: str, namespace: str) -> None:
     """The timeline alone, of a run that is known to be short."""
     from reenact.journal.reader import JournalReader
     from reenact.reports.timelines import events_between
 
     reader = JournalReader(store, run, namespace)
-    table(COLUMNS, [_cells(one) for one in events_between(reader, 1)])
+    events = list(events_between(reader, 1))
+    print_events(events, effects_by_answer(reader, events))
 
 
-def _say_header(header: dict[str, Any], processes: list[Child]) -> None:
+def _say_header(header: dict[str, Any], processes: list[Child], used: str) -> None:
     origin = " (imported: recorded elsewhere)" if header["imported"] else ""
     lines = [
         ("run", inert(header["run"]) + origin),
@@ -158,6 +221,8 @@ def _say_header(header: dict[str, Any], processes: list[Child]) -> None:
         ("events", f"{header['events']:,}"),
         ("head", f"{header['events']}:{header['head']}"),
     ]
+    if used:
+        lines.append(("used", used))
     if header["recorded_as"] != header["run"]:
         lines.append(("recorded as", inert(header["recorded_as"])))
     if (parent := header["parent"]) is not None:
@@ -175,29 +240,3 @@ def _say_header(header: dict[str, Any], processes: list[Child]) -> None:
             (inert(str(name))[:40], brief(value, SHOWN_FACT_CHARACTERS)) for name, value in header["facts"].items()
         )
     fields(lines)
-
-
-def _cells(one: Seen) -> list[str]:
-    if one.damage is not None:
-        content = f"DAMAGED: {inert(one.damage)}"
-    elif one.erased:
-        content = "(erased)"
-    else:
-        content = _essence(one.content)
-    name = one.content.get("name") if isinstance(one.content, dict) else None
-    return [
-        str(one.seq),
-        local_time(one.time, "%H:%M:%S") if one.time is not None else "?",
-        inert(one.lane),
-        inert(one.kind),
-        inert(name if isinstance(name, str) else one.key or "")[:80],
-        content,
-    ]
-
-
-def _essence(content: Any) -> str:
-    if isinstance(content, dict):
-        for member in _ESSENCE:
-            if member in content:
-                return brief(content[member])
-    return brief(content)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.completing import complete_run
 from reenact.cli.output import note, on_terminal, paint, say, say_json, value_lines
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
@@ -26,7 +27,7 @@ i          the whole event           s    the state here
 
 @click.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("--to", "position", type=click.IntRange(0), metavar="N", default=0, help="Begin at position N.")
 @click.pass_obj
 def step(settings: Settings, run: str, position: int) -> int | None:

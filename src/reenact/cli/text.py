@@ -148,6 +148,38 @@ def bytes_text(count: int) -> str:
     return f"{size:.1f} TiB"
 
 
+def duration_text(microseconds: int | None) -> str:
+    if microseconds is None:
+        return ""
+    milliseconds = microseconds / 1000
+    if milliseconds < 10:
+        return f"{milliseconds:.1f} ms"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, hours = int(seconds // 60), int(seconds // 3600)
+    if hours < 1:
+        return f"{minutes}m {int(seconds % 60):02}s"
+    return f"{hours}h {minutes % 60:02}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
+
+
+def tokens_text(count: float) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if count >= size:
+            return f"{count / (1000 if unit == 'k' else size):.1f}{unit}"
+    return f"{count:,.0f}"
+
+
+def cost_text(dollars: float | None) -> str:
+    if dollars is None:
+        return ""
+    if 0 < dollars < 0.0001:
+        return "<$0.0001"
+    return f"${dollars:,.2f}" if dollars >= 100 or not dollars else f"${dollars:.4f}"
+
+
 def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.completing import complete_run_or_file
 from reenact.cli.fleet import How, Plan, fleet_options, judge_fleet, no_runs
 from reenact.cli.output import paint, say, say_json
 from reenact.cli.progress import Progress
@@ -30,7 +31,7 @@ LISTED_SEQS = 10
 
 @click.command()
 @shared_options
-@click.argument("target", metavar="RUN|FILE", required=False)
+@click.argument("target", metavar="RUN|FILE", required=False, shell_complete=complete_run_or_file)
 @click.option("--deep", is_flag=True, help="Recompute the match digests too.")
 @click.option("--expect", metavar="SEQ:HASH", help="A head that must be in the run: finds a cut-off end.")
 @click.option("--all", "everything", is_flag=True, help="All runs of the namespace, or those that are chosen below.")

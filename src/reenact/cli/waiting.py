@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reenact.cli.completing import complete_run
 from reenact.cli.output import Column, fields, note, say, say_json, table
 from reenact.cli.removing import age_microseconds
 from reenact.cli.selection import selected_run
@@ -108,7 +109,7 @@ def _key(text: str) -> str:
 
 @click.command()
 @shared_options
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("--all", "everything", is_flag=True, help="Ended waits too.")
 @click.pass_obj
 def waits(settings: Settings, run: str, everything: bool) -> None:

@@ -31,7 +31,7 @@ from reenact.journal.reader import JournalReader
 from reenact.replays.comparing.conversations import MessageChange, compare_conversations
 from reenact.replays.comparing.messages import ChatMessage, messages_of
 from reenact.replays.comparing.trees import compare_trees
-from reenact.reports.conversations import Conversation, answered_message, conversation_of
+from reenact.reports.conversations import Conversation, answered_message, answering_model, conversation_of
 from reenact.reports.effects import MODEL_CALL, asked_model, outline
 from reenact.reports.timelines import Seen, one_event
 from reenact.store.contract import EventRow
@@ -95,7 +95,7 @@ def context_report(reader: JournalReader, seq: int | None = None) -> ContextRepo
         seq=call.seq,
         name=name if isinstance(name, str) else None,
         lane=call.lane,
-        model=call.model,
+        model=call.model or answering_model(_answer_of(call)),
         answer=answer,
         before=None if before is None or changes is None else before.named(),
         messages=messages,

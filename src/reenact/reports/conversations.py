@@ -84,11 +84,22 @@ def _tools(asked: dict[str, Any]) -> list[str]:
     return names
 
 
-def answered_message(output: Any) -> ChatMessage | None:
-    """What a model answered, as the message that it is when it comes back; None where that is not plain to see."""
+def answering_model(output: Any) -> str | None:
+    """Who answered, as the answer itself says."""
+    told = _told_by(output)
+    found = (told.get("model") or told.get("modelVersion")) if isinstance(told, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _told_by(output: Any) -> Any:
     answer = plain(output)
     body = answer.get("body") if isinstance(answer, dict) else None
-    told = body.get("json") if isinstance(body, dict) else answer
+    return body.get("json") if isinstance(body, dict) else answer
+
+
+def answered_message(output: Any) -> ChatMessage | None:
+    """What a model answered, as the message that it is when it comes back; None where that is not plain to see."""
+    told = _told_by(output)
     message = _message_in(told) if isinstance(told, dict) else None
     try:
         return messages_of([message])[0] if message is not None else None

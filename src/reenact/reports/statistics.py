@@ -101,14 +101,15 @@ class Statistics:
         self.unreadable: list[str] = []
         """Runs of which a part could not be read; `verify` says why."""
 
-    def add(self, reader: JournalReader, step: Callable[[int, int], None] = lambda _, __: None) -> None:
+    def add(self, reader: JournalReader, step: Callable[[int, int], None] | None = None) -> None:
         self.runs += 1
         events = reader.head().seq
         self.events += events
         try:
             for effect in effects_of(reader, self._read):
                 self._count(effect)
-                step(effect.answer or effect.seq, events)
+                if step is not None:
+                    step(effect.answer or effect.seq, events)
         except ReenactError:
             self.unreadable.append(reader.run)
 
@@ -136,16 +137,19 @@ class Statistics:
         }
 
 
-def statistics_report(
-    readers: Iterable[JournalReader],
-    read: ReadAnswer,
-    *,
-    step: Callable[[int, int], None] = lambda _, __: None,
+def statistics_of_run(
+    reader: JournalReader, read: ReadAnswer, *, step: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
-    """`step` is told how far things are in the run at hand."""
+    """`step` is told how many of the run's events are read."""
+    statistics = Statistics(read)
+    statistics.add(reader, step)
+    return {"run": reader.run, **statistics.to_json()}
+
+
+def statistics_of_runs(readers: Iterable[JournalReader], read: ReadAnswer) -> dict[str, Any]:
     statistics = Statistics(read)
     for reader in readers:
-        statistics.add(reader, step)
+        statistics.add(reader)
     return statistics.to_json()
 
 

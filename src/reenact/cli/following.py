@@ -1,0 +1,141 @@
+"""`reenact show --follow`: the events of a run as they come, until it ends.
+
+The store is asked again and again; whoever records is not held up by it. With --json each line is an event, and the
+last one says where it ended, as `/runs/RUN/timeline` does over HTTP.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from reenact.cli.output import note, say
+from reenact.cli.results import command_for
+from reenact.cli.text import inert, status_text
+from reenact.cli.timelines import LiveTimeline
+from reenact.core.events import TERMINAL_KINDS
+from reenact.errors import NotFound
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.cli.settings import Settings
+    from reenact.journal.reader import JournalReader
+    from reenact.store.contract import EventRow
+
+POLL_SECONDS = 0.1
+STANDING_AFTER_SECONDS = 1.0
+"""A run that has rested so long is asked how it stands."""
+INTERRUPTED = 130
+
+
+def follow(settings: Settings, reader: JournalReader, start: int | None, limit: int) -> int | None:
+    """Begins with the last `limit` events, or at `start`."""
+    from reenact.capture.usage import usage_of
+    from reenact.reports.effects import EffectWalk
+    from reenact.reports.timelines import seen
+
+    if start is not None:
+        reader.check_start(start)
+    begin = start or max(1, reader.head().seq - limit + 1)
+    told = _Lines(reader) if settings.json else _Rows(settings, reader)
+    walk = EffectWalk(reader, usage_of)
+    last = begin - 1
+    try:
+        for row in _rows(reader, begin, told):
+            event = seen(reader, row)
+            effect = None if settings.json else walk.take(row, event)
+            told.event(event, effect)
+            last = row.seq
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        told.interrupted(last)
+        return INTERRUPTED
+    told.end(last)
+    return None
+
+
+def _rows(reader: JournalReader, start: int, told: Any) -> Iterator[EventRow]:
+    rested_since = time.monotonic()
+    while True:
+        for row in reader.store.scan(reader.namespace, reader.run, start):
+            yield row
+            start, rested_since = row.seq + 1, time.monotonic()
+            if row.kind in TERMINAL_KINDS:
+                return
+        if start > 1 and _has_ended(reader):
+            return  # it was begun behind the end
+        if time.monotonic() - rested_since >= STANDING_AFTER_SECONDS:
+            told.rests()
+        time.sleep(POLL_SECONDS)
+
+
+def _has_ended(reader: JournalReader) -> bool:
+    last = reader.store.last_event(reader.namespace, reader.run)
+    if last is None and reader.store.run_row(reader.namespace, reader.run) is None:
+        raise NotFound(f"run {reader.run} was removed meanwhile", code="unknown_run")
+    return last is not None and last.kind in TERMINAL_KINDS
+
+
+class _Rows:
+    """For people."""
+
+    def __init__(self, settings: Settings, reader: JournalReader) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._timeline = LiveTimeline()
+        self._standing: tuple[str, tuple[str, ...]] | None = None
+
+    def event(self, event: Any, effect: Any) -> None:
+        self._timeline.add(event, effect)
+
+    def rests(self) -> None:
+        """Said once for each way in which it stands: why nothing comes."""
+        from reenact.reports.standing import standing_of
+
+        row = self._reader.store.run_row(self._reader.namespace, self._reader.run)
+        if row is None:
+            return
+        standing = standing_of(self._reader.store, self._reader.namespace, row)
+        found = standing.status, standing.about
+        if found != self._standing and standing.status != "running":
+            note(f"… the run is {status_text(*found)}")
+        self._standing = found
+
+    def interrupted(self, last: int) -> None:
+        more = command_for(self._settings, "show", self._reader.run, "--follow", "--from", str(last + 1))
+        note(f"\nnot followed any more behind event {last}; the run goes on without it\nGo on: {inert(more)}")
+
+    def end(self, last: int) -> None:
+        from reenact.cli.output import suggest
+
+        suggest(self._settings, (command_for(self._settings, "stats", self._reader.run), "tokens, cost and latency"))
+
+
+class _Lines:
+    """For programs."""
+
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
+        self._events = self._damaged = 0
+
+    def event(self, event: Any, _: Any) -> None:
+        from reenact.reports.json_text import json_bytes
+
+        self._events += 1
+        self._damaged += event.damage is not None
+        say(json_bytes(event.to_json()).decode())
+
+    def rests(self) -> None:
+        pass
+
+    def interrupted(self, last: int) -> None:
+        pass
+
+    def end(self, last: int) -> None:
+        from reenact.core.hashing import render
+        from reenact.reports.json_text import json_bytes
+
+        head = self._reader.head()
+        end = {"run": self._reader.run, "events": self._events, "head": f"{head.seq}:{render(head.hash)}"}
+        say(json_bytes({"end": {**end, "damaged": self._damaged}}).decode())

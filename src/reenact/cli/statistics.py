@@ -1,0 +1,185 @@
+"""`reenact stats`: tokens, cost and latency by model and by tool, of one run or of many."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reenact.cli.completing import complete_run
+from reenact.cli.output import Column, fields, has_signs, note, say, say_json, suggest, table
+from reenact.cli.progress import Progress
+from reenact.cli.results import command_for
+from reenact.cli.selection import RunFilter, chosen_runs, filter_options
+from reenact.cli.settings import Settings, shared_options
+from reenact.cli.stores import reading
+from reenact.cli.text import cost_text, count_text, duration_text, fit, inert, tokens_text
+from reenact.errors import InvalidInput
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.journal.reader import JournalReader
+    from reenact.store.contract import Store
+
+BARS, PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
+PLOT_CELLS = 24
+NAME_CELLS = 60
+_NUMBERS = (
+    Column("calls", right=True),
+    Column("failed", "red", right=True, drop=4),
+    Column("p50", "magenta", right=True),
+    Column("p95", "magenta", right=True, drop=1),
+    Column("most", "dim", right=True, drop=6),
+    Column("latency", "blue", drop=3),
+)
+_USAGE = (
+    Column("tokens in", right=True, drop=5),
+    Column("out", right=True, drop=5),
+    Column("tokens", right=True, drop=2),
+    Column("cost", "green", right=True, drop=2),
+)
+MODEL_COLUMNS = (Column("model", "bold", flexible=True), *_NUMBERS, *_USAGE)
+TOOL_COLUMNS = (Column("tool", "bold", flexible=True), Column("kind", "dim", drop=7), *_NUMBERS)
+
+
+@click.command()
+@shared_options
+@click.argument("run", required=False, shell_complete=complete_run)
+@click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True, help="Without RUN: so many runs.")
+@filter_options
+@click.pass_obj
+def stats(settings: Settings, run: str | None, limit: int, chosen: RunFilter) -> None:
+    """Tokens, cost and latency by model and by tool: of RUN, or of all runs that the filter lets through.
+
+    Latency is the time from request to answer on record: half of the calls took at most p50, 95 of 100 at most p95. The
+    small plot shows the calls in their order. Costs are list prices, where they are known (the extra `prices`).
+
+    \b
+    reenact stats @last
+    reenact stats --since 7d --agent support
+    reenact stats --json --status failed
+    """
+    if run is not None and not chosen.takes_all:
+        raise InvalidInput("RUN and a filter exclude each other", hint="Leave one of them out.", code="usage")
+    with reading(settings) as store, Progress("counting") as progress:
+        if run is not None:
+            report, more = _of_run(store, settings.namespace, run, progress), False
+        else:
+            report, more = _of_runs(store, settings.namespace, chosen, limit, progress)
+    if settings.json:
+        say_json(report)
+        return
+    if not report["runs"]:
+        note(f"no {chosen}runs in namespace {settings.namespace!r}")
+        return
+    _say(report)
+    if more:
+        note(f"the {limit:,} newest runs are counted; count more with --limit {limit * 10}")
+    slowest = command_for(settings, "show", report.get("run", "@last"), "--context")
+    suggest(settings, (slowest, "what the model saw"), (command_for(settings, "ls", "--usage"), "run by run"))
+
+
+def _of_run(store: Store, namespace: str, run: str, progress: Progress) -> dict[str, Any]:
+    from reenact.capture.usage import usage_of
+    from reenact.cli.selection import selected_run
+    from reenact.journal.reader import JournalReader
+    from reenact.reports.statistics import statistics_of_run
+
+    reader = JournalReader(store, selected_run(store, namespace, run), namespace)
+    return statistics_of_run(reader, usage_of, step=progress.step)
+
+
+def _of_runs(
+    store: Store, namespace: str, chosen: RunFilter, limit: int, progress: Progress
+) -> tuple[dict[str, Any], bool]:
+    from reenact.capture.usage import usage_of
+    from reenact.reports.statistics import statistics_of_runs
+
+    found = [one.row.header.run for one in islice(chosen_runs(store, namespace, chosen), limit + 1)]
+    return statistics_of_runs(_readers(store, namespace, found[:limit], progress), usage_of), len(found) > limit
+
+
+def _readers(store: Store, namespace: str, runs: Sequence[str], progress: Progress) -> Iterator[JournalReader]:
+    from reenact.journal.reader import JournalReader
+
+    for number, run in enumerate(runs):
+        progress.step(number, len(runs))
+        yield JournalReader(store, run, namespace)
+
+
+def _say(report: dict[str, Any]) -> None:
+    total = report["total"]
+    lines = [("run", inert(report["run"])) if "run" in report else ("runs", f"{report['runs']:,}")]
+    lines.append(("events", f"{report['events']:,}"))
+    lines.append(("effects", f"{total['calls']:,}{_apart(total)}"))
+    if total["tokens"]:
+        told = f"{total['tokens']:,} tokens: {total['input_tokens']:,} in, {total['output_tokens']:,} out"
+        lines.append(
+            ("used", told + (f", {total['cached_tokens']:,} of them cached" if total["cached_tokens"] else ""))
+        )
+    if total["cost"] is not None:
+        unknown = total["tokens_told_by"] - total["cost_known_of"]
+        lines.append(
+            (
+                "cost",
+                cost_text(total["cost"]) + (f", and {count_text(unknown, 'call')} of unknown price" if unknown else ""),
+            )
+        )
+    lines.append(("waited", duration_text(total["latency_us"]["total"])))
+    lines += [("besides", f"{number:,} x {kind}") for kind, number in report["resting"].items()]
+    fields(lines)
+    for columns, groups, row in (
+        (MODEL_COLUMNS, report["models"], _model_row),
+        (TOOL_COLUMNS, report["tools"], _tool_row),
+    ):
+        if groups:
+            say()
+            _table(columns, [row(one) for one in groups])
+    if report["unreadable"]:
+        listed = ", ".join(map(inert, report["unreadable"][:5]))
+        note(f"{count_text(len(report['unreadable']), 'run')} could not be read to the end: {listed}")
+
+
+def _table(columns: Sequence[Column], rows: list[list[str]]) -> None:
+    """Without the columns that nothing stands in."""
+    wanted = [n for n in range(len(columns)) if any(row[n] for row in rows)]
+    table([columns[n] for n in wanted], [[row[n] for n in wanted] for row in rows])
+
+
+def _apart(group: dict[str, Any]) -> str:
+    parts = [f"{group[name]:,} {name}" for name in ("failed", "denied", "open") if group[name]]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _numbers(group: dict[str, Any]) -> list[str]:
+    latency = group["latency_us"]
+    bad = group["failed"] + group["denied"]
+    return [
+        f"{group['calls']:,}",
+        f"{bad:,}" if bad else "",
+        duration_text(latency["p50"]),
+        duration_text(latency["p95"]),
+        duration_text(latency["most"]),
+        sparkline(latency["series"]) if len(latency["series"]) > 1 else "",
+    ]
+
+
+def _model_row(group: dict[str, Any]) -> list[str]:
+    usage = [tokens_text(group[name]) if group[name] else "" for name in ("input_tokens", "output_tokens", "tokens")]
+    return [fit(inert(group["model"]), NAME_CELLS), *_numbers(group), *usage, cost_text(group["cost"])]
+
+
+def _tool_row(group: dict[str, Any]) -> list[str]:
+    return [fit(inert(group["name"]), NAME_CELLS), inert(group["kind"]), *_numbers(group)]
+
+
+def sparkline(series: Sequence[float], width: int = PLOT_CELLS) -> str:
+    """A bar for each stretch of the series, from nothing to the highest."""
+    bars = BARS if has_signs(sys.stdout) else PLAIN_BARS
+    count = min(width, len(series))
+    bounds = [len(series) * number // count for number in range(count + 1)]
+    values = [max(series[a:b]) for a, b in pairwise(bounds)]
+    most = max(values) or 1
+    return "".join(bars[min(len(bars) - 1, int(value / most * len(bars)))] for value in values)

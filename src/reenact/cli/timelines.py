@@ -1,0 +1,111 @@
+"""Events as rows: where they stand, what they are about, how long an answer took and what it used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from reenact.cli.lanes import Gutter, Place, gutters
+from reenact.cli.output import Column, LiveTable, on_terminal, table
+from reenact.cli.text import brief, cost_text, duration_text, fit, inert, local_time, tokens_text
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.reports.effects import Effect
+    from reenact.reports.timelines import Seen
+
+NAME_CELLS = 80
+_COLOURS = {"ActionFailed": "red", "ActionDenied": "red", "Failed": "red", "Completed": "green", "Cancelled": "yellow"}
+
+
+def _colour_of_kind(kind: str) -> str:
+    return _COLOURS.get(kind, "cyan")
+
+
+SEQ, TIME = Column("seq", "bold", right=True), Column("time", "dim", drop=5)
+LANE, GUTTER = Column("lane", "dim", drop=6), Column("lanes", "blue", drop=2)
+KIND, NAME = Column("kind", _colour_of_kind), Column("name", drop=1, flexible=True)
+TOOK, TOKENS = Column("took", "magenta", right=True, drop=3), Column("tokens", right=True, drop=4)
+COST, CONTENT = Column("cost", right=True, drop=4), Column("content", flexible=True)
+COLUMNS = (SEQ, TIME, LANE, GUTTER, KIND, NAME, TOOK, TOKENS, COST, CONTENT)
+TYPICAL = ("99999", "00:00:00", "0.10", "●│││", "ActionSucceeded", "x" * 18, "999 ms", "99.9k", "$0.0000", "x" * 120)
+# What an event is about, by preference: the member shown in a timeline.
+_ESSENCE = (
+    "payload",
+    "output",
+    "error",
+    "value",
+    "resolution",
+    "reason",
+    "chunk",
+    "status",
+    "decision",
+    "draws",
+    "turns",
+)
+
+
+def print_events(events: Sequence[Seen], effects: dict[int, Effect]) -> None:
+    """`effects` by the seq of their answers."""
+    drawn = gutters([Place(one.lane, one.kind) for one in events]) if on_terminal() else [""] * len(events)
+    rows = [_cells(one, gutter, effects.get(one.seq)) for one, gutter in zip(events, drawn, strict=True)]
+    wanted = [n for n, column in enumerate(COLUMNS) if column not in (GUTTER, TOOK, TOKENS, COST) or _any(rows, n)]
+    table([COLUMNS[n] for n in wanted], [[row[n] for n in wanted] for row in rows])
+
+
+def _any(rows: list[list[str]], index: int) -> bool:
+    return any(row[index] for row in rows)
+
+
+class LiveTimeline:
+    """The same as events come."""
+
+    def __init__(self) -> None:
+        self._gutter = Gutter()
+        self._wanted = [n for n, column in enumerate(COLUMNS) if column is not GUTTER or on_terminal()]
+        self._table = LiveTable([COLUMNS[n] for n in self._wanted], [TYPICAL[n] for n in self._wanted])
+        self._is_titled = False
+
+    def add(self, one: Seen, effect: Effect | None) -> None:
+        if not self._is_titled:
+            self._table.title()
+            self._is_titled = True
+        gutter = self._gutter.row(Place(one.lane, one.kind)) if on_terminal() else ""
+        row = _cells(one, gutter, effect)
+        self._table.add([row[n] for n in self._wanted])
+
+
+def _cells(one: Seen, gutter: str, effect: Effect | None) -> list[str]:
+    used = effect.used if effect is not None else None
+    return [
+        str(one.seq),
+        local_time(one.time, "%H:%M:%S") if one.time is not None else "?",
+        inert(one.lane),
+        gutter,
+        inert(one.kind),
+        fit(inert(_name(one, effect)), NAME_CELLS),
+        duration_text(effect.took_us) if effect is not None else "",
+        tokens_text(used.tokens) if used is not None else "",
+        cost_text(used.cost) if used is not None else "",
+        _content(one),
+    ]
+
+
+def _name(one: Seen, effect: Effect | None) -> str:
+    name = one.content.get("name") if isinstance(one.content, dict) else None
+    if isinstance(name, str):
+        return name
+    return (effect.name if effect is not None else None) or one.key or ""
+
+
+def _content(one: Seen) -> str:
+    if one.damage is not None:
+        return f"DAMAGED: {inert(one.damage)}"
+    return "(erased)" if one.erased else essence(one.content)
+
+
+def essence(content: Any) -> str:
+    if isinstance(content, dict):
+        for member in _ESSENCE:
+            if member in content:
+                return brief(content[member])
+    return brief(content)
