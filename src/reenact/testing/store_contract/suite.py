@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reenact.testing.store_contract.appending import Appending
+from reenact.testing.store_contract.changes import Changes
 from reenact.testing.store_contract.leases_and_inbox import LeasesAndInbox
 from reenact.testing.store_contract.many_inboxes import ManyInboxes
 from reenact.testing.store_contract.namespaces import Namespaces
@@ -15,6 +16,16 @@ from reenact.testing.store_contract.transactions import Transactions
 
 
 class StoreContract(
-    Races, Removal, LeasesAndInbox, ManyInboxes, Namespaces, SharedValues, Transactions, Reading, Appending, Runs
+    Races,
+    Removal,
+    LeasesAndInbox,
+    ManyInboxes,
+    Changes,
+    Namespaces,
+    SharedValues,
+    Transactions,
+    Reading,
+    Appending,
+    Runs,
 ):
     """To be subclassed: see the package."""
