@@ -35,6 +35,12 @@ class Kill(httpx.BaseTransport):
 with httpx.Client(transport=Kill()) as client:
     print("id", client.post(sys.argv[1] + "/pay", json={"amount": 1}).json()["id"])
 """
+READ_IN_PARTS = """
+import sys, urllib.request
+
+with urllib.request.urlopen(sys.argv[1] + "/number") as answer:
+    print(answer.read().decode())
+"""
 STARTER = """
 import subprocess, sys
 import httpx
@@ -148,6 +154,18 @@ def test_an_answer_may_be_no_more_than_a_body(model: Model, answer: str, number:
     assert (forked.returncode, forked.stdout) == (0, f"number {number}\nanswer 3\n"), forked.stderr
     replayed = reenact("replay", "other")
     assert (replayed.returncode, replayed.stdout) == (0, forked.stdout), replayed.stderr
+
+
+def test_a_response_that_was_read_part_by_part_is_answered_with_a_body(model: Model) -> None:
+    Path("program.py").write_text(READ_IN_PARTS)
+    assert recorded(model) == "1\n"
+    events = json.loads(reenact("show", "base", "--json").stdout)["timeline"]
+    answer = next(event["seq"] for event in events if event["kind"] == "ActionSucceeded")
+    assert "ChunkReceived" in [event["kind"] for event in events]
+    forked = reenact("fork", "base", "--event", str(answer), "--answer", '"other"', "--fork-id", "other")
+    assert (forked.returncode, forked.stdout) == (0, "other\n"), forked.stderr
+    replayed = reenact("replay", "other")
+    assert (replayed.returncode, replayed.stdout) == (0, "other\n"), replayed.stderr
 
 
 def test_what_an_operator_says_came_of_a_request_is_its_answer(model: Model) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SUITE = ROOT / "src/reenact/testing/store_contract"
-DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 PYTHON_BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 EXAMPLES = [
     pytest.param(block, id=f"{path.name}-{number}")

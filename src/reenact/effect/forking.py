@@ -224,10 +224,11 @@ def _with_answer(parent: JournalReader, at: int | None, change: AnotherAnswer) -
             hint="Leave the position out, or fork between the request and its answer.",
         )
     request, link = parent.sequenced(asked), parent.link(asked)
+    is_parted = chunk is not None and not _is_answered_as_a_whole(parent, answer)
     fact = {"kind": ANSWER, "event": answer if answer is not None else asked.seq, "request": asked.seq}
     drafts = (
         Draft(request.event, lane=link.lane, key=link.key),
-        *(Draft(one, lane=link.lane) for one in (_chunks(request.event, change) if chunk is not None else ())),
+        *(Draft(one, lane=link.lane) for one in (_chunks(request.event, change) if is_parted else ())),
         Draft(_answering(request.event, change), lane=link.lane),
     )
     return _Beginning(position, fact, drafts)
@@ -252,6 +253,13 @@ def _first_chunk(parent: JournalReader, asked: EventRow, latest: int) -> int | N
         if row.kind == "ChunkReceived" and getattr(parent.event(row.seq).event, "action_id", None) == key:
             return row.seq
     return None
+
+
+def _is_answered_as_a_whole(parent: JournalReader, answer: int | None) -> bool:
+    """The answer of a tool that yields is the list of its parts. Of an HTTP response it is the response, which can be
+    read part by part without there being any."""
+    event = parent.event(answer).event if answer is not None else None
+    return isinstance(event, ActionSucceeded) and not isinstance(event.output, list)
 
 
 def _chunks(request: Event, change: AnotherAnswer) -> list[ChunkReceived]:
