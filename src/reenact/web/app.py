@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reenact.errors import ReenactError
 from reenact.reports.json_text import json_bytes
-from reenact.web import judging, reading, writing
+from reenact.web import judging, reading, run_views, writing
 from reenact.web.access import API, Access, Asking
 from reenact.web.answers import SAFE_HEADERS, HttpProblem, json_answer, problem_answer
 from reenact.web.asked import Asked
@@ -25,6 +25,7 @@ from reenact.web.pages.problems import problem_page
 from reenact.web.stores import Stores
 from reenact.web.streaming import Streams
 from reenact.web.threads import Threads
+from reenact.web.verifying import Verifications
 
 V1 = "/api/v1"
 Endpoint = Callable[[Stores, Asked], Any]
@@ -38,10 +39,19 @@ LOOKING: Endpoints = (
     ("/runs/{run}/events", reading.show_events, PAGE_OF_EVENTS),
     ("/runs/{run}/events/{seq}", reading.show_event, ()),
     ("/runs/{run}/state", reading.show_state, ("at",)),
+    ("/runs/{run}/spans", run_views.show_spans, PAGE_OF_EVENTS),
+    ("/runs/{run}/standing", run_views.show_standing, ()),
+    ("/runs/{run}/overview", run_views.show_overview, ("buckets",)),
+    ("/runs/{run}/events/{seq}/details", run_views.show_details, ()),
+    ("/runs/{run}/events/{seq}/difference", run_views.show_difference, ("to",)),
+    ("/runs/{run}/context/{seq}", run_views.show_context, ()),
+    ("/runs/{run}/conversation", run_views.show_conversation, PAGE_OF_EVENTS),
     ("/runs/{run}/waits", reading.list_waits_of_run, ("all",)),
     ("/waits", reading.list_waits, ("cursor", "limit")),
 )
 JUDGING: Endpoints = (
+    ("/runs/{run}/usage", run_views.show_usage, ("after", "limit")),
+    ("/runs/{run}/family", run_views.show_family, ()),
     ("/runs/{run}/verify", judging.verify, ("deep",)),
     ("/runs/{run}/diff/{other}", judging.diff, ("first_only", "limit")),
     ("/runs/{run}/replay", judging.replay, PAGE_OF_EVENTS),
@@ -61,6 +71,7 @@ class Api:
         self.judging = Threads("judging", 2, 16)
         self.followers = Followers(stores, self.looking)
         self.streams = Streams(stores, self.judging)
+        self.verifications = Verifications(stores, self.judging)
         self.pages = Pages(stores, self.looking, self.judging)
         self.resolving = writing.Resolving(stores, self.looking, frozenset(allowed_hosts), V1)
 
@@ -78,6 +89,7 @@ class Api:
             Route(V1 + "/runs/{run}/timeline", self.streams.timeline),
             Route(V1 + "/runs/{run}/recording", self.streams.recording),
             Route(V1 + "/runs/{run}/follow", self.followers.follow),
+            Route(V1 + "/runs/{run}/verifying", self.verifications.watch),
             Route(V1 + "/runs/{run}/settle", self._settle, methods=["POST"]),
             Route(V1 + "/artifacts/{digest}", self._artifact),
             Route(V1 + "/waits/{key:path}", self.resolving, methods=["POST"]),

@@ -6,6 +6,8 @@
     event: end
     data: {"status": "completed"} the run has ended; nothing follows
 
+With `brief` the contents are left out: seq, kind, lane and time, for whoever only wants to know that there is more.
+
 However many follow a run, one task looks at the store for all of them, and each event is read and written out once.
 Whoever lags behind reads what it has missed from the store by itself, at its own pace: nothing piles up for it. A
 client that was cut off comes back with `Last-Event-ID`; one that has seen the end is told 204, and stops asking.
@@ -39,11 +41,13 @@ READ_EVENTS = 500
 READ_BYTES = 512 * 1024
 KEPT_BYTES = 1024 * 1024
 EVENT_STREAM = "text/event-stream"
+BRIEF = ("seq", "kind", "lane", "time")
 
 
 class Written(NamedTuple):
     seq: int
     text: bytes
+    brief: bytes
     ended: str | None
     """The status that the run ended with, if this event is its end."""
 
@@ -124,8 +128,8 @@ class Followers:
         self._stopped = False
 
     async def follow(self, request: Request) -> Response:
-        asked = Asked(request, ("after",))
-        after = _position(request, asked)
+        asked = Asked(request, ("after", "brief"))
+        after, brief = _position(request, asked), asked.flag("brief")
         reader = await self._threads.run(self._stores.reader, asked.path["run"])
         head, ended = await self._threads.run(_head, reader)
         if after > head:
@@ -139,14 +143,19 @@ class Followers:
         self._count += 1
         feed = self._feeds.setdefault(reader.run, Feed(reader, self._threads))
         feed.followers += 1
-        return CountedStream(self._texts(feed, after), {}, EVENT_STREAM, lambda: self._leave(feed))
+        return CountedStream(self._texts(feed, after, brief), {}, EVENT_STREAM, lambda: self._leave(feed))
 
-    async def _texts(self, feed: Feed, seq: int) -> AsyncIterator[bytes]:
+    async def _texts(self, feed: Feed, seq: int, brief: bool) -> AsyncIterator[bytes]:
         feed.start()
         yield b"retry: 1000\n\n"
         while not feed.over:
             if seq < feed.head:
-                for one in await feed.behind(seq):
+                found = await feed.behind(seq)
+                if brief:  # all that is there in one piece
+                    yield b"".join([one.brief for one in found])
+                    seq = found[-1].seq if found else seq
+                    continue
+                for one in found:
                     yield one.text
                     seq = one.seq
             elif feed.ended is not None:
@@ -197,8 +206,10 @@ def _read(reader: JournalReader, seq: int) -> list[Written]:
     found: list[Written] = []
     size = 0
     for event in events_between(reader, seq + 1, seq + 1 + READ_EVENTS):
-        text = b"id: %d\ndata: %s\n\n" % (event.seq, json_bytes(event.to_json()))
-        found.append(Written(event.seq, text, event.kind.lower() if event.kind in TERMINAL_KINDS else None))
+        told = event.to_json()
+        text = b"id: %d\ndata: %s\n\n" % (event.seq, json_bytes(told))
+        little = b"id: %d\ndata: %s\n\n" % (event.seq, json_bytes({name: told[name] for name in BRIEF}))
+        found.append(Written(event.seq, text, little, event.kind.lower() if event.kind in TERMINAL_KINDS else None))
         size += len(text)
         if size >= READ_BYTES:
             break

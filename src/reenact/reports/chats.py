@@ -1,0 +1,221 @@
+"""The model calls of a run as a conversation: of each call the messages that the call before had not, then the answer.
+
+*The call before* is the last one of the same lane; where its messages are not the beginning of this one's, the last
+call of any lane of which that is so. Where there is none, all messages of the call are told. Of how many messages of
+the call before nothing is left at their place is told as `dropped`. What was sent and what came back is read in the
+forms of OpenAI, Anthropic and Google, and of tools of the kind `model_call`; a stream is put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from reenact.core.events import ANSWERS
+from reenact.errors import ReenactError
+from reenact.journal.reader import JournalReader
+from reenact.replays.comparing.messages import ChatMessage, messages_of
+from reenact.reports.conversations import answered_message, conversation_of
+from reenact.reports.effects import MODEL_CALL, OUTCOMES, asked_model, outline
+from reenact.reports.json_text import json_bytes
+from reenact.reports.streamed import streamed_answer
+from reenact.reports.timelines import Seen, seen
+from reenact.reports.usages import ReadAnswer, plain, used_by
+from reenact.store.contract import EventRow
+
+EVENTS_LOOKED_AT = 2_000
+"""For one page: where few of them are model calls a page is short, and says where the next one begins."""
+ANSWERS_LOOKED_FOR_IN = 2_000
+PAGE_BYTES = 512 * 1024
+TEXT_ROOM = 20_000
+"""Characters of one text that are told here; the event has all of it."""
+
+
+class _Call(NamedTuple):
+    seq: int
+    lane: str
+    messages: list[ChatMessage]
+
+
+def chat_page(reader: JournalReader, read: ReadAnswer, start: int, limit: int) -> dict[str, Any]:
+    """Model calls requested from event `start` on. `next` is where the page that follows begins."""
+    reader.check_start(start)
+    head = reader.head().seq
+    last_calls = _calls_before(reader, start)
+    calls: list[dict[str, Any]] = []
+    size, stop = 0, min(head, start + EVENTS_LOOKED_AT - 1)
+    for row in reader.store.scan(reader.namespace, reader.run, start, stop + 1):
+        if not is_model_call(reader, row):
+            continue
+        if len(calls) == limit or size > PAGE_BYTES:
+            stop = row.seq - 1
+            break
+        told = _told(reader, read, row, last_calls)
+        calls.append(told)
+        size += len(json_bytes(told))
+    return {
+        "run": reader.run,
+        "events": head,
+        "calls": calls,
+        "to": stop,
+        "next": stop + 1 if stop < head else None,
+    }
+
+
+def _told(reader: JournalReader, read: ReadAnswer, row: EventRow, last_calls: dict[str, _Call]) -> dict[str, Any]:
+    request = seen(reader, row)
+    content = request.content if isinstance(request.content, dict) else {}
+    told: dict[str, Any] = {
+        "seq": row.seq,
+        "lane": row.lane,
+        "time": request.time,
+        "name": content.get("name"),
+        "model": asked_model(content.get("payload")),
+        "damage": request.damage,
+        "erased": request.erased,
+    }
+    call = _call_of(request)
+    before = None if call is None else _call_before(call, last_calls)
+    messages = [] if call is None else call.messages
+    same = 0 if call is None or before is None else _common(before.messages, messages)
+    if call is not None:
+        last_calls[row.lane] = call
+    return {
+        **told,
+        "messages": [_shown(one) for one in messages[same:]],
+        "before": None if before is None else before.seq,
+        "repeated": same,
+        "dropped": 0 if before is None else len(before.messages) - same,
+        **_answer(reader, read, request),
+    }
+
+
+def _answer(reader: JournalReader, read: ReadAnswer, request: Seen) -> dict[str, Any]:
+    answer = _find_answer(reader, request.seq)
+    if answer is None:
+        return {"answer": None, "outcome": "open", "took_us": None, "message": None, "error": None, "used": None}
+    content = answer.content if isinstance(answer.content, dict) else {}
+    output = content.get("output")
+    took = None if answer.time is None or request.time is None else max(0, answer.time - request.time)
+    used = used_by(output, read)
+    message = answer_message(output)
+    return {
+        "answer": answer.seq,
+        "outcome": "damaged" if answer.damage is not None else OUTCOMES.get(answer.kind, "succeeded"),
+        "took_us": took,
+        "message": None if message is None else _shown(message),
+        "error": answer.damage
+        if answer.damage is not None
+        else _cut(plain(content.get("error", content.get("reason")))),
+        "used": None if used is None else used.to_json(),
+        **({} if used is None or used.model is None else {"model": used.model}),
+    }
+
+
+def answer_message(output: Any) -> ChatMessage | None:
+    """What a model answered, whole or in a stream; what a tool returned that asks one."""
+    if isinstance(output, str):
+        return ChatMessage("assistant", output)
+    answer = plain(output)
+    if not isinstance(answer, dict):
+        return None
+    body = answer.get("body")
+    told = body.get("json") if isinstance(body, dict) else answer
+    if isinstance(body, dict) and isinstance(body.get("text"), str):
+        told = streamed_answer(body["text"])
+    if isinstance(told, dict) and isinstance(told.get("output"), list):
+        return _of_items(told["output"])  # responses: reasoning, messages and calls beside each other
+    return answered_message(told) if isinstance(told, dict) else None
+
+
+def _of_items(items: list[Any]) -> ChatMessage | None:
+    try:
+        found = messages_of([item for item in items if isinstance(item, dict)])
+    except ReenactError:
+        return None
+    said = [one for one in found if one.text or one.calls] or found
+    if not said:
+        return None
+    calls = tuple(call for one in said for call in one.calls)
+    rest = [one.rest for one in said if one.rest is not None]
+    return ChatMessage("assistant", "\n".join(one.text for one in said if one.text), calls, (), rest or None)
+
+
+def _calls_before(reader: JournalReader, start: int) -> dict[str, _Call]:
+    """The last calls before a page, by their lanes, as far as they are near."""
+    found: dict[str, _Call] = {}
+    rows = reader.store.scan(reader.namespace, reader.run, max(1, start - EVENTS_LOOKED_AT), start) if start > 1 else ()
+    last: dict[str, EventRow] = {row.lane: row for row in rows if is_model_call(reader, row)}
+    for row in sorted(last.values(), key=lambda one: one.seq):
+        call = _call_of(seen(reader, row))
+        if call is not None:
+            found[row.lane] = call
+    return found
+
+
+def _call_before(call: _Call, last_calls: dict[str, _Call]) -> _Call | None:
+    own = last_calls.get(call.lane)
+    if own is not None and _common(own.messages, call.messages) == len(own.messages):
+        return own
+    others = (one for one in last_calls.values() if _common(one.messages, call.messages) == len(one.messages))
+    return max(others, key=lambda one: one.seq, default=own)
+
+
+def _common(before: list[ChatMessage], now: list[ChatMessage]) -> int:
+    pairs = zip(before, now, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _call_of(request: Seen) -> _Call | None:
+    content = request.content
+    conversation = conversation_of(content.get("payload")) if isinstance(content, dict) else None
+    if conversation is None:
+        return None
+    try:
+        return _Call(request.seq, request.lane, messages_of(conversation.request))
+    except ReenactError:
+        return None
+
+
+def is_model_call(reader: JournalReader, row: EventRow) -> bool:
+    if row.kind != "ActionRequested":
+        return False
+    try:
+        content = outline(row, reader.link(row).content)
+    except ReenactError:
+        return False
+    return isinstance(content, dict) and content.get("effect") == MODEL_CALL
+
+
+def _find_answer(reader: JournalReader, seq: int) -> Seen | None:
+    for row in _rows_behind(reader, seq):
+        try:
+            if row.kind in ANSWERS and reader.link(row).parent == seq:
+                whole = reader.store.event(reader.namespace, reader.run, row.seq)
+                return None if whole is None else seen(reader, whole)
+        except ReenactError:
+            continue  # of which request it is the answer cannot be read
+    return None
+
+
+def _rows_behind(reader: JournalReader, seq: int) -> Iterator[EventRow]:
+    """Near ones first: most answers follow at once."""
+    for start, stop in ((seq + 1, seq + 16), (seq + 16, seq + 1 + ANSWERS_LOOKED_FOR_IN)):
+        yield from reader.store.scan(reader.namespace, reader.run, start, stop, contents=False)
+
+
+def _shown(message: ChatMessage) -> dict[str, Any]:
+    data: dict[str, Any] = _cut(message.to_data())
+    return data
+
+
+def _cut(value: Any, depth: int = 40) -> Any:
+    """Long texts are cut short, and say so."""
+    if isinstance(value, str) and len(value) > TEXT_ROOM:
+        return f"{value[:TEXT_ROOM]}… ({len(value) - TEXT_ROOM:,} more characters)"
+    if isinstance(value, list):
+        return [_cut(one, depth - 1) for one in value] if depth else "…"
+    if isinstance(value, dict):
+        return {name: _cut(one, depth - 1) for name, one in value.items()} if depth else "…"
+    return value

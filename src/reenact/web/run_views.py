@@ -1,0 +1,77 @@
+"""Endpoints of the run page: rows of a timeline, conversations, families, one event in detail.
+
+None of them reads more of a run than it is asked for, however long the run is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reenact.capture.usage import usage_of
+from reenact.errors import BadPosition, NotFound
+from reenact.reports.chats import chat_page
+from reenact.reports.contexts import context_report
+from reenact.reports.families import family_report
+from reenact.reports.inspections import difference_to_call_before, event_details
+from reenact.reports.spans import overview_report, spans_page, standing_report, usage_page
+from reenact.web.asked import Asked
+from reenact.web.reading import page_size
+from reenact.web.stores import Stores
+
+BUCKETS, MOST_BUCKETS = 120, 400
+USAGE_EVENTS, MOST_USAGE_EVENTS = 2_000, 10_000
+CALLS, MOST_CALLS = 20, 100
+
+
+def show_spans(stores: Stores, asked: Asked) -> Any:
+    return spans_page(stores.reader(asked.path["run"]), usage_of, asked.start(), page_size(asked))
+
+
+def show_standing(stores: Stores, asked: Asked) -> Any:
+    return standing_report(stores.reader(asked.path["run"]))
+
+
+def show_overview(stores: Stores, asked: Asked) -> Any:
+    buckets = asked.number("buckets", BUCKETS, least=1, most=MOST_BUCKETS)
+    return overview_report(stores.reader(asked.path["run"]), buckets)
+
+
+def show_usage(stores: Stores, asked: Asked) -> Any:
+    limit = asked.number("limit", USAGE_EVENTS, least=1, most=MOST_USAGE_EVENTS)
+    return usage_page(stores.reader(asked.path["run"]), usage_of, asked.number("after", 0), limit)
+
+
+def show_conversation(stores: Stores, asked: Asked) -> Any:
+    limit = asked.number("limit", CALLS, least=1, most=MOST_CALLS)
+    return chat_page(stores.reader(asked.path["run"]), usage_of, asked.start(), limit)
+
+
+def show_context(stores: Stores, asked: Asked) -> Any:
+    """As `reenact show --context --json`."""
+    with _named_in_path():
+        return context_report(stores.reader(asked.path["run"]), asked.seq()).to_json()
+
+
+def show_family(stores: Stores, asked: Asked) -> Any:
+    return family_report(stores.reader(asked.path["run"]))
+
+
+def show_details(stores: Stores, asked: Asked) -> Any:
+    with _named_in_path():
+        return event_details(stores.reader(asked.path["run"]), asked.seq())
+
+
+def show_difference(stores: Stores, asked: Asked) -> Any:
+    to = asked.number("to", 0)
+    with _named_in_path():
+        return difference_to_call_before(stores.reader(asked.path["run"]), asked.seq(), to or None)
+
+
+class _named_in_path:  # noqa: N801  # used as a statement
+    """An event in a path is the name of something: where it is not there, that is a 404."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, BadPosition):
+            raise NotFound(error.message, hint=error.hint, code=error.code) from None
