@@ -58,3 +58,16 @@ def test_what_is_clean_by_one_way_of_encoding_is_looked_at_by_the_others() -> No
             redactor = Redactor()
             redactor.asked(text)
             assert redactor.asked(f"x {text} y").value != f"x {text} y"
+
+
+def test_what_is_learned_takes_no_place_of_the_environments_values() -> None:
+    """A server may set a cookie with every answer: the oldest of those are forgotten, and cost nothing any more."""
+    mine = "hunter2-" * 12
+    redactor = Redactor(known_values=[mine])
+    for number in range(1000):
+        redactor.given({"headers": [["set-cookie", f"session={number:032d}"]]}, number)
+    assert mine not in redactor.asked(f"it is {mine}").value
+    assert f"{999:032d}" not in redactor.asked(f"it was session={999:032d} at last").value
+    finder = redactor.finder
+    assert len(finder.known) < 3000
+    assert finder.forms.keys() <= finder.known.keys()

@@ -29,7 +29,9 @@ from reenact.core.redaction.shapes import (
 
 DEEPEST = 2
 """How often something may have been encoded over."""
-MOST_KNOWN = 500
+MOST_KNOWN = 300
+"""A server may set a cookie with every answer. Those of the environment are never forgotten for others."""
+FORGOTTEN_AT_ONCE = 50
 UUID_LENGTH = 36
 SHORT_TEXT = 128
 MOST_REMEMBERED = 4096
@@ -66,6 +68,8 @@ class Finder:
         """Value → kind, the longest first: one may hold another."""
         self.forms: dict[str, str] = {}
         """How values look in a text that was written as JSON, or in an address → the value."""
+        self._learned: dict[str, str] = {}
+        """Value → kind, without their forms, in the order in which they were learned."""
         self._cores: tuple[str, ...] = tuple(_cores(MARK))
         self.beginnings: tuple[Mapping[str, str], frozenset[str], int] | None = None
         """What known values begin with, as streams have put it together: of which, the beginnings, the longest."""
@@ -80,15 +84,29 @@ class Finder:
         new = {value: kind for value, kind in values.items() if value and value not in self.known}
         if not new:
             return
-        self._cores += tuple(core for value in new for core in _cores(value))
-        for value, kind in list(new.items()):
+        self._learned.update(new)
+        known, forms, cores = dict(self.known), dict(self.forms), self._cores
+        if self._forget():
+            new, known, forms, cores = self._learned, {}, {}, tuple(_cores(MARK))
+        known.update(new)
+        for value, kind in new.items():
             for form in _forms(value):
-                if form not in self.known and new.setdefault(form, kind) == kind and form != value:
-                    self.forms[form] = value
-        every = [*self.known.items(), *new.items()][-MOST_KNOWN * 3 :]
-        self.known = dict(sorted(every, key=lambda pair: -len(pair[0])))
+                if form not in known:
+                    known[form], forms[form] = kind, value
+        self._cores = cores + tuple(core for value in new for core in _cores(value))
+        self.forms = forms
+        self.known = {value: known[value] for value in sorted(known, key=len, reverse=True)}
         # Not emptied: whoever is looking now, by what was known before, adds to those of before.
         self._clean, self._clean_within = set(), set()
+
+    def _forget(self) -> bool:
+        """The oldest, if there are too many."""
+        if len(self._learned) <= MOST_KNOWN:
+            return False
+        oldest = [value for value, kind in self._learned.items() if kind != ENVIRONMENT][:FORGOTTEN_AT_ONCE]
+        for value in oldest:
+            del self._learned[value]
+        return bool(oldest)
 
     def find(self, text: str) -> list[Found]:
         """In order, none overlapping another. Empty for nearly every text."""
