@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reenact.cli.completing import complete_run
-from reenact.cli.output import Column, note, paint, say, say_json, table
+from reenact.cli.output import (
+    Column,
+    note,
+    on_terminal,
+    paint,
+    painted,
+    say,
+    say_json,
+    suggest,
+    table,
+    terminal_height,
+    terminal_width,
+)
+from reenact.cli.progress import Progress
+from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import other_store, reading
-from reenact.cli.text import brief, inert
+from reenact.cli.text import brief, count_text, inert
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.replays.divergence.results import EventPlace, FirstDivergence, RunChange, RunComparison
@@ -18,10 +33,13 @@ if TYPE_CHECKING:  # loaded when the command runs
 
 FOUND_SOMETHING = 1
 COLOURS = {"same": "green", "reordered": "yellow", "unknown": "yellow", "empty": "yellow", "diverged": "red"}
+LEAST_LINES, LINES_BESIDE, PLAIN_LINES = 12, 8, 400
+"""Of the first divergence: at least so many; besides so many that it stands in view; where there is no terminal."""
 COLUMNS = (
+    Column("", "red"),
     Column("what", "bold"),
-    Column("first run"),
-    Column("second run"),
+    Column("first run", drop=2),
+    Column("second run", drop=1),
     Column("lane", "dim", drop=3),
     Column("why", flexible=True),
 )
@@ -34,9 +52,15 @@ COLUMNS = (
 @click.option("--against", "other", metavar="URL", help="The store of the second run, if it is another one.")
 @click.option("--first-only", is_flag=True, help="Find where they part and leave the rest alone: quick for any length.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many changes.")
+@click.option("--full", is_flag=True, help="Show all that differs at the first divergence.")
 @click.pass_obj
-def diff(settings: Settings, first: str, second: str, other: str | None, first_only: bool, limit: int) -> int | None:
+def diff(
+    settings: Settings, first: str, second: str, other: str | None, first_only: bool, limit: int, full: bool
+) -> int | None:
     """Compare what two runs did. Run ids and times never count.
+
+    What they recorded where they part is shown beside each other on a terminal of 100 columns and more, one under the
+    other on others, with the words that differ marked.
 
     \b
     reenact diff @last~1 @last                the last two runs
@@ -47,13 +71,13 @@ def diff(settings: Settings, first: str, second: str, other: str | None, first_o
     """
     with reading(settings) as store:
         if other is None:
-            return _compare(settings, (store, first), (store, second), first_only, limit)
+            return _compare(settings, (store, first), (store, second), first_only, limit, full)
         with other_store(other) as found:
-            return _compare(settings, (store, first), (found, second), first_only, limit)
+            return _compare(settings, (store, first), (found, second), first_only, limit, full)
 
 
 def _compare(
-    settings: Settings, first: tuple[Store, str], second: tuple[Store, str], first_only: bool, limit: int
+    settings: Settings, first: tuple[Store, str], second: tuple[Store, str], first_only: bool, limit: int, full: bool
 ) -> int | None:
     from reenact.cli.selection import selected_run
     from reenact.replays.divergence.comparing_runs import compare_runs
@@ -61,46 +85,105 @@ def _compare(
 
     namespace = settings.namespace
     names = [selected_run(store, namespace, run) for store, run in (first, second)]
-    comparison = compare_runs(
-        first[0],
-        names[0],
-        second[0],
-        names[1],
-        namespace_a=namespace,
-        namespace_b=namespace,
-        align=not first_only,
-        most_shown=limit,
-    )
+    with Progress("comparing"):
+        comparison = compare_runs(
+            first[0],
+            names[0],
+            second[0],
+            names[1],
+            namespace_a=namespace,
+            namespace_b=namespace,
+            align=not first_only,
+            most_shown=limit,
+        )
     if settings.json:
         say_json(comparison_report(comparison, first[0], second[0]))
     else:
-        _show(comparison)
+        _show(settings, comparison, (first[0], second[0]), full=full)
     return None if comparison.same else FOUND_SOMETHING
 
 
-def _show(comparison: RunComparison) -> None:
+def _show(settings: Settings, comparison: RunComparison, stores: tuple[Store, Store], *, full: bool) -> None:
+    """The first divergence comes last: that is what stands above the prompt, however many changes there are."""
     say(paint(comparison.verdict, fg=COLOURS[comparison.verdict], bold=True) + "  " + inert(comparison.message))
     if comparison.begun_differently:
         say(f"they began with another {inert(', '.join(comparison.begun_differently))}")
-    if comparison.first is not None:
-        _show_first(comparison.first)
     if comparison.aligned and not comparison.same:
         say()
         say(" · ".join(f"{number:,} {status}" for status, number in comparison.counts.items() if number))
-        table(COLUMNS, [_cells(change) for change in comparison.changes])
+        table(COLUMNS, [_cells(change, comparison.first) for change in comparison.changes])
         left = comparison.changes_in_all - len(comparison.changes)
         if left:
             note(f"{left:,} more; show them with --limit {min(10_000, comparison.changes_in_all)}")
+    if comparison.first is not None:
+        _show_first(comparison, comparison.first, stores, full=full)
+        _suggest(settings, comparison.first)
 
 
-def _show_first(first: FirstDivergence) -> None:
+def _show_first(comparison: RunComparison, first: FirstDivergence, stores: tuple[Store, Store], *, full: bool) -> None:
+    from reenact.replays.divergence.reasons import WORDS
+
+    where = f"lane {inert(first.lane)}, event {first.position}" if first.lane else f"event {first.position}"
+    say()
+    say(painted(f"▶ first divergence: {where}: {WORDS[first.reason]}", "bold"))
     for side, place, digest in (
         ("first run", first.expected, first.expected_hash),
         ("second run", first.actual, first.actual_hash),
     ):
-        say(f"  {side:<10}  {_place(place)}{'' if digest is None else '  ' + digest}")
+        line = f"  {side:<10}  {_place(place)}"
+        room = terminal_width() if on_terminal() else sys.maxsize
+        say(line if digest is None or len(line) + len(digest) + 2 > room else f"{line}  {digest}")
     for line in _difference_lines(first.differences):
         say(f"    {line}")
+    _show_contents(comparison, first, stores, full=full)
+
+
+def _show_contents(
+    comparison: RunComparison, first: FirstDivergence, stores: tuple[Store, Store], *, full: bool
+) -> None:
+    """What either run recorded there, with the words that differ."""
+    from reenact.cli.side_by_side import paired_lines, say_pairs
+
+    sides = ((stores[0], comparison.expected, first.expected), (stores[1], comparison.actual, first.actual))
+    contents = [_content(store, run.namespace, place) for store, run, place in sides]
+    if contents == [None, None]:
+        return
+    titles = (_title(comparison.expected.run, first.expected), _title(comparison.actual.run, first.actual))
+    most = None if full else max(LEAST_LINES, terminal_height() - LINES_BESIDE) if on_terminal() else PLAIN_LINES
+    say()
+    left = say_pairs(paired_lines(*contents), titles, terminal_width(), most)
+    if left:
+        note(f"{count_text(left, 'more line')} of this event; show them with --full")
+
+
+def _content(store: Store, namespace: str, place: EventPlace | None) -> Any:
+    """As it was recorded, without what never counts."""
+    from reenact.core.matching import VOLATILE_MEMBERS
+    from reenact.journal.reader import JournalReader
+    from reenact.reports.timelines import one_event
+
+    if place is None:
+        return None
+    content = one_event(JournalReader(store, place.run, namespace), place.seq).content
+    if not isinstance(content, dict):
+        return content
+    return {name: value for name, value in content.items() if name not in VOLATILE_MEMBERS}
+
+
+def _title(run: str, place: EventPlace | None) -> str:
+    return f"{inert(run)}  " + ("nothing" if place is None else f"seq {place.seq} {inert(place.kind)}")
+
+
+def _suggest(settings: Settings, first: FirstDivergence) -> None:
+    steps = []
+    for place in (first.actual, first.expected):
+        if place is not None:
+            shown = command_for(settings, "show", place.run, "--event", str(place.seq))
+            steps.append((shown, "the whole event"))
+    if first.actual is not None and first.actual.kind == "ActionRequested":
+        seen = command_for(settings, "show", first.actual.run, "--context", "--event", str(first.actual.seq))
+        steps.insert(0, (seen, "if a model was asked: what it saw"))
+    suggest(settings, *steps[:2])
 
 
 def _difference_lines(found: dict[str, Any] | None) -> list[str]:
@@ -121,11 +204,19 @@ def _place(place: EventPlace | None) -> str:
     return "nothing" if place is None else f"{inert(place.kind)} at seq {place.seq}, {inert(place.key or place.id)}"
 
 
-def _cells(change: RunChange) -> list[str]:
+def _cells(change: RunChange, first: FirstDivergence | None) -> list[str]:
     from reenact.replays.divergence.reasons import WORDS
 
     lane = next(one.lane for one in (change.expected, change.actual) if one is not None)
-    return [change.status, _short(change.expected), _short(change.actual), inert(lane), _why(change, WORDS)]
+    is_first = first is not None and (change.expected, change.actual) == (first.expected, first.actual)
+    return [
+        "▶" if is_first else "",
+        change.status,
+        _short(change.expected),
+        _short(change.actual),
+        inert(lane),
+        _why(change, WORDS),
+    ]
 
 
 def _short(place: EventPlace | None) -> str:

@@ -134,6 +134,10 @@ def terminal_width() -> int:
     return max(20, shutil.get_terminal_size((80, 24)).columns)
 
 
+def terminal_height() -> int:
+    return max(5, shutil.get_terminal_size((80, 24)).lines)
+
+
 def fields(pairs: Sequence[tuple[str, str]]) -> None:
     """Lines of `name  value`; the values have to be inert."""
     wide = max((len(name) for name, _ in pairs), default=0) + GAP
