@@ -15,7 +15,6 @@ a dictionary of what they have in common; long ones need none. So:
 
 from __future__ import annotations
 
-import threading
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,15 +61,9 @@ class _Zstd:
         return cls.module
 
 
-class _Compressors(threading.local):
-    """One of each kind for a thread: making one takes three times as long as using it, and the lock of one that all
-    share would stay held in the child of a fork."""
-
-    alone: Any = None
-    with_dictionary: Any = None
-
-
-_compressors = _Compressors()
+_idle: dict[bytes, list[Any]] = {_FRAME: [], _FRAME_WITH_DICTIONARY: []}
+"""Compressors that nobody is using, by what they make: making one takes three times as long as using it. One that all
+threads share would have a lock, which can stay held in the child of a fork."""
 
 
 class _Decoded(NamedTuple):
@@ -84,9 +77,9 @@ def pack(stored: bytes) -> bytes:
     if size < DEFLATED_FROM_BYTES:
         return _PLAIN + stored
     if size >= FRAMED_ALONE_FROM_BYTES:
-        packed = _checked(_FRAME, _frame(stored, "alone"))
+        packed = _checked(_FRAME, _frame(_FRAME, stored))
     elif size >= FRAMED_FROM_BYTES:
-        packed = _checked(_FRAME_WITH_DICTIONARY, _frame(stored, "with_dictionary")[len(_MAGIC) :])
+        packed = _checked(_FRAME_WITH_DICTIONARY, _frame(_FRAME_WITH_DICTIONARY, stored)[len(_MAGIC) :])
     elif b'"headers":' in stored or b'"sha256:' in stored:
         deflating = _deflating.copy()
         packed = _checked(_DEFLATED, deflating.compress(stored) + deflating.flush())
@@ -95,15 +88,15 @@ def pack(stored: bytes) -> bytes:
     return packed if len(packed) < size * 0.9 else _PLAIN + stored
 
 
-def _frame(stored: bytes, kind: str) -> bytes:
-    compressor = getattr(_compressors, kind)
-    setattr(_compressors, kind, None)  # one that is stopped in the middle of a frame is not used again
-    if compressor is None:
+def _frame(marker: bytes, stored: bytes) -> bytes:
+    idle = _idle[marker]
+    try:
+        compressor = idle.pop()
+    except IndexError:
         zstd = _Zstd.get()
-        dictionary = None if kind == "alone" else _Zstd.dictionary
-        compressor = zstd.ZstdCompressor(_LEVEL, zstd_dict=dictionary)
+        compressor = zstd.ZstdCompressor(_LEVEL, zstd_dict=_Zstd.dictionary if marker != _FRAME else None)
     frame: bytes = compressor.compress(stored, compressor.FLUSH_FRAME)
-    setattr(_compressors, kind, compressor)
+    idle.append(compressor)  # one that was stopped in the middle of a frame is not used again
     return frame
 
 

@@ -1,7 +1,7 @@
 """What a store is: a handful of verbs about bytes and sequence numbers.
 
-A store keeps what it is given and gives it back. It decides nothing by a link, never computes a hash, never says whether
-an event may follow another: that is the journal's business. What it does promise:
+A store keeps what it is given and gives it back. It decides nothing by a link, never computes a hash, never says
+whether an event may follow another: that is the journal's business. What it does promise:
 
 1. `append` is all or nothing, also with its nodes, and durable when it returns (at the store's durability level;
    `sync=False` asks for

@@ -33,8 +33,8 @@ from reenact.errors import SchemaMismatch
 APPLICATION_ID = 0x7265656E  # "reen"
 SCHEMA_VERSION = 2
 OLDEST_VERSION = 1
-"""The same tables, with every link in full. Such a file is marked anew when it is opened to be written to: whoever knows
-only these would take what is kept short for damage."""
+"""The same tables, with every link in full. Such a file is marked anew when it is opened to be written to: whoever
+knows only these would take what is kept short for damage."""
 
 TABLES = (
     """CREATE TABLE runs(
