@@ -9,6 +9,7 @@ from bench.capture import capturing
 from bench.capture_replay import replaying_calls
 from bench.capture_starting import sizes, starting
 from bench.capture_stream import streaming
+from bench.cli_starting import commands
 from bench.comparing import diff_of_texts
 from bench.conversation import conversation
 from bench.digesting import digest
@@ -41,6 +42,7 @@ SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
     "fleet": fleet,
     "diverging": diverging,
     "diff-texts": diff_of_texts,
+    "cli-startup": commands,
     "capture": capturing,
     "capture-replay": replaying_calls,
     "capture-stream": streaming,

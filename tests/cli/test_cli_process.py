@@ -89,7 +89,7 @@ def break_ls(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("recorded secret")
 
-    monkeypatch.setattr("reenact.cli.listing._summaries", broken)
+    monkeypatch.setattr("reenact.cli.listing._listed", broken)
 
 
 def test_an_internal_error_says_how_to_report_it_and_quotes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from reenact.errors import ReenactError
 from reenact.journal.reader import JournalReader
 from reenact.reports.effects import MODEL_CALL, Effect, effects_of
 from reenact.reports.usages import ReadAnswer
+from reenact.store.contract import Store
 
 POINTS = 60
 """Parts that a plot over the calls has at most."""
@@ -205,3 +206,25 @@ def run_totals(reader: JournalReader, read: ReadAnswer) -> RunTotals:
             tokens += effect.used.tokens
             cost = cost if effect.used.cost is None else (cost or 0.0) + effect.used.cost
     return RunTotals(calls, tokens, cost)
+
+
+def used_runs(
+    store: Store,
+    namespace: str,
+    lines: Iterable[dict[str, Any]],
+    read: ReadAnswer,
+    *,
+    min_cost: float = 0.0,
+    min_tokens: int = 0,
+) -> Iterator[dict[str, Any]]:
+    """Lines of a list of runs, each with the `usage` of its run; those are left out that used less.
+
+    Whatever of a run cannot be read is not counted.
+    """
+    for line in lines:
+        try:
+            totals = run_totals(JournalReader(store, line["run"], namespace), read)
+        except ReenactError:
+            totals = RunTotals(0, 0, None)
+        if totals.tokens >= min_tokens and (totals.cost or 0.0) >= min_cost:
+            yield {**line, "usage": totals.to_json()}
