@@ -8,13 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from reenact.cli.completing import complete_run
 from reenact.cli.output import note, say, say_json
-from reenact.cli.progress import Progress
+from reenact.cli.progress import Progress, Watched
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import other_store, reading, store_exists, writing
 from reenact.cli.text import bytes_text, count_text, inert, url_text
@@ -23,8 +23,11 @@ from reenact.errors import BadRecording, Damaged, InvalidInput, Refused, RunExis
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.journal.importing import Imported
     from reenact.journal.reader import JournalReader
+    from reenact.store.contract import Store
 
 SHOWN_RUNS = 8
+EXPORT_PASSES, RECOVER_PASSES = 3, 2
+"""How often the events are read: verified first, then written; links stand behind contents in a file."""
 
 
 @click.command()
@@ -37,6 +40,10 @@ def export(settings: Settings, run: str, output: str, force: bool) -> None:
     """Write RUN to one text file that anybody can verify.
 
     A damaged run is not exported. The file holds what was recorded: treat it like the data it came from.
+
+    \b
+    reenact export @last -o run.jsonl
+    reenact export @last -o - | gzip > run.jsonl.gz
     """
     from reenact.cli.selection import selected_run
     from reenact.journal.exporting import export_run
@@ -52,8 +59,9 @@ def export(settings: Settings, run: str, output: str, force: bool) -> None:
         if output == "-":
             _to_stdout(reader)
             return
-        with Progress("exporting"):
-            size = export_run(reader, path)
+        with Progress("exporting") as progress:
+            watched = Watched(store, progress, EXPORT_PASSES * reader.head().seq)
+            size = export_run(JournalReader(cast("Store", watched), reader.run, settings.namespace), path)
         events, left_out = reader.head().seq, _runs_of_processes(reader)
     if settings.json:
         say_json({"run": reader.run, "file": output, "bytes": size, "events": events, "left_out": left_out})
@@ -104,23 +112,25 @@ def import_(settings: Settings, files: tuple[str, ...], made_by: str | None) -> 
     reenact import --from vcr tests/cassettes/*.yaml   cassettes of vcrpy, each as a run
     """
     done: list[Imported] = []
-    for file in files:
-        with Progress("importing"):
-            done.append(_imported(settings, file) if made_by is None else _imported_cassette(settings, file))
+    for number, file in enumerate(files, 1):
+        with Progress(f"importing {number} of {len(files)}" if len(files) > 1 else "importing") as progress:
+            done.append(_imported(settings, file, progress) if made_by is None else _imported_cassette(settings, file))
         if not settings.json:
             _say_imported(done[-1])
     if settings.json:
         say_json(done[0]._asdict() if len(files) == 1 else [one._asdict() for one in done])
 
 
-def _imported(settings: Settings, file: str) -> Imported:
+def _imported(settings: Settings, file: str, progress: Progress) -> Imported:
     from reenact.journal.importing import import_file, verify_file
 
     if not store_exists(settings):
         with _blaming_the_file():
-            verify_file(file, deep=True).raise_if_invalid()  # a bad file must not leave an empty store behind
+            verify_file(
+                file, deep=True, progress=progress.step
+            ).raise_if_invalid()  # a bad file must not leave an empty store behind
     with writing(settings) as store, _blaming_the_file():
-        return import_file(store, file, settings.namespace)
+        return import_file(store, file, settings.namespace, progress=progress.step)
 
 
 def _imported_cassette(settings: Settings, file: str) -> Imported:
@@ -170,20 +180,25 @@ def recover(settings: Settings, run: str, target: str) -> None:
     """Copy the valid prefix of RUN, everything before the first damage, to another store.
 
     The damaged store is left as it is. A run that the target has already is not touched.
+
+    \b
+    reenact recover 3f2a --to saved.db
     """
     from reenact.cli.selection import selected_run
     from reenact.journal.reader import JournalReader
     from reenact.journal.recovery import recover_run
 
-    with reading(settings) as store, Progress("recovering"):
+    with reading(settings) as store, Progress("recovering") as progress:
         chosen = selected_run(store, settings.namespace, run)
-        JournalReader(store, chosen, settings.namespace).facts()  # a damaged header is found before a store is made
+        reader = JournalReader(store, chosen, settings.namespace)
+        reader.facts()  # a damaged header is found before a store is made
         with other_store(target, to_write=True) as copy:
             if copy.run_row(settings.namespace, chosen) is not None:
                 raise RunExists(
                     f"run {chosen} is in {url_text(target)} already", hint="Recover into another store with --to."
                 )
-            recovered = recover_run(store, chosen, copy, settings.namespace)
+            watched = Watched(store, progress, RECOVER_PASSES * reader.head().seq)
+            recovered = recover_run(cast("Store", watched), chosen, copy, settings.namespace)
     first = recovered.report.problems[0] if recovered.report.problems else None
     if settings.json:
         say_json(

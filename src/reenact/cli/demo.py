@@ -56,7 +56,12 @@ class Lives(NamedTuple):
 @shared_options
 @click.pass_obj
 def demo(settings: Settings) -> None:
-    """Kill an agent and let it go on; verify its record, alter a copy and see it found. Leaves only the store."""
+    """Kill an agent and let it go on; verify its record, alter a copy and see it found. Leaves only the store.
+
+    \b
+    reenact demo
+    reenact demo --store demo.db
+    """
     from reenact.journal.verify import verify_run
 
     if store_url(settings).startswith("memory:"):

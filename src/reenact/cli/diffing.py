@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -21,7 +21,7 @@ from reenact.cli.output import (
     terminal_height,
     terminal_width,
 )
-from reenact.cli.progress import Progress
+from reenact.cli.progress import Progress, Watched
 from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import other_store, reading
@@ -85,11 +85,14 @@ def _compare(
 
     namespace = settings.namespace
     names = [selected_run(store, namespace, run) for store, run in (first, second)]
-    with Progress("comparing"):
+    with Progress("comparing") as progress:
+        total = sum(_events(store, namespace, name) for store, name in zip((first[0], second[0]), names, strict=True))
+        watched = Watched(first[0], progress, total)
+        other = watched if second[0] is first[0] else Watched(second[0], progress, total)
         comparison = compare_runs(
-            first[0],
+            cast("Store", watched),
             names[0],
-            second[0],
+            cast("Store", other),
             names[1],
             namespace_a=namespace,
             namespace_b=namespace,
@@ -101,6 +104,11 @@ def _compare(
     else:
         _show(settings, comparison, (first[0], second[0]), full=full)
     return None if comparison.same else FOUND_SOMETHING
+
+
+def _events(store: Store, namespace: str, run: str) -> int:
+    last = store.last_event(namespace, run)
+    return 0 if last is None else last.seq
 
 
 def _show(settings: Settings, comparison: RunComparison, stores: tuple[Store, Store], *, full: bool) -> None:

@@ -33,6 +33,9 @@ def cancel(settings: Settings, run: str, reason: str | None) -> None:
 
     An asynchronous agent is cancelled like any task, and may clean up. A synchronous one does not hear it while it
     runs.
+
+    \b
+    reenact cancel @last --reason 'not needed any more'
     """
     from reenact.effect.settling import cancel as cancel_run
 
@@ -60,6 +63,11 @@ def settle(
     """Settle an effect in doubt: RUN asked for it, the process died, and nobody knows whether it happened.
 
     Look in the world outside, then say what came of it. Your word is recorded, and the run goes on with it.
+
+    \b
+    reenact settle @last --done '"sent"'
+    reenact settle @last --retry --by ada
+    reenact settle @last --effect 12 --fail 'the bank refused it'
     """
     from reenact.cli.results import command_for
     from reenact.cli.running import read_json
@@ -114,6 +122,10 @@ def worker(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...],
 
     Any number of workers may sweep one store. A worker carries many runs side by side, and looks for more meanwhile.
     What is under way when it is stopped is suspended, and goes on with the next.
+
+    \b
+    reenact worker agent.py
+    reenact worker -m agents.support --once
     """
     from reenact.effect.workers import Sweeper, sweep
 

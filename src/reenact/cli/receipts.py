@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from reenact.cli.completing import complete_run
 from reenact.cli.copying import check_output
 from reenact.cli.output import Column, note, say, say_json, table
+from reenact.cli.progress import Progress, Watched
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, writing
 from reenact.cli.text import bytes_text, count_text, inert, local_time
 from reenact.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from reenact.store.contract import Store
     from reenact.tokens import ReplayToken
 
 INTEGRITY_BROKEN = 4
@@ -55,16 +57,22 @@ def _help_if_alone(context: click.Context) -> None:
 @click.option("--force", is_flag=True, help="Write over FILE if it exists.")
 @click.pass_obj
 def mint(settings: Settings, run: str, output: str | None, force: bool) -> None:
-    """Make the receipts of RUN. They are the same every time."""
+    """Make the receipts of RUN. They are the same every time.
+
+    \b
+    reenact token mint @last -o receipts.jsonl
+    """
     from reenact.cli.selection import selected_run
     from reenact.journal.reader import JournalReader
     from reenact.tokens import mint as minted
 
     if output is not None:
         check_output(Path(output), force)
-    with reading(settings) as store:
-        reader = JournalReader(store, selected_run(store, settings.namespace, run), settings.namespace)
-        tokens = list(minted(reader))
+    with reading(settings) as store, Progress("making receipts") as progress:
+        name = selected_run(store, settings.namespace, run)
+        last = store.last_event(settings.namespace, name)
+        watched = Watched(store, progress, 0 if last is None else last.seq)
+        tokens = list(minted(JournalReader(cast("Store", watched), name, settings.namespace)))
     if output is not None:
         Path(output).write_bytes(b"".join(one.to_json() + b"\n" for one in tokens))
     _tell(settings, tokens)
@@ -78,7 +86,11 @@ def mint(settings: Settings, run: str, output: str | None, force: bool) -> None:
 @click.option("--last", metavar="HASH", help="The hash of the last receipt, as you know it: then none can be missing.")
 @click.pass_obj
 def check(settings: Settings, file: str, last: str | None) -> int | None:
-    """Check a file of receipts: each by itself, and that none of a flow is missing, moved or doubled."""
+    """Check a file of receipts: each by itself, and that none of a flow is missing, moved or doubled.
+
+    \b
+    reenact token check receipts.jsonl
+    """
     from reenact.tokens import ReplayToken, check_chain
 
     lines = [line for line in Path(file).read_bytes().splitlines() if line.strip()]
@@ -100,7 +112,11 @@ def check(settings: Settings, file: str, last: str | None) -> int | None:
 @click.option("--until", metavar="TIME", help="Before that time (ISO 8601).")
 @click.pass_obj
 def find(settings: Settings, tags: tuple[str, ...], since: str | None, until: str | None) -> None:
-    """Find receipts of all runs by what they are tagged with, and when."""
+    """Find receipts of all runs by what they are tagged with, and when.
+
+    \b
+    reenact token find --tag purpose=billing --since 2026-01-31
+    """
     from reenact.tokens import JournalReplayLog
 
     wanted = {}
@@ -109,7 +125,7 @@ def find(settings: Settings, tags: tuple[str, ...], since: str | None, until: st
         if not found:
             raise InvalidInput(f"{text!r} is not NAME=TEXT", hint="For example: --tag purpose=billing", code="bad_tag")
         wanted[name] = value
-    with reading(settings) as store:
+    with reading(settings) as store, Progress("looking for receipts"):
         log = JournalReplayLog(store, settings.namespace)
         _tell(settings, list(log.query(wanted, since=_time(since), until=_time(until))))
 
@@ -172,7 +188,12 @@ def evidence(context: click.Context) -> None:
 @click.option("--force", is_flag=True, help="Write over FILE if it exists.")
 @click.pass_obj
 def make(settings: Settings, runs: tuple[str, ...], output: str, compared: bool, force: bool) -> None:
-    """Sign RUN, or several. They are verified first: a damaged run is never signed."""
+    """Sign RUN, or several. They are verified first: a damaged run is never signed.
+
+    \b
+    reenact evidence make @last -o run.evidence
+    reenact evidence make @last~1 @last --diff -o runs.evidence
+    """
     from reenact.cli.selection import selected_run
     from reenact.replays.divergence.comparing_runs import compare_runs
     from reenact.replays.evidence import write_bundle
@@ -186,7 +207,8 @@ def make(settings: Settings, runs: tuple[str, ...], output: str, compared: bool,
         if compared:
             space = settings.namespace
             result = compare_runs(store, names[0], store, names[1], namespace_a=space, namespace_b=space).to_data()
-        size = write_bundle(output, store, names, settings.namespace, result=result)
+        with Progress("signing"):
+            size = write_bundle(output, store, names, settings.namespace, result=result)
     if settings.json:
         say_json({"runs": names, "file": output, "bytes": size})
     else:
@@ -208,10 +230,15 @@ def make(settings: Settings, runs: tuple[str, ...], output: str, compared: bool,
 )
 @click.pass_obj
 def check_evidence(settings: Settings, file: str, files: tuple[str, ...]) -> int | None:
-    """Check a bundle with the public keys that you trust. No store is needed."""
+    """Check a bundle with the public keys that you trust. No store is needed.
+
+    \b
+    reenact evidence check run.evidence --key key.pem
+    """
     from reenact.replays.evidence import check_bundle
 
-    report = check_bundle(Path(file), [_public_key(Path(one)) for one in files])
+    with Progress("checking"):
+        report = check_bundle(Path(file), [_public_key(Path(one)) for one in files])
     if settings.json:
         problems = [{"code": one.code, "message": one.message} for one in report.problems]
         found = {"valid": report.valid, "code": report.code, "signed_by": report.signed_by, "problems": problems}
@@ -231,7 +258,11 @@ def _public_key(path: Path) -> bytes | str:
 @shared_options
 @click.pass_obj
 def key(settings: Settings) -> None:
-    """Show the public key that evidence is signed with."""
+    """Show the public key that evidence is signed with.
+
+    \b
+    reenact evidence key > key.pem
+    """
     from reenact.replays.evidence import SigningKeys
 
     keys = SigningKeys().public_keys()

@@ -52,6 +52,10 @@ def gc(settings: Settings, older_than: str | None, keep: int | None, yes: bool) 
 
     A run that has not ended is never removed. What remains of a removed one is a record in the operations journal,
     with its head.
+
+    \b
+    reenact gc --older-than 30d          says what would go
+    reenact gc --older-than 30d --keep 100 --yes
     """
     from reenact.journal.retention import retirable_runs
 
@@ -110,6 +114,10 @@ def erase(settings: Settings, value: str | None, value_file: str | None, reason:
     Every content that holds the value goes as a whole; the chain stays and still verifies. Without --value or
     --value-file the value is asked for, or read from stdin when that is not a terminal. Exported copies are out of
     reach.
+
+    \b
+    reenact erase --value-file name.txt
+    reenact erase --yes < name.txt
     """
     from reenact.journal.erasure import erase_value, plan_erasure
 

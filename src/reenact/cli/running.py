@@ -154,6 +154,11 @@ def resume(
 
     A run that `reenact run` began knows where its code is; name it for any other. Code that asks for something else
     than the record has does nothing: put the old code back, or accept the new one. Exit status as of `reenact run`.
+
+    \b
+    reenact resume @last
+    reenact resume 3f2a --decision '"yes"'      answers the interrupt that blocks it
+    reenact resume @last agent.py:support
     """
     from reenact.capture.terms import program_of
     from reenact.cli.results import say_result

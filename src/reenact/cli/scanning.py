@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
 from reenact.cli.completing import complete_run_or_file
 from reenact.cli.output import Column, note, say, say_json, table
-from reenact.cli.progress import Progress
+from reenact.cli.progress import Progress, Watched
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
 from reenact.cli.text import count_text, inert
@@ -22,7 +22,7 @@ from reenact.errors import InvalidInput, NotFound
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.core.redaction.finding import Finder
     from reenact.journal.reader import JournalReader
-    from reenact.store.contract import Store
+    from reenact.store.contract import RunRow, Store
 
 FOUND_SOMETHING = 1
 SHOWN = 100
@@ -79,13 +79,31 @@ def scan(settings: Settings, target: str | None, everything: bool, env: bool) ->
         )
     finder = Finder((), secrets_of_environment(os.environ) if env else ())
     looked = Looked()
-    with Progress("scanning"):
+    with Progress("scanning") as progress:
         if target is not None and (os.sep in target or os.path.isfile(target)):
-            _scan_file(target, finder, looked)
+            _scan_file(target, finder, looked, progress)
         else:
             with reading(settings) as store:
-                _scan_store(store, settings.namespace, target, finder, looked)
+                watched = Watched(store, progress, _events_in(store, settings.namespace, target))
+                _scan_store(cast("Store", watched), settings.namespace, target, finder, looked)
     return _told(settings, looked)
+
+
+def _events_in(store: Store, namespace: str, target: str | None) -> int:
+    """How many there are to look through."""
+    from reenact.cli.selection import selected_run
+
+    if target is not None:
+        last = store.last_event(namespace, selected_run(store, namespace, target))
+        return 0 if last is None else last.seq
+    return sum(row.last.seq for place in store.namespaces() for row in _all_runs(store, place) if row.last is not None)
+
+
+def _all_runs(store: Store, namespace: str) -> Iterator[RunRow]:
+    before = None
+    while rows := store.list_runs(namespace, before=before):
+        yield from rows
+        before = (rows[-1].header.created, rows[-1].header.run)
 
 
 def _scan_store(store: Store, namespace: str, target: str | None, finder: Finder, looked: Looked) -> None:
@@ -96,11 +114,8 @@ def _scan_store(store: Store, namespace: str, target: str | None, finder: Finder
         _scan_run(JournalReader(store, selected_run(store, namespace, target), namespace), finder, looked)
         return
     for place in store.namespaces():
-        before = None
-        while rows := store.list_runs(place, before=before):
-            for row in rows:
-                _scan_run(JournalReader(store, row.header.run, place), finder, looked)
-            before = (rows[-1].header.created, rows[-1].header.run)
+        for row in _all_runs(store, place):
+            _scan_run(JournalReader(store, row.header.run, place), finder, looked)
 
 
 def _scan_run(reader: JournalReader, finder: Finder, looked: Looked) -> None:
@@ -130,11 +145,13 @@ def _with_artifacts(tree: Any, reader: JournalReader) -> Any:
     return {name: _with_artifacts(item, reader) for name, item in tree.items()}
 
 
-def _scan_file(path: str, finder: Finder, looked: Looked) -> None:
+def _scan_file(path: str, finder: Finder, looked: Looked, progress: Progress) -> None:
     try:
         with open(path, "rb") as file:
             looked.runs = 1
+            size = os.fstat(file.fileno()).st_size
             for number, line in enumerate(_lines(file), 1):
+                progress.step(file.tell(), size)
                 looked.at(path, f"line {number}", _tree_of(line), finder)
     except OSError as error:
         raise NotFound(f"cannot read {inert(path)}: {error.strerror}", hint="Name a run or a file.") from None

@@ -130,8 +130,8 @@ def _is_run(settings: Settings, target: str) -> bool:
 def _verify_file(path: str, deep: bool, expected: Head | None) -> VerificationReport:
     from reenact.journal.importing import verify_file
 
-    with Progress("verifying the file"):
-        return verify_file(path, deep=deep, expected=expected)
+    with Progress("verifying the file") as progress:
+        return verify_file(path, deep=deep, expected=expected, progress=progress.step)
 
 
 def _verify_run(

@@ -49,6 +49,11 @@ def resolve(settings: Settings, key: str, value: str | None, error: str | None, 
 
     The first resolution stands. The same one again is fine; another one ends with 6 and shows the first.
     KEY opens the wait for whoever has it; - reads it from stdin, so that it stays out of the shell's history.
+
+    \b
+    reenact resolve KEY --value '{"approved": true}'
+    reenact resolve KEY --error 'the budget is used up'
+    reenact resolve - --cancel < key.txt
     """
     from reenact.core.codec import encode
     from reenact.effect.waits.desk import WaitDesk
@@ -113,7 +118,12 @@ def _key(text: str) -> str:
 @click.option("--all", "everything", is_flag=True, help="Ended waits too.")
 @click.pass_obj
 def waits(settings: Settings, run: str, everything: bool) -> None:
-    """List what RUN waits for. Keys are not shown: whoever has one can resolve the wait."""
+    """List what RUN waits for. Keys are not shown: whoever has one can resolve the wait.
+
+    \b
+    reenact waits @last
+    reenact waits @last --all
+    """
     from reenact.effect.waits.listing import waits_of
 
     with reading(settings) as store:
@@ -136,6 +146,11 @@ def keys(context: click.Context) -> None:
 
     They are made on first use, in a file of mode 0600 in the configuration folder or where REENACT_KEY_FILE says, and
     stand nowhere else. Keep a copy: without them, keys that went out open nothing. Alone: `keys list`.
+
+    \b
+    reenact keys
+    reenact keys rotate --overlap 7d
+    reenact keys where
     """
     if context.invoked_subcommand is None:
         context.invoke(list_keys)
@@ -145,7 +160,11 @@ def keys(context: click.Context) -> None:
 @shared_options
 @click.pass_obj
 def list_keys(settings: Settings) -> None:
-    """List the secrets by their ids. The secrets themselves are never shown."""
+    """List the secrets by their ids. The secrets themselves are never shown.
+
+    \b
+    reenact keys list
+    """
     ring = _ring()
     entries = ring.entries() if ring.path.exists() else []  # listing makes none
     if settings.json:
@@ -175,6 +194,9 @@ def rotate(settings: Settings, overlap: str, evidence: bool) -> None:
     """Make a new secret, which signs from now on. The old ones go on verifying until they are retired.
 
     Of a key for evidence the public half stays: what it signed can be checked for ever.
+
+    \b
+    reenact keys rotate --overlap 7d
     """
     if evidence:
         _rotate_signer(settings)
@@ -205,7 +227,11 @@ def _rotate_signer(settings: Settings) -> None:
 @click.option("--now", is_flag=True, help="Also before its overlap has ended.")
 @click.pass_obj
 def retire(settings: Settings, key_id: str, now: bool) -> None:
-    """Drop a replaced secret: wait keys signed with it open nothing any more."""
+    """Drop a replaced secret: wait keys signed with it open nothing any more.
+
+    \b
+    reenact keys retire ID
+    """
     gone = _changed(settings, lambda ring, **where: ring.retire(key_id, force=now, **where))
     if settings.json:
         say_json(_as_json(gone))
@@ -217,7 +243,11 @@ def retire(settings: Settings, key_id: str, now: bool) -> None:
 @shared_options
 @click.pass_obj
 def where(settings: Settings) -> None:
-    """Say where the secrets are, or would be made."""
+    """Say where the secrets are, or would be made.
+
+    \b
+    reenact keys where
+    """
     ring = _ring()
     exists = ring.path.exists()
     if settings.json:

@@ -7,7 +7,7 @@ under an id that shows its header hash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ from reenact.journal.verifying import Problem, RangeVerifier
 from reenact.store.contract import EventRow, Head, NodeRow, Store
 
 BATCH_EVENTS = 500
+Progress = Callable[[int, int], None]
+"""Told how much is done, of how much."""
 
 
 class Imported(NamedTuple):
@@ -36,28 +38,46 @@ class Imported(NamedTuple):
     """Another run has the recorded id; this one is kept under `run` instead."""
 
 
-def verify_file(path: str | Path, *, deep: bool = False, expected: Head | None = None) -> VerificationReport:
+def verify_file(
+    path: str | Path, *, deep: bool = False, expected: Head | None = None, progress: Progress | None = None
+) -> VerificationReport:
     """Verifies an exported recording without a store.
 
     Damage that leaves no readable structure is raised as BadRecording.
     """
     with RecordingFile(path) as recording:
-        return _verify(recording, deep=deep, expected=expected)
+        return _verify(recording, deep=deep, expected=expected, progress=progress)
 
 
-def import_file(store: Store, path: str | Path, namespace: str = "default") -> Imported:
+def import_file(
+    store: Store, path: str | Path, namespace: str = "default", *, progress: Progress | None = None
+) -> Imported:
     check_namespace(namespace)
     with RecordingFile(path) as recording:
-        report = _verify(recording, deep=True)
+        report = _verify(recording, deep=True, progress=_part(progress, 0))
         if not report.valid:
             first = report.problems[0]
             raise BadRecording(f"{recording.path.name}, event {first.seq}: {first.message}", code=first.code)
         if recording.header.kind != "run":
             raise BadRecording(f"{recording.path.name} is an operations journal, which stays where it was written")
-        return _write(store, recording, namespace, report)
+        return _write(store, recording, namespace, report, _part(progress, 1))
 
 
-def _verify(recording: RecordingFile, *, deep: bool, expected: Head | None = None) -> VerificationReport:
+def _part(progress: Progress | None, part: int) -> Progress | None:
+    """One of two passes over a file."""
+    return None if progress is None else lambda done, total: progress(part * total + done, 2 * total)
+
+
+def _rows(recording: RecordingFile, progress: Progress | None) -> Iterator[EventRow]:
+    for row in recording.rows():
+        if progress is not None:
+            progress(row.seq, recording.events)
+        yield row
+
+
+def _verify(
+    recording: RecordingFile, *, deep: bool, expected: Head | None = None, progress: Progress | None = None
+) -> VerificationReport:
     problems: list[Problem] = []
     rules, builtin_state = _header_problems(recording, problems)
     verifier = RangeVerifier(
@@ -78,7 +98,7 @@ def _verify(recording: RecordingFile, *, deep: bool, expected: Head | None = Non
     at_expected: list[bytes] = []
 
     def rows() -> Iterator[EventRow]:
-        for row in recording.rows():
+        for row in _rows(recording, progress):
             if row.id in seen:
                 problems.append(Problem(row.seq, "mismatch", "duplicate_id", "its id stands in the run already"))
             seen.add(row.id)
@@ -129,7 +149,9 @@ def _header_problems(recording: RecordingFile, problems: list[Problem]) -> tuple
     return rules if rules.id == header.rules else None, header.reducer == StateUpdatedOnlyReducer.id
 
 
-def _write(store: Store, recording: RecordingFile, namespace: str, report: VerificationReport) -> Imported:
+def _write(
+    store: Store, recording: RecordingFile, namespace: str, report: VerificationReport, progress: Progress | None
+) -> Imported:
     header = recording.header_row
     run = header.run
     kept_apart = run == OPERATIONS_RUN
@@ -161,7 +183,8 @@ def _write(store: Store, recording: RecordingFile, namespace: str, report: Verif
     try:
         for address in new:
             store.put_artifact(namespace, address, recording.artifact(address) or b"")
-        store.import_run(namespace, header._replace(run=run), facts, _batches(recording, given, report.head))
+        batches = _batches(recording, given, report.head, progress)
+        store.import_run(namespace, header._replace(run=run), facts, batches)
     except BaseException:
         store.remove_artifacts(namespace, new)
         raise
@@ -173,7 +196,7 @@ def _apart(run: str, digest: bytes) -> str:
 
 
 def _batches(
-    recording: RecordingFile, given: set[bytes], verified_head: str
+    recording: RecordingFile, given: set[bytes], verified_head: str, progress: Progress | None
 ) -> Iterator[tuple[list[EventRow], list[NodeRow]]]:
     """Rows by the hundred with the nodes they need.
 
@@ -181,7 +204,7 @@ def _batches(
     """
     batch: list[EventRow] = []
     head = recording.header_row.hash
-    for row in recording.rows():
+    for row in _rows(recording, progress):
         batch.append(row)
         head = row.hash
         if len(batch) >= BATCH_EVENTS:
