@@ -6,8 +6,10 @@ import base64
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from reenact.core.redaction import Redactor
+from reenact.core.redaction import Redacted, Redactor, Rule
 
 KEY = "sk-ant-api03-A1b2C3d4E5f6G7h8I9j0"
 TEXTS = {
@@ -25,6 +27,58 @@ TEXTS = {
 }
 
 
+FRAGMENTS = [
+    *(KEY, "AKIAIOSFODNN7EXAMPLE", "Bearer abcdefg12345", "hunter2hunter2", "4111111111111111", "KEYVALUE99887766"),
+    *("password", "client_secret", "Authorization", "token", "--token", "cookie", "key", "DB_PASSWORD", "EMP-123456"),
+    *(
+        "=",
+        "&",
+        ":",
+        " ",
+        "\n",
+        "\t",
+        "\b",
+        "\f",
+        "\r",
+        "\x01",
+        '"',
+        "'",
+        "\\",
+        "$",
+        "{",
+        "}",
+        "?",
+        "@",
+        "/",
+        ";",
+        "%20",
+    ),
+    *("é", "😀", "://me:", "form-data; name=", "\r\n\r\n", "export ", "x" * 20),
+    base64.b64encode(f"me:{KEY}".encode()).decode(),
+    "".join(f"\\u{ord(one):04x}" for one in KEY),
+]
+_TEXTS = st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=6).map("".join)
+_NAMES = st.sampled_from(["a", "name", "value", "headers", "password", "x-api-key"]) | _TEXTS
+_VALUES = st.recursive(
+    _TEXTS | st.sampled_from([None, True, 1, 4111111111111111, 2.5]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(value=_VALUES)
+@example(value={"password": "\\"})
+@example(value={"password": 1})
+@example(value={"password": [["hunter2hunter2"]]})
+@example(value={"password$client_secret": "hunter2hunter2"})
+@example(value=["\x01Bearer abcdefg12345"])
+def test_what_one_look_takes_for_clean_is_clean_part_by_part(value: Any) -> None:
+    redactor = Redactor([Rule("employee", r"EMP-[0-9]{6}")], ["KEYVALUE99887766"])
+    if redactor.is_clean([value]):
+        assert Redacted(redactor.finder, [value], None).value == [value]
+
+
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_what_is_found_in_a_text_is_found_in_a_value_that_has_it(text: str) -> None:
     alone = Redactor().asked(text).value
@@ -37,7 +91,9 @@ def test_what_is_found_in_a_text_is_found_in_a_value_that_has_it(text: str) -> N
 @pytest.mark.parametrize("before", [chr(one) for one in range(128) if not chr(one).isalnum()])
 def test_whatever_stands_before_a_key(before: str) -> None:
     """As it is stored some of them are written with a letter."""
-    assert KEY not in repr(Redactor().asked({"said": f"it is{before}{KEY} there"}).value)
+    for secret in (KEY, "AKIAIOSFODNN7EXAMPLE", "Bearer abcdefg12345"):
+        clean = Redactor().asked({"said": f"it is{before}{secret} there"}).value
+        assert (secret in clean["said"]) == (secret in Redactor().asked(f"it is{before}{secret} there").value)
 
 
 def test_a_text_that_was_clean_is_looked_at_again_once_it_is_known_to_be_secret() -> None:

@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus, unquote
 from reenact.core.lazy_patterns import Pattern
 from reenact.core.redaction.patterns import Rule, compiled
 from reenact.core.redaction.placeholders import ENVIRONMENT, MARK, PLACEHOLDER
-from reenact.core.redaction.positions import HEADER_WORDS, positions_in, words_in
+from reenact.core.redaction.positions import HEADER_WORDS, has_credential_member, positions_in, words_in
 from reenact.core.redaction.shapes import (
     Span,
     cards_in,
@@ -41,6 +41,8 @@ _STANDARD = str.maketrans("-_", "+/")
 _HEX = Pattern(r"(?:[0-9a-fA-F]{2})+\Z")
 _WORD = Pattern(r"[^\s\"'<>&=?;,]+")
 _FORM_IN_VALUE = Pattern(r'"[A-Za-z][A-Za-z0-9_.-]{0,62}=')
+_CONTROLS = ("\\u", "\\b", "\\f")
+"""How control characters are stored that begin no line."""
 _UNICODE = Pattern(r"\\+u([0-9a-fA-F]{4})")
 
 
@@ -134,7 +136,6 @@ class Finder:
         if "\\" in text:
             # A line that begins within a text that was written as text: no letter stands before its first word.
             text = text.replace("\\n", " \n").replace("\\t", "  ").replace("\\r", "  ")
-            text = text.replace("\\b", "  ").replace("\\f", "  ")
         flattened = flat(text)
         lowered = flattened.lower()
         if words is None:
@@ -162,9 +163,13 @@ class Finder:
         """There may be something in a value, given as it is stored: its texts and its names show there."""
         if '"--' in text or ("&" in text and _FORM_IN_VALUE.search(text) is not None):
             return True  # an option of a command line names what stands behind it; a form is one only as a whole text
+        if "\\" in text and any(letters in text for letters in _CONTROLS):
+            return True  # no secret begins behind a letter, and these stand for something else
         lowered = flat(text).lower()
         words = words_in(lowered)
         if words and any(word in lowered for word in HEADER_WORDS):  # names of headers may stand beside their values
+            return True
+        if words and has_credential_member(text, lowered, words):
             return True
         return bool(self._found(text, 0, words))
 

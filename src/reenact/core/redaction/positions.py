@@ -71,6 +71,20 @@ def positions_in(text: str, lowered: bytes, words: Iterable[bytes]) -> Iterator[
             at = lowered.find(word, max(at + len(word), behind))
 
 
+def has_credential_member(stored: str, lowered: bytes, words: Iterable[bytes]) -> bool:
+    """Whether a value, given as it is stored, has a member for credentials, whatever it holds."""
+    for word in words:
+        at = lowered.find(word)
+        while at >= 0:
+            end = stored.find('"', at, at + LONGEST_NAME + 2)
+            if end >= 0 and stored.startswith(":", end + 1):
+                before = stored.rfind('"', max(0, end - LONGEST_NAME - 2), at)
+                if before >= 0 and is_credential_member(stored[before + 1 : end]):
+                    return True
+            at = lowered.find(word, at + len(word))
+    return False
+
+
 def _after_name(text: str, start: int) -> Span | None:
     """The credential behind the name that begins here, if it is one that says so."""
     named = _NAME.match(text, start)
