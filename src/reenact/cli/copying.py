@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from reenact.cli.completing import complete_run
-from reenact.cli.output import note, say, say_json
+from reenact.cli.output import note, say, say_json, suggest
 from reenact.cli.progress import Progress, Watched
+from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import other_store, reading, store_exists, writing
 from reenact.cli.text import bytes_text, count_text, inert, url_text
@@ -70,6 +72,7 @@ def export(settings: Settings, run: str, output: str, force: bool) -> None:
     if left_out:
         listed = ", ".join(map(inert, left_out[:SHOWN_RUNS])) + (", …" if len(left_out) > SHOWN_RUNS else "")
         note(f"its processes are runs of their own and not in this file; a replay elsewhere needs them, too: {listed}")
+    suggest(settings, (f"reenact verify {shlex.quote(os.path.join('.', output))}", "as a stranger does"))
 
 
 def _runs_of_processes(reader: JournalReader) -> list[str]:
@@ -119,6 +122,7 @@ def import_(settings: Settings, files: tuple[str, ...], made_by: str | None) -> 
             _say_imported(done[-1])
     if settings.json:
         say_json(done[0]._asdict() if len(files) == 1 else [one._asdict() for one in done])
+    suggest(settings, (command_for(settings, "show", done[-1].run), "what happened in it"))
 
 
 def _imported(settings: Settings, file: str, progress: Progress) -> Imported:
@@ -216,3 +220,5 @@ def recover(settings: Settings, run: str, target: str) -> None:
         say("nothing was damaged, nothing is lost")
     else:
         say(f"lost {count_text(recovered.lost, 'event')}, from event {first.seq} on: {inert(first.message)}")
+    if "@" not in target:  # a password is nothing to be shown
+        suggest(settings, (f"reenact verify {recovered.run} --store {shlex.quote(target)}", "the copy"))

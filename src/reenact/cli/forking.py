@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reenact.cli.completing import complete_run
-from reenact.cli.output import note, say_json
+from reenact.cli.output import note, say_json, suggest
+from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, writing
 from reenact.cli.text import inert
@@ -83,6 +84,7 @@ def fork(settings: Settings, /, run: str, target: str | None, module: str | None
         agent.check_recorded(reader)
         name, result = _carried(settings, store, reader, agent, change, options)
     said_result(settings, name, result)
+    suggest(settings, (command_for(settings, "diff", reader.run, name), "where the two part"))
 
 
 def _change(reader: JournalReader, options: dict[str, Any]) -> Change | None:

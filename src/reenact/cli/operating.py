@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reenact.cli.completing import complete_run
-from reenact.cli.output import note, say, say_json
+from reenact.cli.output import note, say, say_json, suggest
+from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, writing
 from reenact.cli.text import count_text, inert
@@ -46,6 +47,7 @@ def cancel(settings: Settings, run: str, reason: str | None) -> None:
         say_json({"run": name, "status": "cancelled" if over else "told"})
     else:
         note(f"cancelled {inert(name)}" if over else f"the process that holds {inert(name)} has been told to end it")
+        suggest(settings, (command_for(settings, "show", name), "what it did until then"))
 
 
 @click.command()
@@ -69,7 +71,6 @@ def settle(
     reenact settle @last --retry --by ada
     reenact settle @last --effect 12 --fail 'the bank refused it'
     """
-    from reenact.cli.results import command_for
     from reenact.cli.running import read_json
     from reenact.effect.doubts import DONE, FAIL, RETRY
     from reenact.effect.settling import settle as settle_effect

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reenact.cli.completing import complete_run
-from reenact.cli.output import note
+from reenact.cli.output import note, suggest
 from reenact.cli.program_places import refuse_if_gone
 from reenact.cli.programs import (
     RunCommand,
@@ -341,10 +341,15 @@ def say_run(settings: Settings, run: str) -> None:
 
 
 def said_result(settings: Settings, run: str, result: Any) -> None:
-    from reenact.cli.results import say_result
+    from reenact.cli.results import command_for, say_result
     from reenact.core.codec import encode
 
     say_result(settings, run, encode(result).tree)
+    suggest(
+        settings,
+        (command_for(settings, "show", run), "what happened"),
+        (command_for(settings, "replay", run), "the code again, on this record"),
+    )
 
 
 def _ended(settings: Settings, reader: JournalReader) -> tuple[bool, Any]:

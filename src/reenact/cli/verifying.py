@@ -10,8 +10,9 @@ import click
 
 from reenact.cli.completing import complete_run_or_file
 from reenact.cli.fleet import How, Plan, fleet_options, judge_fleet, no_runs
-from reenact.cli.output import paint, say, say_json
+from reenact.cli.output import paint, say, say_json, suggest
 from reenact.cli.progress import Progress
+from reenact.cli.results import command_for
 from reenact.cli.selection import RunFilter, filter_options
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, store_exists
@@ -71,7 +72,8 @@ def verify(
         return _verify_all(settings, deep, chosen, how)
     assert target is not None
     how.refuse_for_one(chosen, but_jobs=True)
-    if _is_file(settings, target):
+    is_file = _is_file(settings, target)
+    if is_file:
         report = _verify_file(target, deep, expected)
     else:
         report = _verify_run(settings, target, deep, expected, how.jobs or 1)
@@ -81,9 +83,20 @@ def verify(
         say_json(verification_report(report))
     else:
         _say_report(report)
+        _suggest(settings, report, is_file=is_file)
     if not report.valid:
         return INTEGRITY_BROKEN
     return 0 if report.events else CHECK_FOUND_SOMETHING
+
+
+def _suggest(settings: Settings, report: VerificationReport, *, is_file: bool) -> None:
+    if is_file:
+        return
+    if report.valid:
+        step = command_for(settings, "export", report.run, "-o", "run.jsonl"), "for a stranger to verify"
+    else:
+        step = command_for(settings, "recover", report.run, "--to", "recovered.db"), "what is before the damage"
+    suggest(settings, step)
 
 
 def _head(text: str) -> Head:
