@@ -23,7 +23,7 @@ def comparison_report(comparison: RunComparison, expected: Store, actual: Store)
             (expected, comparison.expected.namespace, comparison.first.expected),
             (actual, comparison.actual.namespace, comparison.first.actual),
         )
-        data["first"]["patch"] = _patch(*(_content(store, space, place) for store, space, place in places))
+        data["first"]["patch"] = patch_between(*(_content(store, space, place) for store, space, place in places))
     return data
 
 
@@ -32,7 +32,8 @@ def _content(store: Store, namespace: str, place: EventPlace | None) -> Any:
     return None if place is None else one_event(JournalReader(store, place.run, namespace), place.seq).content
 
 
-def _patch(expected: Any, actual: Any) -> list[dict[str, Any]] | None:
+def patch_between(expected: Any, actual: Any) -> list[dict[str, Any]] | None:
+    """None where a side is missing, too large for one, or has no canonical form."""
     if expected is None or actual is None:
         return None
     try:

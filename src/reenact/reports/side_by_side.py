@@ -1,0 +1,275 @@
+"""Two runs beside each other: what did not match row by row, and between these how many events are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
+
+from reenact.core.matching import MatchRules
+from reenact.errors import InvalidValue, ReenactError
+from reenact.journal.reader import JournalReader
+from reenact.replays.comparing.excerpts import excerpt
+from reenact.replays.comparing.trees import Difference, compare_trees
+from reenact.replays.divergence.comparing_runs import compare_runs
+from reenact.replays.divergence.reasons import WORDS
+from reenact.replays.divergence.results import EventPlace, RunComparison
+from reenact.replays.divergence.run_lanes import RunLanes
+from reenact.replays.divergence.whole_line import whole_line
+from reenact.reports.comparisons import comparison_report, patch_between
+from reenact.reports.effects import outline
+from reenact.reports.gists import gist_of, gist_of_value
+from reenact.reports.timelines import Seen, one_event
+from reenact.reports.times import iso_time
+from reenact.store.contract import EventRow, Store
+
+CHANGES = 200
+DIFFERENCES = 40
+VALUE_ROOM = 2_000
+PATCH_ROOM = 100
+"""Steps of a patch that are shown at once."""
+
+Spot = tuple[str, int]
+"""A lane and a place in it: what names an event of a run, wherever it is kept."""
+
+
+class Side(NamedTuple):
+    """One of the runs that are compared."""
+
+    store: Store
+    run: str
+    namespace: str
+
+
+def side_by_side(expected: Side, actual: Side, *, limit: int = CHANGES) -> dict[str, Any]:
+    """What `reenact diff` says, and `rows`: changes, and stretches of events that are the same.
+
+    Where more than `limit` changes were found, the rows end behind the last of those.
+    """
+    comparison = compare_runs(
+        expected.store,
+        expected.run,
+        actual.store,
+        actual.run,
+        namespace_a=expected.namespace,
+        namespace_b=actual.namespace,
+        most_shown=limit,
+    )
+    rows = list(_Walk(comparison, expected, actual).rows())
+    numbers = {row["change"]: row["number"] for row in rows if row["row"] == "change"}
+    return {
+        **comparison_report(comparison, expected.store, actual.store),
+        "rows": rows,
+        "first_number": numbers.get(_first_change(comparison)),
+        "more_changes": comparison.changes_in_all - len(comparison.changes),
+    }
+
+
+def _first_change(comparison: RunComparison) -> int:
+    """Which change the first divergence is, or is part of; -1: none."""
+    if comparison.first is None:
+        return -1
+    first = (_spot(comparison.first.expected), _spot(comparison.first.actual))
+    found = -1
+    for index, change in enumerate(comparison.changes):
+        spots = (_spot(change.expected), _spot(change.actual))
+        if spots == first:
+            return index
+        alike = any(one is not None and one == other for one, other in zip(spots, first, strict=True))
+        found = index if found < 0 and alike else found
+    return found
+
+
+def _spot(place: EventPlace | None) -> Spot | None:
+    return None if place is None else (place.lane, place.position)
+
+
+class _Events:
+    """The behavioural events of one run in their order, each with the change that it is part of."""
+
+    def __init__(self, side: Side, changed: dict[Spot, int]) -> None:
+        self._lanes = RunLanes(whole_line(side.store, side.run, side.namespace))
+        self._rows = (row for row in self._lanes.scan(1) if row.lane_seq is not None)
+        self._changed = changed
+        self.here: EventRow | None = None
+        self.change: int | None = None
+        self.next()
+
+    def next(self) -> EventRow | None:
+        """Goes on; gives what was there."""
+        passed = self.here
+        self.here = next(self._rows, None)
+        self.change = None if self.here is None else self._changed.get((self.here.lane, self.here.lane_seq or 0))
+        return passed
+
+    def place(self, row: EventRow | None) -> dict[str, Any] | None:
+        return None if row is None else dict(zip(("run", "seq"), self._lanes.origin(row), strict=True))
+
+
+class _Stretch:
+    """Events that are the same in both runs."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._ends: dict[str, list[EventRow]] = {"expected": [], "actual": []}
+
+    def add(self, side: str, row: EventRow | None) -> None:
+        if row is not None:
+            self._ends[side][1:] = [row] if self._ends[side] else []
+            self._ends[side] = self._ends[side] or [row]
+
+    def to_data(self, events: dict[str, _Events]) -> dict[str, Any]:
+        data: dict[str, Any] = {"row": "same", "count": self.count}
+        for side, ends in self._ends.items():
+            data[side] = [events[side].place(ends[0]), events[side].place(ends[-1])] if ends else None
+        return data
+
+
+class _Walk:
+    """Through both runs at once. Events that match come in the same order in both, but for those of different lanes."""
+
+    def __init__(self, comparison: RunComparison, expected: Side, actual: Side) -> None:
+        self._changes = comparison.changes
+        self._left = len(self._changes)
+        self._complete = comparison.changes_in_all == self._left
+        spots = [(_spot(one.expected), _spot(one.actual)) for one in self._changes]
+        of_a = {one: index for index, (one, _) in enumerate(spots) if one is not None}
+        of_b = {other: index for index, (_, other) in enumerate(spots) if other is not None}
+        self._a, self._b = _Events(expected, of_a), _Events(actual, of_b)
+        self._names = (_Named(expected), _Named(actual))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        events = {"expected": self._a, "actual": self._b}
+        same, number = _Stretch(), 0
+        while (self._a.here is not None or self._b.here is not None) and (self._left or self._complete):
+            what, change = self._due()
+            if what == "same":
+                same.count += 1
+                same.add("expected", self._a.next())
+                same.add("actual", self._b.next())
+            elif what == "change":
+                if same.count:
+                    yield same.to_data(events)
+                    same = _Stretch()
+                self._left -= 1
+                number += 1
+                yield self._told(change, number)
+        if same.count:
+            yield same.to_data(events)
+
+    def _due(self) -> tuple[Literal["change", "same", "passed"], int]:
+        """What was removed comes first, then what was added, then what is in both: told where the first run has it."""
+        a, b = self._a.change, self._b.change
+        if a is not None and self._changes[a].actual is None:
+            self._a.next()
+            return "change", a
+        if b is not None and self._changes[b].expected is None:
+            self._b.next()
+            return "change", b
+        if a is not None:
+            self._a.next()
+            return "change", a
+        if b is not None:
+            self._b.next()
+            return "passed", b
+        return "same", 0
+
+    def _told(self, index: int, number: int) -> dict[str, Any]:
+        change = self._changes[index]
+        return {
+            "row": "change",
+            "number": number,
+            "change": index,
+            "status": change.status,
+            "reason": change.reason,
+            "words": WORDS[change.reason],
+            "expected": self._names[0].told(change.expected),
+            "actual": self._names[1].told(change.actual),
+        }
+
+
+class _Named:
+    """Events as a line says them."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._readers: dict[str, JournalReader] = {}
+
+    def told(self, place: EventPlace | None) -> dict[str, Any] | None:
+        if place is None:
+            return None
+        about: dict[str, Any] = {"name": None, "gist": "", "time": None}
+        with suppress(ReenactError):  # what cannot be read is shown without it; `verify` says what is the matter
+            about = self._about(place)
+        return {"run": place.run, "seq": place.seq, "kind": place.kind, "lane": place.lane, **about}
+
+    def _about(self, place: EventPlace) -> dict[str, Any]:
+        reader = self._readers.setdefault(place.run, JournalReader(self._side.store, place.run, self._side.namespace))
+        row = reader.store.event(reader.namespace, place.run, place.seq)
+        if row is None:
+            return {"name": None, "gist": "", "time": None}
+        link = reader.link(row)
+        content = outline(row, link.content)
+        name = content.get("name") if isinstance(content, dict) else None
+        if not isinstance(name, str) and link.parent is not None:
+            name = _name_of(reader, link.parent)
+        return {"name": name, "gist": gist_of(place.kind, content), "time": iso_time(link.time)}
+
+
+def _name_of(reader: JournalReader, seq: int) -> str | None:
+    row = reader.store.event(reader.namespace, reader.run, seq)
+    content = None if row is None else outline(row, reader.link(row).content)
+    name = content.get("name") if isinstance(content, dict) else None
+    return name if isinstance(name, str) else None
+
+
+# Two events
+
+
+def event_difference(expected: JournalReader, seq: int, actual: JournalReader, other_seq: int) -> dict[str, Any]:
+    """Where the contents of two events differ: texts by words, and the JSON patch from the one to the other.
+
+    What never counts (ids, times that are part of a content) is left out of the differences, and is in the patch.
+    """
+    one, other = one_event(expected, seq), one_event(actual, other_seq)
+    data: dict[str, Any] = {
+        "expected": {"run": expected.run, **_head(one)},
+        "actual": {"run": actual.run, **_head(other)},
+        "erased": one.erased or other.erased,
+        "differences": [],
+        "total": 0,
+        "patch": None,
+        "patch_steps": 0,
+    }
+    if data["erased"]:
+        return data
+    rules = MatchRules()
+    counted = [rules.without_volatile(event.kind, event.content) for event in (one, other)]
+    try:
+        found = compare_trees(*counted, limit=DIFFERENCES)
+    except InvalidValue:
+        return data  # a stranger's recording may hold what has no canonical form
+    patch = patch_between(one.content, other.content)
+    data |= {"differences": [_difference(each) for each in found.differences], "total": found.total}
+    if patch is not None:
+        data |= {"patch": patch[:PATCH_ROOM], "patch_steps": len(patch)}
+    return data
+
+
+def _head(event: Seen) -> dict[str, Any]:
+    return {**event.to_json(), "content": None}
+
+
+def _difference(found: Difference) -> dict[str, Any]:
+    told: dict[str, Any] = {"path": found.path, "kind": found.kind}
+    if found.actual_path != found.path:
+        told["actual_path"] = found.actual_path
+    if found.kind == "changed" and isinstance(found.expected, str) and isinstance(found.actual, str):
+        part = excerpt(found.expected, found.actual)
+        runs = [run.to_data() for run in part.diff.runs]
+        return {**told, "words": runs, "left_out": [part.before, part.after], "goes_on": part.goes_on}
+    if found.kind != "added":
+        told["was"] = gist_of_value(found.expected, VALUE_ROOM)
+    if found.kind not in ("removed", "moved"):
+        told["is"] = gist_of_value(found.actual, VALUE_ROOM)
+    return told
