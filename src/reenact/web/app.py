@@ -14,11 +14,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reenact.errors import ReenactError
 from reenact.reports.json_text import json_bytes
-from reenact.web import judging, reading, run_views, writing
+from reenact.web import judging, lists, reading, run_views, writing
 from reenact.web.access import API, Access, Asking
 from reenact.web.answers import SAFE_HEADERS, HttpProblem, json_answer, problem_answer
 from reenact.web.asked import Asked
 from reenact.web.following import Followers
+from reenact.web.list_following import ListFollowers
 from reenact.web.pages.assets import serve_asset
 from reenact.web.pages.paths import Pages
 from reenact.web.pages.problems import problem_page
@@ -35,6 +36,9 @@ PAGE_OF_EVENTS = ("from", "after", "limit")
 Endpoints = tuple[tuple[str, Endpoint, Collection[str]], ...]
 LOOKING: Endpoints = (
     ("/runs", reading.list_runs, ("status", "agent", "since", "until", "all_kinds", "cursor", "limit")),
+    ("/overview", lists.overview, (*lists.FILTERS, "cursor", "limit")),
+    ("/search", lists.search, ("q", "cursor", "limit")),
+    ("/attention", lists.attention, ("cursor", "limit")),
     ("/runs/{run}", reading.show_run, ()),
     ("/runs/{run}/events", reading.show_events, PAGE_OF_EVENTS),
     ("/runs/{run}/events/{seq}", reading.show_event, ()),
@@ -70,6 +74,7 @@ class Api:
         self.looking = Threads("looking", 6, 64)
         self.judging = Threads("judging", 2, 16)
         self.followers = Followers(stores, self.looking)
+        self.list_followers = ListFollowers(stores, self.looking)
         self.streams = Streams(stores, self.judging)
         self.verifications = Verifications(stores, self.judging)
         self.pages = Pages(stores, self.looking, self.judging)
@@ -90,7 +95,9 @@ class Api:
             Route(V1 + "/runs/{run}/recording", self.streams.recording),
             Route(V1 + "/runs/{run}/follow", self.followers.follow),
             Route(V1 + "/runs/{run}/verifying", self.verifications.watch),
+            Route(V1 + "/overview/follow", self.list_followers.follow),
             Route(V1 + "/runs/{run}/settle", self._settle, methods=["POST"]),
+            Route(V1 + "/runs/{run}/waits/{wait}", self._resolve, methods=["POST"]),
             Route(V1 + "/artifacts/{digest}", self._artifact),
             Route(V1 + "/waits/{key:path}", self.resolving, methods=["POST"]),
         ]
@@ -106,12 +113,23 @@ class Api:
         settled = await self.looking.run(writing.settle_effect, self.stores, asked.path["run"], body)
         return json_answer(json_bytes(settled))
 
+    async def _resolve(self, request: Request) -> Response:
+        asked = Asked(request)
+        body = await writing.body_of(request)
+        path = asked.path
+        resolved = await self.looking.run(writing.resolve_wait, self.stores, path["run"], path["wait"], body)
+        return json_answer(json_bytes(resolved))
+
     async def _artifact(self, request: Request) -> Response:
         asked = Asked(request)
         data = await self.judging.run(judging.artifact, self.stores, asked)
         name = asked.path["digest"].replace(":", "-")
         headers = {"content-disposition": f'attachment; filename="{name}.bin"'}
         return Response(data, headers=headers, media_type="application/octet-stream")
+
+    def stop_following(self) -> None:
+        self.followers.stop()
+        self.list_followers.stop()
 
     def close(self) -> None:
         self.looking.close()
@@ -222,4 +240,4 @@ def make_app(stores: Stores, access: Access, *, allowed_hosts: Collection[str] =
         exception_handlers={404: _not_found, 405: _other_method, ReenactError: _problem, Exception: _problem},
     )
     app.router.redirect_slashes = False
-    return Guarded(app, access, api.followers.stop)
+    return Guarded(app, access, api.stop_following)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from reenact.errors import BadPosition, InvalidInput, NotFound
-from reenact.reports.runs import STATUSES, RunFilter, run_report, runs_page
+from reenact.errors import BadPosition, NotFound
+from reenact.reports.runs import run_report, runs_page
 from reenact.reports.states import state_at
 from reenact.reports.timelines import event_report, one_event, timeline_page
-from reenact.reports.times import microseconds_of
 from reenact.reports.waits import open_waits_page, waits_report
 from reenact.web.asked import Asked
+from reenact.web.lists import wanted_runs
 from reenact.web.stores import Stores
 
 PAGE, LARGEST_PAGE = 100, 1_000
@@ -23,19 +23,7 @@ def page_size(asked: Asked) -> int:
 
 
 def list_runs(stores: Stores, asked: Asked) -> Any:
-    statuses = asked.several("status")
-    for status in statuses - set(STATUSES):
-        raise InvalidInput(
-            f"no run is {status[:80]!r}", hint=f"A status is one of {', '.join(STATUSES)}.", code="bad_status"
-        )
-    since, until = asked.text("since"), asked.text("until")
-    wanted = RunFilter(
-        statuses,
-        asked.several("agent"),
-        None if since is None else microseconds_of(since),
-        None if until is None else microseconds_of(until),
-        asked.flag("all_kinds"),
-    )
+    wanted = wanted_runs(asked)
     page = runs_page(stores.reading, stores.namespace, wanted, cursor=asked.text("cursor"), limit=page_size(asked))
     return page.to_json()
 

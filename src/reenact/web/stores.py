@@ -10,6 +10,7 @@ from reenact.journal.reader import JournalReader
 from reenact.reports.selecting import select_run
 from reenact.store.contract import Store
 from reenact.tokens import JournalReplayLog
+from reenact.web.indexed import Indexed
 
 
 class Stores:
@@ -17,6 +18,7 @@ class Stores:
         self.reading = reading
         self.namespace = namespace
         self.receipts = JournalReplayLog(reading, namespace)
+        self.indexed = Indexed(reading, namespace)
         self._open_writing = open_writing
         self._writing: Store | None = None
         self._desk: WaitDesk | None = None
@@ -47,6 +49,7 @@ class Stores:
             return self._desk
 
     def close(self) -> None:
+        self.indexed.close()
         with self._lock:
             if self._writing is not None and self._writing is not self.reading:
                 self._writing.close()

@@ -1,7 +1,11 @@
-"""The two endpoints that write: a wait is resolved by its key, an effect in doubt is settled.
+"""The endpoints that write: a wait is resolved by its key or by its operator, an effect in doubt is settled.
 
 Resolving is what `reenact.effect.waits.http` does, with its statuses; the key in the path is the credential there, and
 the server's token is needed besides.
+
+An operator, who is let in and whose secrets sign the wait, resolves it by its id: the server makes the key from these
+secrets, as the agent did, and hands it to the same desk. The key never leaves the server. Whoever can only write to
+the store cannot do that.
 
 Settling takes `{"effect": seq, "decision": "done" | "retry" | "fail"}` with `value` for done, `message` for fail, and
 `by`. 200 settled so, now or before; 409 settled before in another way, or the run is held by somebody; 404 there is
@@ -11,6 +15,7 @@ nothing in doubt.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,14 +27,16 @@ from reenact.core.codec import encode
 from reenact.core.strict_json import read_strict
 from reenact.effect.doubts import DONE, FAIL, RETRY
 from reenact.effect.settling import settle
-from reenact.effect.waits.http import BODY_BYTES, BODY_SECONDS, MAX_BODY_DEPTH, WaitsApp
+from reenact.effect.waits.http import BODY_BYTES, BODY_SECONDS, MAX_BODY_DEPTH, WaitsApp, resolution_of_tree
 from reenact.errors import InvalidInput, NotFound, Refused
 from reenact.journal.reader import JournalReader
+from reenact.reports.needs import wait_named
 from reenact.reports.timelines import Seen, one_event, seen
 from reenact.web.answers import HttpProblem
 from reenact.web.stores import Stores
 from reenact.web.threads import Threads
 
+_WAIT = re.compile(r"[0-9a-f]{32}\Z")
 _MEMBERS = {
     DONE: {"effect", "decision", "value", "by"},
     RETRY: {"effect", "decision", "by"},
@@ -74,6 +81,31 @@ async def body_of(request: Request) -> Any:
         raise HttpProblem(408, "too_slow", slow, headers={"connection": "close"}) from None
     except ClientDisconnect:
         raise HttpProblem(400, "cut_off", "the body is shorter than announced") from None
+
+
+def resolve_wait(stores: Stores, text: str, wait: str, body: Any) -> Any:
+    """As `reenact resolve --json`, by the id of the wait; the same again is fine, another one is refused."""
+    resolution = resolution_of_tree(body)
+    run = stores.run(text)
+    found = wait_named(stores.reading, stores.namespace, run, wait) if _WAIT.match(wait) else None
+    if found is None:
+        raise NotFound(f"run {run} has no such wait", hint="`reenact waits` lists its waits.", code="unknown_wait")
+    identity, session = found
+    outcome = stores.desk().resolve(stores.desk().key(run, identity, session=session), resolution)
+    if outcome.status == "unknown_or_revoked":
+        raise Refused(
+            f"the key of wait {identity.name!r} was revoked, or signed with a secret that is not on this machine",
+            hint="Resolve it with its key, or where its agent runs; `reenact keys` lists the secrets here.",
+            code="no_key",
+        )
+    if not outcome.stands(resolution):
+        ended = outcome.terminal.status if outcome.terminal is not None else "another way"
+        raise Refused(
+            f"the wait was resolved before, as {ended}",
+            hint="The first resolution stands; nothing was written.",
+            code="already_resolved",
+        )
+    return {"run": run, "wait": wait, "status": "resolved", "first": outcome.status == "accepted"}
 
 
 def settle_effect(stores: Stores, text: str, body: Any) -> Any:

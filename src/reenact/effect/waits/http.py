@@ -142,7 +142,10 @@ class Door:
 
 
 def resolution_of_body(body: bytes) -> Resolution:
-    tree = read_strict(body, max_bytes=BODY_BYTES, max_depth=MAX_BODY_DEPTH)
+    return resolution_of_tree(read_strict(body, max_bytes=BODY_BYTES, max_depth=MAX_BODY_DEPTH))
+
+
+def resolution_of_tree(tree: Any) -> Resolution:
     if isinstance(tree, dict) and len(tree) == 1:
         ((name, value),) = tree.items()
         if name == "value":

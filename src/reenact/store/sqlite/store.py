@@ -41,6 +41,7 @@ from reenact.store.sqlite.connection import check_library, translate
 from reenact.store.sqlite.group_commit import Request
 from reenact.store.sqlite.readers import Readers
 from reenact.store.sqlite.reading import Reading, whole
+from reenact.store.sqlite.views import empty_views
 from reenact.store.sqlite.writer import Writer
 
 BUSY_SECONDS = 10.0
@@ -351,7 +352,8 @@ class SqliteStore(Reading):
         self.scrub()
 
     def scrub(self) -> None:
-        """Makes sure that no file holds what was erased: artifacts go, the database is rewritten, the log emptied.
+        """Makes sure that no file holds what was erased: artifacts go, the database is rewritten, the log emptied, and
+        views that others keep beside it with them.
 
         `secure_delete` zeroes freed cells and pages, but a page that was split or merged earlier can hold an
         old copy of a cell in its unused middle. Only writing the pages anew (VACUUM) is sure to lose those.
@@ -361,6 +363,7 @@ class SqliteStore(Reading):
             self._scrubs_waiting += 1
             return
         try:
+            empty_views(self.path)
             self._finish_removals()
             self._writer.vacuum()
             emptied = self._writer.checkpoint()
