@@ -2,7 +2,8 @@
 
 *The call before* is the last one of the same lane; where its messages are not the beginning of this one's, the last
 call of any lane of which that is so. Where there is none, all messages of the call are told. Of how many messages of
-the call before nothing is left at their place is told as `dropped`. What was sent and what came back is read in the
+the call before nothing is left at their place is told as `dropped`; that the model's own answer to it came back as it
+was, and is not told again, as `own_answer`. What was sent and what came back is read in the
 forms of OpenAI, Anthropic and Google, and of tools of the kind `model_call`; a stream is put together.
 """
 
@@ -31,11 +32,14 @@ PAGE_BYTES = 512 * 1024
 TEXT_ROOM = 20_000
 """Characters of one text that are told here; the event has all of it."""
 
+_NO_MESSAGES: dict[str, Any] = {"messages": [], "before": None, "repeated": 0, "own_answer": False, "dropped": 0}
+
 
 class _Call(NamedTuple):
     seq: int
     lane: str
     messages: list[ChatMessage]
+    answer: ChatMessage | None = None
 
 
 def chat_page(reader: JournalReader, read: ReadAnswer, start: int, limit: int) -> dict[str, Any]:
@@ -75,31 +79,40 @@ def _told(reader: JournalReader, read: ReadAnswer, row: EventRow, last_calls: di
         "damage": request.damage,
         "erased": request.erased,
     }
-    call = _call_of(request)
-    before = None if call is None else _call_before(call, last_calls)
-    messages = [] if call is None else call.messages
-    same = 0 if call is None or before is None else _common(before.messages, messages)
+    call, answer = _call_of(request), _find_answer(reader, request.seq)
     if call is not None:
-        last_calls[row.lane] = call
+        told |= _new_messages(call, _call_before(call, last_calls))
+        last_calls[row.lane] = call._replace(answer=_message_of(answer))
+    return {**_NO_MESSAGES, **told, **_answered(read, request, answer)}
+
+
+def _new_messages(call: _Call, before: _Call | None) -> dict[str, Any]:
+    if before is None:
+        return {"messages": [_shown(one) for one in call.messages]}
+    same = _common(before.messages, call.messages)
+    new = call.messages[same:]
+    own = bool(new) and same == len(before.messages) and before.answer is not None and _agree(before.answer, new[0])
     return {
-        **told,
-        "messages": [_shown(one) for one in messages[same:]],
-        "before": None if before is None else before.seq,
+        "messages": [_shown(one) for one in new[own:]],
+        "before": before.seq,
         "repeated": same,
-        "dropped": 0 if before is None else len(before.messages) - same,
-        **_answer(reader, read, request),
+        "own_answer": own,
+        "dropped": len(before.messages) - same,
     }
 
 
-def _answer(reader: JournalReader, read: ReadAnswer, request: Seen) -> dict[str, Any]:
-    answer = _find_answer(reader, request.seq)
+def _agree(answer: ChatMessage, message: ChatMessage) -> bool:
+    return (answer.role, answer.text, answer.calls) == (message.role, message.text, message.calls)
+
+
+def _answered(read: ReadAnswer, request: Seen, answer: Seen | None) -> dict[str, Any]:
     if answer is None:
         return {"answer": None, "outcome": "open", "took_us": None, "message": None, "error": None, "used": None}
     content = answer.content if isinstance(answer.content, dict) else {}
     output = content.get("output")
     took = None if answer.time is None or request.time is None else max(0, answer.time - request.time)
     used = used_by(output, read)
-    message = answer_message(output)
+    message = _message_of(answer)
     return {
         "answer": answer.seq,
         "outcome": "damaged" if answer.damage is not None else OUTCOMES.get(answer.kind, "succeeded"),
@@ -111,6 +124,11 @@ def _answer(reader: JournalReader, read: ReadAnswer, request: Seen) -> dict[str,
         "used": None if used is None else used.to_json(),
         **({} if used is None or used.model is None else {"model": used.model}),
     }
+
+
+def _message_of(answer: Seen | None) -> ChatMessage | None:
+    content = None if answer is None else answer.content
+    return answer_message(content.get("output")) if isinstance(content, dict) else None
 
 
 def answer_message(output: Any) -> ChatMessage | None:
@@ -150,7 +168,7 @@ def _calls_before(reader: JournalReader, start: int) -> dict[str, _Call]:
     for row in sorted(last.values(), key=lambda one: one.seq):
         call = _call_of(seen(reader, row))
         if call is not None:
-            found[row.lane] = call
+            found[row.lane] = call._replace(answer=_message_of(_find_answer(reader, row.seq)))
     return found
 
 

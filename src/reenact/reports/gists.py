@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 ROOM = 160
+TEXT_ROOM, ITEMS_ROOM, DEPTH_ROOM, VALUES_ROOM = 20_000, 200, 60, 4_000
 _REFERENCES = frozenset({"$node", "$list", "$string"})
 _TOLD = {
     "ActionRequested": ("payload",),
@@ -95,3 +97,49 @@ def _comma(number: int, parts: list[str]) -> int:
 def _text(text: str, parts: list[str], room: int) -> int:
     parts.append(text)
     return room - len(text)
+
+
+class Trimmed(NamedTuple):
+    value: Any
+    cut: bool
+    """Something was left out; in its place stands an ellipsis, and how much it was."""
+
+
+def trimmed(tree: Any) -> Trimmed:
+    """As much of a value as somebody looks at: long texts, lists and objects are cut, however many there are."""
+    cutter = _Cutter()
+    return Trimmed(cutter.part(tree, DEPTH_ROOM), cutter.cut)
+
+
+class _Cutter:
+    def __init__(self) -> None:
+        self.cut = False
+        self._values = VALUES_ROOM
+        self._characters = 10 * TEXT_ROOM
+
+    def part(self, value: Any, depth: int) -> Any:
+        self._values -= 1
+        if isinstance(value, str):
+            return self._text(value)
+        if not isinstance(value, dict | list):
+            return value
+        if value and (depth == 0 or self._values <= 0):
+            return self._left_out(len(value))
+        most = ITEMS_ROOM
+        if isinstance(value, list):
+            found = [self.part(one, depth - 1) for one in value[:most]]
+            return found if len(value) <= most else [*found, self._left_out(len(value) - most)]
+        members = {name: self.part(value[name], depth - 1) for name in islice(value, most)}
+        return members if len(value) <= most else {**members, "…": self._left_out(len(value) - most)}
+
+    def _text(self, text: str) -> str:
+        room = max(200, min(TEXT_ROOM, self._characters))
+        self._characters -= min(len(text), room)
+        if len(text) <= room:
+            return text
+        self.cut = True
+        return f"{text[:room]}… ({len(text) - room:,} more characters)"
+
+    def _left_out(self, count: int) -> str:
+        self.cut = True
+        return f"… ({count:,} more)"

@@ -14,7 +14,7 @@ from reenact.errors import BadPosition, Damaged, InvalidInput, InvalidValue, Not
 from reenact.journal.reader import JournalReader
 from reenact.replays.comparing.excerpts import excerpt
 from reenact.replays.comparing.trees import Difference, compare_trees
-from reenact.reports.gists import gist_of_value
+from reenact.reports.gists import gist_of_value, trimmed
 from reenact.reports.timelines import Seen, seen
 from reenact.store.contract import EventRow
 
@@ -28,14 +28,17 @@ ARTIFACTS_MOST = 100
 
 
 def event_details(reader: JournalReader, seq: int) -> dict[str, Any]:
-    """The event as `/events/SEQ` tells it, also when it is damaged; besides what is stored of it, byte for byte."""
+    """The event as `/events/SEQ` tells it, also when it is damaged, with what is long cut short (`cut`); besides what
+    is stored of it, byte for byte."""
     row = _row(reader, seq)
     event = seen(reader, row)
     link = _link(reader, row)
     stored = _stored(row)
+    shown = trimmed(event.content)
     return {
         "run": reader.run,
-        **event.to_json(),
+        **event._replace(content=shown.value).to_json(),
+        "cut": shown.cut,
         "time_us": event.time,
         "previous": None if link is None else link.prev,
         "commitment": None if link is None else link.content,

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from reenact.web.asked import Asked
-from reenact.web.pages import runs
+from reenact.web.pages import run, runs
 from reenact.web.stores import Stores
 from reenact.web.threads import Threads
 
@@ -29,6 +29,7 @@ class Pages:
     def routes(self) -> list[BaseRoute]:
         looking, judging = self._looking, self._judging
         table: tuple[tuple[str, Threads, Page, Collection[str]], ...] = (
+            ("/runs/{run}", looking, run.run_page, run.PARAMETERS),
             ("/", looking, runs.list_page, ("status", "agent", "since", "until", "cursor")),
         )
         del judging

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-__all__ = ["amount", "clock_time", "cost", "day_time", "size", "status_word"]
+__all__ = ["amount", "clock_time", "cost", "day_time", "duration", "inert", "size", "status_word"]
 
+_HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
 _STATUS_WORDS = {"in_doubt": "in doubt"}
 
 
@@ -40,3 +44,23 @@ def size(count: int) -> str:
             return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
         value /= 1024
     raise AssertionError("unreachable")
+
+
+def duration(microseconds: int | None) -> str:
+    """`840 µs`, `12.3 ms`, `4.56 s`, `2 min 05 s`, `3 h 20 min`."""
+    if microseconds is None:
+        return ""
+    if microseconds < 1_000:
+        return f"{microseconds} µs"
+    if microseconds < 1_000_000:
+        return f"{microseconds / 1_000:.1f} ms"
+    seconds = microseconds / 1_000_000
+    if seconds < 60:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02} min"
+
+
+def inert(text: Any) -> str:
+    """Characters that turn the direction of text, or that nobody sees, as what they are; `dom.js` has the same."""
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", str(text))

@@ -30,8 +30,8 @@ async function asked(path, options) {
 }
 
 /** Follows a run from behind an event on. The browser comes back by itself after a break, with the last id. */
-export function follow(run, after, { onEvent, onEnd }) {
-  const source = new EventSource(`/api/v1/runs/${encodeURIComponent(run)}/follow?after=${after}`);
+export function follow(run, after, { onEvent, onEnd, brief = false }) {
+  const source = new EventSource(`/api/v1/runs/${encodeURIComponent(run)}/follow?after=${after}${brief ? "&brief=true" : ""}`);
   source.addEventListener("message", (message) => onEvent(JSON.parse(message.data)));
   source.addEventListener("end", (message) => {
     source.close();

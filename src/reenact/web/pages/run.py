@@ -1,0 +1,74 @@
+"""The page of a run. What is rendered here costs the same for a run of ten events and of a hundred thousand."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from starlette.responses import RedirectResponse, Response
+
+from reenact.capture.usage import usage_of
+from reenact.effect.waits.listing import waits_of
+from reenact.errors import ReenactError
+from reenact.journal.reader import JournalReader
+from reenact.reports.gists import trimmed
+from reenact.reports.runs import run_report
+from reenact.reports.spans import spans_page
+from reenact.reports.standing import Standing, standing_of
+from reenact.web.asked import Asked, row_of
+from reenact.web.pages.rendering import page
+from reenact.web.stores import Stores
+
+VIEWS = ("timeline", "conversation", "receipts", "family", "about")
+PARAMETERS = ("seq", "view", "show")
+FIRST_ROWS = 40
+ROWS_BEFORE = 6
+"""That are shown above an event which a link leads to."""
+
+
+def run_page(stores: Stores, asked: Asked) -> Response:
+    reader = stores.reader(asked.path["run"])
+    if reader.run != asked.path["run"]:  # a beginning, or @last: the address of the run itself is the one to keep
+        given = {name: asked.text(name) for name in PARAMETERS if asked.text(name) is not None}
+        query = f"?{urlencode(given)}" if given else ""
+        return RedirectResponse(f"/runs/{quote(reader.run, safe='')}{query}", 303)
+    report = run_report(reader)
+    seq = min(asked.number("seq", 0), report["events"])
+    first = max(1, min(seq - ROWS_BEFORE, report["events"] - FIRST_ROWS + 1))
+    rows = spans_page(reader, usage_of, first, FIRST_ROWS)
+    standing = standing_of(stores.reading, stores.namespace, row_of(stores, reader.run))
+    view = asked.text("view")
+    return page(
+        "run.html",
+        run=report,
+        facts=trimmed(report["facts"]),
+        rows=rows["rows"],
+        took_us=_duration(rows),
+        view=view if view in VIEWS else VIEWS[0],
+        waits=_waits(stores, reader, standing),
+        doubts=_doubts(standing),
+        given={**rows, "seq": seq or None, "first": first},
+    )
+
+
+def _duration(rows: dict[str, Any]) -> int | None:
+    first, last = rows["first_us"], rows["last_us"]
+    return None if first is None or last is None else max(0, last - first)
+
+
+def _waits(stores: Stores, reader: JournalReader, standing: Standing) -> list[dict[str, Any]]:
+    if standing.status not in ("waiting", "running", "interrupted"):
+        return []
+    try:
+        found = waits_of(stores.reading, reader.run, stores.namespace)
+    except ReenactError:
+        return []
+    return [one._asdict() for one in found if one.state == "open"]
+
+
+def _doubts(standing: Standing) -> list[dict[str, Any]]:
+    """What stands still until somebody says something."""
+    if standing.status not in ("in_doubt", "stopped", "blocked"):
+        return []
+    names = standing.about or ("an interrupt",) * len(standing.seqs)
+    return [{"seq": seq, "name": name} for seq, name in zip(standing.seqs, names, strict=False)]
