@@ -35,11 +35,7 @@ def show_context(settings: Settings, reader: JournalReader, seq: int | None, *, 
     if settings.json:
         say_json(report.to_json())
         return
-    _say_header(report)
-    hidden = 0
-    for message in report.messages:
-        say()
-        hidden += _say_message(message, full=full)
+    hidden = say_context(report, full=full)
     if hidden:
         note(f"{count_text(hidden, 'more line')} of these messages; show them with --full")
     steps = [(command_for(settings, "show", report.run, "--event", str(report.seq)), "the request as it was sent")]
@@ -47,6 +43,16 @@ def show_context(settings: Settings, reader: JournalReader, seq: int | None, *, 
         answer = command_for(settings, "show", report.run, "--event", str(report.answer))
         steps.insert(0, (answer, "what it answered"))
     suggest(settings, *steps[:2])
+
+
+def say_context(report: ContextReport, *, full: bool) -> int:
+    """How many lines were left out."""
+    _say_header(report)
+    hidden = 0
+    for message in report.messages:
+        say()
+        hidden += _say_message(message, full=full)
+    return hidden
 
 
 def _say_header(report: ContextReport) -> None:
