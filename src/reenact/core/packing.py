@@ -16,7 +16,7 @@ a dictionary of what they have in common; long ones need none. So:
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from reenact.core.hashing import frame_digest
 from reenact.core.packing_dictionary import DICTIONARY
@@ -64,12 +64,6 @@ class _Zstd:
 _idle: dict[bytes, list[Any]] = {_FRAME: [], _FRAME_WITH_DICTIONARY: []}
 """Compressors that nobody is using, by what they make: making one takes three times as long as using it. One that all
 threads share would have a lock, which can stay held in the child of a fork."""
-
-
-class _Decoded(NamedTuple):
-    stored: bytes
-    whole: bool
-    """Up to the end, and nothing after it."""
 
 
 def pack(stored: bytes) -> bytes:
@@ -125,16 +119,17 @@ def unpack(blob: bytes, *, limit: int = MAX_STORED_BYTES) -> bytes:
     return stored
 
 
-def _inflated(kept: bytes, limit: int) -> _Decoded:
+def _inflated(kept: bytes, limit: int) -> tuple[bytes, bool]:
+    """The bytes, and whether they reach up to the end, with nothing after it."""
     inflating = zlib.decompressobj(_WINDOW_BITS, DICTIONARY)
     try:
         stored = inflating.decompress(kept, limit + 1)
     except zlib.error:
         raise Damaged("a compressed frame cannot be decoded", code="bad_frame") from None
-    return _Decoded(stored, inflating.eof and not inflating.unused_data)
+    return stored, inflating.eof and not inflating.unused_data
 
 
-def _unframed(marker: bytes, kept: bytes, limit: int) -> _Decoded:
+def _unframed(marker: bytes, kept: bytes, limit: int) -> tuple[bytes, bool]:
     zstd = _Zstd.get()
     if marker == _FRAME:
         decompressor = zstd.ZstdDecompressor()
@@ -144,4 +139,4 @@ def _unframed(marker: bytes, kept: bytes, limit: int) -> _Decoded:
         stored: bytes = decompressor.decompress(kept, max_length=limit + 1)
     except zstd.ZstdError:
         raise Damaged("a compressed frame cannot be decoded", code="bad_frame") from None
-    return _Decoded(stored, decompressor.eof and not decompressor.unused_data)
+    return stored, decompressor.eof and not decompressor.unused_data
