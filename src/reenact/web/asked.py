@@ -40,9 +40,9 @@ class Asked:
         text = self._given.get(name)
         return default if text is None else _number(name, text, least, most)
 
-    def seq(self) -> int:
+    def seq(self, name: str = "seq") -> int:
         """The event in the path."""
-        text = self.path["seq"]
+        text = self.path[name]
         if not _NUMBER.match(text) or int(text) < 1:
             raise BadPosition(f"not the number of an event: {text[:80]!r}", hint="Events are numbered from 1.")
         return int(text)
