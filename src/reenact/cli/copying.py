@@ -18,6 +18,7 @@ from reenact.cli.output import note, say, say_json, suggest
 from reenact.cli.progress import Progress, Watched
 from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
+from reenact.cli.sharing import share_options, share_run
 from reenact.cli.stores import other_store, reading, store_exists, writing
 from reenact.cli.text import bytes_text, count_text, inert, url_text
 from reenact.errors import BadRecording, Damaged, InvalidInput, Refused, RunExists
@@ -37,16 +38,22 @@ EXPORT_PASSES, RECOVER_PASSES = 3, 2
 @click.argument("run", shell_complete=complete_run)
 @click.option("-o", "--output", metavar="FILE", required=True, help="The file to write; - is stdout.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@share_options
 @click.pass_obj
-def export(settings: Settings, run: str, output: str, force: bool) -> None:
+def export(settings: Settings, run: str, output: str, force: bool, html: bool, allow_secrets: bool) -> None:
     """Write RUN to one text file that anybody can verify.
 
-    A damaged run is not exported. The file holds what was recorded: treat it like the data it came from.
+    A damaged run is not exported. The file holds what was recorded: treat it like the data it came from. With --html it
+    is a page to be looked at, which verifies itself; one that may hold secrets is not written unless you say so.
 
     \b
     reenact export @last -o run.jsonl
     reenact export @last -o - | gzip > run.jsonl.gz
+    reenact export @last --html -o run.html   for a colleague, who needs nothing but a browser
     """
+    if html or allow_secrets:
+        share_run(settings, run, output, force=force, html=html, allow_secrets=allow_secrets)
+        return
     from reenact.cli.selection import selected_run
     from reenact.journal.exporting import export_run
     from reenact.journal.reader import JournalReader
@@ -112,17 +119,33 @@ def import_(settings: Settings, files: tuple[str, ...], made_by: str | None) -> 
 
     \b
     reenact import run.jsonl
+    reenact import run.html                            what a page of `export --html` or `diff --html` holds
     reenact import --from vcr tests/cassettes/*.yaml   cassettes of vcrpy, each as a run
     """
     done: list[Imported] = []
     for number, file in enumerate(files, 1):
         with Progress(f"importing {number} of {len(files)}" if len(files) > 1 else "importing") as progress:
-            done.append(_imported(settings, file, progress) if made_by is None else _imported_cassette(settings, file))
-        if not settings.json:
-            _say_imported(done[-1])
+            new = _all_of(settings, file, progress) if made_by is None else [_imported_cassette(settings, file)]
+        done += new
+        for one in new if not settings.json else ():
+            _say_imported(one)
     if settings.json:
-        say_json(done[0]._asdict() if len(files) == 1 else [one._asdict() for one in done])
+        say_json(done[0]._asdict() if len(files) == len(done) == 1 else [one._asdict() for one in done])
     suggest(settings, (command_for(settings, "show", done[-1].run), "what happened in it"))
+
+
+def _all_of(settings: Settings, file: str, progress: Progress) -> list[Imported]:
+    """A page may hold two recordings: both are verified before anything of them is written."""
+    from reenact.journal.importing import verify_file
+    from reenact.sharing.reading import is_shared_page, opened_share
+
+    if not is_shared_page(file):
+        return [_imported(settings, file, progress)]
+    with opened_share(file) as share:
+        with _blaming_the_file():
+            for one in share.recordings:
+                verify_file(one, deep=True).raise_if_invalid()
+        return [_imported(settings, str(one), progress) for one in share.recordings]
 
 
 def _imported(settings: Settings, file: str, progress: Progress) -> Imported:

@@ -24,6 +24,7 @@ from reenact.cli.output import (
 from reenact.cli.progress import Progress, Watched
 from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
+from reenact.cli.sharing import share_comparison, share_options
 from reenact.cli.stores import other_store, reading
 from reenact.cli.text import brief, count_text, inert
 
@@ -53,9 +54,22 @@ COLUMNS = (
 @click.option("--first-only", is_flag=True, help="Find where they part and leave the rest alone: quick for any length.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many changes.")
 @click.option("--full", is_flag=True, help="Show all that differs at the first divergence.")
+@click.option("-o", "--output", metavar="FILE", help="With --html: the file to write.")
+@click.option("--force", is_flag=True, help="With --html: replace FILE if it exists.")
+@share_options
 @click.pass_obj
 def diff(
-    settings: Settings, first: str, second: str, other: str | None, first_only: bool, limit: int, full: bool
+    settings: Settings,
+    first: str,
+    second: str,
+    other: str | None,
+    first_only: bool,
+    limit: int,
+    full: bool,
+    output: str | None,
+    force: bool,
+    html: bool,
+    allow_secrets: bool,
 ) -> int | None:
     """Compare what two runs did. Run ids and times never count.
 
@@ -66,9 +80,13 @@ def diff(
     reenact diff @last~1 @last                the last two runs
     reenact diff @last~1 @last --first-only   only where they part
     reenact diff --json A B                   everything, for a program
+    reenact diff --html A B -o parts.html     both runs and where they part, in one page for a colleague
 
     Exit status 1 if they did not do the same.
     """
+    if html or output is not None or force or allow_secrets:
+        where = (output, force)
+        return share_comparison(settings, (first, second), other, where, html=html, allow_secrets=allow_secrets)
     with reading(settings) as store:
         if other is None:
             return _compare(settings, (store, first), (store, second), first_only, limit, full)

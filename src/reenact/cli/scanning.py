@@ -111,14 +111,14 @@ def _scan_store(store: Store, namespace: str, target: str | None, finder: Finder
     from reenact.journal.reader import JournalReader
 
     if target is not None:
-        _scan_run(JournalReader(store, selected_run(store, namespace, target), namespace), finder, looked)
+        scan_run(JournalReader(store, selected_run(store, namespace, target), namespace), finder, looked)
         return
     for place in store.namespaces():
         for row in _all_runs(store, place):
-            _scan_run(JournalReader(store, row.header.run, place), finder, looked)
+            scan_run(JournalReader(store, row.header.run, place), finder, looked)
 
 
-def _scan_run(reader: JournalReader, finder: Finder, looked: Looked) -> None:
+def scan_run(reader: JournalReader, finder: Finder, looked: Looked) -> None:
     from reenact.core.canonical import parse_stored
 
     looked.runs += 1

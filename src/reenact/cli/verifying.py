@@ -56,6 +56,7 @@ def verify(
     \b
     reenact verify @last
     reenact verify run.jsonl --deep
+    reenact verify run.html                what a page of `export --html` or `diff --html` holds
     reenact verify @last --expect 12:sha256:…
     reenact verify --all --since 7d --junit results.xml
     """
@@ -70,10 +71,15 @@ def verify(
         if expected is not None:
             raise InvalidInput("--expect is about one run, not --all", code="usage")
         return _verify_all(settings, deep, chosen, how)
+    from reenact.cli.sharing import verify_shared
+    from reenact.sharing.reading import is_shared_page
+
     assert target is not None
     how.refuse_for_one(chosen, but_jobs=True)
     is_file = _is_file(settings, target)
     if is_file:
+        if is_shared_page(target):
+            return verify_shared(settings, target, deep, expected)
         report = _verify_file(target, deep, expected)
     else:
         report = _verify_run(settings, target, deep, expected, how.jobs or 1)
@@ -82,7 +88,7 @@ def verify(
 
         say_json(verification_report(report))
     else:
-        _say_report(report)
+        say_report(report)
         _suggest(settings, report, is_file=is_file)
     if not report.valid:
         return INTEGRITY_BROKEN
@@ -222,7 +228,7 @@ def _say_one_of_all(result: RunResult) -> None:
     _say_problems(report["problems"], report["failures"] + report["mismatches"])
 
 
-def _say_report(report: VerificationReport) -> None:
+def say_report(report: VerificationReport) -> None:
     say(f"run       {inert(report.run)}")
     deep = ", match digests recomputed" if report.deep else ""
     say(f"events    {report.events:,}, {report.verified:,} verified{deep}")
