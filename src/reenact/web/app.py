@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reenact.errors import ReenactError
 from reenact.reports.json_text import json_bytes
-from reenact.web import judging, lists, reading, run_views, writing
+from reenact.web import comparisons, judging, lists, reading, run_views, writing
 from reenact.web.access import API, Access, Asking
 from reenact.web.answers import SAFE_HEADERS, HttpProblem, json_answer, problem_answer
 from reenact.web.asked import Asked
@@ -58,6 +58,9 @@ JUDGING: Endpoints = (
     ("/runs/{run}/family", run_views.show_family, ()),
     ("/runs/{run}/verify", judging.verify, ("deep",)),
     ("/runs/{run}/diff/{other}", judging.diff, ("first_only", "limit")),
+    ("/runs/{run}/compare/{other}", comparisons.compare, ("limit",)),
+    ("/runs/{run}/events/{seq}/diff/{other}/{other_seq}", comparisons.compare_events, ()),
+    ("/runs/{run}/replay/{other}/measures", comparisons.measure_replay, ("after", "limit")),
     ("/runs/{run}/replay", judging.replay, PAGE_OF_EVENTS),
     ("/runs/{run}/replay/{other}", judging.replay_by, ("after", "limit")),
     ("/runs/{run}/receipts", judging.list_receipts, ("after", "limit")),

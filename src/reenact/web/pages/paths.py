@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from reenact.web.asked import Asked
-from reenact.web.pages import run, runs
+from reenact.web.pages import comparing, replays, run, runs
 from reenact.web.stores import Stores
 from reenact.web.threads import Threads
 
@@ -30,9 +30,11 @@ class Pages:
         looking, judging = self._looking, self._judging
         table: tuple[tuple[str, Threads, Page, Collection[str]], ...] = (
             ("/runs/{run}", looking, run.run_page, run.PARAMETERS),
+            ("/runs/{run}/compare", looking, comparing.choose_page, ("other", "cursor")),
+            ("/runs/{run}/compare/{other}", judging, comparing.compare_page, comparing.PARAMETERS),
+            ("/runs/{run}/replay/{other}", judging, replays.replay_page, replays.PARAMETERS),
             ("/", looking, runs.list_page, ("status", "agent", "since", "until", "cursor")),
         )
-        del judging
         return [Route(path, self._on(threads, made, known)) for path, threads, made, known in table]
 
     def _on(self, threads: Threads, made: Page, parameters: Collection[str]) -> Any:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["amount", "clock_time", "cost", "day_time", "duration", "inert", "size", "status_word"]
+__all__ = ["amount", "clock_time", "cost", "day_time", "duration", "inert", "kind_words", "size", "status_word"]
 
 _HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
+_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STATUS_WORDS = {"in_doubt": "in doubt"}
 
 
 def status_word(status: str) -> str:
     return _STATUS_WORDS.get(status, status)
+
+
+def kind_words(kind: str) -> str:
+    """`ActionRequested` as `action requested`."""
+    return _BOUNDARY.sub(" ", kind).lower()
 
 
 def day_time(iso: str | None) -> str:
