@@ -51,9 +51,9 @@ export class ComparisonView {
   #rows = [];
   #current = -1;
 
-  constructor(data, runs, goTo) {
+  constructor(data, runs, { goTo, onStep }) {
     const { comparison } = data;
-    Object.assign(this, { data, runs, goTo });
+    Object.assign(this, { data, runs, goTo, onStep });
     this.element = h(
       "div",
       { class: "stack" },
@@ -68,24 +68,27 @@ export class ComparisonView {
     );
   }
 
-  /** Opens the first divergence and brings it into view. */
-  open(number = this.data.comparison.first_number) {
-    const index = this.#rows.findIndex((row) => row.dataset.number === String(number));
-    if (index >= 0) this.#to(index);
+  /** Opens a difference; the first one without scrolling, since the verdict stands above it. */
+  open(number = null) {
+    const wanted = String(number ?? this.data.comparison.first_number);
+    const index = this.#rows.findIndex((row) => row.dataset.number === wanted);
+    if (index >= 0) this.#to(index, { stay: number === null });
   }
 
   step(by) {
     if (this.#rows.length > 0) this.#to(Math.min(Math.max(this.#current + by, 0), this.#rows.length - 1));
   }
 
-  #to(index) {
+  #to(index, { stay = false } = {}) {
     this.#rows[this.#current]?.removeAttribute("data-current");
     this.#current = index;
     const row = this.#rows[index];
     row.setAttribute("data-current", "");
     row.open = true;
+    if (stay) return;
     row.querySelector("summary").focus({ preventScroll: true });
     row.scrollIntoView({ block: "start" });
+    this.onStep(row.dataset.number);
   }
 
   #same(row) {

@@ -110,4 +110,4 @@ function mark(run, seq) {
 }
 
 /** `ActionRequested` as words. */
-export const words = (kind) => kind.replace(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase();
+export const words = (kind) => kind.replace(/^Action/, "").replace(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase();

@@ -145,7 +145,10 @@ class Page {
     at("title").textContent = `${inert(one.name)} and ${inert(other.name)}`;
     at("share-kind").textContent = "two recorded runs, compared";
     document.title = `${one.name} and ${other.name} · Reenact`;
-    this.compared = new ComparisonView(this.data, this.runs, (side, seq) => this.goTo(side, seq));
+    this.compared = new ComparisonView(this.data, this.runs, {
+      goTo: (side, seq) => this.goTo(side, seq),
+      onStep: (number) => remember("comparison", number),
+    });
     this.tabs.add("comparison", "Comparison", () => this.compared.element);
     this.#events("events", `First run (${count(one.length)})`, one);
     this.#events("second", `Second run (${count(other.length)})`, other);
@@ -165,7 +168,7 @@ class Page {
       const bad = [...this.runs[shown === "second" ? 1 : 0].bad.keys()].find((seq) => seq > 0);
       this.#lists.get(shown).choose(number ?? bad ?? 1);
     } else if (shown === "comparison") {
-      this.compared.open(number ?? undefined);
+      this.compared.open(number);
     }
   }
 }

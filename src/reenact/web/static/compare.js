@@ -38,7 +38,14 @@ async function detailOf(row) {
   return h("div", { class: "half" }, h("pre", { tabindex: "0", "aria-label": `Event ${place}` }, inert(text.slice(0, 60_000) + more)));
 }
 
-function go(index, { focus = true } = {}) {
+/** What is in view already stays where it is: the page does not jump when it opens. */
+function show(row, first) {
+  const { top, bottom } = row.getBoundingClientRect();
+  if (!first) row.scrollIntoView({ block: "start" });
+  else if (bottom > innerHeight || top < 0) row.scrollIntoView({ block: bottom - top < innerHeight * 0.8 ? "center" : "start" });
+}
+
+function go(index, { first = false } = {}) {
   if (rows.length === 0) return;
   rows[current]?.removeAttribute("data-current");
   current = Math.min(Math.max(index, 0), rows.length - 1);
@@ -46,8 +53,8 @@ function go(index, { focus = true } = {}) {
   row.setAttribute("data-current", "");
   row.open = true;
   fill(row);
-  row.scrollIntoView({ block: "start" });
-  if (focus) row.querySelector("summary").focus({ preventScroll: true });
+  show(row, first);
+  if (!first) row.querySelector("summary").focus({ preventScroll: true });
   tell(row);
 }
 
@@ -102,5 +109,5 @@ at("next")?.addEventListener("click", () => go(current + 1));
 at("before")?.addEventListener("click", () => go(current - 1));
 onKey("n", "next difference", () => go(current + 1));
 onKey("p", "difference before", () => go(current - 1));
-if (current >= 0) go(current, { focus: false });
+if (current >= 0) go(current, { first: true });
 else if (rows.length > 0) say(`${rows.length} differences`);

@@ -51,11 +51,15 @@ export class Waterfall {
   }
 
   draw() {
-    this.space.style.height = `${Math.min(this.whole, HIGHEST)}px`;
-    this.box.setAttribute("aria-rowcount", this.rows.total);
-    const top = this.top;
+    if (this.drawnTotal !== this.rows.total) {
+      this.drawnTotal = this.rows.total;
+      this.space.style.height = `${Math.min(this.whole, HIGHEST)}px`;
+      this.box.setAttribute("aria-rowcount", this.rows.total);
+    }
+    // Everything is measured before anything is changed: otherwise the browser lays the page out again for each row.
+    const [top, scrolled, height, width] = [this.top, this.box.scrollTop, this.box.clientHeight, this.ticks.clientWidth];
     const first = Math.max(1, Math.floor(top / this.height) + 1);
-    const last = Math.min(this.rows.total, Math.ceil((top + this.box.clientHeight) / this.height));
+    const last = Math.min(this.rows.total, Math.ceil((top + height) / this.height));
     const [from, to] = [Math.max(1, first - BEYOND), Math.min(this.rows.total, last + BEYOND)];
     this.rows.want(from, to);
     const seen = [];
@@ -66,9 +70,9 @@ export class Waterfall {
       this.drawn.delete(seq);
       this.spare.push(line);
     }
-    for (let seq = from; seq <= to; seq += 1) this.line(seq, (seq - 1) * this.height - top + this.box.scrollTop);
+    for (let seq = from; seq <= to; seq += 1) this.line(seq, (seq - 1) * this.height - top + scrolled);
     for (const line of this.spare.splice(0)) line.remove();
-    this.drawTicks();
+    this.drawTicks(width);
     this.box.toggleAttribute("aria-busy", seen.some((row) => !row));
   }
 
@@ -123,10 +127,11 @@ export class Waterfall {
     bar.setAttribute("width", place ? place[1] - place[0] : 0);
   }
 
-  drawTicks() {
-    const many = Math.max(2, Math.floor(this.ticks.clientWidth / 80));
+  drawTicks(width) {
+    const many = Math.max(2, Math.floor(width / 70));
     const found = this.axis.ticks(this.rows.firstTime ?? 0, many);
-    this.ticks.replaceChildren(...found.map(([left, text]) => h("span", { style: { left: `${left}%` } }, text)));
+    const side = (left) => (left < 10 ? "first" : left > 88 ? "last" : null);
+    this.ticks.replaceChildren(...found.map(([left, text]) => h("span", { class: side(left), style: { left: `${left}%` } }, text)));
   }
 
   clicked(event) {
