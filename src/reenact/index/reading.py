@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from reenact.capture.usage import usage_of
-from reenact.errors import ReenactError
+from reenact.errors import Damaged, ReenactError
 from reenact.index.texts import MOST_CHARACTERS, Texts, searchable, texts_in
 from reenact.journal.reader import JournalReader
 from reenact.reports.effects import EffectWalk, outline
@@ -43,7 +43,10 @@ def read_on(
         words = _Words(connection, reader, run_no)
         if texted < 0:
             words.put(0, facts_texts(reader))
-        words.read(max(texted, 0) + 1, stop + 1)
+        try:
+            words.read(max(texted, 0) + 1, stop + 1)
+        except Damaged:
+            stop = events  # behind a row that no store reads nothing is found; `verify` says what is the matter
         used = "tokens = coalesce(tokens + ?2, ?2, tokens), cost = coalesce(cost + ?3, ?3, cost), version = ?4"
         if words.tokens is not None or words.cost is not None:
             values = (run_no, words.tokens, words.cost, version())

@@ -6,6 +6,7 @@ that brought the node into its run. However long a run is, its index grows like 
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -68,6 +69,8 @@ def _inside(value: dict[str, Any], fetch: Fetch, known: set[bytes] | None) -> li
         ((tag, target),) = value.items()
         if tag in _BYTES:
             return []
+        if tag == "$text" and isinstance(target, str):  # with halves of surrogate pairs
+            return [b64decode(target).decode("utf-8", "replace")]
         if tag in ("$node", "$list", "$string"):
             return _referred(target if isinstance(target, list) else [target], tag, fetch, known)
     return [part for name, item in value.items() for part in ((item,) if name.startswith("$") else (name, item))]

@@ -1,0 +1,46 @@
+"""What the tests of the index share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from reenact.core.events import ActionRequested, ActionSucceeded, Completed, Event, StateUpdated
+from reenact.index.lists import ListFilter, list_report
+from reenact.index.opening import Index
+from reenact.index.searches import search_report
+from reenact.journal.chain import Draft
+from reenact.journal.journal import Journal
+from reenact.store.contract import Store
+
+
+def record(store: Store, run: str, events: Sequence[Event | Draft] | None = None, **options: Any) -> str:
+    options.setdefault("facts", {"agent": "tester"})
+    with Journal.create(store, run, **options) as journal:
+        if events is None or events:
+            journal.append(list(said("hello") if events is None else events))
+    return run
+
+
+def said(answer: Any, question: Any = "2+2?") -> list[Event | Draft]:
+    return [
+        ActionRequested(action_id="a1", payload={"question": question}, name="ask", effect="model_call"),
+        Draft(ActionSucceeded(action_id="a1", output=answer), parent=1),
+        Completed(output=None),
+    ]
+
+
+def states(*texts: Any) -> list[Event | Draft]:
+    return [StateUpdated(payload={"text": text}) for text in texts]
+
+
+def found(index: Index, query: str, *, limit: int = 50) -> list[tuple[str, int]]:
+    """Where it was found, once the index is up to date."""
+    assert index.catch_up()
+    return [(hit["run"], hit["seq"]) for hit in search_report(index, query, limit=limit)["hits"]]
+
+
+def listed(index: Index, wanted: ListFilter | None = None, **options: Any) -> list[str]:
+    assert index.catch_up()
+    report = list_report(index, wanted or ListFilter(), cursor=None, **{"limit": 100, **options})
+    return [line["run"] for line in report["runs"]]
