@@ -26,7 +26,7 @@ from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.sharing import share_comparison, share_options
 from reenact.cli.stores import other_store, reading
-from reenact.cli.text import brief, count_text, inert
+from reenact.cli.text import brief, count_text, fit, inert
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.replays.divergence.results import EventPlace, FirstDivergence, RunChange, RunComparison
@@ -34,8 +34,9 @@ if TYPE_CHECKING:  # loaded when the command runs
 
 FOUND_SOMETHING = 1
 COLOURS = {"same": "green", "reordered": "yellow", "unknown": "yellow", "empty": "yellow", "diverged": "red"}
-LEAST_LINES, LINES_BESIDE, PLAIN_LINES = 12, 8, 400
-"""Of the first divergence: at least so many; besides so many that it stands in view; where there is no terminal."""
+LEAST_LINES, LINES_BELOW, PLAIN_LINES = 5, 5, 400
+"""Of the contents: at least so many; so many stand below them, the prompt among these; where there is no terminal."""
+PATHS_ON_TERMINAL = 3
 COLUMNS = (
     Column("", "red"),
     Column("what", "bold"),
@@ -150,22 +151,30 @@ def _show_first(comparison: RunComparison, first: FirstDivergence, stores: tuple
     from reenact.replays.divergence.reasons import WORDS
 
     where = f"lane {inert(first.lane)}, event {first.position}" if first.lane else f"event {first.position}"
-    say()
-    say(painted(f"▶ first divergence: {where}: {WORDS[first.reason]}", "bold"))
+    lines = ["", f"▶ first divergence: {where}: {WORDS[first.reason]}"]
     for side, place, digest in (
         ("first run", first.expected, first.expected_hash),
         ("second run", first.actual, first.actual_hash),
     ):
         line = f"  {side:<10}  {_place(place)}"
         room = terminal_width() if on_terminal() else sys.maxsize
-        say(line if digest is None or len(line) + len(digest) + 2 > room else f"{line}  {digest}")
-    for line in _difference_lines(first.differences):
-        say(f"    {line}")
-    _show_contents(comparison, first, stores, full=full)
+        lines.append(line if digest is None or len(line) + len(digest) + 2 > room else f"{line}  {digest}")
+    paths = _difference_lines(first.differences)
+    shown = PATHS_ON_TERMINAL if on_terminal() else len(paths)
+    lines += [f"    {line}" for line in paths[:shown]]
+    lines += [f"    … and {count_text(len(paths) - shown, 'more place')}"] if len(paths) > shown else []
+    for number, line in enumerate(lines):
+        say(painted(fit(line, terminal_width()) if on_terminal() else line, "bold" if number == 1 else ""))
+    _show_contents(comparison, first, stores, None if full else _room(len(lines)))
+
+
+def _room(taken: int) -> int:
+    """Lines that are left for contents, so that all that is said of the first divergence stands in view."""
+    return max(LEAST_LINES, terminal_height() - taken - LINES_BELOW) if on_terminal() else PLAIN_LINES
 
 
 def _show_contents(
-    comparison: RunComparison, first: FirstDivergence, stores: tuple[Store, Store], *, full: bool
+    comparison: RunComparison, first: FirstDivergence, stores: tuple[Store, Store], most: int | None
 ) -> None:
     """What either run recorded there, with the words that differ."""
     from reenact.cli.side_by_side import paired_lines, say_pairs
@@ -175,7 +184,6 @@ def _show_contents(
     if contents == [None, None]:
         return
     titles = (_title(comparison.expected.run, first.expected), _title(comparison.actual.run, first.actual))
-    most = None if full else max(LEAST_LINES, terminal_height() - LINES_BESIDE) if on_terminal() else PLAIN_LINES
     say()
     left = say_pairs(paired_lines(*contents), titles, terminal_width(), most)
     if left:

@@ -30,14 +30,14 @@ INTERRUPTED = 130
 
 
 def follow(settings: Settings, reader: JournalReader, start: int | None, limit: int) -> int | None:
-    """Begins with the last `limit` events, or at `start`."""
+    """Begins at `start`; otherwise people are shown the last `limit` events, and programs all."""
     from reenact.capture.usage import usage_of
     from reenact.reports.effects import EffectWalk
     from reenact.reports.timelines import seen
 
     if start is not None:
         reader.check_start(start)
-    begin = start or max(1, reader.head().seq - limit + 1)
+    begin = start or (1 if settings.json else max(1, reader.head().seq - limit + 1))
     told = _Lines(reader) if settings.json else _Rows(settings, reader)
     walk = EffectWalk(reader, usage_of)
     last = begin - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from reenact.cli.selection import RunFilter, filter_options
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
 from reenact.cli.text import cost_text, count_text, fit, inert, local_time, status_text, tokens_text
+from reenact.errors import InvalidInput
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.store.contract import Store
@@ -79,6 +81,8 @@ def ls(settings: Settings, /, limit: int, chosen: RunFilter, all_kinds: bool, **
     reenact ls --agent support --usage
     reenact ls --min-cost 0.50
     """
+    if usage["min_cost"] is not None and not isfinite(usage["min_cost"]):
+        raise InvalidInput("--min-cost is an amount of dollars", hint="For example: --min-cost 0.50", code="usage")
     asks_usage = usage["usage"] or usage["min_cost"] is not None or usage["min_tokens"] is not None
     with reading(settings) as store, Progress("reading") as progress:
         wanted = chosen._replace(every_kind=all_kinds)
