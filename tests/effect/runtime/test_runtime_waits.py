@@ -26,6 +26,7 @@ from runtime_support import (
 )
 
 import reenact
+from kept_bytes import kept_in
 from reenact.core.wait_keys import Resolution, WaitIdentity
 from reenact.effect.waits import WaitDesk
 
@@ -238,7 +239,7 @@ class Letter:
 
 
 def stored_bytes(folder: Path) -> bytes:
-    return b"".join(file.read_bytes() for file in sorted(folder.iterdir()) if file.name.startswith("store.db"))
+    return b"".join(data for where, data in kept_in(folder) if "store.db" in where)
 
 
 KEY_CARRIERS: dict[str, Any] = {
