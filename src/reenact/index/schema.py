@@ -21,7 +21,7 @@ TABLES = (
   agent TEXT, status TEXT NOT NULL, ended INTEGER NOT NULL, held INTEGER NOT NULL, about TEXT NOT NULL,
   seqs TEXT NOT NULL, waits INTEGER NOT NULL, events INTEGER NOT NULL, head TEXT NOT NULL, imported INTEGER NOT NULL,
   texted INTEGER NOT NULL, tokens INTEGER, cost REAL, version INTEGER NOT NULL, looked INTEGER NOT NULL) STRICT""",
-    "CREATE INDEX runs_by_time ON runs(created, run) WHERE kind = 'run'",
+    "CREATE INDEX runs_by_time ON runs(created, run, cost) WHERE kind = 'run'",
     "CREATE INDEX runs_by_status ON runs(status, created, run) WHERE kind = 'run'",
     "CREATE INDEX runs_by_agent ON runs(agent, created, run) WHERE kind = 'run'",
     "CREATE INDEX runs_by_cost ON runs(cost) WHERE kind = 'run' AND cost IS NOT NULL",
