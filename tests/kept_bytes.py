@@ -42,9 +42,7 @@ def _rows(path: Path) -> bytes:
         connection = apsw.Connection(str(Path(folder, path.name)))
         try:
             tables = [name for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")]
-            values = [
-                value for table in tables for row in connection.execute(f'select * from "{table}"') for value in row
-            ]
+            rows = [row for table in tables for row in connection.execute(f'select * from "{table}"')]
         finally:
             connection.close()
     return b"\n".join(_unpacked(value) for row in rows for value in row)
