@@ -115,13 +115,13 @@ class Checking {
 
   async header() {
     const { header } = this.recording;
-    const members = record(header.text, HEADER_MEMBERS, "header");
+    const members = record(header.text, HEADER_MEMBERS, "header", { seq: 0, line: 1 });
     this.run = members.get("run");
     this.isOperations = members.get("kind") === "operations";
     this.builtIn = members.get("reducer") === "replace/1";
-    if (members.get("format") !== "reenact/1") throw new Broken("the header names a format that is not read here", { line: 1 });
+    if (members.get("format") !== "reenact/1") throw new Broken("the header names a format that is not read here", { seq: 0, line: 1 });
     if (!NAME.test(this.run) || !NAME.test(members.get("namespace")) || integer(members.get("created")) === null) {
-      throw new Broken("the header has an invalid run, namespace or time", { line: 1 });
+      throw new Broken("the header has an invalid run, namespace or time", { seq: 0, line: 1 });
     }
     if ((await this.recording.hash("reenact.header/1", utf8(header.text))) !== header.hash) {
       this.problem(0, "the header does not match its hash", 1);
@@ -160,12 +160,7 @@ class Checking {
 
   async #event(seq, content, link) {
     const { recording } = this;
-    let members;
-    try {
-      members = record(link.text, LINK_MEMBERS, "link");
-    } catch (error) {
-      throw new Broken(error.message, { seq });
-    }
+    const members = record(link.text, LINK_MEMBERS, "link", { seq });
     const kind = members.get("kind");
     if (kind !== content.kind) throw new Broken(`it is a ${kind} in its link and a ${content.kind} in its content`, { seq });
     const place = this.#place(seq, members);
@@ -294,18 +289,18 @@ class Checking {
 }
 
 /** A header or link: exactly these members, in canonical form. */
-function record(text, names, what) {
-  if (utf8(text).length > MOST_RECORD_BYTES) throw new Broken(`the ${what} is too large`);
+function record(text, names, what, where) {
+  if (utf8(text).length > MOST_RECORD_BYTES) throw new Broken(`the ${what} is too large`, where);
   let members;
   try {
     members = readStrict(text);
   } catch {
-    throw new Broken(`the ${what} is not well formed`);
+    throw new Broken(`the ${what} is not well formed`, where);
   }
-  if (canonical(members) !== text) throw new Broken(`the ${what} is not in canonical form`);
-  if ([...members.keys()].join() !== names.join()) throw new Broken(`the ${what} has other members than it must`);
+  if (canonical(members) !== text) throw new Broken(`the ${what} is not in canonical form`, where);
+  if ([...members.keys()].join() !== names.join()) throw new Broken(`the ${what} has other members than it must`, where);
   const texts = names.filter((name) => !["key", "parent", "seq", "time", "created"].includes(name));
-  if (texts.some((name) => typeof members.get(name) !== "string")) throw new Broken(`the ${what} is not well formed`);
+  if (texts.some((name) => typeof members.get(name) !== "string")) throw new Broken(`the ${what} is not well formed`, where);
   return members;
 }
 

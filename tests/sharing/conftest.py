@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import reenact
+from reenact.store.contract import Store
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("REENACT_STORE", "REENACT_DURABILITY", "NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    opened = reenact.open_store("store.db")
+    yield opened
+    opened.close()
