@@ -42,7 +42,7 @@ LOOKING: Endpoints = (
     ("/runs/{run}", reading.show_run, ()),
     ("/runs/{run}/events", reading.show_events, PAGE_OF_EVENTS),
     ("/runs/{run}/events/{seq}", reading.show_event, ()),
-    ("/runs/{run}/state", reading.show_state, ("at",)),
+    ("/runs/{run}/state", reading.show_state, ("at", "cut")),
     ("/runs/{run}/spans", run_views.show_spans, PAGE_OF_EVENTS),
     ("/runs/{run}/standing", run_views.show_standing, ()),
     ("/runs/{run}/overview", run_views.show_overview, ("buckets",)),

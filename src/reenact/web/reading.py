@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reenact.errors import BadPosition, NotFound
+from reenact.reports.gists import trimmed
 from reenact.reports.runs import run_report, runs_page
 from reenact.reports.states import state_at
 from reenact.reports.timelines import event_report, one_event, timeline_page
@@ -54,7 +55,11 @@ def show_event(stores: Stores, asked: Asked) -> Any:
 
 def show_state(stores: Stores, asked: Asked) -> Any:
     reader = stores.reader(asked.path["run"])
-    return state_at(reader, asked.number("at", reader.head().seq)).to_json()
+    found = state_at(reader, asked.number("at", reader.head().seq))
+    if not asked.flag("cut"):
+        return found.to_json()
+    shown = trimmed(found.state)
+    return {**found._replace(state=shown.value).to_json(), "cut": shown.cut}
 
 
 def list_waits_of_run(stores: Stores, asked: Asked) -> Any:

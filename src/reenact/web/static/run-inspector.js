@@ -152,7 +152,7 @@ export class Inspector {
     if (!known || seq < known.from || seq > known.to) {
       this.body.setAttribute("aria-busy", "true");
       try {
-        const told = await get(`${this.path}/state?at=${seq}`);
+        const told = await get(`${this.path}/state?at=${seq}&cut=true`);
         this.known = { from: told.set_by ?? 0, to: seq, told };
       } catch (problem) {
         this.known = { from: seq, to: seq, problem };
@@ -168,6 +168,7 @@ export class Inspector {
     const by = told.set_by === null ? "as the run began" : `set by event ${told.set_by}`;
     this.body.replaceChildren(
       h("p", { class: "soft" }, `After event ${seq}, ${by}`),
+      told.cut ? h("p", { class: "notice small" }, "Long parts are cut short. ", h("a", { href: `/api/v1${this.path}/state?at=${seq}`, download: `state-${seq}.json` }, "The whole state")) : "",
       told.state === null ? h("p", {}, "The agent has no state yet.") : tree(told.state),
       h("p", { class: "mono soft small" }, told.state_hash),
     );

@@ -3,7 +3,7 @@ import { h, inert } from "./dom.js";
 import { size } from "./run-words.js";
 
 const OPEN_AT_FIRST = 4;
-const FEW = 12;
+const FEW = 24;
 const LONG = 600;
 
 export function tree(value, depth = 0) {

@@ -1,0 +1,112 @@
+"""A run of a hundred thousand events: what is transferred, drawn and computed does not grow with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from browser_support import Looking
+from playwright.sync_api import Page
+from run_page_support import Look, chosen, opened, record_many, side
+
+EVENTS = 100_000
+WATCHED = """
+window.longest = 0;
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) window.longest = Math.max(window.longest, one.duration);
+}).observe({ type: "longtask", buffered: true });
+window.shifted = 0;
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) if (!one.hadRecentInput) window.shifted += one.value;
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+@pytest.fixture
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.getbasetemp() / "large.db"
+    if not path.exists():
+        record_many(str(path), "large", EVENTS)
+        record_many(str(path), "small", 1_000)
+    return str(path)
+
+
+def received(look: Looking, page: Page) -> list[float]:
+    counted: list[float] = []
+    watching = look.context.new_cdp_session(page)
+    watching.send("Network.enable")
+    watching.on("Network.loadingFinished", lambda told: counted.append(told["encodedDataLength"]))
+    return counted
+
+
+def test_it_opens_and_scrolls_within_bounds(look: Look) -> None:
+    seen = look()
+    seen.context.add_init_script(WATCHED)
+    sizes: dict[str, float] = {}
+    for run in ("small", "large"):
+        counted = received(seen, seen.page)
+        page = opened(seen, f"/runs/{run}?seq=500")
+        side(page, "set" if run == "?" else "Event")
+        page.wait_for_load_state("networkidle")
+        sizes[run] = sum(counted)
+    assert sizes["large"] < 1_000_000
+    assert sizes["large"] < 1.5 * sizes["small"]
+    assert page.evaluate("window.shifted") < 0.02, "nothing jumps when data arrives"
+    most = 0
+    for _ in range(40):
+        page.evaluate("document.getElementById('fall').scrollTop += 7001")
+        page.wait_for_timeout(20)
+        most = max(most, page.evaluate("document.getElementsByTagName('*').length"))
+    assert most < 1_500
+    assert page.evaluate("window.longest") < 1_000, "200 ms on a machine that does nothing else: bench pages-run"
+
+
+def test_all_of_it_can_be_reached(look: Look) -> None:
+    page = opened(look(), "/runs/large")
+    page.locator("#fall").evaluate("box => { box.scrollTop = box.scrollHeight; }")
+    page.locator(f"#event-{EVENTS}").get_by_text("completed").wait_for()
+    page.keyboard.press("End")
+    assert chosen(page) == EVENTS
+    page.locator("#at").fill("54321")
+    page.keyboard.press("Enter")
+    assert chosen(page) == 54_321
+    side(page, "54321 · ActionRequested")
+    assert page.locator("#event-54321").is_visible()
+    page.get_by_role("tab", name="State").click()
+    side(page, "After event 54321, set by event 54320")
+
+
+def test_the_server_reads_little_of_it(look: Look) -> None:
+    seen = look()
+    asked: list[str] = []
+    seen.page.on("request", lambda request: asked.append(request.url))
+    page = opened(seen, "/runs/large")
+    page.wait_for_load_state("networkidle")
+    paths = {url.partition("/api/v1/runs/large/")[2].partition("?")[0] for url in asked if "/api/v1/" in url}
+    assert paths <= {"spans", "overview"}, "what reads the whole run waits until somebody asks for it"
+    page.get_by_role("button", name="add up").click()
+    page.get_by_text("% read").wait_for()
+
+
+def test_verification_is_asked_for_and_tells_how_far_it_is(look: Look) -> None:
+    page = opened(look(), "/runs/large")
+    said: list[Any] = []
+    page.expose_function("said", said.append)
+    page.evaluate(
+        "new MutationObserver(() => said(document.getElementById('verdict').textContent))"
+        ".observe(document.getElementById('verdict'), { childList: true })"
+    )
+    page.keyboard.press("v")
+    page.get_by_text("verified 100,000 of 100,000").wait_for(timeout=120_000)
+    assert any("verifying" in one and "%" in one for one in said)
+
+
+def test_a_conversation_of_ten_thousand_calls(look: Look) -> None:
+    page = opened(look(), "/runs/large?view=conversation&seq=50000")
+    page.locator(".call").first.wait_for()
+    assert page.locator(".call").first.get_attribute("aria-label") == "Model call, event 50001"
+    for _ in range(8):
+        last = page.locator(".call").last.get_attribute("aria-label")
+        page.get_by_role("button", name="Later calls").click()
+        page.wait_for_function("last => [...document.querySelectorAll('.call')].at(-1).ariaLabel !== last", arg=last)
+    assert page.locator(".call").count() <= 120
