@@ -24,16 +24,23 @@ PROGRESS = re.compile(r"(?:\r\x1b\[2K[^\r\n\x1b]*)+\r\x1b\[2K")
 
 
 class Terminal:
-    """A command on a terminal of its own."""
+    """A command on a terminal of its own; or a piece of Python that prepares one."""
 
-    def __init__(self, *arguments: str, columns: int = 100, rows: int = 40, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        columns: int = 100,
+        rows: int = 40,
+        env: dict[str, str] | None = None,
+        code: str | None = None,
+    ) -> None:
         self.raw = b""
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
         self._leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "reenact.cli.main", *arguments],
+            [sys.executable, *(["-m", "reenact.cli.main", *arguments] if code is None else ["-c", code])],
             stdin=follower,
             stdout=follower,
             stderr=follower,

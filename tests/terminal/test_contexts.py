@@ -202,7 +202,7 @@ def test_a_conversation_that_goes_on_in_another_lane() -> None:
 def test_a_fork_looks_on_in_its_parent() -> None:
     Path("agent.py").write_text(AGENT)
     assert reenact_process("run", "agent.py:support", "--input", '["What?"]', "--run-id", "base").returncode == 0
-    forked = reenact_process("fork", "base", "--event", "2", "--answer", '"another answer"')
+    forked = reenact_process("fork", "base", "--at", "2")
     assert forked.returncode == 0, forked.stderr
     run = json.loads(reenact("ls", "--json").stdout)["runs"][0]["run"]
     assert run != "base"

@@ -1,0 +1,200 @@
+"""What helps who types: completion, what was meant, examples, the next step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_support import assert_two_lines, record, reenact, reenact_process
+from terminal_support import Terminal, shown
+
+from reenact.cli.main import COMMANDS
+from reenact.core.events import ActionRequested, Failed, StateUpdated
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def completed(shell: str, *words: str) -> list[str]:
+    """What the shell is offered for the last word."""
+    env = {"_REENACT_COMPLETE": f"{shell}_complete", "COMP_WORDS": " ".join(["reenact", *words])}
+    env["COMP_CWORD"] = words[-1] if shell == "fish" else str(len(words))
+    if shell == "fish":
+        env["COMP_WORDS"] = " ".join(["reenact", *words[:-1]])
+    result = subprocess.run(
+        [sys.executable, "-c", "from reenact.cli.main import cli; cli.main(prog_name='reenact')"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **env},
+    )
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    if shell == "bash":
+        return [value for kind, _, value in (line.partition(",") for line in lines) if kind == "plain"]
+    if shell == "zsh":
+        return [lines[n + 1] for n in range(0, len(lines), 3) if lines[n] == "plain"]
+    return [line.partition(",")[2].partition("\t")[0] for line in lines if line.startswith("plain")]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_commands_options_runs_agents_and_statuses(shell: str) -> None:
+    record("alpha-1", facts={"agent": "support"})
+    record("alpha-2", facts={"agent": "sales"})
+    record("beta", facts={"agent": "$(touch pwned)"})
+    assert completed(shell, "sh") == ["show"]
+    assert completed(shell, "show", "--con") == ["--context"]
+    assert completed(shell, "show", "alp") == ["alpha-1", "alpha-2"]
+    assert completed(shell, "diff", "beta", "alpha-1") == ["alpha-1"]
+    assert completed(shell, "ls", "--status", "comp") == ["completed"]
+    assert completed(shell, "ls", "--agent", "s") == ["sales", "support"]
+    assert completed(shell, "verify", "be") == ["beta"]
+    assert completed(shell, "ls", "--agent", "$") == [], "nothing that a shell would run"
+
+
+def test_another_store_is_looked_into_when_it_is_named(workspace: Path) -> None:
+    record("there", path="other.db")
+    assert completed("bash", "show", "--store", "other.db", "th") == ["there"]
+    assert completed("bash", "show", "th") == []
+    assert not Path(".reenact").exists(), "completing makes no store"
+
+
+def test_a_store_that_cannot_be_read_offers_nothing() -> None:
+    Path("bad.db").write_bytes(b"no database" * 100)
+    assert completed("bash", "show", "--store", "bad.db", "a") == []
+
+
+def test_completing_loads_only_the_command_that_is_asked_for() -> None:
+    code = "import sys; from reenact.cli.main import cli\ntry:\n cli.main(prog_name='reenact')\nexcept SystemExit: pass"
+    script = f"{code}\nprint('|'.join(sys.modules), file=sys.stderr)"
+    env = {**os.environ, "_REENACT_COMPLETE": "bash_complete", "COMP_WORDS": "reenact s", "COMP_CWORD": "1"}
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=env)
+    loaded = set(result.stderr.split("|"))
+    assert "plain,show" in result.stdout
+    assert not loaded & {"apsw", "msgspec", "orjson", "reenact.cli.showing", "reenact.journal.reader"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_of_a_shell(shell: str) -> None:
+    script = reenact("completion", shell).stdout
+    assert "_REENACT_COMPLETE" in script
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed here")
+    Path("script").write_text(script)
+    assert subprocess.run([shell, "-n", "script"], capture_output=True, timeout=30).returncode == 0
+
+
+def test_a_real_bash_completes_a_run() -> None:
+    record("alpha-1")
+    bin_folder = Path(sys.executable).parent
+    script = (
+        'eval "$(reenact completion bash)"\n'
+        "COMP_WORDS=(reenact show alp) COMP_CWORD=2\n"
+        '_reenact_completion reenact\necho "${COMPREPLY[@]}"'
+    )
+    env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, env=env)
+    assert result.stdout.split() == ["alpha-1"], result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("shwo", "show"), ("verfy", "verify"), ("list", "ls"), ("log", "show"), ("compare", "diff"), ("rm", "gc")],
+)
+def test_a_command_that_was_meant(typed: str, meant: str) -> None:
+    result = reenact(typed)
+    assert result.exit_code == 2
+    assert_two_lines(result.stderr, "usage")
+    assert f"`reenact {meant}`" in result.stderr
+
+
+def test_options_and_runs_that_were_meant() -> None:
+    record("nightly-report")
+    assert "--status" in reenact("ls", "--staus", "failed").stderr
+    for typed in ("nightly-reprot", "nihgtly"):
+        result = reenact("show", typed)
+        assert result.exit_code == 3
+        assert_two_lines(result.stderr, "unknown_run")
+        assert "Did you mean nightly-report?" in result.stderr
+    assert "Did you mean" not in reenact("show", "something-else").stderr
+    assert "Did you mean" not in reenact("show", "\x1b[2J").stderr
+
+
+def test_every_command_has_examples() -> None:
+    for name in COMMANDS:
+        lines = [line.strip() for line in reenact(name, "--help").stdout.splitlines()]
+        assert any(line.startswith((f"reenact {name}", 'eval "$(reenact')) for line in lines), name
+
+
+def test_the_next_step_goes_with_how_a_run_stands() -> None:
+    record("done")
+    record("broken", [StateUpdated(payload=1), Failed(error="x")])
+    once = ActionRequested(action_id="a1", payload=1, name="mail", effect="tool_call", meta={"once": True})
+    record("doubtful", [once])
+    assert "reenact replay done" in shown("show", "done").text
+    assert "reenact step broken" in shown("show", "broken").text
+    assert "reenact settle doubtful" in shown("show", "doubtful").text
+    assert "reenact export done -o run.jsonl" in shown("verify", "done").text
+    assert "reenact verify ./run.jsonl" in shown("export", "done", "-o", "run.jsonl").text
+    for arguments in (["show", "done"], ["verify", "done"], ["ls"]):
+        assert "next " not in reenact_process(*arguments).stderr
+
+
+def test_steps_name_the_store_that_was_named() -> None:
+    record("one", path="other.db")
+    assert "reenact show one --store other.db" in shown("ls", "--store", "other.db").text
+
+
+AGENT = """
+import asyncio, reenact
+
+@reenact.step
+async def work(number: int) -> int:
+    return number
+
+@reenact.agent
+async def slow() -> int:
+    await work(1)
+    print("working", flush=True)
+    await asyncio.sleep(600)
+    return await work(2)
+"""
+
+
+def test_ctrl_c_suspends_a_run_says_how_it_goes_on_and_leaves_a_whole_journal() -> None:
+    Path("agent.py").write_text(AGENT)
+    with Terminal("run", "agent.py:slow", "--run-id", "one") as terminal:
+        terminal.wait_for("working")
+        terminal.press_ctrl_c()
+        assert terminal.end() == 130
+        assert "reenact resume one" in terminal.text
+        assert "Traceback" not in terminal.text
+    assert reenact("verify", "one").exit_code == 0
+    assert "interrupted" in reenact("ls").stdout
+
+
+def test_walking_on_a_terminal() -> None:
+    record("one", [StateUpdated(payload="first"), StateUpdated(payload="second"), Failed(error="oh")])
+    with Terminal("step", "one") as terminal:
+        terminal.wait_for("0/3>")
+        terminal.type("n\n")
+        terminal.wait_for("first")
+        terminal.type("!\n")
+        terminal.wait_for("3/3>")
+        assert "oh" in terminal.text
+        terminal.press_ctrl_c()
+        assert terminal.end() == 0
+        assert "Traceback" not in terminal.text
+
+
+def test_from_a_request_to_its_answer_and_back() -> None:
+    record("one")
+    result = reenact("step", "one", stdin="n\np\np\n$\np\nc\n1\nc\n")
+    shown_seqs = [line.split()[0] for line in result.stdout.splitlines() if "  lane 0" in line]
+    assert shown_seqs == ["1", "2", "1", "4", "1"]
+    assert "event 4 has no other half" in result.stderr
+    assert "is no model call" in result.stderr
+    assert "2+2?" in result.stdout

@@ -1,0 +1,96 @@
+"""Bars on what takes long: how far, how long still, and never in the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_support import asking, opened, record, reenact
+from terminal_support import Terminal, assert_nothing_acted
+
+from reenact.cli.progress import Progress, Watched, progress_line
+from reenact.cli.text import cells
+from reenact.core.events import Completed, StateUpdated
+from reenact.journal.reader import JournalReader
+from reenact.journal.verify import verify_run
+
+
+def test_a_line_tells_share_bar_time_and_what_is_left() -> None:
+    line = progress_line("exporting", 25, 100, 10.0, 80)
+    assert line.startswith("exporting 25 %")
+    assert "━━━━━━──────────────────" in line
+    assert line.endswith("10 s  about 30.0 s left")
+    assert "left" not in progress_line("exporting", 100, 100, 10.0, 80)
+    assert progress_line("looking", 0, 0, 3.0, 80) == "looking, 3 s"
+    assert progress_line("looking", 7, 0, 3.0, 80) == "looking 7, 3 s"
+
+
+@pytest.mark.parametrize("width", [20, 40, 59, 60, 200])
+def test_a_line_never_wraps(width: int) -> None:
+    for done, total in ((0, 0), (1, 3), (10**9, 10**12)):
+        assert cells(progress_line("a rather long label of something", done, total, 12345.0, width)) < width
+
+
+def test_what_reads_a_store_is_watched() -> None:
+    record("one", [*(StateUpdated(payload=n) for n in range(9)), Completed()])
+    told: list[tuple[int, int]] = []
+    progress = Progress("reading")
+    progress.step = lambda done, total: told.append((done, total))  # type: ignore[method-assign]
+    with opened() as store:
+        watched = Watched(store, progress, 10)
+        assert verify_run(watched, "one").valid  # type: ignore[arg-type]
+        assert JournalReader(watched, "one").head().seq == 10  # type: ignore[arg-type]
+    assert told[-1] == (10, 10)
+    assert told == sorted(told)
+
+
+SLOW = """
+import sys, time
+import reenact.cli.progress as progress
+progress.FIRST_AFTER_SECONDS = 0.0
+from reenact.store.sqlite.store import SqliteStore
+
+scan = SqliteStore.scan
+def slowly(self, *place, **options):
+    for row in scan(self, *place, **options):
+        time.sleep(0.02)
+        yield row
+SqliteStore.scan = slowly
+from reenact.cli.main import run
+sys.argv[1:] = {arguments!r}
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "one", "-o", "out.jsonl", "--force"],
+        ["scan", "one"],
+        ["stats", "one"],
+        ["recover", "one", "--to", "new.db"],
+        ["token", "mint", "one"],
+        ["diff", "one", "two"],
+    ],
+)
+def test_a_bar_is_drawn_on_the_terminal_and_gone_at_the_end(arguments: list[str]) -> None:
+    for run in ("one", "two"):
+        record(run, [*(event for at in range(1, 40, 2) for event in asking(f"{run} {at}", "yes", at=at)), Completed()])
+    with Terminal(code=SLOW.format(arguments=arguments)) as terminal:
+        terminal.wait_for(" %")
+        assert terminal.end() in (0, 1)
+    assert "left" in terminal.written
+    assert " left" not in terminal.text
+    assert_nothing_acted(terminal)
+
+
+@pytest.mark.parametrize("arguments", [["export", "one", "-o", "out.jsonl"], ["scan", "one"], ["stats", "one"]])
+def test_who_is_tired_of_it_gets_two_lines_and_no_half_of_a_file(arguments: list[str], workspace: Path) -> None:
+    record("one", [*(event for at in range(1, 400, 2) for event in asking("q", "yes", at=at)), Completed()])
+    with Terminal(code=SLOW.format(arguments=arguments)) as terminal:
+        terminal.wait_for(" %")
+        terminal.press_ctrl_c()
+        assert terminal.end() == 130
+    assert terminal.screen[-2:] == ["error: interrupted [interrupted]", "Whatever was not finished was not written."]
+    assert {path.name for path in workspace.iterdir()} == {".reenact"}
+    assert reenact("verify", "one").exit_code == 0
