@@ -2,7 +2,6 @@
 import { h, inert } from "./dom.js";
 import { count, pretty } from "./pretty.js";
 import { plain } from "./shared_run.js";
-import { canonical } from "./values.js";
 import { ANSWERS } from "./verify.js";
 
 const PAGE = 60;
@@ -16,22 +15,25 @@ export function messagesOf(run) {
   let before = [];
   for (let seq = 1; seq <= run.length; seq += 1) {
     if (run.kind(seq) !== "ActionRequested" || run.effect(seq) !== "model_call") continue;
-    const asked = askedIn(plain(run.content(seq)?.get?.("payload")));
-    const written = asked.map(canonical);
+    const asked = askedIn(plain(run.content(seq)?.get?.("payload"))).map((message) => told(message, "user"));
+    const written = asked.map(key);
     let same = 0;
     while (same < before.length && same < written.length && before[same] === written[same]) same += 1;
-    for (const message of asked.slice(same)) found.push({ seq, from: "asked", ...told(message, "user") });
+    for (const message of asked.slice(same)) found.push({ seq, from: "asked", ...message });
     before = written;
     const answer = answers.get(seq);
     if (!answer) continue;
     const output = answeredIn(plain(run.content(answer)?.get?.("output")));
     if (output !== null) {
       found.push({ seq: answer, from: "answered", ...told(output, "assistant") });
-      before = [...written, canonical(output)];
+      before = [...written, key(found.at(-1))];
     }
   }
   return found;
 }
+
+/** An answer comes back as a message of the next call: the same role, the same text, without what else it said. */
+const key = ({ role, text }) => `${role}\n${text}`;
 
 function answersOf(run) {
   const found = new Map();
