@@ -224,6 +224,29 @@ def test_calls_and_results_of_tools_are_shown() -> None:
     assert "tools     look_up" in text
 
 
+STREAMED = {
+    "openai chat": (
+        '{"choices": [{"delta": {"content": "fi"}}]}',
+        '{"choices": [{"delta": {"content": "ne"}}]}',
+        "[DONE]",
+    ),
+    "anthropic": (
+        '{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}',
+        '{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "fine"}}',
+        '{"type": "message_stop"}',
+    ),
+}
+
+
+@pytest.mark.parametrize("maker", STREAMED)
+def test_an_answer_that_came_as_a_stream_is_known_again(maker: str) -> None:
+    path, _ = MAKERS[maker]
+    output = {"status": 200, "body": {"text": "".join(f"data: {event}\n\n" for event in STREAMED[maker])}}
+    first, second = ({"model": "m", "messages": talk} for talk in ([QUESTION], [QUESTION, said("assistant", "fine")]))
+    record("one", [*call(1, posted(path, first), output), *call(3, posted(path, second)), Completed()])
+    assert reenact_json("show", "one", "--context")["messages"][-1]["origin"] == "answer"
+
+
 def test_what_a_provider_keeps_is_said_to_be_missing() -> None:
     body = {"model": "m", "previous_response_id": "resp_1", "input": "and now?"}
     record("one", [*call(1, posted("/v1/responses", body)), Completed()])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from reenact.errors import ReenactError
 from reenact.replays.comparing.messages import ChatMessage, messages_of
+from reenact.reports.streamed import streamed_answer
 from reenact.reports.usages import plain
 
 _HELD_IN = ("messages", "input", "contents")
@@ -94,7 +95,10 @@ def answering_model(output: Any) -> str | None:
 def _told_by(output: Any) -> Any:
     answer = plain(output)
     body = answer.get("body") if isinstance(answer, dict) else None
-    return body.get("json") if isinstance(body, dict) else answer
+    if not isinstance(body, dict):
+        return answer
+    streamed = body.get("text")
+    return streamed_answer(streamed) if isinstance(streamed, str) else body.get("json")
 
 
 def answered_message(output: Any) -> ChatMessage | None:
