@@ -30,6 +30,8 @@ RUNS_AT_ONCE = 100
 EVENTS_AT_ONCE = 400
 LOOKED_AT_AGAIN = 200
 """Open runs that are looked at with every round: a process may have died, which no store tells."""
+LONGEST_NAME, NAMES_MOST = 1_000, 50
+"""Names may be as long as somebody likes; a list is not."""
 REMOVALS = ("RunRetired", "ContentErased")
 
 PUT = """INSERT INTO runs(run, kind, created, agent, status, ended, held, about, seqs, waits, events, head, imported,
@@ -185,12 +187,12 @@ def line_of(store: Store, namespace: str, row: RunRow) -> Line:
         run,
         kind_of_run(facts),
         header.created,
-        agent if isinstance(agent, str) else None,
+        agent[:LONGEST_NAME] if isinstance(agent, str) else None,
         standing.status,
         ended,
         lives and is_held(store, namespace, run),
-        json.dumps(standing.about),
-        json.dumps(standing.seqs),
+        json.dumps([name[:LONGEST_NAME] for name in standing.about[:NAMES_MOST]]),
+        json.dumps(standing.seqs[:NAMES_MOST]),
         _open_waits(store, namespace, run) if lives else 0,
         last.seq if last is not None else 0,
         render(last.hash if last is not None else header.hash),

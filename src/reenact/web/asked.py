@@ -30,6 +30,11 @@ class Asked:
             self._given[name] = value
             self._several.setdefault(name, []).append(value)
 
+    def drop_blanks(self) -> None:
+        """A form sends what nobody has filled in as well."""
+        self._given = {name: value for name, value in self._given.items() if value.strip()}
+        self._several = {name: [one for one in values if one.strip()] for name, values in self._several.items()}
+
     def text(self, name: str) -> str | None:
         return self._given.get(name)
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from reenact.web.asked import Asked
-from reenact.web.pages import comparing, replays, run, runs
+from reenact.web.pages import comparing, replays, run, runs, search, waits
 from reenact.web.stores import Stores
 from reenact.web.threads import Threads
 
@@ -33,7 +33,9 @@ class Pages:
             ("/runs/{run}/compare", looking, comparing.choose_page, ("other", "cursor")),
             ("/runs/{run}/compare/{other}", judging, comparing.compare_page, comparing.PARAMETERS),
             ("/runs/{run}/replay/{other}", judging, replays.replay_page, replays.PARAMETERS),
-            ("/", looking, runs.list_page, ("status", "agent", "since", "until", "cursor")),
+            ("/", looking, runs.list_page, runs.PARAMETERS),
+            ("/search", looking, search.search_page, search.PARAMETERS),
+            ("/waits", looking, waits.waits_page, waits.PARAMETERS),
         )
         return [Route(path, self._on(threads, made, known)) for path, threads, made, known in table]
 
