@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import apsw
+
 import reenact
 from reenact.store.contract import Store
 
@@ -80,3 +82,18 @@ def record_two(store: Store, turns: int = 4) -> None:
 
 def record_hostile(store: Store) -> None:
     hostile_agent.run("x", run_id="hostile", store=store)
+
+
+def damage(path: str, run: str, seq: int) -> None:
+    """Alters one content behind the store's back."""
+    connection = apsw.Connection(path)
+    triggers = list(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"))
+    for name, _ in triggers:
+        connection.execute(f"DROP TRIGGER {name}")
+    connection.execute(
+        "UPDATE events SET content = x'007b7d' WHERE seq = ? AND run_no = (SELECT run_no FROM runs WHERE run = ?)",
+        (seq, run),
+    )
+    for _, written in triggers:
+        connection.execute(written)
+    connection.close()

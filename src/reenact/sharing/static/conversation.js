@@ -5,7 +5,7 @@ import { plain } from "./shared_run.js";
 import { ANSWERS } from "./verify.js";
 
 const PAGE = 60;
-const TEXT_ROOM = 20_000;
+const TEXT_ROOM = 6_000;
 const HELD_IN = ["messages", "input", "contents"];
 
 /** Messages in their order: { seq, role, text, from: "asked" or "answered" }. */

@@ -3,6 +3,7 @@ import { at, h, inert, say } from "./dom.js";
 import { count } from "./pretty.js";
 
 const SHOWN = 8;
+const OTHER = "another one: this is not the run that you were told of";
 
 export function showProgress(share) {
   at("verdict").dataset.state = "checking";
@@ -57,8 +58,8 @@ function head(run, named) {
   given.addEventListener("input", () => {
     const wanted = given.value.trim().toLowerCase();
     const same = wanted === text || (result.head !== null && (wanted === result.head || `sha256:${wanted}` === result.head));
-    answer.dataset.same = wanted === "" ? "" : String(same);
-    answer.textContent = wanted === "" ? "" : same ? "the same" : "another one: this is not the run that you were told of";
+    answer.dataset.same = wanted === "" ? "" : String(same && result.valid);
+    answer.textContent = wanted === "" ? "" : !same ? OTHER : result.valid ? "the same" : "the same head, but what is here does not belong to it";
   });
   return h(
     "div",
