@@ -62,9 +62,18 @@ def chat_page(reader: JournalReader, read: ReadAnswer, start: int, limit: int) -
         "run": reader.run,
         "events": head,
         "calls": calls,
+        "from": start,
         "to": stop,
         "next": stop + 1 if stop < head else None,
     }
+
+
+def chat_start(reader: JournalReader, before: int, calls: int) -> int:
+    """Where to begin in order to see the last so many model calls before an event, as far as they are near."""
+    start = max(1, min(before, reader.head().seq + 1) - EVENTS_LOOKED_AT)
+    rows = reader.store.scan(reader.namespace, reader.run, start, before)
+    found = [row.seq for row in rows if is_model_call(reader, row)]
+    return found[-calls:][0] if found else start
 
 
 def _told(reader: JournalReader, read: ReadAnswer, row: EventRow, last_calls: dict[str, _Call]) -> dict[str, Any]:

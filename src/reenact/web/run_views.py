@@ -9,7 +9,7 @@ from typing import Any
 
 from reenact.capture.usage import usage_of
 from reenact.errors import BadPosition, NotFound
-from reenact.reports.chats import chat_page
+from reenact.reports.chats import chat_page, chat_start
 from reenact.reports.contexts import context_report
 from reenact.reports.families import family_report
 from reenact.reports.inspections import difference_to_call_before, event_details
@@ -42,8 +42,16 @@ def show_usage(stores: Stores, asked: Asked) -> Any:
 
 
 def show_conversation(stores: Stores, asked: Asked) -> Any:
+    """From an event on; `at` an event, which is the last call up to there; or those `before` an event."""
     limit = asked.number("limit", CALLS, least=1, most=MOST_CALLS)
-    return chat_page(stores.reader(asked.path["run"]), usage_of, asked.start(), limit)
+    reader = stores.reader(asked.path["run"])
+    at, before = asked.number("at", 0), asked.number("before", 0)
+    start = asked.start()
+    if at:
+        start = chat_start(reader, at + 1, 1)
+    elif before:
+        start = chat_start(reader, before, limit)
+    return chat_page(reader, usage_of, start, limit)
 
 
 def show_context(stores: Stores, asked: Asked) -> Any:

@@ -14,37 +14,46 @@ export class Chat {
     this.box = at("view-conversation");
   }
 
-  /** Begins with the call at or behind `seq`. */
+  /** Begins with the last call up to `seq`. */
   start(seq) {
     if (this.started) return;
     this.started = true;
     this.list = h("div", { class: "chat" });
-    this.foot = h("p", { class: "row" });
-    this.box.replaceChildren(h("h2", { class: "unseen" }, "Conversation"), this.list, this.foot);
-    this.load(seq ?? 1);
+    this.earlier = h("p", { class: "row" });
+    this.later = h("p", { class: "row" });
+    this.box.replaceChildren(h("h2", { class: "unseen" }, "Conversation"), this.earlier, this.list, this.later);
+    this.load(seq ? { at: seq } : { from: 1 }, this.later);
   }
 
-  async load(from) {
-    this.foot.replaceChildren(h("span", { class: "soft" }, "Reading…"));
+  async load(where, place) {
+    place.replaceChildren(h("span", { class: "soft" }, "Reading…"));
     try {
-      let found = await get(`${this.path}/conversation?from=${from}&limit=${CALLS}`);
-      while (!found.calls.length && found.next) found = await get(`${this.path}/conversation?from=${found.next}&limit=${CALLS}`);
-      this.put(found);
+      let found = await this.page(where);
+      // Where few events are model calls, a page may be empty although others follow.
+      while (!found.calls.length && !where.before && found.next) found = await this.page({ from: found.next });
+      while (!found.calls.length && where.before && found.from > 1) found = await this.page({ before: found.from });
+      this.put(found, Boolean(where.before));
     } catch (problem) {
-      this.foot.replaceChildren(said(problem));
+      place.replaceChildren(said(problem));
     }
   }
 
-  put(found) {
-    const page = h("div", { class: "chat-page" }, found.calls.map((call) => this.call(call)));
-    this.pages.push(page);
-    this.list.append(page);
-    if (this.pages.length > PAGES_KEPT) this.pages.shift().remove();
-    this.next = found.next;
-    const empty = !this.list.querySelector(".call");
-    const more = h("button", { type: "button", onclick: () => this.load(found.next) }, "Later calls");
-    const end = empty ? "No model was asked in this run." : found.next === null ? "That is all." : "";
-    this.foot.replaceChildren(found.next === null ? h("span", { class: "soft" }, end) : more);
+  page(where) {
+    return get(`${this.path}/conversation?${new URLSearchParams({ ...where, limit: CALLS })}`);
+  }
+
+  put(found, above) {
+    const calls = found.calls.filter((call) => !this.list.querySelector(`[data-seq="${call.seq}"]`));
+    const page = h("div", { class: "chat-page" }, calls.map((call) => this.call(call)));
+    Object.assign(page, { first: found.from, next: found.next });
+    this.pages[above ? "unshift" : "push"](page);
+    this.list[above ? "prepend" : "append"](page);
+    if (this.pages.length > PAGES_KEPT) this.pages[above ? "pop" : "shift"]().remove();
+    const { first } = this.pages[0];
+    const { next } = this.pages.at(-1);
+    this.earlier.replaceChildren(first > 1 ? h("button", { type: "button", onclick: () => this.load({ before: first }, this.earlier) }, "Earlier calls") : "");
+    const end = this.list.querySelector(".call") ? "That is all." : "No model was asked in this run.";
+    this.later.replaceChildren(next === null ? h("span", { class: "soft" }, end) : h("button", { type: "button", onclick: () => this.load({ from: next }, this.later) }, "Later calls"));
   }
 
   call(call) {
@@ -53,7 +62,7 @@ export class Chat {
     const about = [call.model, call.lane === "0" ? null : `lane ${call.lane}`, duration(call.took_us), used ? `${amount(used.tokens)} tokens` : null, used ? cost(used.cost) : null];
     const repeated = call.repeated ? h("p", { class: "soft small" }, `${amount(call.repeated)} earlier messages, as in event ${call.before}${call.own_answer ? " with its answer" : ""}`) : null;
     const dropped = call.dropped ? h("p", { class: "notice small" }, `${amount(call.dropped)} messages of event ${call.before} are not there any more, or were changed`) : null;
-    return h("article", { class: "call", "aria-label": `Model call, event ${call.seq}` },
+    return h("article", { class: "call", "data-seq": call.seq, "aria-label": `Model call, event ${call.seq}` },
       h("header", { class: "row tight small soft" }, link(call.seq, `event ${call.seq}`), h("b", {}, inert(call.name ?? "")), inert(about.filter(Boolean).join(" · "))),
       call.damage ? h("p", { class: "notice bad" }, inert(call.damage)) : null, call.erased ? h("p", { class: "notice" }, "erased") : null,
       dropped, repeated, call.messages.map((one) => message(one)), answer(call));

@@ -33,15 +33,21 @@ const chat = new Chat(shared);
 const receipts = new Receipts(shared);
 const family = new Family(shared);
 
-/** The event that is looked at. */
-function go(seq, { replace = true } = {}) {
+/** Goes to an event, wherever one comes from. */
+function go(seq) {
   if (!rows.total) return;
+  const from = place.view;
+  if (from !== "timeline") show("timeline");
+  look(seq);
+  keep(from === "timeline");
+}
+
+/** The event that is looked at. */
+function look(seq) {
   place.seq = Math.max(1, Math.min(seq, rows.total));
-  if (place.view !== "timeline") show("timeline");
   fall.select(place.seq);
   scrubber.show(place.seq);
   inspector.show(place.seq, place.show);
-  keep(replace);
 }
 
 function show(view) {
@@ -223,7 +229,7 @@ keys();
 drawZoom();
 if (start.seq) {
   fall.scrollTo((start.first - 1) * fall.height);
-  go(start.seq);
+  look(start.seq);
 } else scrubber.show(null);
 show(place.view);
 scrubber.load();
