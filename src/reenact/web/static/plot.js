@@ -21,9 +21,14 @@ export function plotted(pairs, { title, say }) {
   if (told.length === 0) return h("p", { class: "soft" }, `No step says anything about ${title}.`);
   const top = Math.max(...told.flatMap(({ was, came }) => [was ?? 0, came ?? 0]), 1e-9);
   const scale = { x: place(pairs), y: (value) => HEIGHT - ROOM.bottom - (value / top) * (HEIGHT - ROOM.top - ROOM.bottom) };
-  const picture = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", preserveAspectRatio: "none" });
+  const picture = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
   picture.setAttribute("aria-label", summary(told, title, say));
   picture.append(...axes(pairs, top, scale, say), ...(told.length <= MOST_DOTS ? dots(told, scale, say) : lines(told, scale)));
+  // For a mouse. Whoever has none finds the same links in the table.
+  picture.addEventListener("click", (event) => {
+    const step = event.target.closest("[data-step]");
+    if (step) location.hash = `step-${step.dataset.step}`;
+  });
   return h("div", {}, picture, tableBehind(told, title, say));
 }
 
@@ -59,8 +64,8 @@ function dots(told, { x, y }, say) {
     const at = x(number);
     const said = `${number} ${name}: ${was === null ? "–" : say(was)} → ${came === null ? "–" : say(came)}`;
     return s(
-      "a",
-      { href: `#step-${number}`, "aria-label": said, tabindex: "-1" },
+      "g",
+      { "data-step": number },
       s("title", {}, said),
       was !== null && came !== null ? s("line", { class: "bond", x1: at, x2: at, y1: y(was), y2: y(came) }) : null,
       was === null ? null : s("circle", { class: "was", cx: at, cy: y(was), r: 3.5 }),
@@ -83,7 +88,7 @@ function tableBehind(told, title, say) {
   const behind = h("details", {}, h("summary", {}, "As a table"), room);
   const cell = (value) => h("td", { class: "right" }, value === null ? "–" : say(value));
   behind.addEventListener("toggle", () => {
-    const rows = told.map(({ number, name, was, came }) => h("tr", {}, h("th", { scope: "row" }, `${number} ${name}`), cell(was), cell(came)));
+    const rows = told.map(({ number, name, was, came }) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: `#step-${number}` }, `${number} ${name}`)), cell(was), cell(came)));
     const heads = ["Step", "Run", "Replay"].map((text) => h("th", { scope: "col" }, text));
     room.replaceChildren(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows)));
   }, { once: true });
