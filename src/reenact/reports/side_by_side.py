@@ -56,28 +56,24 @@ def side_by_side(expected: Side, actual: Side, *, limit: int = CHANGES) -> dict[
         most_shown=limit,
     )
     rows = list(_Walk(comparison, expected, actual).rows())
-    numbers = {row["change"]: row["number"] for row in rows if row["row"] == "change"}
     return {
         **comparison_report(comparison, expected.store, actual.store),
         "rows": rows,
-        "first_number": numbers.get(_first_change(comparison)),
+        "first_number": _first_number(comparison, rows),
         "more_changes": comparison.changes_in_all - len(comparison.changes),
     }
 
 
-def _first_change(comparison: RunComparison) -> int:
-    """Which change the first divergence is, or is part of; -1: none."""
-    if comparison.first is None:
-        return -1
-    first = (_spot(comparison.first.expected), _spot(comparison.first.actual))
-    found = -1
-    for index, change in enumerate(comparison.changes):
-        spots = (_spot(change.expected), _spot(change.actual))
-        if spots == first:
-            return index
-        alike = any(one is not None and one == other for one, other in zip(spots, first, strict=True))
-        found = index if found < 0 and alike else found
-    return found
+def _first_number(comparison: RunComparison, rows: list[dict[str, Any]]) -> int | None:
+    """The first row that holds an event of the first divergence."""
+    first = comparison.first
+    wanted = {} if first is None else {"expected": first.expected, "actual": first.actual}
+    for row in rows:
+        for side, place in wanted.items():
+            told = row[side] if row["row"] == "change" else None
+            if place is not None and told is not None and (told["run"], told["seq"]) == (place.run, place.seq):
+                return int(row["number"])
+    return None
 
 
 def _spot(place: EventPlace | None) -> Spot | None:
