@@ -7,7 +7,7 @@ MODEL_STAMP := $(VENV)/.model-installed
 BENCH_STAMP := $(VENV)/.bench-installed
 SITUATIONS_STAMP := $(VENV)/.situations-installed
 
-.PHONY: demo test browser check format bench situations soak clean
+.PHONY: demo test browser check format bench situations pictures soak clean
 
 demo: $(STAMP)
 	$(BIN)/reenact demo
@@ -31,6 +31,10 @@ bench: $(BENCH_STAMP)
 # Every recorder that can be installed, in every situation; each in an environment of its own under .situations.
 situations: $(SITUATIONS_STAMP)
 	$(BIN)/python -m situations --write
+
+# The pictures of the README, from a real run in a real browser and a real terminal.
+pictures: $(STAMP) browser
+	$(BIN)/python tools/pictures.py
 
 # The long versions of the crash tests.
 soak: $(STAMP)
