@@ -26,6 +26,7 @@ COMMANDS = {
     "replay": ("replaying", "Run the code of a run again: on its record alone, or live."),
     "fork": ("forking", "Go another way from somewhere in a run."),
     "ls": ("listing", "List the runs of the store, newest first."),
+    "search": ("searching", "Search the texts of all runs."),
     "show": ("showing", "Show a run: what happened, one event, or its state."),
     "step": ("stepping", "Walk a run event by event, forward and back."),
     "stats": ("statistics", "Tokens, cost and latency by model and tool."),
@@ -103,7 +104,7 @@ class Commands(click.Group):
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = arguments[0]
-        if name not in COMMANDS and not name.startswith("-") and not context.resilient_parsing:
+        if not name.startswith("-") and not context.resilient_parsing and self.get_command(context, name) is None:
             raise UnknownCommandError(name, context)
         return super().resolve_command(context, arguments)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import apsw
@@ -19,8 +20,10 @@ from reenact.reports.times import iso_time
 COLUMNS = "run, created, agent, status"
 
 
-def attention_report(index: Index, *, cursor: str | None, limit: int) -> dict[str, Any]:
-    """At most `limit` runs, each with all that it needs; `count` is how many there are."""
+def attention_report(
+    index: Index, *, cursor: str | None, limit: int, signs: Callable[[str], bool] = lambda _: False
+) -> dict[str, Any]:
+    """At most `limit` runs, each with all that it needs; `count` is how many there are. `signs`: see `open_waits`."""
     before = Place.of(cursor) if cursor is not None else None
 
     def look(connection: apsw.Connection) -> tuple[list[Any], int]:
@@ -32,7 +35,7 @@ def attention_report(index: Index, *, cursor: str | None, limit: int) -> dict[st
         return lines, int(connection.execute(f"SELECT count(*) FROM runs WHERE {NEEDS_SOMEBODY}").get)
 
     rows, count = index.read(look) if index.extent().listed else _from_the_log(index, before, limit)
-    runs = [_needs(index, *row) for row in rows[:limit]]
+    runs = [_needs(index, signs, *row) for row in rows[:limit]]
     last = rows[limit - 1] if len(rows) > limit else None
     return {
         "runs": [one for one in runs if one["waits"] or one["doubts"]],
@@ -41,11 +44,13 @@ def attention_report(index: Index, *, cursor: str | None, limit: int) -> dict[st
     }
 
 
-def _needs(index: Index, run: str, created: int, agent: str | None, status: str, short: str) -> dict[str, Any]:
+def _needs(
+    index: Index, signs: Callable[[str], bool], run: str, created: int, agent: str | None, status: str, short: str
+) -> dict[str, Any]:
     store, namespace = index.store, index.namespace
     about = {"run": run, "short": short, "agent": agent, "status": status, "created": iso_time(created)}
     try:
-        waits = open_waits(store, namespace, run)
+        waits = open_waits(store, namespace, run, signs)
         in_doubt = [] if is_held(store, namespace, run) else doubts(store, namespace, run)
     except ReenactError:
         return {**about, "waits": [], "doubts": []}

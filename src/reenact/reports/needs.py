@@ -5,6 +5,7 @@ Keys are never among it. A wait is named by its id, which opens nothing by itsel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from reenact.core.wait_keys import WaitIdentity
@@ -19,8 +20,9 @@ from reenact.store.contract import Store
 INTERRUPT = "interrupt@"
 
 
-def open_waits(store: Store, namespace: str, run: str) -> list[dict[str, Any]]:
-    """In the order they were made."""
+def open_waits(store: Store, namespace: str, run: str, signs: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """In the order they were made. `signs` tells of the id of a secret whether it is here: with it, whoever asks could
+    make the key."""
     inbox = {row.key: row for row in store.inbox(namespace, run)}
     found = []
     asked = _asked(store, namespace, run)
@@ -31,7 +33,10 @@ def open_waits(store: Store, namespace: str, run: str) -> list[dict[str, Any]]:
         identity = _identity(rows.payload_of(row))
         if identity is None or identity.id != wait:
             continue  # a stranger's row: nobody could resolve it
-        found.append({"run": run, **_wait(identity, row.time, rows.pin_of(rows.payload_of(row)).session, asked)})
+        pin = rows.pin_of(rows.payload_of(row))
+        secrets = [pin.key_id, *(other.rpartition(":")[2] for other in inbox if other.startswith(f"{key}:"))]
+        told = _wait(identity, row.time, pin.session, asked)
+        found.append({"run": run, **told, "answerable": any(signs(secret) for secret in secrets)})
     return found
 
 

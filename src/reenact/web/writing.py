@@ -25,10 +25,11 @@ from starlette.types import Receive, Scope, Send
 from reenact.core.canonical import canonical_bytes
 from reenact.core.codec import encode
 from reenact.core.strict_json import read_strict
+from reenact.core.wait_keys import ResolveOutcome
 from reenact.effect.doubts import DONE, FAIL, RETRY
 from reenact.effect.settling import settle
 from reenact.effect.waits.http import BODY_BYTES, BODY_SECONDS, MAX_BODY_DEPTH, WaitsApp, resolution_of_tree
-from reenact.errors import InvalidInput, NotFound, Refused
+from reenact.errors import InvalidInput, KeysUnavailable, NotFound, Refused
 from reenact.journal.reader import JournalReader
 from reenact.reports.needs import wait_named
 from reenact.reports.timelines import Seen, one_event, seen
@@ -91,10 +92,13 @@ def resolve_wait(stores: Stores, text: str, wait: str, body: Any) -> Any:
     if found is None:
         raise NotFound(f"run {run} has no such wait", hint="`reenact waits` lists its waits.", code="unknown_wait")
     identity, session = found
-    outcome = stores.desk().resolve(stores.desk().key(run, identity, session=session), resolution)
+    try:
+        outcome = stores.desk().resolve(stores.desk().key(run, identity, session=session), resolution)
+    except KeysUnavailable:
+        outcome = ResolveOutcome.unknown_or_revoked()
     if outcome.status == "unknown_or_revoked":
         raise Refused(
-            f"the key of wait {identity.name!r} was revoked, or signed with a secret that is not on this machine",
+            "the key of this wait was revoked, or is signed with a secret that is not on this machine",
             hint="Resolve it with its key, or where its agent runs; `reenact keys` lists the secrets here.",
             code="no_key",
         )

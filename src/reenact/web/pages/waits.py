@@ -11,7 +11,7 @@ from reenact.index.attention import attention_report
 from reenact.index.lists import place_of
 from reenact.reports.gists import trimmed
 from reenact.web.asked import Asked
-from reenact.web.lists import NEEDS
+from reenact.web.lists import NEEDS, signs_here
 from reenact.web.pages.rendering import page
 from reenact.web.stores import Stores
 
@@ -22,7 +22,7 @@ ROOM = 4_000
 def waits_page(stores: Stores, asked: Asked) -> Response:
     index = stores.indexed.current()
     place = place_of(index)  # before the look: what changes meanwhile is told
-    report = attention_report(index, cursor=asked.text("cursor"), limit=NEEDS)
+    report = attention_report(index, cursor=asked.text("cursor"), limit=NEEDS, signs=signs_here)
     runs = [_trimmed(one) for one in report["runs"]]
     older = None if report["next"] is None else f"/waits?cursor={report['next']}"
     return page("waits.html", runs=runs, count=report["count"], older=older, paged=asked.text("cursor"), place=place)

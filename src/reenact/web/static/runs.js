@@ -36,9 +36,11 @@ const lineOf = (run) => [...body.rows].find((row) => row.dataset.run === run);
 
 /** Only what is different is touched: whoever stands on a line stays there. */
 function update(row, run) {
+  const stood = row.querySelector(".badge").dataset.status;
   cells(run).forEach((cell, number) => {
     if (number > 0 && row.cells[number].textContent !== cell.textContent) row.replaceChild(cell, row.cells[number]);
   });
+  if (stood === run.status) return;
   row.classList.add("changed");
   setTimeout(() => row.classList.remove("changed"), 900);
 }

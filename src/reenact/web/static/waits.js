@@ -21,6 +21,7 @@ function resolution(form) {
 
 function prepare(card) {
   const form = card.querySelector("[data-resolving]");
+  if (!form) return; // it cannot be answered from here
   const fields = form.querySelectorAll("[data-for]");
   form.addEventListener("change", () => {
     for (const field of fields) field.hidden = field.dataset.for !== form.elements.way.value;
