@@ -118,7 +118,7 @@ def test_fifty_followers_of_one_run_all_get_everything(url: str) -> None:
 def test_however_many_follow_the_store_is_looked_at_once(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
     read = following._read
-    monkeypatch.setattr(following, "_read", lambda reader, seq: looks.append(seq) or read(reader, seq))
+    monkeypatch.setattr(following, "_read", lambda *asked: looks.append(asked[1]) or read(*asked))
     with writing(path) as journal, serving(path) as served:
         journal.append(states(1))
         followers = [Follower(served) for _ in range(30)]

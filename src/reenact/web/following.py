@@ -9,6 +9,7 @@
 With `brief` the contents are left out: seq, kind, lane and time, for whoever only wants to know that there is more.
 
 However many follow a run, one task looks at the store for all of them, and each event is read and written out once.
+What came since the last look is sent in one piece: a run that writes quickly does not wake its followers every time.
 Whoever lags behind reads what it has missed from the store by itself, at its own pace: nothing piles up for it. A
 client that was cut off comes back with `Last-Event-ID`; one that has seen the end is told 204, and stops asking.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -27,7 +28,7 @@ from reenact.core.events import TERMINAL_KINDS
 from reenact.errors import BadPosition, InvalidInput, ReenactError
 from reenact.journal.reader import JournalReader
 from reenact.reports.json_text import json_bytes
-from reenact.reports.timelines import events_between
+from reenact.reports.timelines import Seen, events_between
 from reenact.web.answers import HttpProblem, busy
 from reenact.web.asked import Asked
 from reenact.web.stores import Stores
@@ -47,7 +48,6 @@ BRIEF = ("seq", "kind", "lane", "time")
 class Written(NamedTuple):
     seq: int
     text: bytes
-    brief: bytes
     ended: str | None
     """The status that the run ended with, if this event is its end."""
 
@@ -55,8 +55,9 @@ class Written(NamedTuple):
 class Feed:
     """What is new in one run, for everybody who follows it."""
 
-    def __init__(self, reader: JournalReader, threads: Threads) -> None:
+    def __init__(self, reader: JournalReader, threads: Threads, *, brief: bool) -> None:
         self.reader = reader
+        self.brief = brief
         self.followers = 0
         self.over = False
         self.ended: str | None = None
@@ -82,23 +83,25 @@ class Feed:
             self.head, self.ended = await self._threads.run(_head, self.reader)
             self._tell()
             while self.ended is None:
-                if not await self._read_on():
+                if not await self._read_on() and self.ended is None:
                     await asyncio.sleep(POLL_SECONDS)
         except (ReenactError, OSError):
             self.over = True  # those who come back are told why
             self._tell()
 
     async def _read_on(self) -> bool:
-        found = await self._threads.run(_read, self.reader, self.head)
+        """True if there may be more at once."""
+        found = await self._threads.run(_read, self.reader, self.head, self.brief)
         if not found:
             return False
+        size = sum(len(one.text) for one in found)
         self._kept.extend(found)
-        self._kept_bytes += sum(len(one.text) for one in found)
+        self._kept_bytes += size
         while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
             self._kept_bytes -= len(self._kept.popleft().text)
         self.head, self.ended = found[-1].seq, found[-1].ended
         self._tell()
-        return True
+        return len(found) == READ_EVENTS or size >= READ_BYTES
 
     def _tell(self) -> None:
         self._news.set()
@@ -108,7 +111,7 @@ class Feed:
         """Some of what follows `seq`, which is before the head."""
         if self._kept and self._kept[0].seq <= seq + 1:
             return [one for one in self._kept if one.seq > seq]
-        return await self._threads.run(_read, self.reader, seq)
+        return await self._threads.run(_read, self.reader, seq, self.brief)
 
     async def news(self) -> None:
         """Returns when there may be something new, or after a while anyway."""
@@ -123,7 +126,7 @@ class Followers:
     def __init__(self, stores: Stores, threads: Threads) -> None:
         self._stores = stores
         self._threads = threads
-        self._feeds: dict[str, Feed] = {}
+        self._feeds: dict[tuple[str, bool], Feed] = {}
         self._count = 0
         self._stopped = False
 
@@ -141,23 +144,18 @@ class Followers:
         if self._count >= FOLLOWERS or self._stopped:
             raise busy("too many follow runs already")
         self._count += 1
-        feed = self._feeds.setdefault(reader.run, Feed(reader, self._threads))
+        feed = self._feeds.setdefault((reader.run, brief), Feed(reader, self._threads, brief=brief))
         feed.followers += 1
-        return CountedStream(self._texts(feed, after, brief), {}, EVENT_STREAM, lambda: self._leave(feed))
+        return CountedStream(self._texts(feed, after), {}, EVENT_STREAM, lambda: self._leave(feed))
 
-    async def _texts(self, feed: Feed, seq: int, brief: bool) -> AsyncIterator[bytes]:
+    async def _texts(self, feed: Feed, seq: int) -> AsyncIterator[bytes]:
         feed.start()
         yield b"retry: 1000\n\n"
         while not feed.over:
             if seq < feed.head:
                 found = await feed.behind(seq)
-                if brief:  # all that is there in one piece
-                    yield b"".join([one.brief for one in found])
-                    seq = found[-1].seq if found else seq
-                    continue
-                for one in found:
-                    yield one.text
-                    seq = one.seq
+                yield b"".join([one.text for one in found])
+                seq = found[-1].seq if found else seq
             elif feed.ended is not None:
                 yield b"event: end\ndata: " + json_bytes({"run": feed.reader.run, "status": feed.ended}) + b"\n\n"
                 return
@@ -172,8 +170,8 @@ class Followers:
         feed.followers -= 1
         if feed.followers == 0:
             feed.stop()
-            if self._feeds.get(feed.reader.run) is feed:
-                del self._feeds[feed.reader.run]
+            if self._feeds.get((feed.reader.run, feed.brief)) is feed:
+                del self._feeds[feed.reader.run, feed.brief]
 
     def stop(self) -> None:
         """Ends all streams: the server is about to end."""
@@ -199,18 +197,30 @@ def _head(reader: JournalReader) -> tuple[int, str | None]:
     return last.seq, last.kind.lower() if last.kind in TERMINAL_KINDS else None
 
 
-def _read(reader: JournalReader, seq: int) -> list[Written]:
+def _read(reader: JournalReader, seq: int, brief: bool) -> list[Written]:
     """Some events behind `seq`, as they are sent."""
     if reader.store.run_row(reader.namespace, reader.run) is None:
         raise HttpProblem(404, "unknown_run", f"run {reader.run} was removed meanwhile")
     found: list[Written] = []
     size = 0
-    for event in events_between(reader, seq + 1, seq + 1 + READ_EVENTS):
+    for event in _briefly(reader, seq + 1) if brief else events_between(reader, seq + 1, seq + 1 + READ_EVENTS):
         told = event.to_json()
-        text = b"id: %d\ndata: %s\n\n" % (event.seq, json_bytes(told))
-        little = b"id: %d\ndata: %s\n\n" % (event.seq, json_bytes({name: told[name] for name in BRIEF}))
-        found.append(Written(event.seq, text, little, event.kind.lower() if event.kind in TERMINAL_KINDS else None))
+        text = b"id: %d\ndata: %s\n\n" % (
+            event.seq,
+            json_bytes({name: told[name] for name in BRIEF} if brief else told),
+        )
+        found.append(Written(event.seq, text, event.kind.lower() if event.kind in TERMINAL_KINDS else None))
         size += len(text)
         if size >= READ_BYTES:
             break
     return found
+
+
+def _briefly(reader: JournalReader, start: int) -> Iterator[Seen]:
+    """Events without their contents, which are not even read."""
+    for row in reader.store.scan(reader.namespace, reader.run, start, start + READ_EVENTS, contents=False):
+        try:
+            time: int | None = reader.link(row).time
+        except ReenactError:
+            time = None
+        yield Seen(row.seq, row.kind, row.lane, time)
