@@ -22,6 +22,7 @@ from bench.fleet import fleet
 from bench.forking import forking, replaying_runs
 from bench.importing import import_time
 from bench.measuring import Row, Workplace
+from bench.pages_lists import lists
 from bench.pages_run import pages_run
 from bench.verifying import verify
 
@@ -50,4 +51,5 @@ SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
     "capture-startup": starting,
     "capture-size": sizes,
     "pages-run": pages_run,
+    "pages-lists": lists,
 }

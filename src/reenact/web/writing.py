@@ -4,8 +4,7 @@ Resolving is what `reenact.effect.waits.http` does, with its statuses; the key i
 the server's token is needed besides.
 
 An operator, who is let in and whose secrets sign the wait, resolves it by its id: the server makes the key from these
-secrets, as the agent did, and hands it to the same desk. The key never leaves the server. Whoever can only write to
-the store cannot do that.
+secrets, as the agent did, and hands it to the same desk. The key never leaves the server.
 
 Settling takes `{"effect": seq, "decision": "done" | "retry" | "fail"}` with `value` for done, `message` for fail, and
 `by`. 200 settled so, now or before; 409 settled before in another way, or the run is held by somebody; 404 there is
