@@ -163,6 +163,7 @@ def test_the_conversation_has_each_message_once(open_file: Files, opened: Store)
     record_two(opened)
     page = open_file(share(opened))
     page.get_by_role("tab", name="Conversation").click()
+    expect(page.locator(".said").first).to_be_visible()
     said = page.locator(".said").all_inner_texts()
     assert len(said) == 1 + 4 * 2
     assert sum("question 0" in one for one in said) == 1
@@ -198,7 +199,7 @@ def test_what_was_recorded_is_text(open_file: Files, opened: Store) -> None:
         assert "\x1b" not in shown
         assert "__proto__" in shown
     page.get_by_role("tab", name="Conversation").click()
-    assert "</script><script>" in page.locator(".chat").inner_text()
+    expect(page.locator(".chat")).to_contain_text("</script><script>")
     assert page.title() == "hostile · Reenact"
     assert page.evaluate("({}).polluted") is None
     assert page.locator("main img, main svg, main iframe, main script").count() == 0

@@ -2,19 +2,20 @@
 import { h, inert } from "./dom.js";
 import { count, pretty } from "./pretty.js";
 import { plain } from "./shared_run.js";
-import { ANSWERS } from "./verify.js";
+import { ANSWERS, nextTask, sliced } from "./verify.js";
 
 const PAGE = 60;
 const TEXT_ROOM = 6_000;
 const HELD_IN = ["messages", "input", "contents"];
 
 /** Messages in their order: { seq, role, text, from: "asked" or "answered" }. */
-export function messagesOf(run) {
+export async function messagesOf(run) {
   const found = [];
-  const answers = answersOf(run);
+  const breathe = sliced(nextTask);
+  const answers = await answersOf(run, breathe);
   let before = [];
-  for (let seq = 1; seq <= run.length; seq += 1) {
-    if (run.kind(seq) !== "ActionRequested" || run.effect(seq) !== "model_call") continue;
+  for (const seq of answers.keys()) {
+    await breathe();
     const asked = askedIn(plain(run.content(seq)?.get?.("payload"))).map((message) => told(message, "user"));
     const written = asked.map(key);
     let same = 0;
@@ -35,11 +36,14 @@ export function messagesOf(run) {
 /** An answer comes back as a message of the next call: the same role, the same text, without what else it said. */
 const key = ({ role, text }) => `${role}\n${text}`;
 
-function answersOf(run) {
+/** Calls of models, each with its answer, or null. */
+async function answersOf(run, breathe) {
   const found = new Map();
   for (let seq = 1; seq <= run.length; seq += 1) {
-    const parent = ANSWERS.has(run.kind(seq)) ? run.link(seq)?.parent : null;
-    if (parent) found.set(parent, seq);
+    if (run.asksModel(seq)) found.set(seq, null);
+    const parent = found.size > 0 && ANSWERS.has(run.kind(seq)) ? run.link(seq)?.parent : null;
+    if (found.has(parent)) found.set(parent, seq);
+    if (seq % 500 === 0) await breathe();
   }
   return found;
 }
@@ -79,9 +83,15 @@ function textOf(content) {
   return content.map((part) => (typeof member(part, "text") === "string" ? member(part, "text") : pretty(part, TEXT_ROOM).text)).join("\n");
 }
 
-/** So many messages at once: a conversation may be as long as it likes. */
+/** Shown when it is found: looking through a long run takes a moment, in which the page goes on. */
 export function conversationView(run, goTo) {
-  const messages = messagesOf(run);
+  const room = h("div", {}, h("p", { class: "empty soft" }, "Looking for what was said…"));
+  messagesOf(run).then((messages) => room.replaceChildren(listed(messages, goTo)));
+  return room;
+}
+
+/** So many messages at once: a conversation may be as long as it likes. */
+function listed(messages, goTo) {
   if (messages.length === 0) {
     return h("p", { class: "empty soft" }, "No call of a model was found in this run. The events tell what it did.");
   }

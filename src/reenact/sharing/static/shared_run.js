@@ -76,6 +76,12 @@ export class SharedRun {
     return typeof effect === "string" ? effect : "";
   }
 
+  /** Most contents are not read for it. */
+  asksModel(seq) {
+    const { kind, stored } = this.recording.contents[seq - 1];
+    return kind === "ActionRequested" && stored !== null && stored.includes("model_call") && this.effect(seq) === "model_call";
+  }
+
   /** How long an answer took, in microseconds. */
   took(seq) {
     const link = ANSWERS.has(this.kind(seq)) ? this.link(seq) : null;

@@ -45,7 +45,7 @@ function integer(value) {
 }
 
 /** Lets the page draw and answer from time to time. */
-function sliced(pause) {
+export function sliced(pause) {
   let began = performance.now();
   return async () => {
     if (performance.now() - began < SLICE_MS) return;
