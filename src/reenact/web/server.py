@@ -128,7 +128,8 @@ def check_address(host: str, *, auth: bool, allowed_hosts: Collection[str]) -> N
 
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # Named by its number: asyncio sends at once on sockets that are known to be TCP, and waits 40 ms on others.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
