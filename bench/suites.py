@@ -24,6 +24,7 @@ from bench.importing import import_time
 from bench.measuring import Row, Workplace
 from bench.pages_lists import lists
 from bench.pages_run import pages_run
+from bench.sharing import sharing
 from bench.verifying import verify
 
 SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
@@ -52,4 +53,5 @@ SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
     "capture-size": sizes,
     "pages-run": pages_run,
     "pages-lists": lists,
+    "share": sharing,
 }
