@@ -22,7 +22,7 @@ ROUNDS = 40
 ASKED = (
     ("the page with the list of runs", "/"),
     ("the list, 100 runs", "/api/v1/overview"),
-    ("filtered by status", "/api/v1/overview?status=interrupted"),
+    ("filtered by status", "/api/v1/overview?status=interrupted&limit=10"),
     (
         "filtered by status, agent and time",
         "/api/v1/overview?status=completed&agent=agent-3&since=2020-01-01T00:00:00Z",

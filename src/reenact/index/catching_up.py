@@ -28,8 +28,9 @@ from reenact.store.contract import RunRow, Store
 
 RUNS_AT_ONCE = 100
 EVENTS_AT_ONCE = 400
-LOOKED_AT_AGAIN = 200
-"""Open runs that are looked at with every round: a process may have died, which no store tells."""
+LOOKED_AT_AGAIN = 50
+"""Of the open runs that are held, and of those that are not, in every round: a process may have died, which no store
+tells."""
 LONGEST_NAME, NAMES_MOST = 1_000, 50
 """Names may be as long as somebody likes; a list is not."""
 REMOVALS = ("RunRetired", "ContentErased")
@@ -138,13 +139,14 @@ class CatchingUp:
 
     def look_again(self) -> None:
         """Whoever held a run may be gone, and somebody may hold one that was left."""
-        sql = f"SELECT run, held FROM runs WHERE ended = 0 AND imported = 0 ORDER BY looked LIMIT {LOOKED_AT_AGAIN}"
-        for run, held in self.connection.execute(sql).fetchall():
-            if is_held(self._store, self._namespace, str(run)) != bool(held):
-                self._take(str(run))
-            else:
-                now = time.time_ns() // 1000
-                self.connection.execute("UPDATE runs SET looked = ? WHERE run = ?", (now, run))
+        open_ones = "SELECT run, held FROM runs WHERE ended = 0 AND imported = 0 AND held = {} ORDER BY looked LIMIT {}"
+        for wanted in (1, 0):
+            for run, held in self._rows(open_ones.format(wanted, LOOKED_AT_AGAIN)):
+                if is_held(self._store, self._namespace, run) != bool(held):
+                    self._take(run)
+                else:
+                    now = time.time_ns() // 1000
+                    self.connection.execute("UPDATE runs SET looked = ? WHERE run = ?", (now, run))
 
     def _rows(self, sql: str) -> list[Any]:
         found: Any = self.connection.execute(sql).fetchall()

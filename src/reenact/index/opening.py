@@ -59,11 +59,17 @@ class Index:
         return self.read(look)
 
     def catch_up(
-        self, seconds: float | None = None, *, words: bool = True, stop: Callable[[], bool] | None = None
+        self,
+        seconds: float | None = None,
+        *,
+        words: bool = True,
+        again: bool = True,
+        stop: Callable[[], bool] | None = None,
     ) -> bool:
         """Follows the log for so long at most, or until there is nothing new. True: there is nothing new.
 
-        Without `words` only what lists show. What another thread or process is at is left to it.
+        Without `words` only what lists show; with `again` open runs are looked at from time to time though nothing is
+        new in them. What another thread or process is at is left to it.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
 
@@ -73,15 +79,15 @@ class Index:
         if not self._turn.acquire(timeout=-1 if seconds is None else seconds):
             return False
         try:
-            return self._follow(words, is_over)
+            return self._follow(words, again, is_over)
         finally:
             self._turn.release()
 
-    def _follow(self, words: bool, is_over: Callable[[], bool]) -> bool:
+    def _follow(self, words: bool, again: bool, is_over: Callable[[], bool]) -> bool:
         anew = 0
         while True:
             try:
-                if not self._round(words, is_over):
+                if not self._round(words, again, is_over):
                     return True
             except StartAnew:
                 anew += 1
@@ -94,12 +100,12 @@ class Index:
             if anew >= ANEW_MOST or is_over():
                 return False
 
-    def _round(self, words: bool, is_over: Callable[[], bool]) -> bool:
+    def _round(self, words: bool, again: bool, is_over: Callable[[], bool]) -> bool:
         with self._database.writing() as connection:
             at = CatchingUp(connection, self.store, self.namespace)
             if at.follow():
                 return True
-            if time.monotonic() - self._looked_again >= LOOK_AGAIN_SECONDS:
+            if again and time.monotonic() - self._looked_again >= LOOK_AGAIN_SECONDS:
                 at.look_again()
                 self._looked_again = time.monotonic()
             return words and at.read_words(is_over)

@@ -27,7 +27,7 @@ TABLES = (
     "CREATE INDEX runs_by_cost ON runs(cost) WHERE kind = 'run' AND cost IS NOT NULL",
     "CREATE INDEX runs_by_version ON runs(version)",
     "CREATE INDEX runs_to_read ON runs(created) WHERE texted < events",
-    "CREATE INDEX runs_open ON runs(looked) WHERE ended = 0",
+    "CREATE INDEX runs_open ON runs(held, looked) WHERE ended = 0",
     f"CREATE INDEX runs_that_need_somebody ON runs(created, run) WHERE {NEEDS_SOMEBODY}",
     """CREATE TABLE docs(doc INTEGER PRIMARY KEY, run_no INTEGER NOT NULL, seq INTEGER NOT NULL,
   cut INTEGER NOT NULL) STRICT""",

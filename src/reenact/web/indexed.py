@@ -32,7 +32,7 @@ class Indexed:
     def current(self, *, words: bool = False) -> Index:
         """The index, as far as it could be brought up to date meanwhile; the rest is done in the background."""
         index = self._opened()
-        index.catch_up(FOLLOW_SECONDS, words=words, stop=self._closing.is_set)
+        index.catch_up(FOLLOW_SECONDS, words=words, again=False, stop=self._closing.is_set)
         with self._lock:
             self._asked = time.monotonic()
             if self._thread is None and not self._closing.is_set():

@@ -21,7 +21,8 @@ LAST_RUN = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'runs'
 HASH = "SELECT hex(hash) FROM events WHERE event_no = ?"
 NEW_EVENTS = f"SELECT event_no, run_no FROM events WHERE event_no > ? ORDER BY event_no LIMIT {EVENTS_AT_ONCE}"
 RUN = "SELECT run FROM runs WHERE run_no = ? AND namespace = ?"
-NEW_RUNS = "SELECT run FROM runs WHERE run_no > ? AND run_no <= ? AND namespace = ?"
+# The plus keeps the planner from looking through the namespace.
+NEW_RUNS = "SELECT run FROM runs WHERE run_no > ? AND run_no <= ? AND +namespace = ?"
 
 _PLACE = Pattern(r"([0-9]{1,18})\.([0-9A-F]*)\.([0-9]{1,18})\Z")
 
