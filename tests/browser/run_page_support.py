@@ -71,6 +71,11 @@ async def _fetched(name: str) -> Any:
         return None
 
 
+@reenact.agent
+def patient() -> Any:
+    return reenact.wait_for("approval")
+
+
 def record_support(store: str, run: str = "support-one") -> None:
     opened = open_store(store)
     try:

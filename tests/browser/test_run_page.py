@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from browser_support import NARROW, assert_accessible, assert_fits, shot
-from run_page_support import EVENTS, Look, chosen, opened, record_support, side
+from run_page_support import EVENTS, Look, chosen, opened, patient, record_support, side
 
 from reenact.core.events import StateUpdated
 from reenact.effect.forking import begin_fork
+from reenact.effect.waits.listing import waits_of
 from reenact.journal.reader import JournalReader
 from reenact.store.opening import open_store
-from web.web_support import flip_content, once, record
+from web.web_support import flip_content, once, record, until
 
 
 @pytest.fixture(autouse=True)
@@ -191,16 +192,36 @@ def test_compare_leads_to_the_compare_page(look: Look, store: str) -> None:
     assert coming.value.url.endswith("/runs/support-one/compare/support-two")
 
 
-def test_what_it_waits_for_and_what_is_in_doubt_stands_at_the_top(look: Look, store: str) -> None:
+def test_an_effect_in_doubt_is_settled_on_the_page(look: Look, store: str) -> None:
     record(store, "doubtful", [StateUpdated(payload=1), once(2)])
     page = opened(look(), "/runs/doubtful")
     assert page.locator("#status").inner_text() == "in doubt"
-    notice = page.locator("#standing")
-    assert "mail" in notice.inner_text()
+    need = page.locator("[data-settle]")
+    assert "mail" in need.inner_text()
     assert_accessible(page)
-    notice.get_by_role("link", name="event 2").first.click()
-    page.wait_for_selector("html[data-ready]")
-    assert chosen(page) == 2
+    shot(page, "run-in-doubt")
+    need.get_by_text("Do it again.").click()
+    need.get_by_role("button", name="Settle").click()
+    page.locator("dialog[open] button.main").click()
+    page.get_by_text("It will be done again").first.wait_for()
+    page.locator("#status", has_text="interrupted").wait_for()
+
+
+def test_what_it_waits_for_stands_at_the_top(look: Look, store: str) -> None:
+    opened_store = open_store(store)
+    handle = patient.start(run_id="patient", store=opened_store)
+    until(lambda: waits_of(opened_store, "patient"))
+    page = opened(look(), "/runs/patient")
+    page.locator("#status", has_text="waiting").wait_for()
+    notice = page.locator("#standing")
+    assert "Waits for approval" in " ".join(notice.inner_text().split())
+    assert_accessible(page)
+    notice.get_by_role("link", name="Answer it").click()
+    page.locator("[data-resolving] textarea").fill("42")
+    page.get_by_role("button", name="Answer").click()
+    page.locator("#sure-yes").click()
+    assert handle.result(30) == 42
+    opened_store.close()
 
 
 def test_an_empty_run_has_a_page(look: Look, store: str) -> None:

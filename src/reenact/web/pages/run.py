@@ -8,20 +8,22 @@ from urllib.parse import quote, urlencode
 from starlette.responses import RedirectResponse, Response
 
 from reenact.capture.usage import usage_of
-from reenact.effect.waits.listing import waits_of
 from reenact.errors import ReenactError
 from reenact.journal.reader import JournalReader
 from reenact.reports.gists import trimmed
+from reenact.reports.needs import doubts, open_waits
 from reenact.reports.runs import run_report
 from reenact.reports.spans import spans_page
 from reenact.reports.standing import Standing, standing_of
 from reenact.web.asked import Asked, row_of
 from reenact.web.pages.rendering import page
+from reenact.web.pages.waits import pretty
 from reenact.web.stores import Stores
 
 VIEWS = ("timeline", "conversation", "receipts", "family", "about")
 PARAMETERS = ("seq", "view", "show")
 FIRST_ROWS = 40
+NEEDS_SHOWN = 20
 ROWS_BEFORE = 6
 """That are shown above an event which a link leads to."""
 
@@ -46,7 +48,8 @@ def run_page(stores: Stores, asked: Asked) -> Response:
         took_us=_duration(rows),
         view=view if view in VIEWS else VIEWS[0],
         waits=_waits(stores, reader, standing),
-        doubts=_doubts(standing),
+        doubts=_doubts(stores, reader, standing),
+        stops=_stops(standing),
         given={**rows, "seq": seq or None, "first": first},
     )
 
@@ -57,18 +60,23 @@ def _duration(rows: dict[str, Any]) -> int | None:
 
 
 def _waits(stores: Stores, reader: JournalReader, standing: Standing) -> list[dict[str, Any]]:
-    if standing.status not in ("waiting", "running", "interrupted"):
+    if standing.status not in ("waiting", "blocked", "running", "interrupted"):
         return []
     try:
-        found = waits_of(stores.reading, reader.run, stores.namespace)
+        return open_waits(stores.reading, stores.namespace, reader.run, lambda _: False)[:NEEDS_SHOWN]
     except ReenactError:
-        return []
-    return [one._asdict() for one in found if one.state == "open"]
+        return []  # what cannot be read is told by the verification
 
 
-def _doubts(standing: Standing) -> list[dict[str, Any]]:
-    """What stands still until somebody says something."""
-    if standing.status not in ("in_doubt", "stopped", "blocked"):
+def _doubts(stores: Stores, reader: JournalReader, standing: Standing) -> list[dict[str, Any]]:
+    if standing.status != "in_doubt":
         return []
-    names = standing.about or ("an interrupt",) * len(standing.seqs)
-    return [{"seq": seq, "name": name} for seq, name in zip(standing.seqs, names, strict=False)]
+    found = doubts(stores.reading, stores.namespace, reader.run)[:NEEDS_SHOWN]
+    return [{**one, "asked": pretty(one["asked"])} for one in found]
+
+
+def _stops(standing: Standing) -> list[dict[str, Any]]:
+    """Before which effects a fork or a live replay stands."""
+    if standing.status != "stopped":
+        return []
+    return [{"seq": seq, "name": name} for seq, name in zip(standing.seqs, standing.about, strict=False)][:NEEDS_SHOWN]

@@ -202,11 +202,6 @@ function wire() {
     if (query.has("seq") && view === "timeline") go(Number(query.get("seq")) || 1);
     show(view);
   });
-  at("compare").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const other = at("other").value.trim();
-    if (other) location.assign(`${address}/compare/${encodeURIComponent(other)}`);
-  });
   at("other").addEventListener("focus", offer, { once: true });
 }
 
