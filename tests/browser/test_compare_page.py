@@ -51,6 +51,26 @@ def test_the_first_divergence_is_in_view_and_marked(look: Look, store: str) -> N
     shot(page, "compare")
 
 
+def test_nothing_jumps_and_it_can_be_read_without_scripts(look: Look, store: str) -> None:
+    recorded(store, record_two)
+    seen = look()
+    page = seen.open("/runs/first/compare/second")
+    expect(page.locator("#where")).not_to_be_empty()
+    moved = page.evaluate(
+        "new Promise((done) => { let sum = 0; new PerformanceObserver((list) => { for (const one of list.getEntries())"
+        " sum += one.value; }).observe({ type: 'layout-shift', buffered: true }); setTimeout(() => done(sum), 200) })"
+    )
+    assert moved < 0.02
+    quiet = seen.context.browser.new_context(java_script_enabled=False, storage_state=seen.context.storage_state())
+    plain = quiet.new_page()
+    plain.goto(page.url)
+    first = plain.locator(".change-row[data-first]")
+    expect(first.locator("del")).to_be_visible()
+    assert first.locator("del").inner_text() == "quick brown"
+    assert first.locator("ins").inner_text() == "slow green"
+    quiet.close()
+
+
 def test_far_behind_what_is_the_same(look: Look, store: str) -> None:
     recorded(store, record_far_apart)
     seen = look()

@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from reenact.errors import BadRecording
+
 RECORDING_TYPE = "application/x-reenact-recording"
 COMPARISON_TYPE = "application/x-reenact-comparison"
 MOST_RECORDINGS = 2
 CLOSING = b"</script>\n"
-LINE_BYTES = 6 * 128 * 1024 * 1024
-"""As long as a line of an export may be, if all of it had to be escaped."""
+LINE_BYTES = 160 * 1024 * 1024
+"""What a line of an export may be, with some room for what is escaped."""
 
 _OPENING = re.compile(
     rf'<script type="({re.escape(RECORDING_TYPE)}|{re.escape(COMPARISON_TYPE)})" id="([a-z]+-?[0-9]?)">\n'.encode()
@@ -61,7 +63,9 @@ class Line:
 def lines_of(file: BinaryIO) -> Iterator[Line]:
     kind: str | None = None
     name: str | None = None
-    while text := file.readline(LINE_BYTES):
+    while text := file.readline(LINE_BYTES + 1):
+        if len(text) > LINE_BYTES:
+            raise BadRecording(f"a line of the page is longer than {LINE_BYTES} bytes", code="too_large")
         if kind is not None and text != CLOSING:
             yield Line(text, kind, name)
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from reenact.web.stores import Stores
 
 PARAMETERS = ("at", "limit")
 OFFERED = 50
+PATCH_ROOM = 100_000
 
 
 def compare_page(stores: Stores, asked: Asked) -> Response:
@@ -39,7 +41,8 @@ def compare_page(stores: Stores, asked: Asked) -> Response:
         damage=damage,
         at=at,
         other_way=_address(*reversed(runs)),
-        given={"at": at, "first": (told or {}).get("first_number"), "detail": _detail(stores, told, at)},
+        detail=_detail(stores, told, at),
+        given={"at": at},
     )
 
 
@@ -54,9 +57,10 @@ def _detail(stores: Stores, told: dict[str, Any] | None, at: int) -> dict[str, A
         return None
     sides = [(JournalReader(stores.reading, one["run"], stores.namespace), one["seq"]) for one in _both(row)]
     try:
-        return event_difference(*sides[0], *sides[1])
+        found = event_difference(*sides[0], *sides[1])
     except ReenactError:
         return None  # the script asks again, and shows what is the matter
+    return {**found, "patch_text": json.dumps(found["patch"], indent=2, ensure_ascii=False)[:PATCH_ROOM]}
 
 
 def _both(row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

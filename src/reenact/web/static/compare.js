@@ -12,9 +12,9 @@ let current = rows.findIndex((row) => Number(row.dataset.number) === page.at);
 const address = (run) => `/runs/${encodeURIComponent(run)}`;
 
 async function fill(row) {
-  if (row.dataset.filled) return;
-  row.dataset.filled = "true";
   const body = row.querySelector(".change-body");
+  if (row.dataset.filled || body.querySelector(".differences")) return;
+  row.dataset.filled = "true";
   const waiting = h("p", { class: "soft" }, "…");
   body.append(waiting);
   try {
@@ -26,11 +26,8 @@ async function fill(row) {
 }
 
 async function detailOf(row) {
-  const { run, seq, other, otherSeq, number } = row.dataset;
-  if (seq && otherSeq) {
-    const known = Number(number) === page.at ? page.detail : null;
-    return differenceView(known ?? (await get(`${address(run)}/events/${seq}/diff/${encodeURIComponent(other)}/${otherSeq}`)));
-  }
+  const { run, seq, other, otherSeq } = row.dataset;
+  if (seq && otherSeq) return differenceView(await get(`${address(run)}/events/${seq}/diff/${encodeURIComponent(other)}/${otherSeq}`));
   const [name, place] = seq ? [run, seq] : [other, otherSeq];
   const event = await get(`${address(name)}/events/${place}`);
   const text = JSON.stringify(event.content, null, 2) ?? "erased";
