@@ -51,13 +51,12 @@ export class Scrubber {
     if (!width) return;
     if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
     const pen = canvas.getContext("2d");
-    const style = getComputedStyle(document.documentElement);
     pen.clearRect(0, 0, width, height);
     const known = this.samples.filter((one) => one.time !== null);
     const total = Math.max(1, this.rows.total - 1);
     const lengths = known.slice(1).map((one, index) => Math.max(0, one.time - known[index].time));
     const most = Math.max(1, ...lengths);
-    pen.fillStyle = style.getPropertyValue("--accent");
+    pen.fillStyle = getComputedStyle(canvas).color; // the accent, light or dark
     pen.globalAlpha = 0.45;
     lengths.forEach((length, index) => {
       const from = ((known[index].seq - 1) / total) * width;
