@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 from cli_support import asking, blocked_run, record, reenact, reenact_process, whole_run
 from terminal_support import SGR, assert_nothing_acted, shown
 
+from reenact.cli.text import cells
 from reenact.core.events import ActionFailed, ActionRequested, ActionSucceeded, Completed, Failed, StateUpdated
 from reenact.journal.chain import Draft
 
@@ -152,7 +154,7 @@ def test_a_reader_that_takes_one_line_and_goes(arguments: list[str]) -> None:
     record("one", [*(StateUpdated(payload="x" * 200) for _ in range(3000)), Completed()])
     for number in range(60):
         record(f"run-{number}", [Completed()])
-    more = ["--limit", "5000"] if arguments[0] == "show" else []
+    more = [] if arguments == ["stats"] else ["--limit", "5000"]
     command = " ".join([sys.executable, "-m", "reenact.cli.main", *arguments, *more])
     script = f"set -o pipefail; {command} | head -1"
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, env=os.environ)
@@ -184,3 +186,34 @@ def test_usage_filters_and_sums() -> None:
     assert "no runs" in reenact("ls", "--min-cost", "100").stderr
     assert reenact("ls", "--min-cost", "-1").exit_code == 2
     assert reenact("ls", "--min-cost", "nan").exit_code == 2
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- 2>&-"])
+def test_streams_that_somebody_has_closed(closed: str) -> None:
+    record("one")
+    for arguments in ("ls", "show one --follow", "step one"):
+        command = f"{sys.executable} -m reenact.cli.main {arguments} {closed}"
+        assert subprocess.run(["bash", "-c", command], stdin=subprocess.DEVNULL, timeout=60).returncode == 0, arguments
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "20"])
+def test_a_terminal_hardly_wide_enough_for_anything(columns: str) -> None:
+    record("one", lanes_run())
+    record("two", [*asking("q", "b"), Completed()])
+    for arguments, status in (
+        (["ls", "--usage"], 0),
+        (["show", "one"], 0),
+        (["stats"], 0),
+        (["diff", "one", "two"], 1),
+    ):
+        assert shown(*arguments, columns=20, status=status, env={"COLUMNS": columns}).screen
+
+
+def test_wide_characters_keep_their_columns() -> None:
+    record("one", [*asking("日本語 の 質問\nあ", "はい"), Completed()], facts={"agent": "エージェント"})
+    record("two", [*asking("日本語 の 回答\nあ", "いいえ"), Completed()], facts={"agent": "x"})
+    for arguments, status in ((["ls"], 0), (["show", "one"], 0), (["diff", "one", "two"], 1)):
+        terminal = shown(*arguments, columns=110, status=status)
+        assert_nothing_acted(terminal)
+    lines = [line for line in SGR.sub("", terminal.written).splitlines() if re.search(" [│≠] ", line)]
+    assert len({cells(re.split(" [│≠] ", line)[0]) for line in lines}) == 1

@@ -47,7 +47,8 @@ def follow(settings: Settings, reader: JournalReader, start: int | None, limit: 
             effect = None if settings.json else walk.take(row, event)
             told.event(event, effect)
             last = row.seq
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except KeyboardInterrupt:
         told.interrupted(last)
         return INTERRUPTED

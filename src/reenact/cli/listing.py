@@ -96,7 +96,7 @@ def ls(settings: Settings, /, limit: int, chosen: RunFilter, all_kinds: bool, **
     if not runs:
         note(f"no {chosen}runs in namespace {settings.namespace!r}{' that used as much' if asks_usage else ''}")
         return
-    if asks_usage or sys.stderr.isatty():
+    if asks_usage or (sys.stderr is not None and sys.stderr.isatty()):
         note(fit(_summed_up(runs), terminal_width()))
     if place is not None:
         note(f"the {limit} newest are shown; see more with --limit {limit * 10}")

@@ -86,7 +86,7 @@ class _Walk:
         try:
             if on_terminal():
                 click.echo(f"{self._engine.position}/{self._engine.end}> ", nl=False, err=True)
-            line = sys.stdin.readline()
+            line = sys.stdin.readline() if sys.stdin is not None else ""
         except KeyboardInterrupt:
             line = ""
         if not line and on_terminal():

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from reenact.effect.policy import usual_usage
-
 PLAIN_DEPTH = 64
 """Deeper than that nobody says anything about usage or conversations."""
 
@@ -51,6 +49,8 @@ class Used(NamedTuple):
 
 def used_by(output: Any, read: ReadAnswer) -> Used | None:
     """What an encoded answer says that it used; None where it says nothing."""
+    from reenact.effect.policy import usual_usage  # loaded with the first answer that may say something
+
     answer = plain(output)
     if not isinstance(answer, Mapping):
         return None
