@@ -282,6 +282,31 @@ def test_where_nothing_can_be_written_it_is_kept_in_memory(
     index.close()
 
 
+def test_another_store_under_the_same_name_is_noticed(path: str) -> None:
+    for text in ("fox", "hare"):
+        store = open_store(path)
+        record(store, text, said(text))
+        index = Index(store)
+        assert listed(index) == [text]
+        index.close()
+        store.close()
+        for suffix in ("", "-wal", "-shm"):
+            Path(path + suffix).unlink(missing_ok=True)
+
+
+def test_a_namespace_that_was_emptied_elsewhere_is_noticed(store: Store) -> None:
+    """As a database that was made anew under its name: what is listed is not there."""
+    record(store, "one", said("fox"))
+    first = Index(store)
+    assert first.catch_up()
+    with first._database.writing() as connection:
+        connection.execute("UPDATE runs SET run = 'gone'")
+    first.close()
+    again = Index(store)
+    assert listed(again) == ["one"]
+    again.close()
+
+
 # Several at once
 
 

@@ -74,6 +74,14 @@ class CatchingUp:
     def set_meta(self, name: str, value: str) -> None:
         self.connection.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (name, value))
 
+    def check_store(self) -> None:
+        """Under the same name there may be another store by now: its oldest and newest run tell."""
+        ends = "SELECT run, created FROM runs ORDER BY run_no {} LIMIT 1"
+        for run, created in [*self._rows(ends.format("ASC")), *self._rows(ends.format("DESC"))]:
+            row = self._store.run_row(self._namespace, run)
+            if row is None or row.header.created != created:
+                raise StartAnew
+
     # What lists show
 
     def follow(self) -> bool:

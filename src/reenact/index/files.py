@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -53,7 +52,10 @@ def usable(path: str) -> bool:
         return False
 
 
-def size_of(path: str) -> int:
-    with suppress(OSError):
-        return os.lstat(path).st_size
-    return 0
+def identity(path: str) -> tuple[int, int] | None:
+    """Which file is under that name; None for none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -41,6 +41,7 @@ class Index:
         self._database = Database(store, namespace)
         self._turn = threading.Lock()
         self._looked_again = 0.0
+        self._checked = False
 
     @property
     def path(self) -> str | None:
@@ -103,6 +104,9 @@ class Index:
     def _round(self, words: bool, again: bool, is_over: Callable[[], bool]) -> bool:
         with self._database.writing() as connection:
             at = CatchingUp(connection, self.store, self.namespace)
+            if not self._checked:
+                at.check_store()
+                self._checked = True
             if at.follow():
                 return True
             if again and time.monotonic() - self._looked_again >= LOOK_AGAIN_SECONDS:

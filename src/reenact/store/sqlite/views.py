@@ -23,10 +23,11 @@ def empty_views(path: str) -> None:
     """Nothing that was in them is in any of their files afterwards."""
     for found in glob.glob(glob.escape(path) + SUFFIX + "*"):
         if not found.endswith(_COMPANIONS):
-            _empty(found)
+            empty_view(found)
 
 
-def _empty(path: str) -> None:
+def empty_view(path: str) -> None:
+    """By SQLite, or where that cannot be, by removing it: whoever has it open notices that."""
     try:
         connection = connect(path, write=True, busy_seconds=BUSY_SECONDS)
     except apsw.Error:

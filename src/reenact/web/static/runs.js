@@ -102,7 +102,7 @@ at("filters").addEventListener("formdata", (event) => {
 });
 
 walkLists();
-if (table.dataset.follow) {
+if ("live" in table.dataset) {
   const query = new URLSearchParams(table.dataset.follow);
   query.delete("after");
   followList(table.dataset.follow, {
