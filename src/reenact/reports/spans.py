@@ -59,14 +59,16 @@ class _Page:
     def add(self, row: EventRow) -> None:
         shown: dict[str, Any] = {"seq": row.seq, "kind": row.kind, "lane": row.lane, "time": None}
         self.rows[row.seq] = shown
+        content, link = None, None
         try:
             link = self._reader.link(row)
             shown |= {"time": link.time, "parent": link.parent}
             content = outline(row, link.content)
         except ReenactError as damage:
             shown["damage"] = damage.message
-            return
-        if content is None:
+        if link is None:
+            return  # nothing that it says of itself can be trusted
+        if content is None and "damage" not in shown:
             shown["erased"] = True
         name = content.get("name") if isinstance(content, dict) else None
         if isinstance(name, str):

@@ -6,7 +6,11 @@
     event: end
     data: {"status": "completed"} the run has ended; nothing follows
 
-With `brief` the contents are left out: seq, kind, lane and time, for whoever only wants to know that there is more.
+With `brief` the contents are left out: seq, kind, lane and time, for whoever only wants to know that there is more. Now
+and then it is told how the run stands, which is not only a matter of its events:
+
+    event: standing
+    data: {"status": "waiting", …}    as `/standing` answers
 
 However many follow a run, one task looks at the store for all of them, and each event is read and written out once.
 What came since the last look is sent in one piece: a run that writes quickly does not wake its followers every time.
@@ -28,6 +32,7 @@ from reenact.core.events import TERMINAL_KINDS
 from reenact.errors import BadPosition, InvalidInput, ReenactError
 from reenact.journal.reader import JournalReader
 from reenact.reports.json_text import json_bytes
+from reenact.reports.spans import standing_report
 from reenact.reports.timelines import Seen, events_between
 from reenact.web.answers import HttpProblem, busy
 from reenact.web.asked import Asked
@@ -38,6 +43,7 @@ from reenact.web.threads import Threads
 FOLLOWERS = 64
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 10.0
+STANDING_SECONDS = 2.0
 READ_EVENTS = 500
 READ_BYTES = 512 * 1024
 KEPT_BYTES = 1024 * 1024
@@ -62,6 +68,9 @@ class Feed:
         self.over = False
         self.ended: str | None = None
         self.head = 0
+        self.standing = b""
+        """What was said last of how the run stands."""
+        self._standing_due = 0.0
         self._threads = threads
         self._kept: deque[Written] = deque()
         self._kept_bytes = 0
@@ -83,6 +92,8 @@ class Feed:
             self.head, self.ended = await self._threads.run(_head, self.reader)
             self._tell()
             while self.ended is None:
+                if self.brief:
+                    await self._look_at_standing()
                 if not await self._read_on() and self.ended is None:
                     await asyncio.sleep(POLL_SECONDS)
         except (ReenactError, OSError):
@@ -102,6 +113,16 @@ class Feed:
         self.head, self.ended = found[-1].seq, found[-1].ended
         self._tell()
         return len(found) == READ_EVENTS or size >= READ_BYTES
+
+    async def _look_at_standing(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now < self._standing_due:
+            return
+        told = b"event: standing\ndata: " + await self._threads.run(_standing, self.reader) + b"\n\n"
+        self._standing_due = asyncio.get_running_loop().time() + STANDING_SECONDS
+        if told != self.standing:
+            self.standing = told
+            self._tell()
 
     def _tell(self) -> None:
         self._news.set()
@@ -151,8 +172,12 @@ class Followers:
     async def _texts(self, feed: Feed, seq: int) -> AsyncIterator[bytes]:
         feed.start()
         yield b"retry: 1000\n\n"
+        standing = b""
         while not feed.over:
-            if seq < feed.head:
+            if standing != feed.standing:
+                standing = feed.standing
+                yield standing
+            elif seq < feed.head:
                 found = await feed.behind(seq)
                 yield b"".join([one.text for one in found])
                 seq = found[-1].seq if found else seq
@@ -162,7 +187,7 @@ class Followers:
             else:
                 known = feed.head
                 await feed.news()
-                if feed.head == known and not feed.over:
+                if feed.head == known and feed.standing == standing and not feed.over:
                     yield b": still here\n\n"
 
     def _leave(self, feed: Feed) -> None:
@@ -195,6 +220,10 @@ def _head(reader: JournalReader) -> tuple[int, str | None]:
     if last is None:
         return 0, None
     return last.seq, last.kind.lower() if last.kind in TERMINAL_KINDS else None
+
+
+def _standing(reader: JournalReader) -> bytes:
+    return json_bytes(standing_report(reader))
 
 
 def _read(reader: JournalReader, seq: int, brief: bool) -> list[Written]:

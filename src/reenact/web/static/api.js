@@ -30,12 +30,14 @@ async function asked(path, options) {
 }
 
 /** Follows a run from behind an event on. The browser comes back by itself after a break, with the last id. */
-export function follow(run, after, { onEvent, onEnd, brief = false }) {
+export function follow(run, after, { onEvent, onEnd, onStanding = () => {}, onLost = () => {}, brief = false }) {
   const source = new EventSource(`/api/v1/runs/${encodeURIComponent(run)}/follow?after=${after}${brief ? "&brief=true" : ""}`);
   source.addEventListener("message", (message) => onEvent(JSON.parse(message.data)));
+  source.addEventListener("standing", (message) => onStanding(JSON.parse(message.data)));
   source.addEventListener("end", (message) => {
     source.close();
     onEnd(JSON.parse(message.data));
   });
+  source.addEventListener("error", () => source.readyState === EventSource.CLOSED && onLost());
   return source;
 }

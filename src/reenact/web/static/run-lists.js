@@ -75,12 +75,11 @@ export class Family {
 
   member(one) {
     const own = one.run === this.run;
-    const parent = one.parent && one.parent === this.run ? one.run : one.parent;
     const compare = !own && ["fork", "replay"].includes(one.relation) ? h("a", { href: `/runs/${encodeURIComponent(this.run)}/compare/${encodeURIComponent(one.run)}` }, "compare") : null;
     const replay = one.relation === "replay" && one.parent ? h("a", { href: `/runs/${encodeURIComponent(one.parent)}/replay/${encodeURIComponent(one.run)}` }, "report") : null;
     const at_ = one.relation ? h("span", { class: "soft" }, `${RELATIONS[one.relation] ?? one.relation} at ${amount(one.at)}`) : h("span", { class: "soft" }, "the first");
     const name = own ? h("b", { class: "mono", "aria-current": "page" }, one.run) : h("a", { class: "mono", href: `/runs/${encodeURIComponent(one.run)}` }, one.run);
-    return h("li", { "data-row": true, style: { "--depth": Math.min(one.depth, 12) }, class: own ? "own" : null, title: parent ? `of ${parent}` : null },
-      name, " ", h("span", { class: "badge", "data-status": one.status }, one.status.replaceAll("_", " ")), " ", at_, " ", h("span", { class: "soft" }, `${inert(one.agent ?? "")} · ${amount(one.events)} events`), " ", compare, " ", replay);
+    return h("li", { "data-row": true, style: { "--depth": Math.min(one.depth, 12) }, class: own ? "own" : null, title: one.parent ? `of ${one.parent}` : null },
+      name, " ", h("span", { class: "badge", "data-status": one.status }, one.status.replaceAll("_", " ")), " ", at_, h("span", { class: "soft" }, ` · ${one.agent ? `${inert(one.agent)} · ` : ""}${amount(one.events)} events `), " ", compare, " ", replay);
   }
 }

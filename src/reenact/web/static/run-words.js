@@ -38,6 +38,7 @@ const ANSWERED = { ActionSucceeded: "answered", ActionFailed: "failed", ActionDe
 
 /** What a row says of its event: a title, and what it is. */
 export function titled(row) {
+  if (row.damage) return [row.name ?? KINDS[row.kind] ?? row.kind, "damaged"];
   if (row.kind in ANSWERED) return [row.name ?? "effect", ANSWERED[row.kind]];
   if (row.kind === "ActionRequested" || row.kind === "WaitCreated") return [row.name ?? "effect", said(row.effect ?? "")];
   return [KINDS[row.kind] ?? row.kind, row.name ?? ""];

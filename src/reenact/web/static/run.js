@@ -16,7 +16,6 @@ import { tree } from "./tree.js";
 const VIEWS = ["timeline", "conversation", "receipts", "family", "about"];
 const ENDED = ["completed", "failed", "cancelled"];
 const FEW_ROWS = 60;
-const STATUS_SECONDS = 2;
 
 const asked = new URLSearchParams(location.search);
 const start = given("given");
@@ -89,49 +88,62 @@ function stands() {
   at("whole-head").textContent = head;
 }
 
-// A run that has not ended grows in front of whoever looks.
+// A run that has not ended grows in front of whoever looks. Who does not look is not told: a browser has few connections.
+
+const growing = { newest: rows.total, timer: null, source: null };
 
 function live() {
-  let newest = rows.total;
-  let waiting = null;
-  const grown = () => {
-    waiting = null;
-    const stay = fall.atEnd && place.seq === null;
-    rows.grow(newest);
-    scrubber.show(place.seq);
-    fall.draw();
-    if (stay) fall.toEnd();
-    verdict.outdated();
-    totals.more();
-    stands();
-  };
-  follow(start.run, rows.total, {
+  if (document.hidden || growing.source || ended()) return;
+  growing.source = follow(start.run, growing.newest, {
     brief: true,
     onEvent: (event) => {
-      newest = Math.max(newest, event.seq);
-      waiting ??= setTimeout(grown, 250);
+      growing.newest = Math.max(growing.newest, event.seq);
+      growing.timer ??= setTimeout(grown, 250);
     },
-    onEnd: async () => {
-      clearInterval(looking);
-      if (waiting !== null) clearTimeout(waiting);
-      await refresh();
-      grown();
-      verdict.begin();
-      scrubber.load();
+    onStanding: (found) => {
+      rows.stands(found);
+      stands();
     },
+    onEnd: over,
+    onLost: over, // it has ended meanwhile, or the server has
   });
-  const looking = setInterval(refresh, STATUS_SECONDS * 1000);
 }
 
-/** Whether it waits, or is held by anybody, is no event of it. */
-async function refresh() {
-  if (document.hidden) return;
+function rest() {
+  growing.source?.close();
+  growing.source = null;
+}
+
+const ended = () => ENDED.includes(rows.standing.status);
+
+function grown() {
+  clearTimeout(growing.timer);
+  growing.timer = null;
+  const stay = fall.atEnd && place.seq === null;
+  rows.grow(growing.newest);
+  scrubber.show(place.seq);
+  fall.draw();
+  if (stay) fall.toEnd();
+  verdict.outdated();
+  totals.more();
+  stands();
+}
+
+async function over() {
+  rest();
   try {
     rows.stands(await get(`${address}/standing`));
-    stands();
-  } catch {
-    // away for a moment: the next look tells
+  } catch (problem) {
+    at("lost").hidden = false;
+    at("lost").textContent = inert(`This page is not told any more what happens: ${problem.message}. Load it again.`);
+    return;
   }
+  growing.newest = rows.total;
+  grown();
+  if (ended()) {
+    verdict.begin();
+    scrubber.load();
+  } else setTimeout(live, 2000);
 }
 
 function keys() {
@@ -230,5 +242,6 @@ show(place.view);
 scrubber.load();
 verdict.begin();
 totals.begin();
-if (!ENDED.includes(rows.standing.status)) live();
+document.addEventListener("visibilitychange", () => (document.hidden ? rest() : live()));
+live();
 document.documentElement.dataset.ready = "true";
