@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from reenact.cli.output import note, say, say_json
-from reenact.cli.progress import Progress
+from reenact.cli.progress import Progress, Watched
 from reenact.cli.settings import Settings
 from reenact.cli.stores import other_store, reading
 from reenact.cli.text import bytes_text, count_text, inert
@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # loaded when the command runs
 FOUND_SOMETHING = 1
 INTEGRITY_BROKEN = 4
 SHOWN_PLACES = 3
+PASSES = 3
+"""How often the events are read: verified first, then written; links stand behind contents."""
 
 OTHER_PAGE = "the page around it is not the one that this version writes: go by this check, not by what the page says"
 
@@ -46,16 +48,19 @@ def _check_html(html: bool) -> None:
 def share_run(settings: Settings, run: str, output: str, *, force: bool, html: bool, allow_secrets: bool) -> None:
     from reenact.cli.selection import selected_run
     from reenact.journal.reader import JournalReader
-    from reenact.sharing.writing import shared_run
+    from reenact.sharing.writing import shared_run, write_share
 
     _check_html(html)
     path = _place(output, force)
     with reading(settings) as store:
         reader = JournalReader(store, selected_run(store, settings.namespace, run), settings.namespace)
-        if not allow_secrets:
-            _refuse_secrets([reader])
-        size = _written(shared_run(reader), path)
-        _told(settings, [reader], output, size)
+        scanned = _refuse_secrets([reader]) if not allow_secrets else None
+        heads: list[str] = []
+        with Progress("writing") as progress:
+            watched = cast("Store", Watched(store, progress, PASSES * reader.head().seq))
+            size = write_share(shared_run(JournalReader(watched, reader.run, reader.namespace), heads), path)
+        _refuse_what_came_since([reader], scanned, heads, path)
+    _told(settings, [reader.run], heads, output, size)
 
 
 def share_comparison(
@@ -87,19 +92,21 @@ def _compared(
     from reenact.journal.reader import JournalReader
     from reenact.reports.side_by_side import Side
     from reenact.sharing.comparing import comparison_of
-    from reenact.sharing.writing import shared_comparison
+    from reenact.sharing.writing import shared_comparison, write_share
 
     space = settings.namespace
     sides = [Side(one, selected_run(one, space, run), space) for one, run in zip(stores, runs, strict=True)]
     expected, actual = (JournalReader(side.store, side.run, space) for side in sides)
     readers = [expected, actual]
-    if not allow_secrets:
-        _refuse_secrets(readers)
+    scanned = _refuse_secrets(readers) if not allow_secrets else None
     with Progress("comparing"):
         comparison = comparison_of(*sides)
-    size = _written(shared_comparison(expected, actual, comparison), path)
+    heads: list[str] = []
+    with Progress("writing"):
+        size = write_share(shared_comparison(expected, actual, comparison, heads), path)
+    _refuse_what_came_since(readers, scanned, heads, path)
     verdict = comparison["comparison"]["verdict"]
-    _told(settings, readers, str(path), size, verdict=verdict)
+    _told(settings, [side.run for side in sides], heads, str(path), size, verdict=verdict)
     return None if verdict == "same" else FOUND_SOMETHING
 
 
@@ -113,17 +120,21 @@ def _place(output: str, force: bool) -> Path:
     return path
 
 
-def _refuse_secrets(readers: list[JournalReader]) -> None:
-    """What leaves the house is looked through first; what is found is told by its place, never by its value."""
+def _refuse_secrets(readers: list[JournalReader]) -> list[int]:
+    """What leaves the house is looked through first; what is found is told by its place, never by its value.
+
+    Returns up to which event each run was looked through, at least.
+    """
     from reenact.cli.scanning import Looked, scan_run
     from reenact.core.redaction import Finder, secrets_of_environment
 
+    scanned = [reader.head().seq for reader in readers]
     finder, looked = Finder((), secrets_of_environment(os.environ)), Looked()
     with Progress("scanning"):
         for reader in readers:
             scan_run(reader, finder, looked)
     if not looked.found:
-        return
+        return scanned
     places = ", ".join(f"{inert(one.where)} {inert(one.path)} ({one.kind})" for one in looked.found[:SHOWN_PLACES])
     more = ", …" if len(looked.found) > SHOWN_PLACES else ""
     name = inert(looked.found[0].run)
@@ -134,23 +145,22 @@ def _refuse_secrets(readers: list[JournalReader]) -> None:
     )
 
 
-def _written(pieces: Iterator[bytes], path: Path) -> int:
-    from reenact.sharing.writing import write_share
-
-    with Progress("writing"):
-        return write_share(pieces, path)
+def _refuse_what_came_since(
+    readers: list[JournalReader], scanned: list[int] | None, heads: list[str], path: Path
+) -> None:
+    """A run that goes on may have recorded more since it was looked through: then the file goes again."""
+    if scanned is None or [int(head.partition(":")[0]) for head in heads] == scanned:
+        return
+    try:
+        _refuse_secrets(readers)
+    except Refused:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _told(
-    settings: Settings, readers: list[JournalReader], output: str, size: int, *, verdict: str | None = None
+    settings: Settings, runs: list[str], heads: list[str], output: str, size: int, *, verdict: str | None = None
 ) -> None:
-    from reenact.core.hashing import render
-
-    heads = []
-    for reader in readers:
-        last = reader.store.last_event(reader.namespace, reader.run)
-        heads.append(f"{last.seq if last else 0}:{render(last.hash if last else reader.header_row.hash)}")
-    runs = [reader.run for reader in readers]
     if settings.json:
         about = {} if verdict is None else {"verdict": verdict}
         say_json({"runs": runs, "heads": heads, "file": output, "bytes": size, **about})
