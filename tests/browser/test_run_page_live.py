@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
+from browser_support import Looking, serving
+from playwright.sync_api import Browser
 from run_page_support import Look, chosen, opened, turn
 
 from reenact.core.events import Completed
@@ -66,3 +70,44 @@ def test_an_open_request_gets_its_answer(look: Look, journal: Journal) -> None:
     journal.append([answer])
     page.locator("#event-12", has_text="answered").wait_for()
     page.wait_for_function("!document.getElementById('event-11').textContent.includes('open')")
+
+
+def test_a_page_that_lost_its_server_says_so(browser: Browser, store: str, journal: Journal) -> None:
+    with serving(store) as served:
+        context = browser.new_context()
+        page = opened(Looking(context, served), "/runs/live")
+        page.locator("#event-1", has_text="ask").wait_for()
+    with socket.socket() as somebody_else:  # whoever has the port now answers nothing that a page could use
+        somebody_else.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        somebody_else.bind(("127.0.0.1", int(served.url.rsplit(":", 1)[1])))
+        somebody_else.listen()
+        answering = threading.Thread(target=_refuse, args=(somebody_else,), daemon=True)
+        answering.start()
+        page.locator("#lost", has_text="Load it again").wait_for()
+        context.close()
+        somebody_else.shutdown(socket.SHUT_RDWR)
+    answering.join(10)
+
+
+def _refuse(listening: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except OSError:
+            return
+        with connection:
+            connection.recv(65536)
+            body = b'{"error": {"code": "not_authorised", "message": "this request has no valid token", "hint": ""}}'
+            head = b"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+
+def test_who_does_not_look_is_not_told(look: Look, journal: Journal) -> None:
+    page = opened(look(), "/runs/live")
+    hide = "value => { Object.defineProperty(document, 'hidden', { value, configurable: true });"
+    page.evaluate(hide + " document.dispatchEvent(new Event('visibilitychange')); }", True)
+    journal.append(turn(1))
+    page.wait_for_timeout(700)
+    assert page.locator("#events").inner_text() == "10"
+    page.evaluate(hide + " document.dispatchEvent(new Event('visibilitychange')); }", False)
+    page.locator("#events", has_text="20").wait_for()

@@ -295,3 +295,11 @@ def test_a_stranger_is_not_let_in(served: Served, path: str) -> None:
 def test_the_context_of_a_call_is_what_the_command_line_prints(served: Served, path: str) -> None:
     record(path, "talk", whole_run())
     assert served.json("/runs/talk/context/1")["messages"][0]["text"] == "2+2?"
+
+
+def test_brief_followers_are_told_how_the_run_stands(served: Served, path: str) -> None:
+    record(path, "doubtful", [once(1)])
+    with served.client.stream("GET", f"{V1}/runs/doubtful/follow", params={"brief": "true"}) as answer:
+        told = events_of_stream(answer.iter_lines())
+        standing = next(one for one in told if one.get("event") == "standing")
+    assert json.loads(standing["data"]) == served.json("/runs/doubtful/standing")
