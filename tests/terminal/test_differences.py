@@ -81,6 +81,15 @@ def test_a_run_that_ends_earlier_has_nothing_beside_it() -> None:
     record("two", asking("2+2?", "the answer is 4"))
     text = shown("diff", "one", "two", columns=120, status=1).text
     assert "two  nothing" in text
+    assert "null" not in text
+
+
+def test_what_was_erased_is_said_to_be() -> None:
+    record("one", [*asking("a secret", "yes"), Completed()])
+    record("two", [*asking("another", "yes"), Completed()])
+    assert reenact("erase", "--value", "a secret", "--yes").exit_code == 0
+    text = reenact("diff", "one", "two").stdout
+    assert "(erased)" in text
 
 
 def test_huge_and_odd_contents() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import assert_two_lines, flip_content, opened, record, reenact, reenact_json
+from cli_support import assert_two_lines, flip_content, opened, record, reenact, reenact_json, reenact_process
+from numbered_server import Server
 from terminal_support import shown
 
 from reenact.cli.statistics import sparkline
@@ -161,3 +163,27 @@ def test_an_answer_that_says_odd_things_of_its_usage() -> None:
     assert reenact_json("stats", "one")["total"]["calls"] == len(answers)
     assert reenact("show", "one").exit_code == 0
     assert reenact("ls", "--usage").exit_code == 0
+
+
+PARENT = """
+import subprocess, sys
+import httpx
+
+def ask(url):
+    messages = [{"role": "user", "content": "hi"}]
+    return httpx.post(url + "/v1/chat/completions", json={"model": "m", "messages": messages})
+
+ask(sys.argv[1])
+if len(sys.argv) == 2:
+    subprocess.run([sys.executable, __file__, sys.argv[1], "again"], check=True)
+"""
+
+
+def test_processes_count_with_the_program_that_started_them(server: Server) -> None:
+    Path("program.py").write_text(PARENT)
+    assert reenact_process("run", "program.py", server.url).returncode == 0
+    assert reenact_json("stats", "@last")["total"]["calls"] == 2
+    assert reenact_json("stats")["total"]["calls"] == 2
+    (line,) = reenact_json("ls", "--usage")["runs"]
+    assert line["usage"]["calls"] == 2
+    assert "with its processes" in reenact("stats", "@last").stdout

@@ -180,9 +180,7 @@ def _show_contents(
     from reenact.cli.side_by_side import paired_lines, say_pairs
 
     sides = ((stores[0], comparison.expected, first.expected), (stores[1], comparison.actual, first.actual))
-    contents = [_content(store, run.namespace, place) for store, run, place in sides]
-    if contents == [None, None]:
-        return
+    contents = [_lines(store, run.namespace, place) for store, run, place in sides]
     titles = (_title(comparison.expected.run, first.expected), _title(comparison.actual.run, first.actual))
     say()
     left = say_pairs(paired_lines(*contents), titles, terminal_width(), most)
@@ -190,18 +188,20 @@ def _show_contents(
         note(f"{count_text(left, 'more line')} of this event; show them with --full")
 
 
-def _content(store: Store, namespace: str, place: EventPlace | None) -> Any:
-    """As it was recorded, without what never counts."""
+def _lines(store: Store, namespace: str, place: EventPlace | None) -> list[str]:
+    """What was recorded there, without what never counts."""
+    from reenact.cli.readable import readable_lines
     from reenact.core.matching import VOLATILE_MEMBERS
     from reenact.journal.reader import JournalReader
     from reenact.reports.timelines import one_event
 
     if place is None:
-        return None
-    content = one_event(JournalReader(store, place.run, namespace), place.seq).content
-    if not isinstance(content, dict):
-        return content
-    return {name: value for name, value in content.items() if name not in VOLATILE_MEMBERS}
+        return []
+    event = one_event(JournalReader(store, place.run, namespace), place.seq)
+    if event.erased:
+        return ["(erased)"]
+    members = event.content if isinstance(event.content, dict) else {}
+    return readable_lines({name: value for name, value in members.items() if name not in VOLATILE_MEMBERS})
 
 
 def _title(run: str, place: EventPlace | None) -> str:

@@ -124,10 +124,14 @@ def _listed(
 
 def _used(store: Store, namespace: str, runs: list[dict[str, Any]], usage: dict[str, Any]) -> Any:
     from reenact.capture.usage import usage_of
+    from reenact.cli.statistics import with_processes
     from reenact.reports.statistics import used_runs
 
+    def readers(run: str) -> Any:
+        return with_processes(store, namespace, run)
+
     min_cost, min_tokens = usage["min_cost"] or 0.0, usage["min_tokens"] or 0
-    return used_runs(store, namespace, runs, usage_of, min_cost=min_cost, min_tokens=min_tokens)
+    return used_runs(runs, readers, usage_of, min_cost=min_cost, min_tokens=min_tokens)
 
 
 def _cells(one: dict[str, Any]) -> list[str]:

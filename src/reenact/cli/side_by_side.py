@@ -1,4 +1,4 @@
-"""Two values beside each other, or one under the other where the terminal is narrow, with the words that differ marked.
+"""Two texts beside each other, or one under the other where the terminal is narrow, with the words that differ marked.
 
 Lines are aligned first; of lines that changed, those are put beside each other that are most alike. What is the same
 and far from any difference is left out.
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count, zip_longest
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from reenact.cli.output import painted, say
-from reenact.cli.readable import readable_lines
 from reenact.cli.text import count_text, fit
 from reenact.cli.wording import Line, Piece, compared_by_words, drawn, marked, width_of, wrapped
 
@@ -35,11 +34,10 @@ class Pair(NamedTuple):
     right: Line | None
 
 
-def paired_lines(expected: Any, actual: Any) -> list[Pair]:
-    """What two values look like beside each other."""
+def paired_lines(left: Sequence[str], right: Sequence[str]) -> list[Pair]:
+    """Two texts of inert lines beside each other."""
     from reenact.replays.comparing.alignment import aligned, hunks_of
 
-    left, right = readable_lines(expected), readable_lines(actual)
     numbers: dict[str, int] = {}
     fresh = count()
     a, b = ([numbers.setdefault(line, next(fresh)) for line in side] for side in (left, right))

@@ -54,7 +54,8 @@ def stats(settings: Settings, run: str | None, limit: int, chosen: RunFilter) ->
     """Tokens, cost and latency by model and by tool: of RUN, or of all runs that the filter lets through.
 
     Latency is the time from request to answer on record: half of the calls took at most p50, 95 of 100 at most p95. The
-    small plot shows the calls in their order. Costs are list prices, where they are known (the extra `prices`).
+    small plot shows the calls in their order. Processes that a program started count with it; agents that an agent
+    called are runs of their own. Costs are list prices, where they are known (the extra `prices`).
 
     \b
     reenact stats @last
@@ -84,11 +85,20 @@ def stats(settings: Settings, run: str | None, limit: int, chosen: RunFilter) ->
 def _of_run(store: Store, namespace: str, run: str, progress: Progress) -> dict[str, Any]:
     from reenact.capture.usage import usage_of
     from reenact.cli.selection import selected_run
-    from reenact.journal.reader import JournalReader
     from reenact.reports.statistics import statistics_of_run
 
-    reader = JournalReader(store, selected_run(store, namespace, run), namespace)
-    return statistics_of_run(reader, usage_of, step=progress.step)
+    reader, *processes = with_processes(store, namespace, selected_run(store, namespace, run))
+    return statistics_of_run(reader, usage_of, processes=processes, step=progress.step)
+
+
+def with_processes(store: Store, namespace: str, run: str) -> Iterator[JournalReader]:
+    """The run, and the processes that it started, at whatever depth: lists leave them out, so they count with it."""
+    from reenact.capture.processes.family import family_of
+    from reenact.journal.reader import JournalReader
+
+    yield JournalReader(store, run, namespace)
+    for child in family_of(store, namespace, run):
+        yield JournalReader(store, child.run, namespace)
 
 
 def _of_runs(
@@ -102,16 +112,16 @@ def _of_runs(
 
 
 def _readers(store: Store, namespace: str, runs: Sequence[str], progress: Progress) -> Iterator[JournalReader]:
-    from reenact.journal.reader import JournalReader
-
     for number, run in enumerate(runs):
         progress.step(number, len(runs))
-        yield JournalReader(store, run, namespace)
+        yield from with_processes(store, namespace, run)
 
 
 def _say(report: dict[str, Any]) -> None:
     total = report["total"]
-    lines = [("run", inert(report["run"])) if "run" in report else ("runs", f"{report['runs']:,}")]
+    lines = [("run", inert(report["run"]))] if "run" in report else []
+    if "run" not in report or report["runs"] > 1:
+        lines.append(("runs", f"{report['runs']:,}{' with its processes' if 'run' in report else ''}"))
     lines.append(("events", f"{report['events']:,}"))
     lines.append(("effects", f"{total['calls']:,}{_apart(total)}"))
     if total["tokens"]:

@@ -18,7 +18,6 @@ from reenact.errors import ReenactError
 from reenact.journal.reader import JournalReader
 from reenact.reports.effects import MODEL_CALL, Effect, effects_of
 from reenact.reports.usages import ReadAnswer
-from reenact.store.contract import Store
 
 POINTS = 60
 """Parts that a plot over the calls has at most."""
@@ -139,11 +138,20 @@ class Statistics:
 
 
 def statistics_of_run(
-    reader: JournalReader, read: ReadAnswer, *, step: Callable[[int, int], None] | None = None
+    reader: JournalReader,
+    read: ReadAnswer,
+    *,
+    processes: Iterable[JournalReader] = (),
+    step: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """`step` is told how many of the run's events are read."""
+    """With the processes that it started, which are runs of their own: what those used, the run has used.
+
+    `step` is told how many of the run's events are read.
+    """
     statistics = Statistics(read)
     statistics.add(reader, step)
+    for process in processes:
+        statistics.add(process)
     return {"run": reader.run, **statistics.to_json()}
 
 
@@ -192,6 +200,10 @@ class RunTotals(NamedTuple):
     tokens: int
     cost: float | None
 
+    def and_also(self, other: RunTotals) -> RunTotals:
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return RunTotals(self.calls + other.calls, self.tokens + other.tokens, sum(costs) if costs else None)
+
     def to_json(self) -> dict[str, Any]:
         return self._asdict()
 
@@ -209,9 +221,8 @@ def run_totals(reader: JournalReader, read: ReadAnswer) -> RunTotals:
 
 
 def used_runs(
-    store: Store,
-    namespace: str,
     lines: Iterable[dict[str, Any]],
+    readers: Callable[[str], Iterable[JournalReader]],
     read: ReadAnswer,
     *,
     min_cost: float = 0.0,
@@ -219,12 +230,14 @@ def used_runs(
 ) -> Iterator[dict[str, Any]]:
     """Lines of a list of runs, each with the `usage` of its run; those are left out that used less.
 
-    Whatever of a run cannot be read is not counted.
+    `readers` gives the run of an id and what belongs to it: its processes. What cannot be read is not counted.
     """
     for line in lines:
+        used = RunTotals(0, 0, None)
         try:
-            totals = run_totals(JournalReader(store, line["run"], namespace), read)
+            for reader in readers(line["run"]):
+                used = used.and_also(run_totals(reader, read))
         except ReenactError:
-            totals = RunTotals(0, 0, None)
-        if totals.tokens >= min_tokens and (totals.cost or 0.0) >= min_cost:
-            yield {**line, "usage": totals.to_json()}
+            pass  # as far as it goes; `verify` says what is the matter
+        if used.tokens >= min_tokens and (used.cost or 0.0) >= min_cost:
+            yield {**line, "usage": used.to_json()}
