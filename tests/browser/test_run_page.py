@@ -276,3 +276,13 @@ def test_zoom(look: Look) -> None:
     assert float(page.evaluate(width)) == whole
     page.keyboard.press("f")
     assert page.locator("#zoom-rows").get_attribute("aria-pressed") == "true"
+
+
+def test_one_lane_alone(look: Look) -> None:
+    page = opened(look(), "/runs/support-one?seq=6")
+    assert page.locator("#fall .aside").count() == 0
+    page.keyboard.press("l")
+    shown = page.locator("#fall .fall-row:not(.aside) .lane")
+    assert set(shown.all_inner_texts()) == {page.locator("#event-6 .lane").inner_text()}
+    page.locator("#event-6 .lane").click()
+    assert page.locator("#fall .aside").count() == 0

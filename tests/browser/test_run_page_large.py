@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from browser_support import Looking
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 from run_page_support import Look, chosen, opened, record_many, side
 
 EVENTS = 100_000
@@ -116,3 +116,25 @@ def test_a_conversation_of_ten_thousand_calls(look: Look) -> None:
         page.wait_for_function("first => document.querySelector('.call').ariaLabel !== first", arg=first)
     assert page.locator(".call").count() <= 120
     assert page.locator(".call").first.get_attribute("aria-label") == "Model call, event 48991"
+
+
+def test_a_list_that_is_higher_than_a_browser_can_make(look: Look) -> None:
+    seen = look()
+
+    def lower(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace("8_000_000", "100_000"))
+
+    seen.page.route("**/run-fall.js*", lower)
+    page = opened(seen, "/runs/large?seq=54321")
+    assert page.locator("#fall").evaluate("box => box.scrollHeight") == 100_000
+    assert page.locator("#event-54321").is_visible()
+    page.keyboard.press("j")
+    assert chosen(page) == 54_322
+    assert page.locator("#event-54322").is_visible()
+    page.keyboard.press("End")
+    page.locator(f"#event-{EVENTS}").get_by_text("completed").wait_for()
+    page.keyboard.press("Home")
+    page.locator("#event-1", has_text="ask").wait_for()
+    boxes = [page.locator(f"#event-{seq}").bounding_box() for seq in (1, 2, 3)]
+    assert [round(one["y"] - boxes[0]["y"]) for one in boxes if one and boxes[0]] == [0, 30, 60]

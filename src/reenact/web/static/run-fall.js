@@ -1,5 +1,5 @@
 // The waterfall: a list of all events of which only those in view exist. Rows are taken again when they scroll away.
-import { at, h, inert } from "./dom.js";
+import { at, h, inert, say } from "./dom.js";
 import { Axis, isRequest } from "./run-axis.js";
 import { amount, duration, isAnswer, laneColour, titled } from "./run-words.js";
 
@@ -9,7 +9,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export class Waterfall {
   constructor(rows, { onSelect, address }) {
-    Object.assign(this, { rows, onSelect, address, selected: null, axis: new Axis(), ticks: at("ticks") });
+    Object.assign(this, { rows, onSelect, address, selected: null, lane: null, axis: new Axis(), ticks: at("ticks") });
     this.box = at("fall");
     this.space = at("fall-space");
     this.height = parseFloat(getComputedStyle(this.box).getPropertyValue("--row")) || 30;
@@ -88,6 +88,7 @@ export class Waterfall {
     line.style.transform = `translateY(${top}px)`;
     line.classList.toggle("chosen", seq === this.selected);
     line.setAttribute("aria-selected", seq === this.selected);
+    line.classList.toggle("aside", this.lane !== null && row?.lane !== this.lane);
     this.bar(line, row);
   }
 
@@ -105,7 +106,7 @@ export class Waterfall {
     line.classList.toggle("answer", isAnswer(row));
     line.classList.toggle("bad", row.outcome === "failed" || row.outcome === "denied" || row.kind === "Failed" || !!row.damage);
     lane.className = `lane lane-${laneColour(row.lane)}`;
-    lane.title = `lane ${row.lane}`;
+    lane.title = `Lane ${row.lane}: click to see it alone`;
     lane.textContent = row.lane;
     const [title, kind] = titled(row);
     what.replaceChildren(
@@ -138,7 +139,15 @@ export class Waterfall {
     const line = event.target.closest(".fall-row");
     if (!line || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    this.onSelect(line.seq);
+    if (event.target.closest(".lane")) this.onlyLane(line.told?.lane ?? null);
+    else this.onSelect(line.seq);
+  }
+
+  /** The events of other lanes step back; the same lane again brings them all forward. */
+  onlyLane(lane) {
+    this.lane = lane === this.lane ? null : lane;
+    say(this.lane === null ? "All lanes" : `Lane ${this.lane}`);
+    this.draw();
   }
 
   select(seq) {

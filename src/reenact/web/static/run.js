@@ -90,7 +90,7 @@ function stands() {
 
 // A run that has not ended grows in front of whoever looks. Who does not look is not told: a browser has few connections.
 
-const growing = { newest: rows.total, timer: null, source: null };
+const growing = { newest: rows.total, timer: null, source: null, drawn: -2000 };
 
 function live() {
   if (document.hidden || growing.source || ended()) return;
@@ -98,7 +98,9 @@ function live() {
     brief: true,
     onEvent: (event) => {
       growing.newest = Math.max(growing.newest, event.seq);
-      growing.timer ??= setTimeout(grown, 250);
+      // At once after a pause; while much happens about once a second, and not all pages at the same moment.
+      const quiet = performance.now() - growing.drawn > 2000;
+      growing.timer ??= setTimeout(grown, quiet ? 50 : 800 + Math.random() * 400);
     },
     onStanding: (found) => {
       rows.stands(found);
@@ -119,6 +121,7 @@ const ended = () => ENDED.includes(rows.standing.status);
 function grown() {
   clearTimeout(growing.timer);
   growing.timer = null;
+  growing.drawn = performance.now();
   const stay = fall.atEnd && place.seq === null;
   rows.grow(growing.newest);
   scrubber.show(place.seq);
@@ -160,6 +163,7 @@ function keys() {
   onKey("-", "longer time", () => zoom(2));
   onKey("0", "time of the whole run", () => mode("run"));
   onKey("f", "time of the rows in view", () => mode("rows"));
+  onKey("l", "only the lane of this event, or all", () => fall.onlyLane((place.seq && rows.row(place.seq)?.lane) ?? null));
   onKey("v", "verify", () => at("verdict").click());
   onKey("c", "compare with another run", () => at("other").focus());
   VIEWS.forEach((name, index) => onKey(String(index + 1), name, () => { show(name); keep(false); }));
