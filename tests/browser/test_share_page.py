@@ -12,12 +12,14 @@ from browser_support import NARROW, WIDE, assert_accessible, assert_fits, shot
 from playwright.sync_api import Browser, Page, expect
 
 import reenact
+from reenact.journal.exporting import export_run
+from reenact.journal.importing import import_file
 from reenact.journal.reader import JournalReader
 from reenact.reports.side_by_side import Side
 from reenact.sharing.comparing import comparison_of
 from reenact.sharing.writing import shared_comparison, shared_run, write_share
 from reenact.store.contract import Store
-from sharing.shared_runs import HOSTILE, record_hostile, record_two
+from sharing.shared_runs import HOSTILE, record_hostile, record_two, support
 
 CHECKED = 60_000
 
@@ -71,10 +73,10 @@ def share(store: Store, run: str = "first") -> Path:
     return path
 
 
-def share_both(store: Store) -> Path:
+def share_both(store: Store, one: str = "first", other: str = "second") -> Path:
     path = Path("both.html").absolute()
-    comparison = comparison_of(Side(store, "first", "default"), Side(store, "second", "default"))
-    pieces = shared_comparison(JournalReader(store, "first"), JournalReader(store, "second"), comparison)
+    comparison = comparison_of(Side(store, one, "default"), Side(store, other, "default"))
+    pieces = shared_comparison(JournalReader(store, one), JournalReader(store, other), comparison)
     write_share(pieces, path)
     return path
 
@@ -223,6 +225,26 @@ def test_the_comparison_is_shown_and_checked(open_file: Files, opened: Store) ->
     first.get_by_role("button", name="of second").click()
     assert page.get_by_role("tab", name="Second run").get_attribute("aria-selected") == "true"
     shot(open_file(path), "share-comparison")
+
+
+def test_a_fork_and_a_run_that_was_renamed_are_compared(open_file: Files, opened: Store) -> None:
+    record_two(opened)
+    answer = {"role": "assistant", "content": "no"}
+    support.fork("first", change=reenact.AnotherAnswer(4, answer), fork_id="forked", store=opened)
+    page = open_file(share_both(opened, "first", "forked"))
+    assert "was not checked" in page.locator("#verdict").inner_text()
+    assert page.locator(".change-row[data-first] .change-body").inner_text() != ""
+    other = reenact.open_store("other.db")
+    try:
+        record_two(other)
+        export_run(JournalReader(other, "second"), Path("second.jsonl"))
+        renamed = import_file(opened, "second.jsonl").run
+    finally:
+        other.close()
+    assert renamed != "second", "another run has its name"
+    page = open_file(share_both(opened, "first", renamed))
+    assert "The comparison fits both recordings" in page.locator("#verdict").inner_text()
+    assert page.locator(".change-row[data-first]").get_by_role("button").count() == 2
 
 
 def test_a_comparison_that_says_something_else_is_broken(open_file: Files, opened: Store) -> None:

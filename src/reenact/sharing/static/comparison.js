@@ -6,13 +6,19 @@ import { count, prettyBlock } from "./pretty.js";
 
 const VERDICTS = { same: "the same", reordered: "another order", diverged: "they part", unknown: "unknown", empty: "empty" };
 
+const SIDES = ["expected", "actual"];
+
+/** Whether it is kept in the run itself, under the name that the store has for it, and not in one that it was forked from. */
+function isOwn(comparison, side, place) {
+  return place === null || place.run === comparison[side].run;
+}
+
 /** Whether match digests of both recordings say what the rows say. */
 export function checkComparison({ comparison }, runs) {
   const rows = comparison.rows.filter((row) => row.row === "change");
-  const names = new Set(runs.map((run) => run.name));
-  const places = comparison.rows.flatMap((row) => [row.expected, row.actual].flat()).filter(Boolean);
+  const elsewhere = SIDES.some((side) => comparison.rows.some((row) => [row[side]].flat().some((place) => !isOwn(comparison, side, place))));
   if (comparison.more_changes > 0) return { holds: true, text: "The comparison lists the first differences only; it was not checked." };
-  if (places.some((place) => !names.has(place.run))) {
+  if (elsewhere) {
     return { holds: true, text: "Part of these runs is kept in the runs that they were forked from; the comparison was not checked." };
   }
   const told = runs.map(() => new Set());
@@ -115,7 +121,7 @@ export class ComparisonView {
   #fill(made, row) {
     const detail = this.data.details[row.number];
     const sides = [row.expected, row.actual];
-    const links = sides.map((place, side) => place && this.runs[side].name === place.run
+    const links = sides.map((place, side) => place && isOwn(this.data.comparison, SIDES[side], place)
       ? h("button", { type: "button", class: "link", onclick: () => this.goTo(side, place.seq) }, `event ${place.seq} of ${inert(place.run)}`)
       : null);
     const alone = sides.findIndex(Boolean);
@@ -125,7 +131,7 @@ export class ComparisonView {
 
   #alone(side, place) {
     const run = this.runs[side];
-    if (run.name !== place.run || place.seq > run.length) return h("p", { class: "soft" }, "It is kept in another run.");
+    if (!isOwn(this.data.comparison, SIDES[side], place) || place.seq > run.length) return h("p", { class: "soft" }, "It is kept in another run.");
     return prettyBlock(run.content(place.seq), `Event ${place.seq}`);
   }
 }
