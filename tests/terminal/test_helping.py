@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_support import assert_two_lines, record, reenact, reenact_process
+from cli_support import assert_two_lines, opened, record, reenact, reenact_process
+from numbered_server import Server
 from terminal_support import Terminal, shown
 
 from reenact.cli.main import COMMANDS
 from reenact.core.events import ActionRequested, Failed, StateUpdated
+from reenact.journal.journal import Journal
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -134,6 +136,10 @@ def test_the_next_step_goes_with_how_a_run_stands() -> None:
     record("broken", [StateUpdated(payload=1), Failed(error="x")])
     once = ActionRequested(action_id="a1", payload=1, name="mail", effect="tool_call", meta={"once": True})
     record("doubtful", [once])
+    with opened() as store, Journal.create(store, "under-way") as journal:
+        journal.append(StateUpdated(payload=1))
+        assert "reenact show under-way --follow" in shown("show", "under-way").text
+    assert "reenact resume under-way" in shown("show", "under-way").text
     assert "reenact replay done" in shown("show", "done").text
     assert "reenact step broken" in shown("show", "broken").text
     assert "reenact settle doubtful" in shown("show", "doubtful").text
@@ -174,6 +180,25 @@ def test_ctrl_c_suspends_a_run_says_how_it_goes_on_and_leaves_a_whole_journal() 
         assert "Traceback" not in terminal.text
     assert reenact("verify", "one").exit_code == 0
     assert "interrupted" in reenact("ls").stdout
+
+
+PROGRAM = """
+import sys, time, urllib.request
+with urllib.request.urlopen(sys.argv[1] + "/second") as answer:
+    print("working", len(answer.read()) > 0, flush=True)
+time.sleep(600)
+"""
+
+
+def test_ctrl_c_suspends_a_program_and_what_resumes_it(server: Server) -> None:
+    Path("program.py").write_text(PROGRAM)
+    for arguments in (["run", "program.py", server.url], ["resume", "@last"]):
+        with Terminal(*arguments) as terminal:
+            terminal.wait_for("working True")
+            terminal.press_ctrl_c()
+            assert terminal.end() == 130
+            assert "reenact resume " in terminal.text
+        assert reenact("verify", "@last").exit_code == 0
 
 
 def test_walking_on_a_terminal() -> None:

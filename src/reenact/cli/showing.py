@@ -29,11 +29,12 @@ INTEGRITY_BROKEN = 4
 SHOWN_FACT_CHARACTERS = 400
 MOST_PROCESSES = 50
 FOLLOW_UPS = {
-    "running": ("show --follow", "as it goes on"),
-    "interrupted": ("resume", "go on where it stands"),
-    "waiting": ("waits", "what it waits for"),
-    "in_doubt": ("settle", "say what became of the effect in doubt"),
-    "failed": ("step", "walk to where it failed"),
+    "running": (("show", "--follow"), "as it goes on"),
+    "interrupted": (("resume",), "go on where it stands"),
+    "waiting": (("waits",), "what it waits for"),
+    "blocked": (("resume", "--decision", "JSON"), "answer what it asks"),
+    "in_doubt": (("settle",), "say what became of the effect in doubt"),
+    "failed": (("step",), "walk to where it failed"),
 }
 """By status: what people do then."""
 
@@ -194,7 +195,8 @@ def _suggest(settings: Settings, header: dict[str, Any], effects: dict[int, Effe
     steps: list[tuple[str, str]] = []
     follow_up = FOLLOW_UPS.get(header["status"])
     if follow_up is not None:
-        steps.append((command_for(settings, follow_up[0], run), follow_up[1]))
+        (verb, *more), why = follow_up
+        steps.append((command_for(settings, verb, run, *more), why))
     if any(one.kind == "model_call" for one in effects.values()):
         steps.append((command_for(settings, "show", run, "--context"), "what the model saw last"))
     if header["status"] == "completed":
