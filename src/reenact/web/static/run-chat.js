@@ -60,7 +60,8 @@ export class Chat {
     const link = (seq, text) => h("a", { href: `${this.address}?seq=${seq}`, onclick: (event) => { event.preventDefault(); this.go(seq); } }, text);
     const used = call.used;
     const about = [call.model, call.lane === "0" ? null : `lane ${call.lane}`, duration(call.took_us), used ? `${amount(used.tokens)} tokens` : null, used ? cost(used.cost) : null];
-    const repeated = call.repeated ? h("p", { class: "soft small" }, `${amount(call.repeated)} earlier messages, as in event ${call.before}${call.own_answer ? " with its answer" : ""}`) : null;
+    const same = call.messages.length || call.own_answer ? `${amount(call.repeated)} earlier messages, as in event ${call.before}${call.own_answer ? ", and its answer" : ""}` : `Asked the same as in event ${call.before}`;
+    const repeated = call.repeated ? h("p", { class: "soft small" }, same) : null;
     const dropped = call.dropped ? h("p", { class: "notice small" }, `${amount(call.dropped)} messages of event ${call.before} are not there any more, or were changed`) : null;
     return h("article", { class: "call", "data-seq": call.seq, "aria-label": `Model call, event ${call.seq}` },
       h("header", { class: "row tight small soft" }, link(call.seq, `event ${call.seq}`), h("b", {}, inert(call.name ?? "")), inert(about.filter(Boolean).join(" · "))),
