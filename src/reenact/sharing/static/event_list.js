@@ -79,6 +79,7 @@ export class EventList {
       h("span", { class: "event-kind" }, words(run.kind(seq))),
       h("span", { class: "event-name" }, inert(run.label(seq))),
       h("span", { class: "event-gist" }, this.#gist(seq)),
+      h("span", { class: "event-bar", "aria-hidden": "true" }, bar(run, seq)),
       h("span", { class: "event-took" }, duration(run.took(seq))),
     );
     this.#rows.set(seq, row);
@@ -99,6 +100,16 @@ export class EventList {
     event.preventDefault();
     this.move(steps[event.key]);
   }
+}
+
+/** When it was, from the beginning of the run to its end; an answer from its request on. */
+function bar(run, seq) {
+  const time = run.link(seq)?.time ?? null;
+  const [first, last] = run.span;
+  if (time === null || first === null || last <= first) return null;
+  const took = run.took(seq) ?? 0;
+  const share = (microseconds) => Math.min(100, Math.max(0, (microseconds / (last - first)) * 100));
+  return h("span", { class: "bar", style: { left: `${share(time - took - first)}%`, width: `${share(took)}%` } });
 }
 
 function mark(run, seq) {

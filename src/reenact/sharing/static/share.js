@@ -5,7 +5,7 @@ import { at, h, inert } from "./dom.js";
 import { EventList } from "./event_list.js";
 import { inspected } from "./inspector.js";
 import { onKey } from "./keys.js";
-import { count, moment, prettyBlock } from "./pretty.js";
+import { count, duration, moment, prettyBlock } from "./pretty.js";
 import { SharedRun } from "./shared_run.js";
 import { showProgress, showVerdict } from "./verdict.js";
 import { unescaped, verify } from "./verify.js";
@@ -134,6 +134,7 @@ class Page {
   #alone() {
     const [run] = this.runs;
     at("title").replaceChildren(inert(run.name), " ", statusBadge(run.status));
+    at("summary").textContent = summaryOf(run);
     document.title = `${run.name} · Reenact`;
     this.#events("events", `Events (${count(run.length)})`, run);
     this.tabs.add("conversation", "Conversation", () => conversationView(run, (seq) => this.goTo(0, seq)));
@@ -144,6 +145,7 @@ class Page {
     const [one, other] = this.runs;
     at("title").textContent = `${inert(one.name)} and ${inert(other.name)}`;
     at("share-kind").textContent = "two recorded runs, compared";
+    at("summary").textContent = this.runs.map((run) => `${inert(run.name)}: ${summaryOf(run)}`).join(" — ");
     document.title = `${one.name} and ${other.name} · Reenact`;
     this.compared = new ComparisonView(this.data, this.runs, {
       goTo: (side, seq) => this.goTo(side, seq),
@@ -171,6 +173,14 @@ class Page {
       this.compared.open(number);
     }
   }
+}
+
+function summaryOf(run) {
+  const agent = run.facts?.get?.("agent");
+  const [first, last] = run.span;
+  const took = first === null || last === null ? "" : duration(Math.max(0, last - first));
+  const parts = [typeof agent === "string" ? inert(agent) : "", `${count(run.length)} events`, `${moment(run.created).slice(0, 19)} UTC`, took];
+  return parts.filter(Boolean).join(" · ");
 }
 
 function statusBadge(status) {

@@ -6,6 +6,7 @@ const ENDS = { Completed: "completed", Failed: "failed", Cancelled: "cancelled" 
 
 export class SharedRun {
   #outlines = new Map();
+  #span = null;
 
   constructor(result) {
     this.result = result;
@@ -25,6 +26,12 @@ export class SharedRun {
   get created() {
     const found = /"created":([0-9]{1,16}),/.exec(this.recording.header?.text ?? "");
     return found ? Number(found[1]) : null;
+  }
+
+  /** When its first and its last event were recorded. */
+  get span() {
+    this.#span ??= [this.link(1)?.time ?? null, this.link(this.length)?.time ?? null];
+    return this.#span;
   }
 
   kind(seq) {
