@@ -127,6 +127,21 @@ def test_new_runs_do_not_move_what_somebody_reads(look: Look, store: str) -> Non
     assert shown(seen)[0] == "newcomer"
 
 
+def test_a_page_that_nobody_looks_at_catches_up(look: Look, store: str) -> None:
+    record(store, "before")
+    seen = look()
+    page = seen.page
+    page.wait_for_selector("#live:not([hidden])")
+    hide = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
+    hide += " document.dispatchEvent(new Event('visibilitychange')); }"
+    page.evaluate(hide, True)
+    record(store, "meanwhile")
+    page.wait_for_timeout(1_500)
+    assert shown(seen) == ["before"], "it follows nothing"
+    page.evaluate(hide, False)
+    expect(page.locator("tr[data-run=meanwhile]")).to_be_visible()
+
+
 def test_a_filtered_list_shows_only_what_is_wanted(look: Look, store: str) -> None:
     failed(store, "old")
     seen = look()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from reenact.core.events import Interrupted, WaitCreated
 from reenact.core.wait_keys import WaitIdentity
+from reenact.effect.keys import KeyRing
 from reenact.effect.waits.desk import WaitDesk
 from reenact.store.opening import open_store
 
@@ -126,6 +128,25 @@ def test_what_is_no_json_is_refused_before_anything_is_sent(look: Look, store: s
     page.get_by_role("button", name="Not yet").click()
     expect(page.get_by_role("button", name="Answer …")).to_be_enabled()
     assert page.locator("[data-outcome]").inner_text() == ""
+
+
+@pytest.mark.parametrize("number", ["12345678901234567890", "1e400", '{"deep": [9007199254740993]}'])
+def test_a_number_that_a_browser_would_round_is_not_sent(look: Look, store: str, number: str) -> None:
+    a_wait(store)
+    page = open_with_waits(look())
+    page.get_by_label("The value").fill(number)
+    page.get_by_role("button", name="Answer …").click()
+    expect(page.get_by_role("alert")).to_contain_text("a number that is too large")
+
+
+def test_what_this_machine_cannot_answer_has_no_form(look: Look, store: str, tmp_path: Path) -> None:
+    recorded(store, "held", [WaitCreated(wait_id="w1", name="approval", deadline=None)], "keeper")
+    opened = open_store(store)
+    WaitDesk(opened, keyring=KeyRing(tmp_path / "elsewhere.json")).key("held", WaitIdentity.named("approval"))
+    opened.close()
+    page = open_with_waits(look())
+    assert "cannot be answered from here" in page.locator("[data-wait]").inner_text()
+    assert page.locator("form[data-resolving]").count() == 0
 
 
 def test_two_pages_give_one_answer(look: Look, store: str) -> None:

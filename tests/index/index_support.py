@@ -13,6 +13,9 @@ from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
 from reenact.store.contract import Store
 
+CANARY = b"naryword"
+"""The end of `canaryword`: an index keeps a word without what it has in common with the one before."""
+
 
 def record(store: Store, run: str, events: Sequence[Event | Draft] | None = None, **options: Any) -> str:
     options.setdefault("facts", {"agent": "tester"})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from index_support import found, listed, record, said
+from click.testing import CliRunner
+from index_support import CANARY, found, listed, record, said
 
+from reenact.cli.main import cli
 from reenact.index.opening import Index
 from reenact.journal.erasure import erase_value
 from reenact.store.opening import open_store
@@ -24,6 +26,21 @@ def test_a_store_in_postgres_is_followed(database_url: str, tmp_path: Path) -> N
     erase_value(store, "canaryword", reason="asked to")
     assert found(index, "canaryword") == []
     assert found(index, "fox") == [("two", 2)]
-    assert not [file for file in (tmp_path / "cache").rglob("*.index*") if b"canaryword" in file.read_bytes()]
+    assert not [file for file in (tmp_path / "cache").rglob("*.index*") if CANARY in file.read_bytes()]
     index.close()
     store.close()
+
+
+def test_the_command_empties_the_index_of_this_machine(database_url: str, tmp_path: Path) -> None:
+    store = open_store(database_url)
+    index = Index(store)
+    record(store, "one", said("the canaryword"))
+    assert found(index, "canaryword") == [("one", 2)]
+    index.close()
+    store.close()
+    files = list((tmp_path / "cache").rglob("*.index*"))
+    assert any(CANARY in file.read_bytes() for file in files)
+    erasing = ["erase", "--store", database_url, "--value", "canaryword", "--yes"]
+    result = CliRunner().invoke(cli, erasing)
+    assert result.exit_code == 0, result.output
+    assert not [file for file in (tmp_path / "cache").rglob("*.index*") if CANARY in file.read_bytes()]

@@ -9,6 +9,7 @@ from index_support import found, record, said, states
 
 from reenact.core.events import Completed, StateUpdated
 from reenact.errors import InvalidInput
+from reenact.index import searches
 from reenact.index.opening import Index
 from reenact.index.queries import parse_query
 from reenact.index.searches import search_report
@@ -152,3 +153,15 @@ def test_surrogates_nul_and_depth_do_not_break_it(store: Store, index: Index) ->
     assert found(index, "pair") == [("odd", 1)]
     assert found(index, "here") == [("odd", 2)]
     assert found(index, "__proto__") == [("odd", 4)]
+
+
+def test_a_search_that_takes_too_long_is_given_up(store: Store, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        record(store, f"run-{number}", said("fox"))
+    assert found(index, "fox", limit=2)
+    monkeypatch.setattr(searches, "SLOWEST_SECONDS", -1.0)
+    monkeypatch.setattr(searches, "STEPS_BETWEEN", 1)
+    with pytest.raises(InvalidInput, match="takes too long"):
+        search_report(index, "f*")
+    monkeypatch.undo()
+    assert len(found(index, "f*")) == 30, "the index is as it was"

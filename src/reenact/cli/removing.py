@@ -21,6 +21,7 @@ from reenact.errors import InvalidInput, NotFound, Refused
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.journal.erasure import ErasurePlan
     from reenact.journal.retention import Retirable
+    from reenact.store.contract import Store
 
 _AGE = re.compile(r"([0-9]{1,6})([smhdw])\Z")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -96,7 +97,15 @@ def _retire(settings: Settings, chosen: list[Retirable], reason: str) -> list[Re
             except NotFound:
                 continue  # somebody else removed it meanwhile
             removed.append(one)
+        _forget(store, settings.namespace)
     return removed
+
+
+def _forget(store: Store, namespace: str) -> None:
+    """Words of what is gone are not kept in an index on this machine either."""
+    from reenact.index.files import empty_indexes
+
+    empty_indexes(store, namespace)
 
 
 @click.command()
@@ -134,6 +143,7 @@ def erase(settings: Settings, value: str | None, value_file: str | None, reason:
                 plan = erase_value(store, wanted, settings.namespace, reason=reason)
             except NotFound as missing:
                 raise (_no_such_value() if missing.code == "value_not_found" else missing) from None
+            _forget(store, settings.namespace)
     else:
         with reading(settings) as store, Progress("looking for the value"):
             plan = plan_erasure(store, wanted, settings.namespace)

@@ -13,7 +13,7 @@ from reenact.errors import ReenactError
 from reenact.store.contract import Store
 from reenact.store.locating import sqlite_path
 from reenact.store.sqlite import files
-from reenact.store.sqlite.views import SUFFIX
+from reenact.store.sqlite.views import SUFFIX, empty_view
 
 CACHE_FOLDER = "reenact"
 
@@ -59,3 +59,10 @@ def identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def empty_indexes(store: Store, namespace: str) -> None:
+    """Whatever is indexed of that namespace on this machine goes; a store in a file sees to its own."""
+    for path in places(store, namespace):
+        if os.path.lexists(path) and usable(path):
+            empty_view(path)

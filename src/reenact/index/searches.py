@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any, NamedTuple
 
 import apsw
@@ -20,6 +21,9 @@ from reenact.reports.times import iso_time
 SNIPPET_BEFORE, SNIPPET_ROOM = 60, 260
 LOOKED_THROUGH = 1024 * 1024
 """Characters of an event that are looked through for something to show."""
+MARKED_IN = 512 * 1024
+"""Characters of an event in which the words are looked for to be marked."""
+SLOWEST_SECONDS, STEPS_BETWEEN = 5.0, 20_000
 LARGEST_DOC = (1 << 63) - 1
 
 HITS = """SELECT d.doc, d.seq, d.cut, r.run, r.agent, r.status, r.created FROM words
@@ -64,10 +68,25 @@ def search_report(index: Index, text: str, *, cursor: str | None = None, limit: 
 def _look(index: Index, query: Query, cursor: str | None, limit: int) -> _Found:
     def look(connection: apsw.Connection) -> _Found:
         birth = str(connection.execute(BIRTH).get)
-        rows: Any = connection.execute(HITS, (query.expression, _below(cursor, birth), limit + 1)).fetchall()
+        rows = _bounded(connection, HITS, (query.expression, _below(cursor, birth), limit + 1))
         return _Found([_Hit._make((*row, short_of(connection, row[3]))) for row in rows], birth)
 
     return index.read(look)
+
+
+def _bounded(connection: apsw.Connection, sql: str, values: tuple[Any, ...]) -> list[Any]:
+    """A beginning of one letter may stand for half of all words: nobody is kept waiting for that for ever."""
+    deadline = time.monotonic() + SLOWEST_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN)
+    try:
+        rows: Any = connection.execute(sql, values).fetchall()
+        return list(rows)
+    except apsw.InterruptError:
+        raise InvalidInput(
+            "this search takes too long", hint="Search for longer or rarer words.", code="bad_query"
+        ) from None
+    finally:
+        connection.set_progress_handler(None)
 
 
 def _below(cursor: str | None, birth: str) -> int:
@@ -142,8 +161,12 @@ def _event(index: Index, hit: _Hit, readers: dict[str, JournalReader | None]) ->
 
 def snippet(texts: list[str], pattern: re.Pattern[str]) -> list[dict[str, Any]]:
     """The text with most of the words, the last of such: what is new in a conversation stands at its end."""
-    best, most = "", 0
+    best, most, room = "", 0, MARKED_IN
     for text in reversed(texts):
+        if room <= 0:
+            break
+        text = text[:room]
+        room -= len(text)
         found = {match[0].lower() for _, match in zip(range(50), pattern.finditer(text), strict=False)}
         if len(found) > most:
             best, most = text, len(found)

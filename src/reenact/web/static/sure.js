@@ -44,9 +44,21 @@ export async function sendOnce(form, work) {
 }
 
 export function parsed(text, what) {
+  let value;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch {
     throw Object.assign(new Error(`${what} is not JSON`), { hint: 'Text needs quotes of its own: "yes".' });
   }
+  if (!isExact(value)) {
+    const hint = "A browser would round it: send it with the command line, or as text.";
+    throw Object.assign(new Error(`${what} holds a number that is too large`), { hint });
+  }
+  return value;
+}
+
+/** What is sent is what was typed: no number that this language cannot hold. */
+function isExact(value) {
+  if (typeof value === "number") return Number.isFinite(value) && (!Number.isInteger(value) || Number.isSafeInteger(value));
+  return typeof value !== "object" || value === null || Object.values(value).every(isExact);
 }
