@@ -13,9 +13,10 @@ from reenact.cli.completing import complete_run_or_file
 from reenact.cli.fleet import How, fleet_options
 from reenact.cli.fleet_replaying import replay_all
 from reenact.cli.live_replaying import LiveOptions, live_options, replay_live
-from reenact.cli.output import fields, note, say, say_json
+from reenact.cli.output import fields, note, say, say_json, suggest
 from reenact.cli.program_replays import ProgramReplay, program_replay_options
 from reenact.cli.programs import WithCommand, command_words, go_on_with_program
+from reenact.cli.results import command_for
 from reenact.cli.selection import RunFilter, filter_options
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, writing
@@ -202,6 +203,8 @@ def _told(settings: Settings, run: str, events: int, verdict: ReenactError | Non
         else:
             ends = "" if verdict is None else "; the record is unfinished and ends there"
             say(f"replayed {run}: the same in all {events:,} events{ends}")
+            live = command_for(settings, "replay", run, "--live")
+            suggest(settings, (live, "the models asked again; no tool acts unless named"))
         return None
     where = where_of(verdict) if isinstance(verdict, Divergence) else {}
     if settings.json:

@@ -14,7 +14,7 @@ from reenact.cli.progress import Progress
 from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
-from reenact.cli.text import brief, cost_text, count_text, inert, local_time, status_text, tokens_text
+from reenact.cli.text import brief, cost_text, count_text, duration_text, inert, local_time, status_text, tokens_text
 from reenact.cli.timelines import print_events
 from reenact.errors import InvalidInput
 
@@ -120,11 +120,25 @@ def _show_event(settings: Settings, reader: JournalReader, seq: int) -> int | No
             ("parent", str(seen.parent or "-")),
             ("id", inert(seen.id or "-")),
             ("hash", str(seen.hash)),
+            *_effect_lines(reader, seen),
         ]
     )
     for line in ["the content was erased"] if seen.erased else value_lines(seen.content):
         say(line)
+    if isinstance(seen.content, dict) and seen.content.get("effect") == "model_call":
+        suggest(settings, (command_for(settings, "show", reader.run, "--context", "--event", str(seq)), "what it saw"))
     return None
+
+
+def _effect_lines(reader: JournalReader, seen: Seen) -> list[tuple[str, str]]:
+    """Of an answer: what it answers, how long that took and what it used."""
+    effect = effects_by_answer(reader, [seen]).get(seen.seq)
+    if effect is None:
+        return []
+    lines = [("answers", f"event {effect.seq} {inert(effect.name or '')}".rstrip())]
+    lines += [("took", duration_text(effect.took_us))] if effect.took_us is not None else []
+    used = _used({seen.seq: effect})
+    return [*lines, ("used", used)] if used else lines
 
 
 def _show_state(settings: Settings, reader: JournalReader, position: int) -> int | None:

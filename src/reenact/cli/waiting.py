@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reenact.cli.completing import complete_run
-from reenact.cli.output import Column, fields, note, say, say_json, table
+from reenact.cli.output import Column, fields, note, say, say_json, suggest, table
 from reenact.cli.removing import age_microseconds
+from reenact.cli.results import command_for
 from reenact.cli.selection import selected_run
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, store_exists, writing
@@ -81,6 +82,7 @@ def resolve(settings: Settings, key: str, value: str | None, error: str | None, 
         say_json({"status": "resolved", "first": outcome.status == "accepted"})
     else:
         note("resolved" if outcome.status == "accepted" else "resolved before, in the same way")
+        suggest(settings, (command_for(settings, "ls", "--status", "interrupted"), "runs that can be resumed now"))
 
 
 def _resolution(value: str | None, error: str | None, cancel: bool) -> Resolution:
@@ -136,6 +138,8 @@ def waits(settings: Settings, run: str, everything: bool) -> None:
     table(WAIT_COLUMNS, rows)
     if not found:
         note("nothing" if everything else "nothing is open")
+    elif any(one.state == "open" for one in found):
+        suggest(settings, ("reenact resolve KEY --value JSON", "for whoever has the key"))
 
 
 @click.group(invoke_without_command=True)
