@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
 import pytest
 from browser_support import NARROW, assert_accessible, assert_fits, shot
 from run_page_support import EVENTS, Look, chosen, opened, patient, record_support, side
@@ -14,6 +15,20 @@ from reenact.effect.waits.listing import waits_of
 from reenact.journal.reader import JournalReader
 from reenact.store.opening import open_store
 from web.web_support import flip_content, once, record, until
+
+
+def remove_event(path: str, run: str, seq: int) -> None:
+    """As somebody does it who owns the file."""
+    connection = apsw.Connection(path)
+    triggers = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+    for name, _ in triggers:
+        connection.execute(f"DROP TRIGGER {name}")
+    connection.execute(
+        "DELETE FROM events WHERE seq = ? AND run_no = (SELECT run_no FROM runs WHERE run = ?)", (seq, run)
+    )
+    for _, sql in triggers:
+        connection.execute(sql)
+    connection.close()
 
 
 @pytest.fixture(autouse=True)
@@ -180,6 +195,19 @@ def test_a_tampered_run_is_shown_as_broken(look: Look, store: str) -> None:
     page.locator("#verification").get_by_role("link", name="event 4").click()
     side(page, "does not match")
     shot(page, "run-broken")
+
+
+def test_an_event_that_was_removed_is_missed(look: Look, store: str) -> None:
+    remove_event(store, "support-one", 5)
+    seen = look()
+    page = opened(seen, "/runs/support-one?seq=4")
+    page.locator("#event-5", has_text="missing in the store").wait_for()
+    page.get_by_text("broken at").wait_for()
+    page.keyboard.press("j")
+    side(page, "has no event 5")
+    page.keyboard.press("j")
+    side(page, "fetch")
+    seen.complaints.clear()  # a browser complains about a 404
 
 
 def test_compare_leads_to_the_compare_page(look: Look, store: str) -> None:

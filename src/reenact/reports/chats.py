@@ -33,6 +33,15 @@ TEXT_ROOM = 20_000
 """Characters of one text that are told here; the event has all of it."""
 
 _NO_MESSAGES: dict[str, Any] = {"messages": [], "before": None, "repeated": 0, "own_answer": False, "dropped": 0}
+_NO_ANSWER: dict[str, Any] = {
+    "answer": None,
+    "answer_erased": False,
+    "outcome": "open",
+    "took_us": None,
+    "message": None,
+    "error": None,
+    "used": None,
+}
 
 
 class _Call(NamedTuple):
@@ -116,7 +125,7 @@ def _agree(answer: ChatMessage, message: ChatMessage) -> bool:
 
 def _answered(read: ReadAnswer, request: Seen, answer: Seen | None) -> dict[str, Any]:
     if answer is None:
-        return {"answer": None, "outcome": "open", "took_us": None, "message": None, "error": None, "used": None}
+        return {**_NO_ANSWER}
     content = answer.content if isinstance(answer.content, dict) else {}
     output = content.get("output")
     took = None if answer.time is None or request.time is None else max(0, answer.time - request.time)
@@ -124,6 +133,7 @@ def _answered(read: ReadAnswer, request: Seen, answer: Seen | None) -> dict[str,
     message = _message_of(answer)
     return {
         "answer": answer.seq,
+        "answer_erased": answer.erased,
         "outcome": "damaged" if answer.damage is not None else OUTCOMES.get(answer.kind, "succeeded"),
         "took_us": took,
         "message": None if message is None else _shown(message),

@@ -73,7 +73,7 @@ export class Chat {
 function answer(call) {
   if (call.error !== null && call.error !== undefined) return h("div", { class: "message bad" }, h("p", { class: "role" }, call.outcome), h("div", { class: "said" }, typeof call.error === "string" ? inert(call.error) : tree(call.error)));
   if (call.message) return message(call.message, true);
-  const text = call.answer === null ? "No answer yet." : `Answered in event ${call.answer}, in a form that is not known here.`;
+  const text = call.answer_erased ? `The answer, event ${call.answer}, was erased.` : call.answer === null ? "No answer yet." : `Answered in event ${call.answer}, in a form that is not known here.`;
   return h("p", { class: "soft small" }, text);
 }
 

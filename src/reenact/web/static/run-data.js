@@ -38,7 +38,7 @@ export class Rows {
     this.asked.add(number);
     try {
       const found = await get(`${this.path}/spans?from=${number * PAGE + 1}&limit=${PAGE}`);
-      this.pages.set(number, { rows: new Map(found.rows.map((row) => [row.seq, row])), used: performance.now(), stale: false });
+      this.pages.set(number, { rows: whole(found.rows, number * PAGE + 1), used: performance.now(), stale: false });
       this.problem = null;
       this.stands(found);
     } catch (problem) {
@@ -71,4 +71,13 @@ export class Rows {
     }
     for (const [seq, row] of this.seed) if (row.effect && !row.outcome) this.seed.delete(seq);
   }
+}
+
+/** Rows by their numbers. One that should stand between others and does not is told as what it is: gone. */
+function whole(rows, first) {
+  const found = new Map(rows.map((row) => [row.seq, row]));
+  for (let seq = first; seq < (rows.at(-1)?.seq ?? 0); seq += 1) {
+    if (!found.has(seq)) found.set(seq, { seq, kind: "event", lane: "", time: null, damage: "missing in the store" });
+  }
+  return found;
 }

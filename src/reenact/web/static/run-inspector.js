@@ -43,7 +43,7 @@ export class Inspector {
       this.box.replaceChildren(said(found.problem));
       return;
     }
-    if (!this.body) this.build();
+    if (!this.body?.isConnected) this.build();
     this.head.replaceChildren(...this.heading(found));
     for (const [name, button] of this.buttons) button.setAttribute("aria-selected", name === this.part);
     for (const [name, button] of this.buttons) button.tabIndex = name === this.part ? 0 : -1;

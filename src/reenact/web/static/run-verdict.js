@@ -13,8 +13,8 @@ export class Verdict {
   }
 
   begin() {
-    const ended = ["completed", "failed", "cancelled"].includes(this.rows.standing.status);
-    if (this.rows.total && this.rows.total <= BY_ITSELF && ended) this.verify();
+    const grows = this.rows.standing.status === "running";
+    if (this.rows.total && this.rows.total <= BY_ITSELF && !grows) this.verify();
     else this.say("", "verify");
   }
 
