@@ -114,6 +114,14 @@ def test_one_byte_is_noticed(store: Store, region: str) -> None:
     assert not Path("other.db").exists(), "a bad file leaves no store behind"
 
 
+def test_line_ends_of_a_mail_program_do_no_harm(store: Store) -> None:
+    record_two(store)
+    reenact_command("export", "--html", "first", "-o", "run.html")
+    Path("mailed.html").write_bytes(Path("run.html").read_bytes().replace(b"\n", b"\r\n"))
+    assert told(reenact_command("verify", "mailed.html", "--json"))["own_page"]
+    assert reenact_command("import", "mailed.html", store="other.db").returncode == 0
+
+
 def test_a_page_that_was_altered_around_the_recording_is_told(store: Store) -> None:
     record_two(store)
     reenact_command("export", "--html", "first", "-o", "run.html")

@@ -228,6 +228,7 @@ def event_difference(expected: JournalReader, seq: int, actual: JournalReader, o
     What never counts (ids, times that are part of a content) is left out of the differences, and is in the patch.
     """
     one, other = one_event(expected, seq), one_event(actual, other_seq)
+    sides = ((expected, one), (actual, other))
     data: dict[str, Any] = {
         "expected": {"run": expected.run, **_head(one)},
         "actual": {"run": actual.run, **_head(other)},
@@ -239,8 +240,7 @@ def event_difference(expected: JournalReader, seq: int, actual: JournalReader, o
     }
     if data["erased"]:
         return data
-    rules = MatchRules()
-    counted = [rules.without_volatile(event.kind, event.content) for event in (one, other)]
+    counted = [_rules(reader).without_volatile(event.kind, event.content) for reader, event in sides]
     try:
         found = compare_trees(*counted, limit=DIFFERENCES)
     except InvalidValue:
@@ -250,6 +250,13 @@ def event_difference(expected: JournalReader, seq: int, actual: JournalReader, o
     if patch is not None:
         data |= {"patch": patch[:PATCH_ROOM], "patch_steps": len(patch)}
     return data
+
+
+def _rules(reader: JournalReader) -> MatchRules:
+    try:
+        return reader.rules()
+    except ReenactError:
+        return MatchRules()  # its own went with its facts: then fields that do not count may be shown
 
 
 def _head(event: Seen) -> dict[str, Any]:

@@ -64,6 +64,8 @@ def lines_of(file: BinaryIO) -> Iterator[Line]:
     kind: str | None = None
     name: str | None = None
     while text := file.readline(LINE_BYTES + 1):
+        if text.endswith(b"\r\n"):  # what mail makes of it; a recording has no carriage return of its own
+            text = text[:-2] + b"\n"
         if len(text) > LINE_BYTES:
             raise BadRecording(f"a line of the page is longer than {LINE_BYTES} bytes", code="too_large")
         if kind is not None and text != CLOSING:

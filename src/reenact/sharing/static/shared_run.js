@@ -1,5 +1,5 @@
 // The run in a recording, as far as it can be read. Nothing is kept twice: a content is read when it is looked at.
-import { expand, readStrict, tagOf } from "./values.js";
+import { TooLarge, expand, readStrict, tagOf } from "./values.js";
 import { ANSWERS, BEHAVIOURAL } from "./verify.js";
 
 const ENDS = { Completed: "completed", Failed: "failed", Cancelled: "cancelled" };
@@ -97,7 +97,12 @@ export class SharedRun {
   }
 
   #whole(stored) {
-    return quietly(() => expand(readStrict(stored), this.recording.nodes)) ?? new Map();
+    try {
+      return expand(readStrict(stored), this.recording.nodes);
+    } catch (error) {
+      // The verdict says what is wrong with it, if something is.
+      return error instanceof TooLarge ? new Map([["too large to be shown here", "`reenact import` reads it"]]) : new Map();
+    }
   }
 }
 

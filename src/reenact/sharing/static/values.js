@@ -169,8 +169,11 @@ function checked(address) {
   return address;
 }
 
-const MOST_EXPANDED = 256 * 1024 * 1024;
+const MOST_EXPANDED = 32 * 1024 * 1024; // the format allows more, a browser bears less
 const DEEPEST_REFERENCE = 200;
+
+/** A value that shares so much that it is not put together here. Nothing is wrong with it. */
+export class TooLarge extends Error {}
 
 /** The value with what it refers to in place. `nodes`: address → stored text. */
 export function expand(value, nodes, left = { characters: MOST_EXPANDED }, depth = 0) {
@@ -192,7 +195,7 @@ function node(address, nodes, left) {
   const stored = nodes.get(address);
   if (stored === undefined) throw new Error(`a shared value is missing: ${address}`);
   left.characters -= stored.length;
-  if (left.characters < 0) throw new Error("it expands to more than the format allows");
+  if (left.characters < 0) throw new TooLarge("it is too large to be put together in a browser");
   return readStrict(stored);
 }
 

@@ -31,8 +31,11 @@ function sentence(run, named) {
   const who = named ? `${run.name}: ` : "";
   const told = `${who}${count(result.verified)} of ${count(result.events)} events verified, ${count(result.hashes)} hashes recomputed`;
   if (!result.valid) return `${told}, ${count(result.problemCount)} ${result.problemCount === 1 ? "problem" : "problems"}.`;
+  const left = result.events - result.meanings - result.erased;
+  const which = left === 1 ? "one event means" : `${count(left)} events mean`;
+  const believed = left > 0 ? ` What ${which} was too long to be hashed again here; what it is made of was.` : "";
   const open = run.status === "not ended" ? " The run has not ended: whether more followed, nothing in this file can tell." : "";
-  return `${told}, nothing differs; the chain is whole.${open}`;
+  return `${told}, nothing differs; the chain is whole.${believed}${open}`;
 }
 
 function problems(run, goTo) {

@@ -1,7 +1,7 @@
 // Verifies a recording: everything is hashed again, and compared with what the recording says (docs/format.md, 8.1).
 import { Broken, Recording } from "./recording.js";
 import { bytesOf, unhex, utf8 } from "./sha256.js";
-import { canonical, expand, readStrict } from "./values.js";
+import { TooLarge, canonical, expand, readStrict } from "./values.js";
 
 export const BEHAVIOURAL = new Set([
   "StateUpdated", "ActionRequested", "ActionSucceeded", "ActionFailed", "ActionDenied", "Interrupted", "Resumed",
@@ -204,7 +204,10 @@ class Checking {
     this.#open.delete(parent);
   }
 
-  /** The content, with its shared values in place; null where it is erased, or not the one that is committed to. */
+  /**
+   * The content, with its shared values in place; null where it is erased, or not the one that is committed to;
+   * undefined where it is too much for a browser. What it is made of was hashed all the same.
+   */
   async #committed(seq, kind, { salt, match, stored }, committed, otherwise) {
     if (stored === null || salt === null || match === null) {
       if (stored !== null || salt !== null || match !== null) this.problem(seq, "the content is half erased");
@@ -224,6 +227,7 @@ class Checking {
     try {
       return expand(readStrict(stored), this.recording.nodes);
     } catch (error) {
+      if (error instanceof TooLarge) return undefined;
       this.problem(seq, error.message);
       return null;
     }
@@ -279,6 +283,7 @@ class Checking {
       verified: this.stopped ? Math.max(0, this.#links.length - this.#bad.size) : events - [...this.#bad].filter(Boolean).length,
       hashes: recording.hashes,
       meanings: this.#meanings,
+      erased: recording.contents.filter((content) => content.stored === null).length,
       head: this.#head,
       ended: this.#ended,
       run: this.run ?? null,
