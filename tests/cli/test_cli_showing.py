@@ -56,6 +56,17 @@ def test_one_event_in_full() -> None:
     assert reenact_json("show", "one", "--event", "2")["content"]["output"] == {"text": long, "more": [1, 2.0]}
 
 
+def test_an_answer_says_what_it_answers_and_what_it_used() -> None:
+    usage = {"model": "m", "usage": {"input_tokens": 7, "output_tokens": 3, "cost": 0.25}}
+    record("one", [*asking("q", usage), Completed()])
+    text = reenact("show", "one", "--event", "2").stdout
+    assert "answers  event 1 ask" in text
+    assert "took " in text
+    assert "used     1 model call, 10 tokens, $0.2500" in text
+    assert "answers" not in reenact("show", "one", "--event", "1").stdout
+    assert "used     1 model call, 10 tokens, $0.2500" in reenact("show", "one").stdout
+
+
 def test_values_without_a_json_form_are_shown_with_their_tags() -> None:
     record("one", [StateUpdated(payload={"data": b"\x00\x01", "pair": (1, 2)}), Completed()])
     assert reenact_json("show", "one", "--event", "1")["content"]["payload"]["data"] == {"$bytes": "AAE="}
