@@ -17,6 +17,12 @@ TEXTS = {
     "a form that begins with a credential": "client_secret=hunter2hunter2&grant_type=password",
     "a form with dots in its name": "my.api_key=hunter2hunter2&a=b",
     "an option": "--password",
+    "a form with one member": "password=hunter2hunter2",
+    "an element": "<password>hunter2hunter2</password>",
+    "an entry": "user: me\n\tpassword: hunter2hunter2\r\nport: 1",
+    "pairs": '[["password", "hunter2hunter2"]]',
+    "an argument": 'login(password: "hunter2hunter2")',
+    "a word": "failed with password=hunter2hunter2",
     "a header line": "Authorization: abcdefg12345",
     "a variable": "DB_PASSWORD=hunter2hunter2",
     "a bearer": "Bearer abcdefg12345",
@@ -53,6 +59,7 @@ FRAGMENTS = [
         ";",
         "%20",
     ),
+    *("<password>", "</", "[[", "]]", ",", "pwd", "otp", "auth=", "- password: ", " = ", "X-My-Token", "api_key='"),
     *("é", "😀", "://me:", "form-data; name=", "\r\n\r\n", "export ", "x" * 20),
     base64.b64encode(f"me:{KEY}".encode()).decode(),
     "".join(f"\\u{ord(one):04x}" for one in KEY),
@@ -69,6 +76,10 @@ _VALUES = st.recursive(
 @settings(max_examples=500, deadline=None)
 @given(value=_VALUES)
 @example(value={"password": "\\"})
+@example(value=[["password", "\\"]])
+@example(value=[["password", "hunter2hunter2"]])
+@example(value="password=hunter2hunter2")
+@example(value=["password: hunter2hunter2\r\n"])
 @example(value={"password": 1})
 @example(value={"password": [["hunter2hunter2"]]})
 @example(value={"password$client_secret": "hunter2hunter2"})

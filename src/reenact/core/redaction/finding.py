@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus, unquote
 from reenact.core.lazy_patterns import Pattern
 from reenact.core.redaction.patterns import Rule, compiled
 from reenact.core.redaction.placeholders import ENVIRONMENT, MARK, PLACEHOLDER
-from reenact.core.redaction.positions import HEADER_WORDS, has_credential_member, positions_in, words_in
+from reenact.core.redaction.positions import HEADER_WORDS, has_credential_place, positions_in, words_in
 from reenact.core.redaction.shapes import (
     Span,
     cards_in,
@@ -40,7 +40,6 @@ _BLANK = "\x01"
 _STANDARD = str.maketrans("-_", "+/")
 _HEX = Pattern(r"(?:[0-9a-fA-F]{2})+\Z")
 _WORD = Pattern(r"[^\s\"'<>&=?;,]+")
-_FORM_IN_VALUE = Pattern(r'"[A-Za-z][A-Za-z0-9_.-]{0,62}=')
 _CONTROLS = ("\\u", "\\b", "\\f")
 """How control characters are stored that begin no line."""
 _UNICODE = Pattern(r"\\+u([0-9a-fA-F]{4})")
@@ -161,15 +160,15 @@ class Finder:
 
     def finds_any(self, text: str) -> bool:
         """There may be something in a value, given as it is stored: its texts and its names show there."""
-        if '"--' in text or ("&" in text and _FORM_IN_VALUE.search(text) is not None):
-            return True  # an option of a command line names what stands behind it; a form is one only as a whole text
+        if '"--' in text:
+            return True  # an option of a command line names what stands behind it
         if "\\" in text and any(letters in text for letters in _CONTROLS):
             return True  # no secret begins behind a letter, and these stand for something else
         lowered = flat(text).lower()
         words = words_in(lowered)
         if words and any(word in lowered for word in HEADER_WORDS):  # names of headers may stand beside their values
             return True
-        if words and has_credential_member(text, lowered, words):
+        if words and has_credential_place(text, lowered, words):
             return True
         return bool(self._found(text, 0, words))
 

@@ -19,6 +19,8 @@ PLACEHOLDER = Pattern(
 )
 CREDENTIAL = "credential"
 ENVIRONMENT = "env"
+COMPRESSED = "gzip"
+"""Bytes with secrets in them that only show once they are unpacked."""
 
 
 def placeholder(kind: str, number: str = "") -> str:

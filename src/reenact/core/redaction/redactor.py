@@ -22,10 +22,17 @@ from typing import Any
 from reenact.core.canonical import plain_text
 from reenact.core.codec import decode, encode
 from reenact.core.lazy_patterns import Pattern
+from reenact.core.redaction.compressed import unpacked
 from reenact.core.redaction.finding import SHORT_TEXT, Finder, Found
-from reenact.core.redaction.names import SHORTEST_KNOWN, is_credential_header, is_credential_member, is_telling
+from reenact.core.redaction.names import (
+    SHORTEST_KNOWN,
+    holds_credential,
+    is_credential_header,
+    is_option,
+    is_telling,
+)
 from reenact.core.redaction.patterns import MOST_RULES, Rule
-from reenact.core.redaction.placeholders import CREDENTIAL, MARK, PLACEHOLDER, placeholder
+from reenact.core.redaction.placeholders import COMPRESSED, CREDENTIAL, MARK, PLACEHOLDER, placeholder
 from reenact.core.redaction.streams import HeldBack, joined
 from reenact.errors import InvalidInput
 
@@ -178,10 +185,20 @@ class Redacted:
         if kind is list or kind is tuple:
             return self._items(value, kind)
         if kind is bytes or kind is bytearray:
-            text = value.decode("utf-8", "surrogateescape")
-            clean = self.text(text)
-            return value if clean is text else kind(clean.encode("utf-8", "surrogateescape"))
+            return self._bytes(value, kind)
         return self._object(value)
+
+    def _bytes(self, value: Any, kind: type) -> Any:
+        text = value.decode("utf-8", "surrogateescape")
+        clean = self.text(text)
+        if clean is text and (plain := unpacked(value)) is not None:
+            inside = plain.decode("utf-8", "surrogateescape")
+            found = self.text(inside)
+            if found is not inside:
+                # A request is known by what it says. What has to come back is what was there, to the last byte.
+                comes_back = self._numbers_credentials
+                clean = self._named(text, COMPRESSED, position=False) if comes_back else found
+        return value if clean is text else kind(clean.encode("utf-8", "surrogateescape"))
 
     def _members(self, value: dict[Any, Any]) -> dict[Any, Any]:
         changed: dict[Any, Any] | None = None
@@ -207,11 +224,13 @@ class Redacted:
         else:
             clean, before = [], None
             for item in value:
-                if type(item) is str and _names_option(before):  # a command line: --password, and then the password
+                if type(item) is str and is_option(before):  # a command line: --password, and then the password
                     clean.append(self._credential(item))
-                elif type(item) is str and _names_option(item.partition("=")[0]) and "=" in item:
+                elif type(item) is str and is_option(item.partition("=")[0]) and "=" in item:
                     option, _, secret = item.partition("=")
                     clean.append(f"{option}={self._credential(secret)}" if secret else item)
+                elif is_credential_pair(item):
+                    clean.append(type(item)([item[0], self._credential(item[1])]))
                 else:
                     clean.append(item if type(item) in _UNTOUCHED else self._value(item))
                 before = item
@@ -274,10 +293,13 @@ class Redacted:
         parts, at, changed = [], 0, False
         for one in found:
             piece = text[one.start : one.end]
-            clean = self._named(piece, one.kind, position=one.position, known=one)
-            if one.position and piece.isdecimal():
-                quote = _quote_before(text, one.start)  # a number of a JSON text: what stands for it is a text there
-                clean = f"{quote}{clean}{quote}"
+            is_number = one.position and piece.isdecimal() and not piece.startswith("0")
+            quote = _quote_before(text, one.start) if is_number else ""
+            if quote:  # a number of a JSON text: what stands for it is a text there
+                self.pieces[piece] = one.kind
+                clean = f"{quote}{self._named(int(piece), one.kind, position=True)}{quote}"
+            else:
+                clean = self._named(piece, one.kind, position=one.position, known=one)
             changed = changed or clean != piece
             parts += [text[at : one.start], clean]
             at = one.end
@@ -327,20 +349,23 @@ class Redacted:
 def _holds_credential(members: dict[Any, Any], name: Any) -> bool:
     if type(name) is not str:
         return type(name) is bytes and is_credential_header(name.decode("latin-1"))
-    if is_credential_member(name):
-        return True
-    return name == "value" and type(members.get("name")) is str and is_credential_header(members["name"])
+    return holds_credential(name, members[name]) or (
+        name == "value" and type(members.get("name")) is str and is_credential_header(members["name"])
+    )
+
+
+def is_credential_pair(item: Any) -> bool:
+    """A name and its value, as the items of a list are. (Two names that stand by themselves are not: a schema lists
+    what it requires.)"""
+    if type(item) not in (list, tuple) or len(item) != 2 or type(item[1]) not in (str, bytes):
+        return False
+    return type(item[0]) is str and holds_credential(item[0], item[1])
 
 
 def _quote_before(text: str, start: int) -> str:
     """How the name before a value is quoted, if the value itself is not."""
     match = _QUOTE_BEFORE.search(text, max(0, start - 60), start)
     return match[1] if match is not None else ""
-
-
-def _names_option(word: Any) -> bool:
-    """An option of a command line whose value is a credential."""
-    return type(word) is str and word.startswith("--") and (word == "--token" or is_credential_member(word[2:]))
 
 
 def _names_header(name: Any) -> bool:
@@ -379,6 +404,6 @@ def _original(match: re.Match[str], originals: Mapping[str, Any]) -> str:
     original = originals.get(match[2])
     if original is None:
         return match[0]
-    if str(original).isdecimal() and match[1] and match[5]:
-        return str(original)  # it was a number, which has no quotes
+    if type(original) is int and match[1] and match[5]:
+        return str(original)  # a number, which has no quotes
     return f"{match[1] or ''}{original}{match[5] or ''}"

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from reenact.core.codec import decode
+from reenact.core.redaction.compressed import unpacked
 from reenact.core.redaction.finding import Finder
-from reenact.core.redaction.names import is_credential_header, is_credential_member
+from reenact.core.redaction.names import holds_credential, is_credential_header, is_option
 from reenact.core.redaction.placeholders import CREDENTIAL, PLACEHOLDER
+from reenact.core.redaction.redactor import is_credential_pair
 
 LONGEST_NAME_SHOWN = 80
 _BYTES = ("$bytes", "$bytearray")
+_TUPLE = "$tuple"
 
 
 class Finding(NamedTuple):
@@ -22,14 +25,21 @@ class Finding(NamedTuple):
 
 def scan_tree(tree: Any, finder: Finder, path: str = "") -> Iterator[Finding]:
     """What looks like a secret in an encoded value. Placeholders do not."""
+    tree = _bare(tree)
     if type(tree) is str:
         yield from scan_text(tree, finder, path)
     elif type(tree) is list:
-        if len(tree) == 2 and type(tree[0]) is str and is_credential_header(tree[0]) and _is_secret(tree[1]):
+        name, value = (_bare(tree[0]), _bare(tree[1])) if len(tree) == 2 else (None, None)
+        if type(name) is str and is_credential_header(name) and _is_secret(value):
             yield Finding(f"{path}/1", CREDENTIAL)
             return
+        before = None
         for index, item in enumerate(tree):
-            yield from scan_tree(item, finder, f"{path}/{index}")
+            if _stands_for_credential(before, item):
+                yield Finding(f"{path}/{index}", CREDENTIAL)
+            else:
+                yield from scan_tree(item, finder, f"{path}/{index}")
+            before = item
     elif type(tree) is dict:
         yield from _scan_members(tree, finder, path)
 
@@ -40,10 +50,19 @@ def scan_text(text: str, finder: Finder, path: str) -> Iterator[Finding]:
             yield Finding(path, one.kind)
 
 
+def _bare(tree: Any) -> Any:
+    """Tuples as lists, and bytes as the text that they may be."""
+    if type(tree) is not dict or len(tree) != 1:
+        return tree
+    if _TUPLE in tree:
+        return tree[_TUPLE]
+    if any(tag in tree for tag in _BYTES):
+        data = bytes(decode(tree))
+        return (unpacked(data) or data).decode("utf-8", "surrogateescape")
+    return tree
+
+
 def _scan_members(tree: dict[str, Any], finder: Finder, path: str) -> Iterator[Finding]:
-    if len(tree) == 1 and any(tag in tree for tag in _BYTES):
-        yield from scan_text(bytes(decode(tree)).decode("utf-8", "surrogateescape"), finder, path)
-        return
     for name, item in tree.items():
         if any(True for _ in scan_text(name, finder, path)):
             yield Finding(f"{path}/…", "name")
@@ -51,11 +70,22 @@ def _scan_members(tree: dict[str, Any], finder: Finder, path: str) -> Iterator[F
         else:
             inner = f"{path}/{name[:LONGEST_NAME_SHOWN]}"
         beside = tree.get("name") if name == "value" else None
-        named = is_credential_member(name) or (type(beside) is str and is_credential_header(beside))
+        named = holds_credential(name, item) or (type(beside) is str and is_credential_header(beside))
         if named and _is_secret(item):
             yield Finding(inner, CREDENTIAL)
         else:
             yield from scan_tree(item, finder, inner)
+
+
+def _stands_for_credential(before: Any, item: Any) -> bool:
+    """An item of a list: what an option of a command line names, by itself or in one word with it, or a pair."""
+    item = _bare(item)
+    if type(item) is list:
+        return is_credential_pair(item) and _is_secret(item[1])
+    if type(item) is not str:
+        return False
+    option, is_one_word, value = item.partition("=")
+    return _is_secret(item) if is_option(before) else bool(is_one_word) and is_option(option) and _is_secret(value)
 
 
 def _is_secret(value: Any) -> bool:

@@ -20,8 +20,9 @@ from urllib.parse import quote
 
 from reenact.core.lazy_patterns import Pattern
 from reenact.core.redaction.finding import Finder
-from reenact.core.redaction.names import is_credential_member
-from reenact.core.redaction.shapes import SHORTEST_RUN
+from reenact.core.redaction.names import is_credential_member, is_credential_parameter, is_option
+from reenact.core.redaction.positions import IN_NAMES, LONGEST_NAME, LONGEST_WORD, words_in
+from reenact.core.redaction.shapes import SHORTEST_RUN, flat
 
 LONGEST_HELD = 8192
 SHORTEST_OVERLAP = 2
@@ -38,6 +39,11 @@ _ADDRESS = Pattern(r"://[^\s/@\"'<>]{0,400}\Z")
 _DIGITS = Pattern(r"[0-9](?:[ -]?[0-9]){3,18}[ -]?\Z")
 _OPEN_MEMBER = Pattern(r"(\\{0,31}[\"'])([A-Za-z][A-Za-z0-9_. -]{1,62})\1\s{0,8}:\s{0,8}\1?(?:(?!\1)(?s:.)){0,8000}\Z")
 _OPEN_PARAMETER = Pattern(r"[?&;]([A-Za-z][A-Za-z0-9_.-]{0,62})=[^&;#\s\"'<>\\]*\Z")
+# Behind the name: `=`, `: "`, `", "` in a pair, `>` of an element, or the space behind an option.
+_OPEN_WORD = Pattern(
+    r"([A-Za-z-][A-Za-z0-9_.-]{1,62})(?:\\{0,31}[\"']\s{0,8},|[ \t]{0,8}[:=]|(?:\s[^<>]{0,256})?>|([ \t]))"
+    r"\s{0,8}(?:<[!\[CDAT]{0,8})?(?:\\{0,31}[\"'])?[^\s\"'<>]{0,4096}+[\"'>]?\s{0,8}(?:<\\{0,31})?\Z"
+)
 _OPEN_LINE = Pattern(r"(?m)^[ \t]{0,8}[A-Za-z][A-Za-z0-9_-]{2,40}[ \t]{0,4}[:=][^\r\n]{0,8000}\Z")
 
 
@@ -90,7 +96,7 @@ class HeldBack:
         for open_end in (_SCHEME, _ADDRESS, _DIGITS, _OPEN_PARAMETER):
             match = open_end.search(text, since)
             cut = min(cut, match.start()) if match is not None else cut
-        cut = min(_open_member(text, cut), self._known_beginning(text))
+        cut = min(_open_member(text, cut), _open_word(text, cut), self._known_beginning(text))
         line = text.rfind("\n", 0, cut) + 1
         return line if cut > line and _is_credential_line(text[line:]) else cut
 
@@ -131,9 +137,28 @@ def _open_member(text: str, cut: int) -> int:
     return cut
 
 
+def _open_word(text: str, cut: int) -> int:
+    """Looked for only where a name of a credential stands, from there to the end."""
+    since = max(0, len(text) - LONGEST_WORD)
+    lowered = flat(text[since:]).lower()
+    for word in words_in(lowered):
+        at = lowered.find(word)
+        while at >= 0 and since + at < cut:
+            start = since + at
+            while start and since + at - start < LONGEST_NAME and text[start - 1] in IN_NAMES:
+                start -= 1
+            match = _OPEN_WORD.match(text, start)
+            if match is not None and (is_option(match[1]) or (match[2] is None and is_credential_member(match[1]))):
+                cut = min(cut, start)
+            at = lowered.find(word, at + len(word))
+    return cut
+
+
 def _is_credential_line(line: str) -> bool:
-    name = re.split(r"[:=]", line, maxsplit=1)[0].strip()
-    return ("=" in line or ":" in line) and _OPEN_LINE.match(line) is not None and is_credential_member(name)
+    if ("=" not in line and ":" not in line) or _OPEN_LINE.match(line) is None:
+        return False
+    name, sign = re.split(r"([:=])", line, maxsplit=1)[:2]
+    return is_credential_member(name.strip()) or (sign == "=" and is_credential_parameter(name))
 
 
 def joined(chunks: Sequence[Any], finder: Finder, name: Name) -> dict[int, Any]:
