@@ -247,6 +247,33 @@ def test_an_answer_that_came_as_a_stream_is_known_again(maker: str) -> None:
     assert reenact_json("show", "one", "--context")["messages"][-1]["origin"] == "answer"
 
 
+def test_calls_that_a_model_asked_for_are_its_own_answer() -> None:
+    asked = {"type": "function_call", "call_id": "c1", "name": "look_up", "arguments": '{"order": 7}'}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "42 EUR"}
+    output = {"status": 200, "body": {"json": {"model": "m", "output": [{"type": "reasoning", "id": "r1"}, asked]}}}
+    first, second = ({"model": "m", "input": [QUESTION, *more]} for more in ([], [asked, result]))
+    record(
+        "one",
+        [*call(1, posted("/v1/responses", first), output), *call(3, posted("/v1/responses", second)), Completed()],
+    )
+    found = reenact_json("show", "one", "--context")["messages"]
+    assert [(one["label"], one.get("origin")) for one in found] == [
+        ("SAME", None),
+        ("INJECTED", "answer"),
+        ("INJECTED", None),
+    ]
+
+
+def test_marks_for_a_cache_are_nothing_that_a_model_sees() -> None:
+    def marked(text: str) -> dict[str, Any]:
+        return {"role": "user", "content": [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]}
+
+    first = {"model": "m", "messages": [marked("one")], "max_tokens": 9}
+    second = {"model": "m", "messages": [said("user", "one"), marked("two")], "max_tokens": 9}
+    record("one", [*call(1, posted("/v1/messages", first)), *call(3, posted("/v1/messages", second)), Completed()])
+    assert labels() == [("SAME", "user", "one"), ("INJECTED", "user", "two")]
+
+
 def test_what_a_provider_keeps_is_said_to_be_missing() -> None:
     body = {"model": "m", "previous_response_id": "resp_1", "input": "and now?"}
     record("one", [*call(1, posted("/v1/responses", body)), Completed()])

@@ -31,7 +31,7 @@ from reenact.journal.reader import JournalReader
 from reenact.replays.comparing.conversations import MessageChange, compare_conversations
 from reenact.replays.comparing.messages import ChatMessage, messages_of
 from reenact.replays.comparing.trees import compare_trees
-from reenact.reports.conversations import Conversation, answered_message, answering_model, conversation_of
+from reenact.reports.conversations import Conversation, answered_messages, answering_model, conversation_of
 from reenact.reports.effects import MODEL_CALL, asked_model, outline
 from reenact.reports.timelines import Seen, one_event
 from reenact.store.contract import EventRow
@@ -87,7 +87,7 @@ def context_report(reader: JournalReader, seq: int | None = None) -> ContextRepo
     if changes is None:
         messages = [_labelled(None, one, index) for index, one in enumerate(call.messages)]
     else:
-        own = None if before is None else answered_message(_answer_of(before))
+        own = [] if before is None else answered_messages(_answer_of(before))
         messages = _labels(changes, own)
     name, answer = call.content.get("name"), _answer_seq(reader, call)
     return ContextReport(
@@ -121,7 +121,7 @@ def _settings(before: ModelCall, call: ModelCall) -> dict[str, Any] | None:
         return None
 
 
-def _labels(changes: tuple[MessageChange, ...], own: ChatMessage | None) -> list[dict[str, Any]]:
+def _labels(changes: tuple[MessageChange, ...], own: list[ChatMessage]) -> list[dict[str, Any]]:
     last = max((n for n, one in enumerate(changes) if one.expected_index is not None), default=-1)
     found = []
     for number, one in enumerate(changes):
@@ -129,7 +129,7 @@ def _labels(changes: tuple[MessageChange, ...], own: ChatMessage | None) -> list
         assert shown is not None
         data = _labelled(one.kind, shown, one.actual_index) | {"before_index": one.expected_index}
         if one.kind == "INJECTED":
-            origin = "answer" if own is not None and _says_the_same(own, shown) else None
+            origin = "answer" if any(_says_the_same(answer, shown) for answer in own) else None
             data |= {"place": "end" if number > last else "between", "origin": origin}
         elif one.kind not in ("SAME", "DROPPED") and one.expected is not None:
             data["before"] = one.expected.to_data()

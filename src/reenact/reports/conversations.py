@@ -17,6 +17,8 @@ _HELD_IN = ("messages", "input", "contents")
 _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 _NO_TEXT = frozenset({"model", "name", "role", *_SYSTEM})
 _TOOL_NAMES = ("name", "type")
+MARKS_DEPTH = 5
+"""In a request: its messages, one of these, its parts, one of these."""
 
 
 class Conversation(NamedTuple):
@@ -39,7 +41,7 @@ def conversation_of(payload: Any) -> Conversation | None:
         return _told(asked) if isinstance(asked, dict) and _holds_one(asked) else None
     for held in (given, *given.values()):
         if isinstance(held, dict) and _holds_one(held):
-            return _told(held)._replace(settings=_without(given, held))
+            return _told(held) if held is given else _told(held)._replace(settings=_without(given, held))
     for name, held in given.items():
         if isinstance(held, list) and held and all(isinstance(one, dict) and "role" in one for one in held):
             others = {key: value for key, value in given.items() if key != name}
@@ -51,15 +53,30 @@ def _holds_one(held: dict[str, Any]) -> bool:
     return any(isinstance(held.get(name), list | str) for name in _HELD_IN)
 
 
-def _told(asked: dict[str, Any]) -> Conversation:
+def _told(given: dict[str, Any]) -> Conversation:
+    asked = _without_cache_marks(given)
     before = asked.get("previous_response_id")
     settings = {name: value for name, value in asked.items() if name not in (*_HELD_IN, *_SYSTEM)}
     return Conversation(asked, settings, _tools(asked), before if isinstance(before, str) else None)
 
 
+def _without_cache_marks(tree: Any, depth: int = MARKS_DEPTH) -> Any:
+    """They tell the provider what to keep at hand, and wander from message to message; no model sees them."""
+    if depth and isinstance(tree, list):
+        return [_without_cache_marks(item, depth - 1) for item in tree]
+    if not depth or not isinstance(tree, dict):
+        return tree
+    kept = {name: _without_cache_marks(value, depth - 1) for name, value in tree.items() if not _is_mark(name, value)}
+    return tree if kept == tree else kept
+
+
+def _is_mark(name: str, value: Any) -> bool:
+    return name == "cache_control" and isinstance(value, dict) and isinstance(value.get("type"), str)
+
+
 def _without(given: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
     inner = {name: value for name, value in held.items() if name not in (*_HELD_IN, *_SYSTEM)}
-    return inner if held is given else {name: inner if value is held else value for name, value in given.items()}
+    return {name: inner if value is held else value for name, value in given.items()}
 
 
 def _texts(given: dict[str, Any]) -> Conversation | None:
@@ -109,6 +126,19 @@ def answered_message(output: Any) -> ChatMessage | None:
         return messages_of([message])[0] if message is not None else None
     except (ReenactError, IndexError):
         return None
+
+
+def answered_messages(output: Any) -> list[ChatMessage]:
+    """The same, where an answer is several messages: of responses each item is one."""
+    told = _told_by(output)
+    items = told.get("output") if isinstance(told, dict) else None
+    if not isinstance(items, list):
+        message = answered_message(output)
+        return [] if message is None else [message]
+    try:
+        return messages_of([item for item in items if isinstance(item, dict)])
+    except ReenactError:
+        return []
 
 
 def _message_in(told: dict[str, Any]) -> dict[str, Any] | None:
