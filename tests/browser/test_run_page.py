@@ -117,6 +117,11 @@ def test_the_slider_moves_rows_and_state_together(look: Look) -> None:
     assert "turn\n0" in page.locator("#part").inner_text()
     assert chosen(page) == 6
     assert page.locator("#at").input_value() == "6"
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert chosen(page) == 7
+    page.keyboard.press("k")
+    assert chosen(page) == 6, "letters mean what they mean, wherever the slider was left"
     slider.fill("1")
     side(page, "The agent has no state yet.")
     assert page.url.endswith("?seq=1&show=state")
@@ -314,3 +319,20 @@ def test_one_lane_alone(look: Look) -> None:
     assert set(shown.all_inner_texts()) == {page.locator("#event-6 .lane").inner_text()}
     page.locator("#event-6 .lane").click()
     assert page.locator("#fall .aside").count() == 0
+
+
+def test_keys_leave_links_and_other_views_alone(look: Look) -> None:
+    page = opened(look(), "/runs/support-one?seq=2")
+    side(page, "its request, 1")
+    page.get_by_role("link", name="its request, 1").focus()
+    page.keyboard.press("Enter")
+    assert chosen(page) == 1
+    page.locator("#fall").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "part"
+    page.keyboard.press("3")
+    page.locator("#view-receipts tbody tr").first.wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.locator("#view-receipts tbody tr:focus-within").inner_text().startswith("look_up")
+    assert page.locator("#view-receipts").is_visible()

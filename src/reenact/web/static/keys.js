@@ -11,7 +11,7 @@ export function allKeys() {
 }
 
 function isTyping(target) {
-  return target.closest("input, textarea, select, [contenteditable]") !== null;
+  return target.closest("input:not([type=range]), textarea, select, [contenteditable]") !== null;
 }
 
 document.addEventListener("keydown", (event) => {
@@ -23,6 +23,5 @@ document.addEventListener("keydown", (event) => {
   }
   const found = known.get(event.key);
   if (!found) return;
-  event.preventDefault();
-  found.act(event);
+  if (found.act(event) !== false) event.preventDefault(); // false: it means nothing here, and is left to the browser
 });

@@ -63,7 +63,7 @@ export class Chat {
     const same = call.messages.length || call.own_answer ? `${amount(call.repeated)} earlier messages, as in event ${call.before}${call.own_answer ? ", and its answer" : ""}` : `Asked the same as in event ${call.before}`;
     const repeated = call.repeated ? h("p", { class: "soft small" }, same) : null;
     const dropped = call.dropped ? h("p", { class: "notice small" }, `${amount(call.dropped)} messages of event ${call.before} are not there any more, or were changed`) : null;
-    return h("article", { class: "call", "data-seq": call.seq, "aria-label": `Model call, event ${call.seq}` },
+    return h("article", { class: "call", "data-row": true, "data-seq": call.seq, "aria-label": `Model call, event ${call.seq}` },
       h("header", { class: "row tight small soft" }, link(call.seq, `event ${call.seq}`), h("b", {}, inert(call.name ?? "")), inert(about.filter(Boolean).join(" · "))),
       call.damage ? h("p", { class: "notice bad" }, inert(call.damage)) : null, call.erased ? h("p", { class: "notice" }, "erased") : null,
       dropped, repeated, call.messages.map((one) => message(one)), answer(call));

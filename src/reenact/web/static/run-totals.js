@@ -4,6 +4,7 @@ import { at, h } from "./dom.js";
 import { amount, cost } from "./run-words.js";
 
 const BY_ITSELF = 2_000;
+const SECONDS = 5;
 
 export class Totals {
   constructor(rows, path) {
@@ -11,7 +12,7 @@ export class Totals {
   }
 
   begin() {
-    if (this.rows.total <= BY_ITSELF) this.go();
+    if (this.rows.total - this.after <= BY_ITSELF) this.go();
     else this.offer();
   }
 
@@ -45,8 +46,11 @@ export class Totals {
     at("cost").textContent = cost(this.cost) || "–";
   }
 
-  /** Of a run that grows, what came. */
+  /** Of a run that grows, what came: now and then. */
   more() {
-    if (this.after && this.after < this.rows.total) this.go();
+    const now = performance.now();
+    if (!this.after || this.after >= this.rows.total || now - (this.looked ?? 0) < SECONDS * 1000) return;
+    this.looked = now;
+    this.go();
   }
 }

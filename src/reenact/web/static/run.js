@@ -2,6 +2,7 @@
 import { follow, get } from "./api.js";
 import { at, given, h, inert, say } from "./dom.js";
 import { onKey } from "./keys.js";
+import { move } from "./list.js";
 import { Chat } from "./run-chat.js";
 import { Rows } from "./run-data.js";
 import { Waterfall } from "./run-fall.js";
@@ -144,21 +145,27 @@ async function over() {
   growing.newest = rows.total;
   grown();
   if (ended()) {
+    totals.begin();
     verdict.begin();
     scrubber.load();
   } else setTimeout(live, 2000);
 }
 
 function keys() {
-  onKey("j", "next event", () => go((place.seq ?? 0) + 1));
-  onKey("k", "event before", () => go((place.seq ?? 2) - 1));
-  onKey("J", "ten events on", () => go((place.seq ?? 0) + 10));
-  onKey("K", "ten events back", () => go((place.seq ?? 11) - 10));
-  onKey("Home", "first event", () => go(1));
-  onKey("End", "last event", () => go(rows.total));
+  const here = (act) => () => (place.view === "timeline" ? act() : false);
+  const walk = (by) => () => (place.view === "timeline" ? go((place.seq ?? (by > 0 ? 0 : 2)) + by) : move(by));
+  onKey("j", "next event", walk(1));
+  onKey("k", "event before", walk(-1));
+  onKey("J", "ten events on", walk(10));
+  onKey("K", "ten events back", walk(-10));
+  onKey("Home", "first event", here(() => go(1)));
+  onKey("End", "last event", here(() => go(rows.total)));
   onKey("[", "to the request, or the call before", () => partner("request", "before"));
   onKey("]", "to the answer", () => partner("answer"));
-  onKey("Enter", "into the event", () => at("side").querySelector("[role=tabpanel]")?.focus());
+  onKey("Enter", "into the event", () => {
+    if (document.activeElement !== document.body && document.activeElement !== fall.box) return false; // a link, a button
+    return at("side").querySelector("[role=tabpanel]")?.focus();
+  });
   onKey("+", "shorter time", () => zoom(0.5));
   onKey("-", "longer time", () => zoom(2));
   onKey("0", "time of the whole run", () => mode("run"));
