@@ -140,6 +140,20 @@ def test_the_difference_to_the_call_before(look: Look) -> None:
     shot(page, "run-difference")
 
 
+def test_what_the_model_saw(look: Look) -> None:
+    page = opened(look(), "/runs/support-one?seq=10&show=context")
+    text = side(page, "Against event 1:")
+    assert "INJECTED" in text
+    assert page.locator(".context li").count() == 4
+    assert page.locator(".context li.same").count() == 2
+    assert_accessible(page)
+    shot(page, "run-context")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    side(page, "StateUpdated")
+    assert not page.get_by_role("tab", name="Context").is_visible()
+
+
 def test_artifacts_are_downloads(look: Look) -> None:
     page = opened(look(), "/runs/support-one")
     page.locator("#fall .answer .what b", has_text="fetch").first.click()

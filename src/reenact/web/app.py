@@ -48,7 +48,7 @@ LOOKING: Endpoints = (
     ("/runs/{run}/overview", run_views.show_overview, ("buckets",)),
     ("/runs/{run}/events/{seq}/details", run_views.show_details, ()),
     ("/runs/{run}/events/{seq}/difference", run_views.show_difference, ("to",)),
-    ("/runs/{run}/context/{seq}", run_views.show_context, ()),
+    ("/runs/{run}/context/{seq}", run_views.show_context, ("cut",)),
     ("/runs/{run}/conversation", run_views.show_conversation, (*PAGE_OF_EVENTS, "at", "before")),
     ("/runs/{run}/waits", reading.list_waits_of_run, ("all",)),
     ("/waits", reading.list_waits, ("cursor", "limit")),

@@ -12,6 +12,7 @@ from reenact.errors import BadPosition, NotFound
 from reenact.reports.chats import chat_page, chat_start
 from reenact.reports.contexts import context_report
 from reenact.reports.families import family_report
+from reenact.reports.gists import trimmed
 from reenact.reports.inspections import difference_to_call_before, event_details
 from reenact.reports.spans import overview_report, spans_page, standing_report, usage_page
 from reenact.web.asked import Asked
@@ -55,9 +56,13 @@ def show_conversation(stores: Stores, asked: Asked) -> Any:
 
 
 def show_context(stores: Stores, asked: Asked) -> Any:
-    """As `reenact show --context --json`."""
+    """As `reenact show --context --json`; with `cut` long parts are cut short."""
     with _named_in_path():
-        return context_report(stores.reader(asked.path["run"]), asked.seq()).to_json()
+        told = context_report(stores.reader(asked.path["run"]), asked.seq()).to_json()
+    if not asked.flag("cut"):
+        return told
+    shown = trimmed(told)
+    return {**shown.value, "cut": shown.cut}
 
 
 def show_family(stores: Stores, asked: Asked) -> Any:

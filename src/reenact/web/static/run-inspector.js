@@ -2,10 +2,11 @@
 import { Problem, get } from "./api.js";
 import { at, h, inert } from "./dom.js";
 import { isRequest } from "./run-axis.js";
+import { context } from "./run-context.js";
 import { duration, size, titled } from "./run-words.js";
 import { download, tree } from "./tree.js";
 
-export const PARTS = [["value", "Value"], ["difference", "Difference"], ["state", "State"], ["raw", "Raw"]];
+export const PARTS = [["value", "Value"], ["context", "Context"], ["difference", "Difference"], ["state", "State"], ["raw", "Raw"]];
 const SETTLING = 90; // milliseconds: whoever drags the slider does not ask for every event on the way
 
 export class Inspector {
@@ -45,10 +46,13 @@ export class Inspector {
     }
     if (!this.body?.isConnected) this.build();
     this.head.replaceChildren(...this.heading(found));
-    for (const [name, button] of this.buttons) button.setAttribute("aria-selected", name === this.part);
-    for (const [name, button] of this.buttons) button.tabIndex = name === this.part ? 0 : -1;
-    this.body.setAttribute("aria-labelledby", `part-${this.part}`);
-    this[this.part](found);
+    const isCall = (this.rows.row(found.seq) ?? found).effect === "model_call";
+    this.buttons.get("context").hidden = !isCall;
+    const part = this.part === "context" && !isCall ? "value" : this.part; // it comes back with the next model call
+    for (const [name, button] of this.buttons) button.setAttribute("aria-selected", name === part);
+    for (const [name, button] of this.buttons) button.tabIndex = name === part ? 0 : -1;
+    this.body.setAttribute("aria-labelledby", `part-${part}`);
+    this[part](found);
   }
 
   build() {
@@ -71,7 +75,7 @@ export class Inspector {
   walk(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;
-    const names = PARTS.map(([name]) => name);
+    const names = PARTS.map(([name]) => name).filter((name) => !this.buttons.get(name).hidden);
     this.choose(names[(names.indexOf(this.part) + by + names.length) % names.length]);
     this.buttons.get(this.part).focus();
     event.preventDefault();
@@ -120,6 +124,20 @@ export class Inspector {
       h("h3", {}, `Content, as it is stored${stored.content_bytes === null ? "" : ` (${size(stored.content_bytes)})`}`),
       h("pre", { class: "stored" }, stored.content === null ? "not readable, or erased" : inert(stored.content), stored.cut ? "…" : ""),
     );
+  }
+
+  async context(found) {
+    const { seq } = found;
+    if (!found.seen) {
+      this.body.replaceChildren(h("p", { class: "soft" }, "Reading…"));
+      try {
+        found.seen = await get(`${this.path}/context/${seq}?cut=true`);
+      } catch (problem) {
+        found.seen = { problem };
+      }
+      if (this.seq !== seq || this.part !== "context") return;
+    }
+    this.body.replaceChildren(...(found.seen.problem ? [said(found.seen.problem)] : context(found.seen)));
   }
 
   async difference(found) {
