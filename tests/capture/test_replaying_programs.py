@@ -440,3 +440,49 @@ def test_a_daemon_thread_that_asks_for_something_else_parts(server: Server) -> N
     replayed = reenact("replay", "one")
     assert replayed.returncode == 1
     assert "/other" in replayed.stderr
+
+
+# Threads that sleep
+
+SLEEPERS = """
+import queue, random, sys, threading, time, httpx
+from concurrent.futures import ThreadPoolExecutor
+
+url, done, told = sys.argv[1], [], queue.Queue()
+
+def work(number):
+    httpx.get(url + "/number")
+    time.sleep(random.random() / 10)
+    done.append(number)
+
+def tell(number):
+    for turn in range(3):
+        time.sleep(random.random() / 50)
+        told.put((number, turn))
+
+with ThreadPoolExecutor(5) as pool:
+    list(pool.map(work, range(5)))
+print(httpx.post(url + "/echo", json=done).text)
+threads = [threading.Thread(target=tell, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+print([told.get() for _ in range(12)])
+"""
+
+
+def test_threads_wake_up_in_the_recorded_order(server: Server) -> None:
+    said = record(SLEEPERS, server.url)
+    for _ in range(3):
+        replayed = reenact("replay", "one")
+        assert (replayed.returncode, replayed.stdout) == (0, said), replayed.stderr
+
+
+# Nothing to compare
+
+
+def test_a_run_that_died_before_it_did_anything_is_no_pass() -> None:
+    Path("program.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    assert reenact("run", "--run-id", "one", "program.py").returncode == -9
+    replayed = reenact("replay", "one")
+    assert replayed.returncode == 1
+    assert "[nothing_to_replay]" in replayed.stderr

@@ -145,19 +145,20 @@ class Conclusion:
         if problem is None and (missing := self._missing(reports)) is not None:
             self._complain(missing)
             return missing.exit_status
-        if problem is not None:
-            self.say(problem.message)
-            self._verdict_data = {"status": "unfinished", "inexact": []}
-            return 0
-        return self._passed(self._watch.summary(self.agent, self.task.run, self.task.store, reports))
-
-    def _passed(self, summary: Summary) -> int:
-        """A replay that comes here has done what the record says. Nothing of nothing is not a pass."""
-        if not summary.effects and not summary.has_draws:
+        summary = self._watch.summary(self.agent, self.task.run, self.task.store, reports)
+        if not summary.effects and not summary.has_draws:  # nothing of nothing is not a pass
             nothing = f"run {self.task.run} has nothing in it that a replay could compare"
             self.say(f"error: {nothing} [{NOTHING_TO_REPLAY}]", _NOTHING_HINT)
             self._verdict_data = _stopped(NOTHING_TO_REPLAY, nothing)
             return 1
+        if problem is not None:
+            self.say(problem.message)
+            self._verdict_data = {"status": "unfinished", "inexact": []}
+            return 0
+        return self._passed(summary)
+
+    def _passed(self, summary: Summary) -> int:
+        """A replay that comes here has done what the record says."""
         below = f" of {summary.processes + 1:,} processes" if summary.processes else ""
         network = "without a network" if self.session.is_isolated else "connections refused by Python"
         self._tell_inexact()

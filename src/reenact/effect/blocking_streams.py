@@ -22,7 +22,7 @@ from reenact.effect.attempts import Attempts
 from reenact.effect.items import CHUNK, Item
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
-from reenact.effect.outcomes import open_answer
+from reenact.effect.outcomes import foretold, open_answer
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.recorded import RecordedChunk
 from reenact.effect.signals import Signal
@@ -88,6 +88,10 @@ class BlockingStream:
         self._over = False
         self.result: Any = None
         """The value of its answer, once it has come to its end."""
+
+    def foretold(self) -> Any:
+        """The value of its answer, where the record has it before the stream has come to its end."""
+        return foretold(self._run, self._ticket)
 
     def __iter__(self) -> BlockingStream:
         return self

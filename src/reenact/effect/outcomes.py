@@ -79,7 +79,15 @@ def _same_error(error: BaseException | None, recorded: Any, *, classes: bool) ->
     return again if isinstance(again, BaseException) else ReenactError(f"the effect failed: {again!r}")
 
 
-def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any:
+def foretold(run: LiveRun, ticket: Ticket | None) -> Any:
+    """The value that an effect will have come to, where the record has it already; otherwise None."""
+    answer = ticket.recorded.answer if ticket is not None and ticket.recorded is not None else None
+    if ticket is None or answer is None or answer.kind != "ActionSucceeded":
+        return None
+    return open_recorded(run, ticket.spec, answer, counted=False)
+
+
+def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer, *, counted: bool = True) -> Any:
     """The value of the record, or raises its error. A damaged record is not the agent's to handle: it stops the run."""
     row, reader = answer.row, run.reader
     if row.seq <= 0 and run.past is not None:  # shared with the run that it was forked from
@@ -96,7 +104,7 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any
     if run.secrets.redacts:
         inner = _unsealed(run, reader, row, inner)
     if type(inner) in _PLAIN and row.kind != "ActionFailed":
-        if run.guard is not None:
+        if run.guard is not None and counted:
             run.counts(spec, answer.seq, inner)
         return inner
     if row.kind != "ActionFailed" and is_opaque(inner):
@@ -109,7 +117,8 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer) -> Any
         run.stop_here(damage)
     if row.kind == "ActionFailed":
         raise value if isinstance(value, BaseException) else ReenactError(f"the effect failed: {value!r}")
-    run.counts(spec, answer.seq, value)
+    if counted:
+        run.counts(spec, answer.seq, value)
     return value
 
 

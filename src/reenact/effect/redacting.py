@@ -242,8 +242,8 @@ class RedactingSecrets(Secrets):
             return {**tree, "chunk": self._restored(sealed, tree["chunk"], reader, _place_of(reader, row))}
         request = past.by_key.get(tree["action_id"])
         answer = request.answer if request is not None else None
-        if answer is None or answer.kind != "ActionSucceeded":
-            return tree
+        if request is None or answer is None or answer.kind != "ActionSucceeded" or request.settled is not None:
+            return tree  # an operator's word is not made of its parts
         if self._parts_of is None or self._parts_of[0] is not answer:
             whole, answered = past.reader_of(answer.row), answer.row
             output = (whole.tree_of(answered, answer.committed) or {}).get("output")
@@ -355,10 +355,17 @@ def without_secrets(
     named = dict(zip(names, args, strict=False))
     others = args[len(named) :]
     program = {name: facts[name] for name in ("program",) if name in facts}
-    redacted = (policy or Redaction.from_fact(facts[FACT])).redactor().kept([named, others, kwargs, program])
+    redactor = (policy or Redaction.from_fact(facts[FACT])).redactor()
+    process = {name: _process_without(facts[name], redactor) for name in ("process",) if name in facts}
+    redacted = redactor.kept([named, others, kwargs, program])
     named, others, kwargs, program = redacted.value
     given = {"args": [*named.values(), *others], "kwargs": kwargs}
-    return {**facts, **program, "input": given}, redacted.originals
+    return {**facts, **program, **process, "input": given}, redacted.originals
+
+
+def _process_without(process: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """Nobody is handed this again: its command is only compared, and by itself."""
+    return {name: redactor.asked(value).value for name, value in process.items()}
 
 
 def seal_facts(journal: Journal, originals: Mapping[str, Any]) -> None:

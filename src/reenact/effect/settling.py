@@ -9,6 +9,7 @@ from reenact.effect.doubts import DONE, FAIL, RETRY
 from reenact.effect.keeping import CANCEL_KEY, keeper
 from reenact.effect.past import Past
 from reenact.effect.recorded import OUTSIDE, RecordedRequest
+from reenact.effect.secrets import secrets_of
 from reenact.errors import InvalidInput, NotFound, ReenactError, Refused
 from reenact.journal import inbox
 from reenact.journal.chain import Draft
@@ -47,7 +48,8 @@ def settle(
 ) -> int:
     """Settles the effect at that seq (or the only one in doubt): `done` with its value, `retry`, or `fail`.
 
-    Returns its seq. The run goes on when it is resumed.
+    Returns its seq. The run goes on when it is resumed. Your word is redacted as the answer would have been, and what
+    was taken out is sealed for whoever resumes the run here.
     """
     if decision not in (DONE, RETRY, FAIL):
         raise InvalidInput(f"an effect is settled as {DONE}, {RETRY} or {FAIL}", code="bad_decision")
@@ -64,7 +66,8 @@ def settle(
         elif decision == FAIL:
             error = SettledAsFailed(message or f"the effect at seq {seq} was declared failed")
             events.append(ActionFailed(request.key, error))
-        journal.append([Draft(event, lane=request.lane) for event in events])
+        drafts = [Draft(event, lane=request.lane) for event in events]
+        journal.append(secrets_of(journal).to_be_written(drafts, journal))
         return seq
 
 

@@ -27,7 +27,7 @@ from reenact.effect.attempts import Attempts
 from reenact.effect.items import CHUNK, Item
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun, MakeEvent
-from reenact.effect.outcomes import open_answer
+from reenact.effect.outcomes import foretold, open_answer
 from reenact.effect.places import PLACE, nobody
 from reenact.effect.recorded import RecordedChunk
 from reenact.effect.stopping import RunStopped
@@ -54,6 +54,10 @@ class Stream:
         self._over = False
         self.result: Any = None
         """The value of its answer, once it has come to its end."""
+
+    def foretold(self) -> Any:
+        """The value of its answer, where the record has it before the stream has come to its end."""
+        return foretold(self._run, self._ticket)
 
     def __aiter__(self) -> Stream:
         return self

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any
 
@@ -29,6 +30,8 @@ from reenact.capture.http.exchange import (
     Head,
     Request,
     completed,
+    fitted,
+    fitted_headers,
     head_of,
     name_of,
     recorded_head,
@@ -41,6 +44,7 @@ from reenact.core.events import ActionFailed, ActionRequested, ActionSucceeded, 
 from reenact.effect.blocking_streams import BlockingStream
 from reenact.effect.boundary import perform, perform_blocking
 from reenact.effect.lanes import Lane
+from reenact.effect.settling import SettledAsFailed
 from reenact.effect.streams import Stream
 from reenact.effect.tickets import Answers, EffectSpec
 
@@ -78,8 +82,10 @@ def _nothing(_: Answer) -> Mapping[str, float]:
 class HttpCall:
     """One request: what it is recorded as."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, failure: Callable[[str], Exception] = ConnectionError) -> None:
+        """`failure` makes the error by which the client would say that the request has failed."""
         self.request = request
+        self._failure = failure
         self.answer: Answer | None = None
         """What came of it, here and now."""
         self.payload = recorded_request(request)
@@ -106,6 +112,18 @@ class HttpCall:
                 meta["call"] = value
         return meta or None
 
+    def served(self, answer: Any) -> Answer:
+        """What came just now is whole and fits. What the record has may have been given by hand, or changed."""
+        return self.answer if answer is self.answer else fitted(completed(answer), self.request.method)
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """An operator's word that it failed is told as the client would, which a program knows how to handle."""
+        try:
+            yield
+        except SettledAsFailed as said:
+            raise self._failure(said.message) from None
+
     def changed(self, given: Mapping[str, Any]) -> Changed:
         """The request as it is to be sent instead; None: as it is."""
         if given == self.payload:
@@ -125,7 +143,8 @@ def exchange_blocking(call: HttpCall, send: Callable[[Changed], tuple[Head, byte
         call.answer = recorded_response(*send(call.changed(_given(method, url, headers, body))))
         return call.answer
 
-    return completed(perform_blocking(call.spec, call.make, functools.partial(carry_out, **call.payload)))
+    with call.failing():
+        return call.served(perform_blocking(call.spec, call.make, functools.partial(carry_out, **call.payload)))
 
 
 async def exchange(call: HttpCall, send: Callable[[Changed], Awaitable[tuple[Head, bytes]]]) -> Answer:
@@ -133,7 +152,8 @@ async def exchange(call: HttpCall, send: Callable[[Changed], Awaitable[tuple[Hea
         call.answer = recorded_response(*await send(call.changed(_given(method, url, headers, body))))
         return call.answer
 
-    return completed(await perform(call.spec, call.make, functools.partial(carry_out, **call.payload)))
+    with call.failing():
+        return call.served(await perform(call.spec, call.make, functools.partial(carry_out, **call.payload)))
 
 
 def _given(method: str, url: str, headers: Any, body: Any) -> dict[str, Any]:
@@ -189,6 +209,9 @@ def unfolded(answer: Answer) -> list[Any]:
 class _Body:
     """A body that is read part by part: what both kinds of readers know of it."""
 
+    _foretold: Callable[[], Any]
+    """The answer, where the record has it before it has come to its end."""
+
     def __init__(self, call: HttpCall, lane: Lane) -> None:
         self.call = call
         self.spec = call.spec._replace(answers=_StreamAnswers(self))
@@ -208,12 +231,17 @@ class _Body:
         """The stream is over. Where nothing came of it but its answer, it was recorded by code that read it whole; and
         what was held back of its last part, since a secret might have begun there, is in the answer."""
         if self._rest is None:
-            self._rest = iter(self._beyond(answer) if answer is not None else ())
+            self._rest = iter(self._beyond(answer))
         return self._rest
 
-    def _beyond(self, answer: Answer) -> list[Any]:
+    def _beyond(self, answer: Any) -> list[Any]:
         if not self.chunks:
             return unfolded(answer)
+        if not isinstance(answer, dict) or "ended" not in answer:  # somebody's word on a stream that was cut off
+            rest = body_bytes(completed(answer)["body"])
+            had = b"".join(part_bytes(part) for _, part in self.chunks[1:])
+            rest = rest.removeprefix(had)  # all of it, or what is missing
+            return [[0, part_form(rest)]] if rest else []
         whole = body_bytes(answer.get("body"))
         if len(whole) <= self._length:
             return []
@@ -225,9 +253,10 @@ class _Body:
         if self._terminator is None:
             headers = {name.lower(): value for name, value in chunk["headers"]}
             self._terminator = Terminator(self.call.provider, headers.get("content-type", ""))
-            length = headers.get("content-length", "")
+            fit = fitted_headers(chunk["headers"], self.call.request.method, chunk["status"], self._length_foretold)
+            length = next((value for name, value in fit if name.lower() == "content-length"), "")
             self._left = int(length) if length.isdigit() else None
-            return head_of(chunk)
+            return head_of(chunk if fit is chunk["headers"] else {**chunk, "headers": fit})
         self._pace.keep(chunk[0])
         part = part_bytes(chunk[1])
         self._length += len(part)
@@ -235,6 +264,13 @@ class _Body:
         if self._left is not None:
             self._left -= len(part)
         return part
+
+    def _length_foretold(self) -> int | None:
+        """By the record, where this comes from it and is known to have come to its end."""
+        answer = self._foretold()
+        if not isinstance(answer, dict) or answer.get("ended") not in (END_OF_BODY, TERMINATOR):
+            return None
+        return len(body_bytes(answer.get("body")))
 
     @property
     def has_had_everything(self) -> bool:
@@ -261,13 +297,15 @@ class BlockingBody(_Body):
 
         made = functools.partial(generate, **call.payload)
         self._stream = BlockingStream(lane, self.spec, call.make, made, unfolded)
+        self._foretold = self._stream.foretold
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        for chunk in self._stream:
-            return self.took(chunk)
+        with self.call.failing():
+            for chunk in self._stream:
+                return self.took(chunk)
         return self.took(next(self.rest_of(self._stream.result)))
 
     def close(self) -> None:
@@ -295,13 +333,15 @@ class AsyncBody(_Body):
 
         made = functools.partial(generate, **call.payload)
         self._stream = Stream(lane, self.spec, call.make, made)
+        self._foretold = self._stream.foretold
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
 
     async def __anext__(self) -> Any:
-        async for chunk in self._stream:
-            return self.took(chunk)
+        with self.call.failing():
+            async for chunk in self._stream:
+                return self.took(chunk)
         for chunk in self.rest_of(self._stream.result):
             return self.took(chunk)
         raise StopAsyncIteration

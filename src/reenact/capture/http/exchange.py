@@ -6,13 +6,13 @@ what is asked for. What names the sender (credentials, cookies, platform, retry 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from reenact.capture.http.bodies import request_body, response_body, with_one_boundary
+from reenact.capture.http.bodies import body_bytes, request_body, response_body, with_one_boundary
 
 RECORDED_HEADERS = frozenset(
     {
@@ -137,16 +137,51 @@ def completed(answer: Any) -> dict[str, Any]:
     than the body, or of the head no more than what matters."""
     if isinstance(answer, dict) and answer.keys() >= _WHOLE:
         return answer
-    if not (isinstance(answer, dict) and type(answer.get("status")) is int and answer.keys() <= _WHOLE | {"ended"}):
+    if not _has_head(answer):
         answer = {"body": answer}
-    body, headers = _body_form(answer.get("body")), answer.get("headers", ())
-    pairs = [[name, value] for name, value in (headers.items() if isinstance(headers, dict) else headers)]
+    body, pairs = _body_form(answer.get("body")), _pairs(answer.get("headers"))
     if body and not any(name.lower() == "content-type" for name, _ in pairs):
         kind = next((kind for form, kind in _CONTENT_TYPES.items() if form in body), "application/octet-stream")
         pairs.append(["content-type", kind])
     status = answer.get("status", 200)
     head = {"status": status, "reason": _reason(status), "version": "HTTP/1.1"}
     return {**head, **answer, "headers": pairs, "body": body}
+
+
+def _has_head(answer: Any) -> bool:
+    """Not every object with a status in it is an answer's head."""
+    if not isinstance(answer, dict) or not answer.keys() & {"body", "headers"}:
+        return False
+    status = answer.get("status")
+    return type(status) is int and 100 <= status <= 599 and answer.keys() <= _WHOLE | {"ended"}
+
+
+def _pairs(headers: Any) -> list[list[str]]:
+    """Headers that were written by hand. How the body was sent is not for a body that nobody sent."""
+    given = headers.items() if isinstance(headers, dict) else headers if isinstance(headers, list) else ()
+    pairs: list[list[str]] = []
+    for one in given:
+        if isinstance(one, (list, tuple)) and len(one) == 2:
+            values = one[1] if isinstance(one[1], list) else [one[1]]
+            pairs += [[str(one[0]), str(value)] for value in values]
+    return [pair for pair in pairs if pair[0].lower() not in (*_UNDONE_WITH_ENCODING, "transfer-encoding")]
+
+
+def fitted(answer: dict[str, Any], method: str) -> dict[str, Any]:
+    """With the length that its body has: a secret was taken out of it, or a fork has changed it."""
+    headers = fitted_headers(answer["headers"], method, answer["status"], lambda: len(body_bytes(answer["body"])))
+    return answer if headers is answer["headers"] else {**answer, "headers": headers}
+
+
+def fitted_headers(headers: Any, method: str, status: int, length: Callable[[], int | None]) -> Any:
+    """None as a length: nobody knows."""
+    known = next((value for name, value in headers if name.lower() == "content-length"), None)
+    if known is None or method == "HEAD" or status in (204, 304):
+        return headers
+    actual = length()
+    if actual is None or str(actual) == known:
+        return headers
+    return [[name, str(actual) if name.lower() == "content-length" else value] for name, value in headers]
 
 
 def _reason(status: int) -> str:

@@ -28,6 +28,7 @@ from reenact.effect.live_run import LiveRun
 from reenact.effect.open_stores import store_of
 from reenact.effect.past import Past
 from reenact.effect.places import PLACE
+from reenact.effect.secrets import secrets_of
 from reenact.effect.stopping import Divergence
 from reenact.errors import ReenactError, Refused, RunExists
 from reenact.journal.reader import JournalReader
@@ -83,6 +84,7 @@ def opened(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> O
         about = {**place, "command": command, "cwd": _folder()}
         agent = ProcessAgent(name, about, store=ticket.store, namespace=ticket.namespace)
         found = _Finding(ticket, session, agent, command, name).found()
+        found.live.secrets.know((), command)
         own = OwnRun(
             found.live,
             session,
@@ -150,7 +152,7 @@ class _Finding:
         if self._ticket.mode == "record":
             return Found(self._new(self._numbers()))
         known = list(self._known())
-        same = [run for run in known if self._recorded_command(run) == self._command]
+        same = [run for run in known if self._is_recorded_command(run)]
         for run in [*same, *(run for run in known if run not in same)]:
             if self._take(run):
                 return self._again(run)
@@ -186,10 +188,11 @@ class _Finding:
                 return
             yield run
 
-    def _recorded_command(self, run: str) -> Any:
-        facts = JournalReader(self._store, run, self._ticket.namespace).facts() or {}
-        process = facts.get("process")
-        return process.get("command") if isinstance(process, dict) else None
+    def _is_recorded_command(self, run: str) -> bool:
+        reader = JournalReader(self._store, run, self._ticket.namespace)
+        process = (reader.facts() or {}).get("process")
+        command = secrets_of(reader).value_without(self._command)
+        return isinstance(process, dict) and process.get("command") == command
 
     def _again(self, run: str) -> Found:
         ticket, store = self._ticket, self._store

@@ -142,7 +142,8 @@ def started(lane: Lane, how: How, command: CommandLine, *, strict: bool, session
         if command.is_there and how not in ("job", "worker"):  # these start nothing
             _refuse_unrecorded(lane, ticket, what, line)
     elif is_new:
-        said = {"run": ticket.run(), "place": place, "how": how, "command": list(command.words)}
+        words = run.secrets.value_without(list(command.words))
+        said = {"run": ticket.run(), "place": place, "how": how, "command": words}
         run.note_now(ProcessAttached({"started": said}), lane)
     if run.journal is not None:
         head = run.journal.known_head

@@ -41,7 +41,7 @@ async def _recorded(client: ModuleType, lane: Lane, limit: int, request: Any, ha
         return await handler(request)
     body = await request.body.as_bytes() if hasattr(request.body, "as_bytes") else bytes(request.body or b"")
     neutral = Request(request.method, str(request.url), header_pairs(request.headers.items()), body)
-    parts = AsyncBody(HttpCall(neutral), lane, partial(_open, request, handler))
+    parts = AsyncBody(HttpCall(neutral, client.ClientConnectionError), lane, partial(_open, request, handler))
     head = await anext(parts)
     return _response(client, request, head, parts, limit)
 

@@ -115,7 +115,7 @@ class _Transport(_Recording):
             guard.met(self._lane, upgraded(str(request.url)))
             return self._inner.handle_request(request)
         request.read()
-        call = HttpCall(_neutral(request))
+        call = HttpCall(_neutral(request), self._httpx.ReadError)
         if not _STREAMED.get():
             return self._whole(call, exchange_blocking(call, partial(self._exchange, request)))
         body = BlockingBody(call, self._lane, partial(self._open, request))
@@ -153,7 +153,7 @@ class _AsyncTransport(_Recording):
             guard.met(self._lane, upgraded(str(request.url)))
             return await self._inner.handle_async_request(request)
         await request.aread()
-        call = HttpCall(_neutral(request))
+        call = HttpCall(_neutral(request), self._httpx.ReadError)
         if not _STREAMED.get():
             return self._whole(call, await exchange(call, partial(self._exchange, request)))
         body = AsyncBody(call, self._lane, partial(self._open, request))

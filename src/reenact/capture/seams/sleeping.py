@@ -1,7 +1,8 @@
 """Sleeps: a replay does not wait, and on request those of the program are durable.
 
 Who sleeps in a library waits between two tries, or for something that is on record: when the run comes back, what came
-after it comes at once. Tasks need nothing: their timers are handed over by the record.
+after it comes at once. Tasks need nothing: their timers are handed over by the record. Nor do threads: that one has
+slept is a turn among those of the others, which comes back in the recorded order.
 
 Durable sleeps (`reenact run --durable-sleeps`) are effects with a due time, as `reenact.sleep` is: a process that takes
 over sleeps for the rest. Only sleeps of the program's own code are.
@@ -18,7 +19,8 @@ from typing import Any
 from reenact.capture.draws import is_own_call
 from reenact.effect import primitives
 from reenact.effect.lanes import Lane
-from reenact.effect.places import PLACE
+from reenact.effect.places import HERE, PLACE
+from reenact.effect.waking import wait_in_turn
 
 _real: dict[str, Callable[..., Any]] = {}
 _is_durable = False
@@ -60,11 +62,21 @@ def _sleep(seconds: Any, /) -> None:
         _real["sleep"](seconds)
     elif _is_durable and is_own_call(2) and not _is_in_loop():
         primitives.sleep(seconds)
+    elif HERE.token is not None and not _is_in_loop():
+        if not place.run.is_live:
+            _skipped_seconds += seconds
+        wait_in_turn(place.run, _has_slept, seconds)
     elif place.run.is_live:
         _real["sleep"](seconds)
     else:
         _skipped_seconds += seconds
         _real["sleep"](0)
+
+
+def _has_slept(seconds: float) -> bool:
+    """A sleep is a wait for nothing: it always takes all of its time."""
+    _real["sleep"](seconds)
+    return False
 
 
 def _is_in_loop() -> bool:

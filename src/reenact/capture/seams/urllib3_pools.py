@@ -40,13 +40,19 @@ def _urlopen(original: Callable[..., Any], pool: Any, *args: Any, **kwargs: Any)
     asked.update(asked.pop("response_kw", {}))
     del asked["self"]
     asked["body"] = _body(asked["body"])
-    call = HttpCall(_neutral(pool, asked))
+    call = HttpCall(_neutral(pool, asked), _failure)
     if asked["preload_content"] or WHOLE.get():
         answer = exchange_blocking(call, partial(_exchange, original, pool, asked))
         return _response(asked, pool, head_of(answer), BytesIO(body_bytes(answer["body"])))
     body = BlockingBody(call, lane, partial(_open, original, pool, asked))
     head = next(body)
     return _response(asked, pool, head, BodyFile(body, body.close))
+
+
+def _failure(message: str) -> Exception:
+    from urllib3.exceptions import ProtocolError
+
+    return ProtocolError(message)
 
 
 @cache
