@@ -66,8 +66,7 @@ def _without_cache_marks(tree: Any, depth: int = MARKS_DEPTH) -> Any:
         return [_without_cache_marks(item, depth - 1) for item in tree]
     if not depth or not isinstance(tree, dict):
         return tree
-    kept = {name: _without_cache_marks(value, depth - 1) for name, value in tree.items() if not _is_mark(name, value)}
-    return tree if kept == tree else kept
+    return {name: _without_cache_marks(value, depth - 1) for name, value in tree.items() if not _is_mark(name, value)}
 
 
 def _is_mark(name: str, value: Any) -> bool:
