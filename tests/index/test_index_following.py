@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import ANY
 
 import apsw
 import pytest
@@ -16,6 +17,7 @@ from index_support import CANARY, found, listed, record, said, states
 from reenact.core.events import ActionRequested, Completed, StateUpdated
 from reenact.core.links import OPERATIONS_RUN
 from reenact.index import catching_up
+from reenact.index.attention import attention_report
 from reenact.index.lists import ListFilter, changes_since, list_report, place_of
 from reenact.index.opening import Index
 from reenact.index.searches import search_report
@@ -388,6 +390,23 @@ def test_a_damaged_run_is_listed_and_found_as_far_as_it_can_be_read(store: Store
     assert found(index, "hare") == []
     assert found(index, "owl") == [("one", 3)]
     assert listed(index) == ["one"]
+
+
+@pytest.mark.parametrize("column", ["header", "hash", "content", "salt", "match"])
+def test_a_run_whose_header_is_damaged_is_still_listed(store: Store, index: Index, path: str, column: str) -> None:
+    record(
+        store, "one", [*said("fox")[:2], ActionRequested(action_id="b", payload=1, name="mail", meta={"once": True})]
+    )
+    record(store, "two", said("hare"))
+    connection = apsw.Connection(path)
+    for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+        connection.execute(f"DROP TRIGGER {name}")
+    connection.execute(f"UPDATE runs SET {column} = zeroblob(40) WHERE run = 'one'")
+    connection.execute("UPDATE events SET link = zeroblob(90) WHERE seq = 3 AND run_no = 1")
+    connection.close()
+    assert listed(index) == ["two", "one"]
+    assert found(index, "hare") == [("two", 2)]
+    assert attention_report(index, cursor=None, limit=5)["runs"] in ([], [ANY])
 
 
 def test_times_are_those_of_the_log(store: Store, index: Index) -> None:

@@ -31,7 +31,7 @@ class Indexed:
 
     def current(self, *, words: bool = False) -> Index:
         """The index, as far as it could be brought up to date meanwhile; the rest is done in the background."""
-        index = self._opened()
+        index = self.as_it_is()
         index.catch_up(FOLLOW_SECONDS, words=words, again=False, stop=self._closing.is_set)
         with self._lock:
             self._asked = time.monotonic()
@@ -40,7 +40,8 @@ class Indexed:
                 self._thread.start()
         return index
 
-    def _opened(self) -> Index:
+    def as_it_is(self) -> Index:
+        """For those who know that somebody else brings it up to date."""
         with self._lock:
             if self._index is None:
                 from reenact.index.opening import Index

@@ -100,7 +100,8 @@ class ListFollowers:
     def _changes(self, place: str, wanted: ListFilter) -> dict[str, Any] | None:
         from reenact.index.lists import changes_since
 
-        return changes_since(self._stores.indexed.current(), place, wanted)
+        # `_look` brings it up to date, once for all.
+        return changes_since(self._stores.indexed.as_it_is(), place, wanted)
 
     def _leave(self) -> None:
         self._count -= 1
