@@ -146,6 +146,18 @@ def settle(served: Served, run: str, **body: Any) -> httpx.Response:
     return served.client.post(f"{V1}/runs/{run}/settle", json=body)
 
 
+def test_who_settles_with_a_secret_may_say_it_again(url: str) -> None:
+    redaction = {"version": 1, "rules": [], "environment": True}
+    record(url, "redacted", [once(1)], facts={"agent": "tester", "redaction": redaction})
+    value = {"access_token": "tok-CANARY-1234567890"}
+    with serving(url) as served:
+        assert settle(served, "redacted", effect=1, decision="done", value=value).status_code == 200
+        assert "CANARY" not in served.client.get(f"{V1}/runs/redacted/events").text
+        assert settle(served, "redacted", effect=1, decision="done", value=value).status_code == 200
+        other = settle(served, "redacted", effect=1, decision="done", value={"access_token": "tok-CANARY-2"})
+        assert problem(other, 409) == "already_settled"
+
+
 def test_an_effect_in_doubt_is_settled(url: str) -> None:
     record(url, "doubtful", [once(1)])
     with serving(url) as served:

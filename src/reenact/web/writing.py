@@ -26,6 +26,7 @@ from reenact.core.codec import encode
 from reenact.core.strict_json import read_strict
 from reenact.core.wait_keys import ResolveOutcome
 from reenact.effect.doubts import DONE, FAIL, RETRY
+from reenact.effect.secrets import secrets_of
 from reenact.effect.settling import settle
 from reenact.effect.waits.http import BODY_BYTES, BODY_SECONDS, MAX_BODY_DEPTH, WaitsApp, resolution_of_tree
 from reenact.errors import InvalidInput, KeysUnavailable, NotFound, Refused
@@ -163,7 +164,9 @@ def _settled_before(reader: JournalReader, effect: int) -> Mapping[str, Any] | N
         whole = reader.store.event(reader.namespace, reader.run, row.seq) if row.kind == "EffectSettled" else None
         content = None if whole is None else seen(reader, whole).content
         if isinstance(content, dict) and content.get("action_id") == request.content.get("action_id"):
-            return content
+            assert whole is not None
+            # What was taken out of it is sealed: who says the same again has said it before.
+            return {**content, "value": secrets_of(reader).opened(reader, whole, content.get("value"), needed=False)}
     return None
 
 
