@@ -115,6 +115,14 @@ def test_lanes_have_columns_of_their_own() -> None:
     assert "│ ●" in lines[5]
 
 
+def test_a_narrow_timeline_still_says_who_was_asked_and_what() -> None:
+    record("one", lanes_run())
+    lines = [line for line in shown("show", "one", columns=40).screen if "Requested" in line]
+    assert all("ask" in line or "search" in line for line in lines)
+    assert '"question"' in lines[0]
+    assert max(map(len, lines)) <= 40
+
+
 def test_a_run_of_one_lane_has_no_gutter() -> None:
     record("one")
     assert not set("○●│") & set(shown("show", "one", columns=140).text)

@@ -40,6 +40,8 @@ class Column(NamedTuple):
     """On a narrow terminal the column with the highest number goes first; 0 stays."""
     flexible: bool = False
     right: bool = False
+    least: int = SMALLEST_FLEXIBLE
+    """Cells that a flexible column keeps, if it has so many."""
 
 
 def say(text: str = "") -> None:
@@ -214,7 +216,7 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
     }
 
     def needed(index: int) -> int:
-        return min(natural[index], SMALLEST_FLEXIBLE) if columns[index].flexible else natural[index]
+        return min(natural[index], columns[index].least) if columns[index].flexible else natural[index]
 
     shown = list(natural)
     while sum(needed(index) + GAP for index in shown) - GAP > width:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from reenact.cli.lanes import Gutter, Place, gutters
-from reenact.cli.output import Column, LiveTable, on_terminal, table
+from reenact.cli.output import Column, LiveTable, on_terminal, table, terminal_width
 from reenact.cli.text import brief, cost_text, duration_text, fit, inert, local_time, tokens_text
 
 if TYPE_CHECKING:  # loaded when the command runs
@@ -14,18 +14,19 @@ if TYPE_CHECKING:  # loaded when the command runs
     from reenact.reports.timelines import Seen
 
 NAME_CELLS = 80
+NARROW = 60
 _COLOURS = {"ActionFailed": "red", "ActionDenied": "red", "Failed": "red", "Completed": "green", "Cancelled": "yellow"}
 
 
 def _colour_of_kind(kind: str) -> str:
-    return _COLOURS.get(kind, "cyan")
+    return _COLOURS.get(kind) or _COLOURS.get(f"Action{kind}", "cyan")
 
 
 SEQ, TIME = Column("seq", "bold", right=True), Column("time", "dim", drop=5)
 LANE, GUTTER = Column("lane", "dim", drop=6), Column("lanes", "blue", drop=2)
 KIND, NAME = Column("kind", _colour_of_kind), Column("name", drop=1, flexible=True)
 TOOK, TOKENS = Column("took", "magenta", right=True, drop=3), Column("tokens", right=True, drop=4)
-COST, CONTENT = Column("cost", right=True, drop=4), Column("content", flexible=True)
+COST, CONTENT = Column("cost", right=True, drop=4), Column("content", flexible=True, least=10)
 COLUMNS = (SEQ, TIME, LANE, GUTTER, KIND, NAME, TOOK, TOKENS, COST, CONTENT)
 TYPICAL = ("99999", "00:00:00", "0.10", "●│││", "ActionSucceeded", "x" * 18, "999 ms", "99.9k", "$0.0000", "x" * 120)
 # What an event is about, by preference: the member shown in a timeline.
@@ -81,13 +82,19 @@ def _cells(one: Seen, gutter: str, effect: Effect | None) -> list[str]:
         local_time(one.time, "%H:%M:%S") if one.time is not None else "?",
         inert(one.lane),
         gutter,
-        inert(one.kind),
+        _kind(one.kind),
         fit(inert(_name(one, effect)), NAME_CELLS),
         duration_text(effect.took_us) if effect is not None else "",
         tokens_text(used.tokens) if used is not None else "",
         cost_text(used.cost) if used is not None else "",
         _content(one),
     ]
+
+
+def _kind(kind: str) -> str:
+    """Without what they all begin with where there is little room: the name of an effect says more."""
+    narrow = on_terminal() and terminal_width() < NARROW
+    return inert(kind.removeprefix("Action") if narrow else kind)
 
 
 def _name(one: Seen, effect: Effect | None) -> str:
