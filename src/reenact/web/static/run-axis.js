@@ -44,7 +44,8 @@ export class Axis {
     const scale = 1000 / (this.to - this.from);
     const [start, end] = [(from - this.from) * scale, (to - this.from) * scale];
     if (end < 0 || start > 1000) return null;
-    return [Math.max(start, -2), Math.max(Math.min(end, 1002), Math.max(start, -2) + 3)];
+    const left = Math.min(Math.max(start, -2), 997); // what happened at the very end is seen, too
+    return [left, Math.max(Math.min(end, 1002), left + 3)];
   }
 
   /** Round times since the beginning of the run, at most so many: where, and what they are called. */
