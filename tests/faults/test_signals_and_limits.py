@@ -413,7 +413,7 @@ FULL_DISK = """
 def test_a_full_disk(tmp_path: Path, kind: str) -> None:
     if not allowed("unshare", "-rm", "true"):
         pytest.skip("no private mount namespaces here (unshare -rm)")
-    result = python(FULL_DISK, tmp_path, "2m", 600_000, kind, before=("unshare", "-rm"))
+    result = python(FULL_DISK, tmp_path, "2m", 1_050_000, kind, before=("unshare", "-rm"))
     assert result.stdout.startswith("done"), result.stderr
 
 

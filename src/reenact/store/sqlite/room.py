@@ -18,6 +18,8 @@ FIRST_LOOK = 8
 LOOK_EVERY = 32
 PIECE_BYTES = 1 << 20
 ENOUGH_BYTES = PIECE_BYTES // 2
+SPARE_BYTES = 16 * PIECE_BYTES
+"""What has to be free on the disk: where little is left, others need it more."""
 _ZEROS = bytes(1 << 16)
 _LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 
@@ -59,7 +61,9 @@ class Room:
     def _write_zeros(self) -> None:
         file = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            length = os.fstat(file).st_size
+            length, disk = os.fstat(file).st_size, os.fstatvfs(file)
+            if disk.f_bavail * disk.f_frsize < SPARE_BYTES:
+                return
             for at in range(length, min(length + PIECE_BYTES, self._most_bytes), len(_ZEROS)):
                 os.pwrite(file, _ZEROS, at)
         finally:
