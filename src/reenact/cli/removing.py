@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -90,13 +91,15 @@ def _retire(settings: Settings, chosen: list[Retirable], reason: str) -> list[Re
 
     removed = []
     with writing(settings) as store, Progress("removing") as progress:
-        for number, one in enumerate(chosen):
-            progress.step(number, len(chosen))
-            try:
-                retire_run(store, one.run, settings.namespace, reason=reason)
-            except NotFound:
-                continue  # somebody else removed it meanwhile
-            removed.append(one)
+        # A store in a file writes itself anew to lose what was removed: once for all of them.
+        with getattr(store, "scrubbing_once", nullcontext)():
+            for number, one in enumerate(chosen):
+                progress.step(number, len(chosen))
+                try:
+                    retire_run(store, one.run, settings.namespace, reason=reason)
+                except NotFound:
+                    continue  # somebody else removed it meanwhile
+                removed.append(one)
         _forget(store, settings.namespace)
     return removed
 
