@@ -115,5 +115,5 @@ class Changes(StoreHooks):
             cursor, found = store.runs_since(NS, cursor)
             if not found:
                 break
-            heads.update({run: each for run in found})
+            heads.update(dict.fromkeys(found, each))
         assert heads == dict.fromkeys(runs, each), "the last look at each run was after its last event"
