@@ -94,6 +94,10 @@ def test_a_dot_leads_to_its_step_and_the_report_to_the_comparison(look: Look) ->
     page.locator(".plot[data-measure=tokens] circle").nth(15).click()
     assert page.url.endswith("#step-15")
     expect(page.locator("#step-15")).to_be_in_viewport()
+    page.locator("#step-15 a.why").click()
+    expect(page.locator(".change-row[data-current]")).to_be_in_viewport()
+    assert "805" in page.locator(".change-row[data-current] .differences").inner_text(), "the answer of that step"
+    page.go_back()
     page.get_by_role("link", name="Compare event by event").click()
     assert "/runs/recorded/compare/again" in page.url
 

@@ -17,7 +17,7 @@ from reenact.web.comparisons import compare
 from reenact.web.pages.rendering import page
 from reenact.web.stores import Stores
 
-PARAMETERS = ("at", "limit")
+PARAMETERS = ("at", "seq", "limit")
 OFFERED = 50
 PATCH_ROOM = 100_000
 
@@ -32,7 +32,7 @@ def compare_page(stores: Stores, asked: Asked) -> Response:
         told, damage = compare(stores, asked), None
     except Damaged as found:
         told, damage = None, found.message
-    at = asked.number("at", 0) or (told or {}).get("first_number") or 0
+    at = 0 if told is None else asked.number("at", 0) or _number_at(told, asked.number("seq", 0))
     return page(
         "compare.html",
         expected=about[0],
@@ -44,6 +44,13 @@ def compare_page(stores: Stores, asked: Asked) -> Response:
         detail=_detail(stores, told, at),
         given={"at": at},
     )
+
+
+def _number_at(told: dict[str, Any], seq: int) -> int:
+    """The first difference at or behind an event of the first run; without one, where they part."""
+    places = ((row["number"], row["expected"]) for row in told["rows"] if row["row"] == "change")
+    found = (number for number, place in places if seq and place is not None and place["seq"] >= seq)
+    return next(found, told["first_number"] or 0)
 
 
 def _address(run: str, other: str) -> str:

@@ -59,6 +59,7 @@ function tell(row) {
   const place = `difference ${row.dataset.number} of ${rows.length}`;
   at("where").textContent = row.hasAttribute("data-first") ? `${place}, where they part first` : place;
   const query = new URLSearchParams(location.search);
+  query.delete("seq");
   query.set("at", row.dataset.number);
   history.replaceState(null, "", `?${query}`);
 }
