@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reenact.core.redaction import Redactor
-from reenact.core.redaction.redactor import restored
+from reenact.core.redaction import Redactor, restored
 
 
 @pytest.mark.parametrize("option", ["--password", "--secret-key", "--token", "--api-key", "--client-secret"])

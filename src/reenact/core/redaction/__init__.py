@@ -3,6 +3,7 @@
 from reenact.core.redaction.finding import Finder
 from reenact.core.redaction.names import secrets_of_environment
 from reenact.core.redaction.patterns import Rule
-from reenact.core.redaction.redactor import Clean, Redacted, Redactor, restored
+from reenact.core.redaction.redactor import Clean, Redacted, Redactor
+from reenact.core.redaction.restoring import restored
 
 __all__ = ["Clean", "Finder", "Redacted", "Redactor", "Rule", "restored", "secrets_of_environment"]

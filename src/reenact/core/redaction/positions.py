@@ -104,6 +104,7 @@ def positions_in(text: str, lowered: bytes, words: Iterable[bytes]) -> Iterator[
 def has_credential_place(stored: str, lowered: bytes, words: Iterable[bytes]) -> bool:
     """Whether a value, given as it is stored, has a member for credentials or a pair, whatever it holds, or a text
     that may be a form: that is one only as a whole text."""
+    has_assignments = "=" in stored
     for word in words:
         at = lowered.find(word)
         while at >= 0:
@@ -112,7 +113,7 @@ def has_credential_place(stored: str, lowered: bytes, words: Iterable[bytes]) ->
                 before = stored.rfind('"', max(0, end - LONGEST_NAME - 2), at)
                 if before >= 0 and is_credential_member(stored[before + 1 : end]):
                     return True
-            end = stored.find("=", at, at + LONGEST_NAME + 1)
+            end = stored.find("=", at, at + LONGEST_NAME + 1) if has_assignments else -1
             if end >= 0:
                 before = stored.rfind('"', max(0, end - LONGEST_NAME - 1), at + 1)
                 if before >= 0 and is_credential_parameter(stored[before + 1 : end]):

@@ -28,6 +28,7 @@ LONGEST_HELD = 8192
 SHORTEST_OVERLAP = 2
 """A first character gives nothing away, and would hold back every other word."""
 LONGEST_BEGINNING = 256
+MOST_WORDS = 6
 REMEMBERED = 128
 HEADERS = "headers"
 Path = tuple[Any, ...]
@@ -138,8 +139,9 @@ def _open_member(text: str, cut: int) -> int:
 
 
 def _open_word(text: str, cut: int) -> int:
-    """Looked for only where a name of a credential stands, from there to the end."""
-    since = max(0, len(text) - LONGEST_WORD)
+    """Looked for only where a name of a credential stands, in the last words: all of them are one with its value."""
+    words = text[-LONGEST_WORD:].rsplit(None, MOST_WORDS)
+    since = max(0, len(text) - LONGEST_WORD) + (len(words[0]) if len(words) > MOST_WORDS else 0)
     lowered = flat(text[since:]).lower()
     for word in words_in(lowered):
         at = lowered.find(word)
