@@ -259,3 +259,40 @@ def test_only_lines_that_say_something_else_differ(project: Project) -> None:
 
 def contents(path: Path) -> list[str]:
     return [line for line in path.read_text().splitlines() if line.startswith('{"seq"')]
+
+
+EXPECTED_ENDS = """
+pytestmark = pytest.mark.reenact
+
+
+def test_skips_behind_its_request():
+    httpx.get(f"{URL}/first")
+    pytest.skip("not today")
+
+
+@pytest.mark.xfail(raises=LookupError)
+def test_is_marked_to_fail():
+    httpx.get(f"{URL}/second")
+    raise LookupError
+
+
+def test_says_that_it_fails():
+    httpx.get(f"{URL}/third")
+    pytest.xfail("known")
+"""
+
+
+def test_what_is_expected_to_fail_or_skips_itself_is_recorded(project: Project) -> None:
+    project.write(EXPECTED_ENDS)
+    project.run("--reenact=once").assert_outcomes(skipped=1, xfailed=2)
+    assert len(project.recordings()) == 3
+    asked = len(project.server.asked)
+    project.run().assert_outcomes(skipped=1, xfailed=2)
+    assert len(project.server.asked) == asked
+
+
+def test_a_missing_recording_is_not_the_failure_that_was_expected(project: Project) -> None:
+    project.write('@pytest.mark.reenact\n@pytest.mark.xfail\ndef test_it():\n    httpx.get(f"{URL}/first")\n')
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*has no recording*"])

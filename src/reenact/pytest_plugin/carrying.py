@@ -57,6 +57,10 @@ class _Refused(Served):
         self._run.stop_here(self._reason)
 
 
+class NotReenacted(pytest.fail.Exception):
+    """A test that was not handed what it asked for. No mark makes that the failure that was expected of it."""
+
+
 class CarriedTest:
     def __init__(self, item: pytest.Function, asked: Asked) -> None:
         self.item = item
@@ -154,7 +158,12 @@ class CarriedTest:
         """A test that has nothing to go by may still skip itself; it cannot pass."""
         with self._failing(), self._block.here():
             self._go_along_with_unittest()
-            yield
+            try:
+                yield
+            except BaseException as error:
+                if self.run.stopped is None and self._refused is None and _is_meant(self.item, error):
+                    self._was_called()
+                raise
         if self._refused is not None:
             raise self._failure(self._refused)
         self._was_called()
@@ -280,7 +289,7 @@ class CarriedTest:
 
     def _failure(self, reason: ReenactError, line: str = "") -> BaseException:
         text = failure_text(reason, line=line, nearest=self._nearest(reason), advice=self._advice(reason))
-        return pytest.fail.Exception(text, pytrace=False)
+        return NotReenacted(text, pytrace=False)
 
     def _nearest(self, reason: ReenactError) -> Any:
         seq = reason.where.get("nearest") if isinstance(reason, Divergence) else None
@@ -294,6 +303,17 @@ class CarriedTest:
         if self.path.exists():
             return f"Record it again: {naming.command(self.item, ALL)}"
         return f"Record it: {naming.command(self.item, ONCE)}"
+
+
+def _is_meant(item: pytest.Function, error: BaseException) -> bool:
+    """The test was to end so: it skips itself, or it was marked to fail. What it asked for until then is on record."""
+    if isinstance(error, (pytest.skip.Exception, pytest.xfail.Exception)):
+        return True
+    return isinstance(error, Exception) and any(
+        mark.args[:1] in ((), (True,)) and mark.kwargs.get("condition", True) is True
+        and isinstance(error, mark.kwargs.get("raises") or Exception)
+        for mark in item.iter_markers("xfail")
+    )  # fmt: skip
 
 
 def _note_unseen(item: pytest.Function, what: str) -> None:

@@ -142,6 +142,19 @@ def _network(config: pytest.Config, carried: CarriedTest | None) -> AbstractCont
     return blocked(config.getini("reenact_allow_hosts"))
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    report = yield
+    if call.excinfo is not None and hasattr(report, "wasxfail") and _carried(item) is not None:
+        from reenact.pytest_plugin.carrying import NotReenacted
+
+        if call.excinfo.errisinstance(NotReenacted):
+            del report.wasxfail
+            report.outcome = "failed"
+            report.longrepr = item.repr_failure(call.excinfo)
+    return report
+
+
 # The end
 
 
