@@ -85,7 +85,6 @@ class Api:
 
     def routes(self) -> list[BaseRoute]:
         found: list[BaseRoute] = [
-            Route(V1, _welcome),
             Route("/login", self._log_in),
             Route("/static/{name}", serve_asset),
             *self.pages.routes(),
@@ -138,10 +137,6 @@ class Api:
         self.looking.close()
         self.judging.close()
         self.stores.close()
-
-
-async def _welcome(_: Request) -> Response:
-    return json_answer(json_bytes({"reenact": {"api": V1, "runs": f"{V1}/runs"}}))
 
 
 def _on_thread(stores: Stores, threads: Threads, endpoint: Endpoint, parameters: Collection[str]) -> Any:
