@@ -110,8 +110,8 @@ def python_program(words: tuple[str, ...], hash_seed: int | None) -> Program:
     rest = rest[1:] if is_module else rest
     if not os.path.basename(words[0]).startswith("python") or not rest or rest[0].startswith("-"):
         raise InvalidInput(
-            f"the run is that of a Python program, and {words[0][:80]!r} is not how one is started here",
-            hint="Write `-- python SCRIPT ARGS…` or `-- python -m MODULE ARGS…`.",
+            f"not a way to start a Python program that can be recorded: {' '.join(words)[:80]!r}",
+            hint="Write `-- python SCRIPT ARGS…` or `-- python -m MODULE ARGS…`, without other options of Python.",
             code="usage",
         )
     return Program(path=rest[0], args=rest[1:], cwd=os.getcwd(), is_module=is_module, hash_seed=hash_seed)

@@ -20,6 +20,7 @@ import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from reenact.core.events import ProcessAttached
@@ -233,7 +234,7 @@ class StandIns:
         self._run.stop_here(
             NotCarriedOut(
                 f"{name} was called within another effect, and nothing stands in for it there: it is not carried out",
-                hint=f"If it may act: reenact resume {self._run.name} --live-tool {name}",
+                hint=f"If it may act: reenact resume {self._run.name} --live-tool {quote(name)}",
             )
         )
 
@@ -263,7 +264,7 @@ class StandIns:
             )
         return NotCarriedOut(
             f"{asked}; it is not carried out unasked",
-            hint=f"If it may act: reenact resume {self._run.name} --live-tool {spec.name}",
+            hint=f"If it may act: reenact resume {self._run.name} --live-tool {quote(spec.name)}",
         )
 
     # Answering

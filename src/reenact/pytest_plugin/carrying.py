@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.outcomes import Failed
 
 from reenact.capture.blocks import Block, OwnRecording
 from reenact.capture.cassettes.playing import Played, read_as_run
@@ -57,7 +58,7 @@ class _Refused(Served):
         self._run.stop_here(self._reason)
 
 
-class NotReenacted(pytest.fail.Exception):
+class NotReenacted(Failed):
     """A test that was not handed what it asked for. No mark makes that the failure that was expected of it."""
 
 
