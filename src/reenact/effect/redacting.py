@@ -117,6 +117,8 @@ class RedactingSecrets(Secrets):
         self._streams: dict[str, HeldBack] = {}
         self._clean_requests: dict[tuple[str, str], Event] = {}
         """Requests that have been looked through and are not yet written."""
+        self._changed_requests: set[tuple[str, str]] = set()
+        """Those of them that had secrets."""
         self._found_in_transaction: Found = []
         self._parts_of: tuple[RecordedAnswer, list[Any]] | None = None
 
@@ -148,7 +150,10 @@ class RedactingSecrets(Secrets):
             clean = event if self._redactor.is_clean(asked) else self._asked_without(event)
             if len(self._clean_requests) >= MOST_REMEMBERED:
                 self._clean_requests.clear()
+                self._changed_requests.clear()
             self._clean_requests[_pair(clean)] = clean
+            if clean is not event:
+                self._changed_requests.add(_pair(clean))
             return clean
         if kind in KEPT:
             one = self._redactor.kept(getattr(event, KEPT[kind]))
@@ -186,9 +191,12 @@ class RedactingSecrets(Secrets):
         event = super().without(draft.event) if self.kept else draft.event
         kind = event.kind
         if kind in ASKED:
-            if self._clean_requests.pop(_pair(event), None) is event:
-                return draft  # looked through when it was asked for
-            return _with_event(draft, self.without(event))
+            clean = event if self._clean_requests.get(_pair(event)) is event else self.without(event)
+            self._clean_requests.pop(_pair(clean), None)  # looked through when it was asked for
+            if _pair(clean) in self._changed_requests:
+                self._changed_requests.discard(_pair(clean))
+                self.redacted += 1
+            return _with_event(draft, clean)
         name = KEPT.get(kind) or GIVEN.get(kind) or NOTED.get(kind)
         if name is None:
             return _with_event(draft, event)

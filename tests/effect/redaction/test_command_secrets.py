@@ -89,4 +89,5 @@ def test_a_child_knows_what_it_was_given(tmp_path: Path, monkeypatch: pytest.Mon
     assert places_of("CANARY", tmp_path / ".reenact") == []
     alone = reenact(tmp_path, "run", "child.py", "--password", "CANARY-p71-xyz")
     assert (alone.returncode, alone.stdout) == (0, "URLError\n"), alone.stderr
+    assert "secrets kept out of 1 event" in alone.stderr, "a request counts, too"
     assert places_of("CANARY", tmp_path / ".reenact") == []
