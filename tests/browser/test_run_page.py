@@ -175,6 +175,8 @@ def test_the_conversation(look: Look) -> None:
     assert "4200" in second
     assert "I looked at 4 messages." in second
     assert "191 tokens" in second
+    cut = "[...document.querySelectorAll('.message')].filter((one) => one.scrollHeight > one.clientHeight + 1).length"
+    assert page.evaluate(cut) == 0, "what is said stands in its own box"
     assert_accessible(page)
     shot(page, "run-conversation")
     calls.nth(1).get_by_role("link").first.click()

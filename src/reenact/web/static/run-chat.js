@@ -77,7 +77,7 @@ function answer(call) {
   return h("p", { class: "soft small" }, text);
 }
 
-function message(one, fresh = false) {
+function message(one, isAnswer = false) {
   const role = ["system", "developer", "user", "assistant", "tool"].includes(one.role) ? one.role : "other";
   const body = [
     one.text ? h("div", { class: "said" }, inert(one.text)) : null,
@@ -88,5 +88,5 @@ function message(one, fresh = false) {
   const long = role === "system" || role === "developer";
   const inner = h("div", { class: "stack tight" }, body.filter(Boolean));
   const wrapped = long && one.text.length > 400 ? h("details", { class: "branch" }, h("summary", {}, inert(one.text.slice(0, 120)), "…"), inner) : inner;
-  return h("div", { class: `message ${role}${fresh ? " fresh" : ""}` }, h("p", { class: "role" }, inert(one.role)), wrapped);
+  return h("div", { class: `message ${role}${isAnswer ? " its-answer" : ""}` }, h("p", { class: "role" }, inert(one.role)), wrapped);
 }
