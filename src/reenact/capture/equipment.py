@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reenact.capture.processes import seams
-from reenact.capture.seams import chance, clock, install_http, install_mcp
+from reenact.capture.seams import chance, clock, descriptors, install_http, install_mcp
 
 
 def equip() -> None:
@@ -13,3 +13,4 @@ def equip() -> None:
     install_http()
     install_mcp()
     seams.install()
+    descriptors.install()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from contextlib import suppress
 
@@ -32,6 +33,12 @@ def _opened(url: str | None, to_read: bool) -> Store:
         if not to_read or unavailable.code != "read_only":
             raise
         return open_store(url, read_only=True)
+
+
+def files_of_stores() -> list[str]:
+    """What the names of their files begin with, of those that have any."""
+    paths = [getattr(store, "path", None) for store in list(_stores.values())]
+    return [os.path.realpath(path) for path in paths if isinstance(path, str)]
 
 
 def close_all() -> None:
