@@ -25,8 +25,9 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """No longer than its module: as long as Playwright is there a loop is running, and tests elsewhere have their own."""
     with sync_playwright() as playwright:
         made = launched(playwright)
         yield made
