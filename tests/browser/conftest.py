@@ -27,7 +27,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """No longer than its module: as long as Playwright is there a loop is running, and tests elsewhere have their own."""
+    """No longer than its module: as long as Playwright is there a loop is running, and others have their own."""
     with sync_playwright() as playwright:
         made = launched(playwright)
         yield made
