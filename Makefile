@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MODEL_STAMP := $(VENV)/.model-installed
 BENCH_STAMP := $(VENV)/.bench-installed
+APT := apt-get --yes --quiet --option DPkg::Lock::Timeout=300
 SITUATIONS_STAMP := $(VENV)/.situations-installed
 
 .PHONY: demo test browser check format bench situations pictures soak clean
@@ -12,7 +13,9 @@ SITUATIONS_STAMP := $(VENV)/.situations-installed
 demo: $(STAMP)
 	$(BIN)/reenact demo
 
+# Tests start thousands of processes: each of them would compile what it imports where bytecode is not written by itself.
 test: $(MODEL_STAMP) browser
+	$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 check: $(STAMP)
@@ -55,7 +58,7 @@ $(MODEL_STAMP): $(STAMP) requirements-model.txt
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
 	  echo "Chromium is not installed: installing it, for the tests of the pages"; \
-	  { apt-get install --yes --quiet chromium || { apt-get update --quiet && apt-get install --yes --quiet chromium; }; } \
+	  { $(APT) install chromium || { $(APT) update && $(APT) install chromium; }; } \
 	    >.chromium-install.log 2>&1 && rm .chromium-install.log; } || \
 	  echo "WARNING: no Chromium, and it could not be installed (.chromium-install.log): NO PAGE WILL BE LOOKED AT BY A BROWSER" >&2
 
