@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import orjson
 
 import reenact
+from bench.bare_reading import bare_connection, bare_events
 from bench.digesting import chat_request
 from bench.effects import effect_input
 from bench.effects_measuring import own_keys
@@ -232,10 +232,9 @@ def _interrupted(act: Callable[[], object]) -> None:
 
 def bare_scan(path: Path) -> int:
     """Reads the same events whole, their shared parts too, hashes and decodes all of it: the floor."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    connection = bare_connection(path)
     sha256, loads, count = hashlib.sha256, orjson.loads, 0
-    columns = "link, hash, salt, match, content"
-    for link, _, salt, match, content in connection.execute(f"SELECT {columns} FROM events ORDER BY run_no, seq"):
+    for _, _, _, _, _, link, _, salt, match, _, content in bare_events(connection):
         stored = unpack(content)
         sha256(link).digest()
         sha256(salt + match + stored).digest()

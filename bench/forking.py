@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import orjson
 
 import reenact
+from bench.bare_reading import bare_connection, bare_events
 from bench.effects_measuring import own_keys
 from bench.effects_replay import long_request
 from bench.measuring import Row, Workplace
@@ -66,10 +66,9 @@ def replaying_runs(workplace: Workplace) -> Iterator[Row]:
 def bare_hand_over(path: Path, base: dict[str, Any]) -> None:
     """What nobody can spare: rows are read, links hashed, inputs made canonical and hashed, answers hashed and decoded.
     Recorded inputs are not opened: their digests are enough."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    connection = bare_connection(path)
     sha256, loads, number = hashlib.sha256, orjson.loads, 0
-    rows = connection.execute("SELECT kind, link, salt, match, content FROM events ORDER BY run_no, seq")
-    for kind, link, salt, match, content in rows:
+    for _, _, kind, _, _, link, _, salt, match, _, content in bare_events(connection):
         sha256(link).digest()
         loads(link)
         if kind == "ActionRequested":

@@ -9,9 +9,8 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
-
 from bench.appending import TEXT
+from bench.bare_reading import bare_connection, bare_events
 from bench.measuring import Row, Workplace, elapsed
 from reenact import ActionRequested, ActionSucceeded, Completed, Journal, open_store, verify_run
 
@@ -37,10 +36,8 @@ def record(path: Path, events: int) -> None:
 
 def bare_scan(path: Path) -> int:
     """Reads the same bytes and hashes links and contents: the floor."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     sha256, count = hashlib.sha256, 0
-    columns = "link, hash, salt, match, prefix, content"
-    for link, _, salt, match, _, content in connection.execute(f"SELECT {columns} FROM events ORDER BY run_no, seq"):
+    for _, _, _, _, _, link, _, salt, match, _, content in bare_events(bare_connection(path)):
         sha256(link).digest()
         sha256(salt + match + content).digest()
         count += 1
