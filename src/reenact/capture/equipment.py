@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reenact.capture.processes import seams
-from reenact.capture.seams import chance, clock, descriptors, install_http, install_mcp
+from reenact.capture.seams import chance, clock, descriptors, install_http, install_loops, install_mcp
 
 
 def equip() -> None:
@@ -12,5 +12,6 @@ def equip() -> None:
     chance.begin()
     install_http()
     install_mcp()
+    install_loops()
     seams.install()
     descriptors.install()

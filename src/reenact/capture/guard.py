@@ -45,6 +45,8 @@ class Guard:
 
     def __init__(self) -> None:
         self.holes: Counter[Hole] = Counter()
+        self.remarks: dict[str, None] = {}
+        """What is otherwise than the program would have it, for the summary: each once."""
         self.is_strict = False
         self.is_watching = False
         self._installed = False
@@ -59,6 +61,10 @@ class Guard:
         """A seam has met something that it cannot record."""
         if self.is_watching:
             self._count(Hole(what, where))
+
+    def remark(self, what: str) -> None:
+        if self.is_watching:
+            self.remarks[what] = None
 
     def _count(self, hole: Hole) -> None:
         if len(self.holes) < MOST_NAMED or hole in self.holes:

@@ -38,6 +38,7 @@ class Summary(NamedTuple):
     holes: dict[Hole, int]
     processes: int = 0
     """Runs of processes below this one."""
+    remarks: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
@@ -47,6 +48,7 @@ class Summary(NamedTuple):
         parts += [f"cost {self.cost:,.4f}"] if self.cost else []
         parts.append(f"{self.seconds:,.1f} s")
         parts += [f"secrets kept out of {_counted(self.redacted, 'event')}"] if self.redacted else []
+        parts += self.remarks
         if self.holes:
             named = [f"{hole.what} at {hole.where}" for hole in list(self.holes)[:MOST_SHOWN]]
             more = ["…"] if len(self.holes) > MOST_SHOWN else []
@@ -76,7 +78,8 @@ class Stopwatch:
         counts = [_count(opened, agent.namespace, one) for one in [run, *below]]
         effects, events = sum(one.effects for one in counts), sum(one.events for one in counts)
         draws = any(one.has_draws for one in counts)
-        return Summary(run, effects, events, draws, tokens, cost, seconds, redacted, dict(holes), len(below))
+        remarks = tuple(guard.remarks)
+        return Summary(run, effects, events, draws, tokens, cost, seconds, redacted, dict(holes), len(below), remarks)
 
 
 class _Counts(NamedTuple):

@@ -23,7 +23,7 @@ from reenact.effect.places import HERE, PLACE, nobody
 from reenact.effect.recorded import RecordedMark
 from reenact.effect.stopping import Divergence, RunStopped, Suspended
 from reenact.effect.tasks import LoopHooks, TaskQueue
-from reenact.errors import ReenactError
+from reenact.errors import InvalidInput, ReenactError
 
 CLEAN_UP_SECONDS = 10.0
 """How long the tasks of a stopped run may take to clean up."""
@@ -64,7 +64,7 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]], let_go: 
     `let_go` is for a loop that ends without coming back here; it may be called again by whoever called this.
     """
     threads.install()
-    loop = asyncio.get_running_loop()
+    loop = _running_loop()
     hooks = LoopHooks.of(loop)
     queue = hooks.enter(run)
     queue.let_go = let_go
@@ -97,6 +97,21 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]], let_go: 
         return _failed(run, error)
     run.interrupt(error)
     raise error
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise trio_refused() from None
+
+
+def trio_refused() -> InvalidInput:
+    return InvalidInput(
+        "a run cannot live in trio, or in any loop but asyncio's: what it hands over cannot be put in order",
+        hint="Run it with asyncio.run, or with anyio.run and its backend asyncio.",
+        code="unsupported_loop",
+    )
 
 
 class _Main(asyncio.Task[Any]):

@@ -11,6 +11,8 @@ from typing import Any
 import anyio
 import anyio.abc
 import pytest
+import trio
+import uvloop
 from runtime_support import (
     Died,
     broken_off,
@@ -545,16 +547,27 @@ def test_a_loop_that_cannot_be_put_in_order_is_refused_aloud(memory: Any) -> Non
     assert calls == []
 
 
-@pytest.mark.skipif("not __import__('importlib.util').util.find_spec('trio')", reason="trio is not installed")
 def test_trio_is_refused_aloud(memory: Any) -> None:
-    import trio
-
-    @reenact.agent
+    @reenact.agent(store=memory)
     async def under_trio() -> Any:
         return await after(0, 1)
 
-    with pytest.raises(reenact.ReenactError):
+    with pytest.raises(reenact.ReenactError) as caught:
         trio.run(under_trio)
+    assert caught.value.code == "unsupported_loop"
+    assert calls == []
+
+
+def test_uvloop_is_refused_aloud(memory: Any) -> None:
+    @reenact.agent(store=memory)
+    async def under_uvloop() -> Any:
+        return await after(0, 1)
+
+    with pytest.raises(reenact.ReenactError) as caught:
+        uvloop.run(under_uvloop())
+    assert caught.value.code == "unsupported_loop"
+    assert "asyncio.run" in caught.value.hint
+    assert calls == []
 
 
 # Several runs

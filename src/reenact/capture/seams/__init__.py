@@ -16,6 +16,7 @@ _MCP = tuple(
     Seam(f"mcp.client.{name}", "reenact.capture.seams.mcp_clients")
     for name in ("session", "stdio", "streamable_http", "sse", "_memory")
 )
+_LOOPS = tuple(Seam(name, "reenact.capture.seams.loops") for name in ("uvloop", "trio"))
 
 
 def install_http() -> None:
@@ -36,4 +37,13 @@ def uninstall_mcp() -> None:
     uninstall(_MCP)
 
 
-__all__ = ["install_http", "install_mcp", "uninstall_http", "uninstall_mcp"]
+def install_loops() -> None:
+    """Loops that cannot be put in order are replaced, or refused."""
+    install(_LOOPS)
+
+
+def uninstall_loops() -> None:
+    uninstall(_LOOPS)
+
+
+__all__ = ["install_http", "install_loops", "install_mcp", "uninstall_http", "uninstall_loops", "uninstall_mcp"]

@@ -30,7 +30,8 @@ class Seam(NamedTuple):
 
 
 Replace = Callable[[Any, str, Callable[..., Any]], None]
-"""(owner, name, wrapper): the wrapper is called with the original and then as the original was."""
+"""(owner, name, wrapper): the wrapper is called with the original and then as the original was. A class takes the place
+of the original as it is."""
 
 
 def install(seams: Iterable[Seam]) -> None:
@@ -128,7 +129,7 @@ def _put_ours(seam: Seam, ours: Any, module: ModuleType) -> None:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             return wrapper(original, *args, **kwargs)
 
-        setattr(owner, name, wrapped)
+        setattr(owner, name, wrapper if isinstance(wrapper, type) else wrapped)
         undo.append(partial(setattr, owner, name, original))
 
     ours.put_into(module, replace)
