@@ -8,7 +8,7 @@ BENCH_STAMP := $(VENV)/.bench-installed
 APT := apt-get --yes --quiet --option DPkg::Lock::Timeout=300
 SITUATIONS_STAMP := $(VENV)/.situations-installed
 
-.PHONY: demo test browser check format bench situations pictures soak clean
+.PHONY: demo test browser check format bench situations pictures reference soak clean
 
 demo: $(STAMP)
 	$(BIN)/reenact demo
@@ -38,6 +38,10 @@ situations: $(SITUATIONS_STAMP)
 # The pictures of the README, from a real run in a real browser and a real terminal.
 pictures: $(STAMP) browser
 	$(BIN)/python tools/pictures.py
+
+# docs/api.md, from the public names themselves.
+reference: $(STAMP)
+	$(BIN)/python tools/api_reference.py
 
 # The long versions of the crash tests.
 soak: $(STAMP)

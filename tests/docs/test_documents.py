@@ -90,3 +90,19 @@ def test_every_acceptance_row_names_tests_that_exist() -> None:
                 if name and not re.search(rf"(?:def|class) {name}\b", source)
             )
     assert missing == []
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import api_reference
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+    assert (ROOT / "docs/api.md").read_text() == api_reference.write(), "`make reference` writes it anew"
+
+
+def test_everything_in_the_reference_is_explained() -> None:
+    entries = re.split(r"^### ", (ROOT / "docs/api.md").read_text(), flags=re.MULTILINE)[1:]
+    names_and_rest = [entry.split("\n", 1) for entry in entries]
+    silent = [name for name, rest in names_and_rest if not re.sub(r"```text.*?```|^#.*", "", rest, flags=re.S).strip()]
+    assert silent == []

@@ -47,6 +47,8 @@ class StateUpdated(Event, frozen=True):
 
 
 class ActionRequested(Event, frozen=True):
+    """The agent asks for an effect: on record before the effect begins."""
+
     kind = "ActionRequested"
     pair_id = "action_id"
     action_id: str
@@ -58,6 +60,8 @@ class ActionRequested(Event, frozen=True):
 
 
 class ActionSucceeded(Event, frozen=True):
+    """What came of an effect. The agent has seen it, or would have."""
+
     kind = "ActionSucceeded"
     pair_id = "action_id"
     answers = "ActionRequested"
@@ -66,6 +70,8 @@ class ActionSucceeded(Event, frozen=True):
 
 
 class ActionFailed(Event, frozen=True):
+    """An effect raised; its error comes back as it was: class, message, attributes, cause."""
+
     kind = "ActionFailed"
     pair_id = "action_id"
     answers = "ActionRequested"
@@ -86,6 +92,8 @@ class ActionDenied(Event, frozen=True):
 
 
 class AttemptRecorded(Event, frozen=True):
+    """One attempt at an effect among several, with what was kept of it. The effect still has one outcome."""
+
     kind = "AttemptRecorded"
     behavioural = False
     action_id: str
@@ -95,6 +103,8 @@ class AttemptRecorded(Event, frozen=True):
 
 
 class ChunkReceived(Event, frozen=True):
+    """A part of a stream, as it was handed on."""
+
     kind = "ChunkReceived"
     behavioural = False
     action_id: str
@@ -114,17 +124,23 @@ class EffectSettled(Event, frozen=True):
 
 
 class Interrupted(Event, frozen=True):
+    """The run blocks until somebody resumes it with a decision; `value` says what is asked."""
+
     kind = "Interrupted"
     value: Any
 
 
 class Resumed(Event, frozen=True):
+    """The decision that an interrupted run goes on with."""
+
     kind = "Resumed"
     answers = "Interrupted"
     value: Any
 
 
 class WaitCreated(Event, frozen=True):
+    """The run waits for a word from outside, until `deadline` (microseconds) if there is one."""
+
     kind = "WaitCreated"
     pair_id = "wait_id"
     wait_id: str
@@ -133,6 +149,8 @@ class WaitCreated(Event, frozen=True):
 
 
 class WaitResolved(Event, frozen=True):
+    """The first word on a wait: a value, an error, a cancellation or a time-out."""
+
     kind = "WaitResolved"
     pair_id = "wait_id"
     answers = "WaitCreated"
@@ -141,6 +159,8 @@ class WaitResolved(Event, frozen=True):
 
 
 class SignalReceived(Event, frozen=True):
+    """A message from outside that the run had not asked for."""
+
     kind = "SignalReceived"
     name: str
     payload: Any
@@ -155,6 +175,8 @@ class TurnTaken(Event, frozen=True):
 
 
 class ProcessAttached(Event, frozen=True):
+    """A run of a process, or of a called agent, that belongs to this one."""
+
     kind = "ProcessAttached"
     behavioural = False
     process: Any
@@ -181,18 +203,24 @@ class SnapshotTaken(Event, frozen=True):
 
 
 class Completed(Event, frozen=True):
+    """The agent returned. Nothing follows."""
+
     kind = "Completed"
     terminal = True
     output: Any = None
 
 
 class Failed(Event, frozen=True):
+    """The agent raised. Nothing follows; going on from here is a fork."""
+
     kind = "Failed"
     terminal = True
     error: Any
 
 
 class Cancelled(Event, frozen=True):
+    """The run was cancelled. Nothing follows."""
+
     kind = "Cancelled"
     terminal = True
     reason: Any = None

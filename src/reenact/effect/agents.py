@@ -51,11 +51,23 @@ def agent(function: Callable[P, R], /) -> Agent[P, R]: ...
 
 
 @overload
-def agent(**options: Any) -> Callable[[Callable[P, R]], Agent[P, R]]: ...
+def agent(
+    *,
+    name: str | None = None,
+    policy: Policy | None = None,
+    store: Store | str | None = None,
+    namespace: str = "default",
+    lease_seconds: float = LEASE_SECONDS,
+    redact: Redaction | bool | None = None,
+) -> Callable[[Callable[P, R]], Agent[P, R]]: ...
 
 
 def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Makes a function an agent: each call of it is a durable run. `@agent` or `@agent(name=..., budget=...)`."""
+    """Makes a function an agent: each call of it is a durable run. `@agent` or `@agent(name=..., policy=...)`.
+
+    `name` is what its runs are known by; `store` and `namespace` say where they are kept, `policy` what it may do,
+    `redact` that secrets are kept out of the record. A process that dies is missed after `lease_seconds` at the latest.
+    """
     if function is None:
         return functools.partial(agent, **options)
     return Agent(function, **options)

@@ -70,6 +70,8 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
+    """What an agent may do, asked before anything is requested: a denial is an event of its own."""
+
     allow: Collection[str] | None = None
     """Names of effects that are allowed; None: all."""
     check: Check | None = None

@@ -109,6 +109,8 @@ class Denied(ReenactError):
 
 
 class BudgetExceeded(Denied):
+    """A limit of the run's budget is reached: this effect, and every later one, is denied."""
+
     code = "budget_exceeded"
 
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from copy import copy
 from types import MethodType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from reenact.core.events import ActionRequested
 from reenact.effect import transactions
@@ -20,6 +20,9 @@ from reenact.effect.tails import DONE_AGAIN
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput
 
+if TYPE_CHECKING:  # loaded by whoever makes one
+    from reenact.effect.retrying import Retry
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -29,11 +32,26 @@ def tool(function: Callable[P, R], /) -> Effect[P, R]: ...
 
 
 @overload
-def tool(**options: Any) -> Callable[[Callable[P, R]], Effect[P, R]]: ...
+def tool(
+    *,
+    name: str | None = None,
+    kind: str = "tool_call",
+    idempotent: bool = False,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    probe: Callable[..., Any] | None = None,
+    usage: Callable[[Any], Any] | None = None,
+) -> Callable[[Callable[P, R]], Effect[P, R]]: ...
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """A function with side effects. Unless `idempotent=True`, it is never repeated unasked after a crash."""
+    """A function with side effects. Unless `idempotent=True`, it is never repeated unasked after a crash.
+
+    `kind="model_call"` makes it a question to a model, which may be asked again. `retry` says which errors are worth
+    another attempt, `timeout` how many seconds one may take. `probe`, called with the arguments, finds out after a
+    crash whether the effect has happened; `usage` reads from a result what it spent, for budgets. `name` is its name
+    on record.
+    """
     if function is None:
         return functools.partial(tool, **options)
     return Effect(function, kind=options.pop("kind", "tool_call"), **options)
@@ -45,12 +63,21 @@ def step(function: Callable[P, R], /) -> Effect[P, R]: ...
 
 @overload
 def step(
-    *, transactional: Literal[True], **options: Any
+    *, transactional: Literal[True], name: str | None = None, retry: Retry | None = None
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Effect[P, R]]: ...
 
 
 @overload
-def step(**options: Any) -> Callable[[Callable[P, R]], Effect[P, R]]: ...
+def step(
+    *,
+    name: str | None = None,
+    kind: str = "durable_step",
+    idempotent: bool = True,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    probe: Callable[..., Any] | None = None,
+    usage: Callable[[Any], Any] | None = None,
+) -> Callable[[Callable[P, R]], Effect[P, R]]: ...
 
 
 def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -87,7 +114,7 @@ class Effect(Generic[P, R]):
         kind: str,
         name: str | None = None,
         idempotent: bool = False,
-        retry: Any = None,
+        retry: Retry | None = None,
         timeout: float | None = None,
         probe: Callable[..., Any] | None = None,
         usage: Callable[[Any], Any] | None = None,

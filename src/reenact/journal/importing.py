@@ -52,6 +52,8 @@ def verify_file(
 def import_file(
     store: Store, path: str | Path, namespace: str = "default", *, progress: Progress | None = None
 ) -> Imported:
+    """Brings an exported recording into a store, after every byte of it has been verified; or else writes nothing. The
+    same file again changes nothing."""
     check_namespace(namespace)
     with RecordingFile(path) as recording:
         report = _verify(recording, deep=True, progress=_part(progress, 0))

@@ -75,5 +75,6 @@ def scan_execution_log_with_state_hashes(
 
 
 def scan_execution_trace(reader: JournalReader, start: int = 1) -> Iterator[KernelTraceEvent]:
+    """One line for every event from `start` on."""
     for entry in scan_execution_log(reader, start):
         yield entry.to_trace_event()

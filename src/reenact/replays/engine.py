@@ -36,6 +36,8 @@ class Step(NamedTuple):
 
 
 class ReplayEngine:
+    """Walks a recorded run, forward and back, with the state after every event. Nothing is carried out."""
+
     def __init__(
         self,
         store: Store,

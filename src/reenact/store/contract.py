@@ -74,6 +74,8 @@ class RunRow(NamedTuple):
 
 
 class Head(NamedTuple):
+    """Where a run stands: its last event, or 0 and the hash of its header."""
+
     seq: int
     hash: bytes
 

@@ -18,6 +18,9 @@ _naming = threading.Lock()
 
 
 def open_store(url: str | None = None, *, durability: str | None = None, read_only: bool = False) -> Store:
+    """The store of a URL (`sqlite:///path`, `postgresql://…`, `memory://`) or of a file's path. Without one: that of
+    `REENACT_STORE`, of `[tool.reenact]` in `pyproject.toml`, or `.reenact/` in the project. `durability` is `full` or
+    `relaxed` (docs/guarantees.md)."""
     level = durability or os.environ.get("REENACT_DURABILITY") or "full"
     if level not in DURABILITY_LEVELS:
         raise InvalidInput(f"unknown durability {level!r}; known: {', '.join(DURABILITY_LEVELS)}")

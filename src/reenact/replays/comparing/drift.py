@@ -67,6 +67,8 @@ class NotReplayable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepDrift:
+    """The verdict on one step: pass, drift (numbers moved within the tolerance) or broken, with its reasons."""
+
     verdict: Verdict
     reasons: tuple[Reason, ...]
     """The first ones, those that break come first; `reason_count` counts all."""

@@ -82,6 +82,8 @@ class RunChange(msgspec.Struct, frozen=True):
 
 
 class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Where two runs part, why, and what became of the rest."""
+
     verdict: Verdict
     expected: ComparedRun
     actual: ComparedRun
