@@ -21,7 +21,7 @@ from reenact.core.events import ChunkReceived
 from reenact.effect.attempts import Attempts
 from reenact.effect.items import CHUNK, Item
 from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun, MakeEvent
+from reenact.effect.live_run import LiveRun
 from reenact.effect.outcomes import foretold, open_answer
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.recorded import RecordedChunk
@@ -29,7 +29,7 @@ from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
 from reenact.effect.streams import CUT, opened
 from reenact.effect.tasks import PATIENCE_SECONDS
-from reenact.effect.tickets import EffectSpec, Ticket
+from reenact.effect.tickets import EffectSpec, MakeEvent, Ticket
 from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
 
 Generate = Callable[[], Iterator[Any]]
@@ -137,7 +137,7 @@ class BlockingStream:
     def _requested(self, *, at_once: bool) -> Ticket:
         run = self._run
         if HERE.token is None and run.turns.loop is None:
-            run.tell_cancelled()
+            run.cancelling.tell()
         with run.lock:
             ticket = run.request(self._lane, self._spec, self._make, key=None, waiter=self._waiter)
             recorded = ticket.recorded

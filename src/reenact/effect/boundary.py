@@ -16,14 +16,14 @@ from typing import Any
 
 from reenact.effect.attempts import Attempts, attempt_once, attempt_once_async, is_single
 from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun, MakeEvent
+from reenact.effect.live_run import LiveRun
 from reenact.effect.outcomes import open_answer, open_recorded
 from reenact.effect.places import HERE, PLACE, Inside, nobody
 from reenact.effect.recorded import RecordedRequest
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import Divergence, OutsideRun, RunStopped
 from reenact.effect.tasks import PATIENCE_SECONDS, LoopHooks, TaskQueue
-from reenact.effect.tickets import EffectSpec, Ticket
+from reenact.effect.tickets import EffectSpec, MakeEvent, Ticket
 from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
 
 _told: set[str] = set()
@@ -217,8 +217,8 @@ def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any],
     if HERE.token is not None:
         return _in_turn(lane, spec, make, call, key)
     # Nothing else of the run can go on before this returns, so it is nobody else's turn.
-    if run.turns.loop is None and (run.to_be_cancelled or run.turns.replaying):
-        run.tell_cancelled()
+    if run.turns.loop is None and (run.cancelling.is_due or run.turns.replaying):
+        run.cancelling.tell()
     if run.turns.replaying:
         found = run.serve_at_once(lane, spec, make, key)
         if isinstance(found, RecordedRequest):

@@ -84,7 +84,7 @@ def _checkpoint(run: LiveRun, lane: Lane, event: StateUpdated) -> None:
             code="checkpoint_in_branch",
         )
     if run.turns.loop is None and HERE.token is None:
-        run.tell_cancelled()
+        run.cancelling.tell()
     if run.coming_back is not None:
         run.coming_back.go_live_if_over()
     if not run.is_alone:

@@ -150,7 +150,7 @@ class Keeper:
             found = store.inbox_find(namespace, [(run.name, CANCEL_KEY) for run in runs])
             for run in runs:
                 if (run.name, CANCEL_KEY) in found:
-                    run.cancel_asked(_reason(found[run.name, CANCEL_KEY]))
+                    run.cancelling.asked(_reason(found[run.name, CANCEL_KEY]))
 
 
 def _place(store: Store, run: str, namespace: str) -> tuple[Any, ...]:

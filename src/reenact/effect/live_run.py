@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import threading
 from collections.abc import Callable, Sequence
@@ -25,26 +24,26 @@ from reenact.core.events import (
     ActionRequested,
     AttemptRecorded,
     Event,
-    SignalReceived,
     StateUpdated,
 )
 from reenact.core.matching import MatchRules
 from reenact.core.wait_keys import WaitIdentity
 from reenact.effect.answering import Answering
+from reenact.effect.cancelling import Cancelling
 from reenact.effect.coming_back import Asked, ComingBack
 from reenact.effect.divergences import beyond_the_record
-from reenact.effect.earlier import Carrier, EarlierKeys, come_in_behind, left_behind
-from reenact.effect.items import SIGNAL, Item
+from reenact.effect.earlier import Carrier, come_in_behind, left_behind
 from reenact.effect.lanes import Lane, LaneBook
 from reenact.effect.looseness import Looseness
+from reenact.effect.own_keys import OwnKeys
 from reenact.effect.past import Past
 from reenact.effect.places import nowhere
 from reenact.effect.policy import Guard
-from reenact.effect.recorded import RecordedCheckpoint, RecordedRequest
+from reenact.effect.recorded import RecordedRequest
 from reenact.effect.secrets import secrets_of
 from reenact.effect.standing_in import StandIns
-from reenact.effect.stopping import Denied, Divergence, EffectConflict, RunStopped, Superseded, Suspended
-from reenact.effect.tickets import EffectSpec, Ticket, Waiter
+from reenact.effect.stopping import Denied, Divergence, RunStopped, Superseded, Suspended
+from reenact.effect.tickets import EffectSpec, MakeEvent, Ticket, Waiter
 from reenact.effect.tries import Tries
 from reenact.effect.turns import Turns
 from reenact.effect.writing import Pen
@@ -55,9 +54,6 @@ from reenact.journal.reader import JournalReader
 
 if TYPE_CHECKING:  # loaded with the first wait
     from reenact.effect.waits import WaitDesk
-
-MakeEvent = Callable[[str], Event]
-"""The request as an event, given its key."""
 
 
 class LiveRun(Answering):
@@ -100,8 +96,7 @@ class LiveRun(Answering):
         """Asked for, and not yet on record."""
         self._requests_sync = False
         """One of them may not begin before it is on the disk."""
-        self._explicit: dict[str, tuple[bytes | None, Ticket]] = {}
-        self._earlier = EarlierKeys(reader, past.began_at) if past is not None and past.beginning is not None else None
+        self._own_keys = OwnKeys(self)
         self.waiting: set[Ticket] = set()
         self.streams: WeakSet[LeftAtTheEnd] = WeakSet()
         """Those that were begun; the agent may let go of them unread."""
@@ -116,9 +111,7 @@ class LiveRun(Answering):
         """The state of the last checkpoint that was passed."""
         self.snapshots_kept: list[int] | None = None
         """Where there are snapshots of checkpoints, once somebody has looked."""
-        self._cancel: Item | None = None
-        self.to_be_cancelled = False
-        """A thread cannot be interrupted: it is told when it next asks for something."""
+        self.cancelling = Cancelling(self)
         self._desk: WaitDesk | None = None
         self.secrets = secrets_of(reader)
         """Wait keys may be in anything that the agent sends, and must not be in the record."""
@@ -172,7 +165,7 @@ class LiveRun(Answering):
             self._requested
             or self.waiting
             or turns.pending
-            or any(item.ticket is None and item is not self._cancel for item in expected)
+            or any(item.ticket is None and item is not self.cancelling.item for item in expected)
             or (loop is not None and (loop.ready or loop.timers))
             or self.book.has_branches()
         )
@@ -241,7 +234,7 @@ class LiveRun(Answering):
             if self.secrets.any:
                 spec, key = self.secrets.spec_without(spec), self.secrets.value_without(key)
             if key is not None:
-                used = self._used_before(lane, spec, key, make)
+                used = self._own_keys.used_before(lane, spec, key, make)
                 if used is not None:
                     return used
             self.turns.requests_made += 1
@@ -250,11 +243,9 @@ class LiveRun(Answering):
             try:
                 ticket = self._looked_up_or_new(lane, spec, make, key, waiter, asked)
             except Denied as denial:
-                ticket = Ticket(lane, spec, key, make(key), _Nobody())
-                ticket.error = denial
-                self._explicit[key] = (self._match_of(make), ticket)
+                self._own_keys.remember_denied(lane, spec, key, make, denial)
                 raise
-            self._explicit[key] = (self._match_of(make), ticket)
+            self._own_keys.remember(key, make, ticket)
             return ticket
 
     def _looked_up_or_new(
@@ -265,30 +256,6 @@ class LiveRun(Answering):
             asked = asked or self.coming_back.asked(self.secrets.without(make("")))
             ticket = self.coming_back.find(lane, spec, asked, key, waiter)
         return ticket if ticket is not None else self._new_request(lane, spec, make, key, waiter)
-
-    def _used_before(self, lane: Lane, spec: EffectSpec, key: str, make: MakeEvent) -> Ticket | None:
-        """A key of the caller's own means one effect: asked for again it is answered with what came of it."""
-        if key not in self._explicit:
-            if self._earlier is None or self.past is None or key in self.past.by_key:
-                return None
-            earlier = self._earlier.find(key)
-            if earlier is None:
-                return None
-            found = Ticket(lane, spec, key, make(key), _Nobody())
-            found.recorded, found.request_seq = earlier, earlier.seq
-            self._explicit[key] = earlier.match, found
-        match, ticket = self._explicit[key]
-        if match is not None and self._match_of(make) != match:
-            raise EffectConflict(f"run {self.name} has used the replay key {key[:128]!r} for another input")
-        if isinstance(ticket.error, Denied) and ticket.answer is None:
-            raise ticket.error  # once more, and on record once
-        if not ticket.has_answer:
-            raise EffectConflict(f"the effect with the replay key {key[:128]!r} of run {self.name} is under way")
-        return ticket
-
-    def _match_of(self, make: MakeEvent) -> bytes:
-        event = self.secrets.without(make(""))
-        return self.rules.match(event.kind, encode(event.content()).tree)
 
     def _new_request(self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: Waiter) -> Ticket:
         path, loop = lane.path or self.book.number(lane), self.turns.loop
@@ -410,47 +377,6 @@ class LiveRun(Answering):
         with self.lock:
             if not self.is_stopped and self.journal is not None:
                 self.write([Draft(event, lane=lane.path or "0")], sync=False)
-
-    # Being told to end
-
-    def cancel_asked(self, reason: Any = None) -> None:
-        """Somebody wants the run to end: that is handed to the agent in its turn, like an answer."""
-        with self.lock:
-            if self.is_stopped or self._cancel is None or self._cancel.ticket is not None:
-                return
-            spec = EffectSpec("cancel", "await_event", once=False)
-            ticket = Ticket(self.root, spec, "", SignalReceived("cancel", reason), _Nobody())
-            ticket.answer, ticket.item = ticket.event, self._cancel
-            self._cancel.ticket = ticket
-            if self.is_live:
-                self.turns.arrive(self._cancel)
-            else:
-                self.on_live.append(self._arrive_late)
-
-    def _arrive_late(self) -> None:
-        assert self._cancel is not None
-        self.turns.pending.append(self._cancel)
-
-    def on_cancel(self, cancel: Callable[[], None], *, looped: bool = True) -> None:
-        """What is to be done when the run is told to end."""
-        self._cancel = Item(SIGNAL, self.root, 0, cancel, looped=looped)
-        if not self.is_live:
-            self.turns.expect(self._cancel)
-
-    @property
-    def cancel_reason(self) -> Any:
-        ticket = self._cancel.ticket if self._cancel is not None else None
-        return ticket.event.payload if ticket is not None and isinstance(ticket.event, SignalReceived) else None
-
-    def cancel_at_next_effect(self) -> None:
-        self.to_be_cancelled = True
-
-    def tell_cancelled(self) -> None:
-        if self.turns.replaying and type(self.turns.next_recorded()) not in (RecordedRequest, RecordedCheckpoint):
-            self.turns.advance()  # the record may have it here
-        if self.to_be_cancelled:
-            self.to_be_cancelled = False
-            raise asyncio.CancelledError
 
     # Waits
 
@@ -605,16 +531,6 @@ class LeftAtTheEnd(Protocol):
     def left(self) -> None:
         """Nobody reads on."""
         ...
-
-
-class _Nobody:
-    """Waits for nothing: what is handed over is not an answer."""
-
-    looped = True
-
-    def begin(self, ticket: Ticket) -> None: ...
-
-    def wake(self) -> None: ...
 
 
 def _with_key(event: Event, key: str) -> Event:

@@ -40,7 +40,7 @@ def carry(run: LiveRun, call: Callable[[], Any]) -> Any:
     if run.begins_with_threads:
         HERE.token = run.main_token
         run.turns.runs(run.main_token, awake=True)
-    run.on_cancel(run.cancel_at_next_effect, looped=False)
+    run.cancelling.on(run.cancelling.at_next_effect, looped=False)
     try:
         value = context.run(call)
     except RunStopped as stopped:
@@ -78,7 +78,7 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]], let_go: 
     def cancel_main() -> None:
         loop.call_soon(main.cancel, context=context)  # in the run's own queue: nothing is handed over before it
 
-    run.on_cancel(cancel_main)
+    run.cancelling.on(cancel_main)
     run.on_stop.append(queue.cancel_all_soon)
     try:
         await _finished(run, main)
@@ -170,7 +170,7 @@ def _failed(run: LiveRun, error: Exception) -> Any:
 
 
 def _cancelled(run: LiveRun) -> Any:
-    end_run(run, Cancelled(run.cancel_reason))
+    end_run(run, Cancelled(run.cancelling.reason))
     raise asyncio.CancelledError
 
 

@@ -88,7 +88,7 @@ def cancel(store: Store, run: str, namespace: str = "default", *, reason: Any = 
     """Ends a run. True: it is over now. False: the process that holds it has been told and ends it."""
     held = keeper.find(store, run, namespace)
     if held is not None:
-        held.cancel_asked(reason)
+        held.cancelling.asked(reason)
         return False
     reader = JournalReader(store, run, namespace)
     if Past.read(reader).end is not None:

@@ -38,8 +38,8 @@ from reenact.journal.lineage import LONGEST
 from reenact.journal.reader import JournalReader
 
 if TYPE_CHECKING:
-    from reenact.effect.live_run import LiveRun, MakeEvent
-    from reenact.effect.tickets import EffectSpec, Ticket
+    from reenact.effect.live_run import LiveRun
+    from reenact.effect.tickets import EffectSpec, MakeEvent, Ticket
 
 _MEMBERS = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
 

@@ -26,13 +26,13 @@ from reenact.core.events import ChunkReceived
 from reenact.effect.attempts import Attempts
 from reenact.effect.items import CHUNK, Item
 from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun, MakeEvent
+from reenact.effect.live_run import LiveRun
 from reenact.effect.outcomes import foretold, open_answer
 from reenact.effect.places import PLACE, nobody
 from reenact.effect.recorded import RecordedChunk
 from reenact.effect.stopping import RunStopped
 from reenact.effect.tasks import LoopHooks, TaskQueue
-from reenact.effect.tickets import EffectSpec, Ticket
+from reenact.effect.tickets import EffectSpec, MakeEvent, Ticket
 
 CUT = "the stream was cut off when the process that read it died"
 

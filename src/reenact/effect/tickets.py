@@ -51,6 +51,10 @@ class EffectSpec(NamedTuple):
     """Its result has no owner but whoever is handed it, who changes nothing of it: no copy is made."""
 
 
+MakeEvent = Callable[[str], Event]
+"""The request as an event, given its key."""
+
+
 class Waiter(Protocol):
     """Whoever asked, and waits for the answer: a task, or a thread."""
 
@@ -101,3 +105,13 @@ class Ticket:
         if self.recorded is not None and self.recorded.answer is not None:
             return self.recorded.answer.handed
         return self.answer_seq > 0
+
+
+class Nobody:
+    """Waits for nothing: what is handed over is not an answer."""
+
+    looped = True
+
+    def begin(self, ticket: Ticket) -> None: ...
+
+    def wake(self) -> None: ...

@@ -23,9 +23,9 @@ from reenact.journal.reader import JournalReader
 
 if TYPE_CHECKING:
     from reenact.core.matching import MatchRules
-    from reenact.effect.live_run import LiveRun, MakeEvent
+    from reenact.effect.live_run import LiveRun
     from reenact.effect.past import Past
-    from reenact.effect.tickets import EffectSpec
+    from reenact.effect.tickets import EffectSpec, MakeEvent
 
 FACT = "change"
 REQUEST, MODEL, ANSWER = "request", "model", "answer"

@@ -117,7 +117,7 @@ class OwnRun:
         PLACE.set(live.main)
         HERE.token = None
         live.carrier = Carrier.here()
-        live.on_cancel(live.cancel_at_next_effect, looped=False)
+        live.cancelling.on(live.cancelling.at_next_effect, looped=False)
         if live.touches_nothing:
             traps.guarded(live, _process, is_async=False, strict=False)()  # sets the traps, which stay
             replays[threading.get_ident()] = live
