@@ -179,6 +179,27 @@ def test_flaky():
     assert "1 passed, 1 rerun" in result.stdout.str()
 
 
+def test_what_a_module_draws_when_it_is_imported_belongs_to_no_test(project: Project) -> None:
+    """Whichever test is the first to need it."""
+    lazy = "import random, time, uuid\nchance, at, name = random.Random(), time.time(), uuid.uuid4()\n"
+    (project.folder / "lazy_module.py").write_text(lazy)
+    project.write(
+        """
+@pytest.mark.reenact
+@pytest.mark.parametrize("number", [1, 2])
+def test_lazily(number):
+    import lazy_module
+
+    assert lazy_module.chance.random() < 1
+    assert httpx.get(f"{URL}/{number}").status_code == 200
+"""
+    )
+    project.run("--reenact=once").assert_outcomes(passed=2)
+    project.server.stop()
+    project.run().assert_outcomes(passed=2)
+    project.run("test_agent.py::test_lazily[2]").assert_outcomes(passed=1)
+
+
 def test_fixtures_of_a_wider_scope_belong_to_no_test(project: Project) -> None:
     project.write(
         """

@@ -15,12 +15,24 @@ from reenact.effect.places import PLACE
 _LIBRARIES = PYTHONS + INSTALLED
 _OURS = __file__.rpartition("capture")[0]
 _own: dict[str, bool] = {}
+_IMPORTING = "<frozen importlib._bootstrap>"
+modules_are_shared = False
+"""By several runs of this process: which of them is the first to import one is no behaviour of any."""
 
 
 def drawn(kind: str, make: Callable[[], Any]) -> Any:
     """The value, or the recorded one."""
     lane = PLACE.get()
-    return lane.run.draw(lane, kind, make) if type(lane) is Lane and not lane.run.is_stopped else make()
+    if type(lane) is not Lane or lane.run.is_stopped or (modules_are_shared and _is_importing()):
+        return make()
+    return lane.run.draw(lane, kind, make)
+
+
+def _is_importing() -> bool:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename != _IMPORTING:
+        frame = frame.f_back
+    return frame is not None
 
 
 def is_own_call(depth: int) -> bool:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from reenact.capture.draws import is_own_file
+from reenact.capture import draws
 from reenact.capture.seams import chance, clock, install_http, install_mcp, uninstall_http, uninstall_mcp
 
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
@@ -60,10 +60,12 @@ def clock_and_chance() -> Iterator[None]:
     known = [_Name(vars(module), name, getattr(module, name)) for module, name in found]
     clock.install()
     chance.install()
+    draws.modules_are_shared = True
     try:
         with _known_elsewhere(known, _is_own):
             yield
     finally:
+        draws.modules_are_shared = False
         chance.uninstall()
         clock.uninstall()
         random.setstate(state)
@@ -90,4 +92,4 @@ def _known_elsewhere(known: list[_Name], is_meant: Callable[[ModuleType], bool])
 
 def _is_own(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
-    return isinstance(file, str) and is_own_file(file)
+    return isinstance(file, str) and draws.is_own_file(file)

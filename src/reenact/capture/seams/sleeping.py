@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from reenact.capture.draws import is_own_call
+from reenact.capture.draws import is_own_call, is_own_frame
 from reenact.effect import primitives
 from reenact.effect.lanes import Lane
 from reenact.effect.places import HERE, PLACE
@@ -86,12 +86,16 @@ def _is_in_loop() -> bool:
 
 async def _sleep_in_task(delay: Any, result: Any = None) -> Any:
     place = PLACE.get()
-    if type(place) is Lane and not place.run.is_stopped and delay > 0 and (is_own_call(2) or _is_task_itself()):
+    if type(place) is Lane and not place.run.is_stopped and delay > 0 and _is_the_programs():
         await primitives.sleep(delay)
         return result
     return await _real["asyncio"](delay, result)
 
 
-def _is_task_itself() -> bool:
-    """Nobody awaits the coroutine, as in `wait_for(sleep(1), 2)`: the loop goes on with it."""
-    return sys._getframe(2).f_code.co_filename == asyncio.events.__file__
+def _is_the_programs() -> bool:
+    """The program awaits it, by itself or through asyncio (`wait_for` from 3.12 on); or nobody does and the loop goes
+    on with it, as in `gather(sleep(1), sleep(2))`."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename == asyncio.tasks.__file__:
+        frame = frame.f_back
+    return frame is not None and (is_own_frame(frame) or frame.f_code.co_filename == asyncio.events.__file__)
