@@ -17,12 +17,15 @@ _named: dict[str, MemoryStore] = {}
 _naming = threading.Lock()
 
 
-def open_store(url: str | None = None, *, durability: str | None = None, read_only: bool = False) -> Store:
+def open_store(
+    url: str | os.PathLike[str] | None = None, *, durability: str | None = None, read_only: bool = False
+) -> Store:
     level = durability or os.environ.get("REENACT_DURABILITY") or "full"
     if level not in DURABILITY_LEVELS:
         raise InvalidInput(f"unknown durability {level!r}; known: {', '.join(DURABILITY_LEVELS)}")
     if url is None:
         url = default_url(read_only=read_only)
+    url = os.fspath(url)
     scheme, separator, rest = url.partition("://")
     if not separator:
         return _sqlite(url, level, read_only)
