@@ -178,6 +178,6 @@ def _run_file(path: str) -> ModuleType:
 
 
 def _in_a_line(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__) if not isinstance(error, SyntaxError) else []  # it tells itself
     where = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
     return fit(inert(f"{type(error).__name__}: {error}"), 300) + where

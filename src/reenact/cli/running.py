@@ -282,6 +282,8 @@ def carried(
             return suspender.carry(call, is_async=agent.is_async)
         except SuspendedHere as reason:
             raise results.suspended(settings, store, run, reason) from None
+        except SystemExit as left:
+            raise results.left_by_agent(settings, run, left) from None
         except (Exception, asyncio.CancelledError) as error:
             ended = _ended_with(store, settings.namespace, run)
             if ended == "Failed":

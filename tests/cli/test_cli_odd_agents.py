@@ -1,0 +1,105 @@
+"""Agents that hand over what cannot be recorded, leave, or cannot even say why they failed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from agent_programs import write_program
+from cli_support import assert_two_lines, reenact_process
+
+pytestmark = pytest.mark.usefixtures("workspace")
+
+UNWRITABLE = """
+import reenact
+
+
+def knot():
+    value = []
+    value.append(value)
+    return value
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("nothing to say")
+
+
+@reenact.step
+def tie(value=None):
+    return knot()
+
+
+@reenact.agent
+def odd(what):
+    if what == "result":
+        return knot()
+    if what == "step":
+        return tie()
+    if what == "input":
+        return tie(knot())
+    if what == "deep":
+        value = []
+        for _ in range(5000):
+            value = [value]
+        return value
+    if what == "mute":
+        raise Mute
+    raise SystemExit({"leave": 0, "say": "enough"}[what])
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "said"),
+    [
+        ("result", "cycle", "what the agent returned cannot be recorded: $.output[0]: the value contains itself"),
+        ("step", "cycle", "what 0/tie/0 returned cannot be recorded: $.output[0]: the value contains itself"),
+        ("input", "cycle", "what 0/tie/0 was called with cannot be recorded: $.payload.value[0]"),
+        ("deep", "too_deep", "what the agent returned cannot be recorded: $.output[0]"),
+        ("leave", "suspended", "its code ended the process (0)"),
+        ("say", "suspended", 'its code ended the process ("enough")'),
+    ],
+)
+def test_an_agent_that_hands_over_no_data_or_leaves_stands_and_is_told_how_to_go_on(
+    what: str, code: str, said: str
+) -> None:
+    write_program(UNWRITABLE, "odd.py")
+    done = reenact_process("run", "odd.py:odd", "--input", json.dumps([what]), "--run-id", "o1")
+    assert (done.returncode, done.stdout) == (6, "")
+    lines = done.stderr.removeprefix("run o1\n")
+    assert_two_lines(lines, code)
+    assert "run o1" in lines
+    assert said in lines
+    assert lines.endswith("reenact resume o1\n")
+    assert len(lines) < 500
+    write_program(
+        UNWRITABLE.replace("return knot()", 'return "mended"').replace("raise SystemExit", "return str"), "odd.py"
+    )
+    if what not in ("input", "deep"):
+        assert reenact_process("resume", "o1").returncode == 0
+
+
+def test_an_error_that_cannot_say_anything_is_told_by_its_class() -> None:
+    write_program(UNWRITABLE, "odd.py")
+    done = reenact_process("run", "odd.py:odd", "--input", '["mute"]', "--run-id", "o1")
+    assert done.returncode == 1
+    assert "error: the agent failed: Mute [agent_failed]\n" in done.stderr
+
+
+def test_a_store_that_is_full_says_how_the_run_goes_on() -> None:
+    write_program(
+        "import os, reenact, resource\n\n@reenact.step\ndef load():\n    return os.urandom(400_000)\n\n"
+        "@reenact.agent\ndef loading():\n    load()\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))\n    return len(load())\n",
+        "loading.py",
+    )
+    done = reenact_process("run", "loading.py:loading", "--run-id", "o1")
+    assert done.returncode == 125
+    assert done.stderr.endswith("Then: reenact resume o1\n")
+
+
+def test_code_with_a_wrong_line_is_told_by_that_line() -> None:
+    write_program("def f(:\n", "wrong.py")
+    done = reenact_process("run", "wrong.py:f")
+    assert "(wrong.py, line 1)" in done.stderr
+    assert "importlib" not in done.stderr
