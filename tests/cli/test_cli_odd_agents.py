@@ -103,3 +103,21 @@ def test_code_with_a_wrong_line_is_told_by_that_line() -> None:
     done = reenact_process("run", "wrong.py:f")
     assert "(wrong.py, line 1)" in done.stderr
     assert "importlib" not in done.stderr
+
+
+def test_a_run_whose_record_lacks_a_value_goes_on_as_a_fork_that_is_told_it() -> None:
+    program = (
+        "import ipaddress, os, reenact\n\n"
+        "@reenact.step\ndef address():\n    return ipaddress.ip_address('127.0.0.1')\n\n"
+        "@reenact.step\ndef die():\n    if not os.path.exists('alive'):\n        os._exit(9)\n\n"
+        "@reenact.agent\ndef asking():\n    found = str(address())\n    die()\n    return found\n"
+    )
+    write_program(program, "odd.py")
+    assert reenact_process("run", "odd.py:asking", "--run-id", "o1").returncode == 9
+    write_program("", "alive")
+    done = reenact_process("resume", "o1")
+    assert (done.returncode, done.stdout) == (6, "")
+    assert_two_lines(done.stderr.removeprefix("run o1\n"), "not_replayable")
+    assert done.stderr.endswith("reenact fork o1 --event 2 --answer JSON\n")
+    forked = reenact_process("fork", "o1", "--event", "2", "--answer", '"127.0.0.1"')
+    assert (forked.returncode, forked.stdout) == (0, "127.0.0.1\n")

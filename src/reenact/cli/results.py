@@ -91,7 +91,15 @@ def run_cancelled(settings: Settings, run: str) -> AgentFailed:
 
 def stopped(settings: Settings, run: str, reason: ReenactError) -> ReenactError:
     """Why a run could not go on, with the command that lets it."""
-    from reenact.effect.stopping import CodeChanged, Divergence, InDoubt, NotCarriedOut, Superseded, Suspended
+    from reenact.effect.stopping import (
+        CodeChanged,
+        Divergence,
+        InDoubt,
+        NotCarriedOut,
+        NotReplayable,
+        Superseded,
+        Suspended,
+    )
 
     if isinstance(reason, InDoubt):
         settle = command_for(settings, "settle", run, "--effect", str(reason.seq))
@@ -108,6 +116,10 @@ def stopped(settings: Settings, run: str, reason: ReenactError) -> ReenactError:
         return RunStands(reason.message, hint=f"Go on: {command_for(settings, 'resume', run)}", code=reason.code)
     if isinstance(reason, (CodeChanged, NotCarriedOut, Superseded)):
         return RunStands(reason.message, hint=reason.hint, code=reason.code)
+    if isinstance(reason, NotReplayable):
+        other = command_for(settings, "fork", run, "--event", str(reason.seq)) if reason.seq else ""
+        go_on = f"; the run goes on as a fork that is told what it was: {other} --answer JSON" if other else ""
+        return RunStands(reason.message, hint=f"Let it return data{go_on}", code=reason.code)
     if isinstance(reason, InvalidValue):
         go_on = command_for(settings, "resume", run)
         hint = f"Nothing of it was written. Change what the code hands over there, then: {go_on}"

@@ -82,7 +82,12 @@ class NotReplayable(ReenactError):
 
     code = "not_replayable"
     exit_status = 7
-    default_hint = "Let the effect return data, or mark it so that it is done again."
+    default_hint = "Let the effect return data: what it returned before is not on record."
+
+    def __init__(self, message: str, *, hint: str = "", code: str | None = None, seq: int = 0) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.seq = seq
+        """Of the answer that has no value."""
 
 
 class NotCarriedOut(ReenactError):
