@@ -177,3 +177,51 @@ def test_code_that_does_not_take_the_recorded_input_any_more_says_so(memory: Mem
     with pytest.raises(reenact.Divergence, match="TypeError: it cannot be called with the recorded input"):
         asyncio.run(after.resume("shrunk"))
     assert done == ["mail ann", "look up crash"]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_changed_code_that_is_accepted_is_accepted_for_the_runs_that_it_has_called(is_async: bool) -> None:
+    """Without it the caller could never go on: the divergence is its called run's, which has no command of its own."""
+    global variant
+    store = MemoryStore()
+
+    @reenact.step
+    def look(what: str) -> str:
+        done.append(what)
+        if what == "crash" and variant == "old":
+            raise Crash
+        return what
+
+    @reenact.agent
+    def called() -> list[str]:
+        return [look("before" if variant == "old" else "other"), look("crash")]
+
+    @reenact.agent
+    def calling() -> list[str]:
+        return called()
+
+    @reenact.agent
+    async def called_async() -> list[str]:
+        return [look("before" if variant == "old" else "other"), look("crash")]
+
+    @reenact.agent
+    async def calling_async() -> list[str]:
+        return await called_async()
+
+    def carried(what: str, **options: Any) -> Any:
+        if not is_async:
+            return getattr(calling, what)(run_id="r", store=store, **options)
+
+        async def awaited() -> Any:
+            return await getattr(calling_async, what)(run_id="r", store=store, **options)
+
+        return asyncio.run(awaited())
+
+    with pytest.raises(Crash):
+        carried("run")
+    variant = "changed"
+    with pytest.raises(reenact.Divergence):
+        carried("resume")
+    assert carried("resume", accept_code=True) == ["other", "crash"]
+    assert done == ["before", "crash", "other", "crash"]
+    assert carried("replay") == ["other", "crash"]
