@@ -102,10 +102,11 @@ def stopped(settings: Settings, run: str, reason: ReenactError) -> ReenactError:
     )
 
     if isinstance(reason, InDoubt):
-        settle = command_for(settings, "settle", run, "--effect", str(reason.seq))
+        settle = command_for(settings, "settle", reason.run or run, "--effect", str(reason.seq))
+        go_on = "resume it." if reason.run in ("", run) else command_for(settings, "resume", run)
         return RunStands(
             reason.message,
-            hint=f"Find out, then: {settle} --done JSON | --retry | --fail MESSAGE; then resume it.",
+            hint=f"Find out, then: {settle} --done JSON | --retry | --fail MESSAGE; then {go_on}",
             code=reason.code,
         )
     if isinstance(reason, Divergence):

@@ -42,10 +42,14 @@ class InDoubt(ReenactError):
     code = "in_doubt"
     exit_status = 6
 
-    def __init__(self, message: str, *, hint: str = "", code: str | None = None, key: str = "", seq: int = 0) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", code: str | None = None, key: str = "", seq: int = 0, run: str = ""
+    ) -> None:
         super().__init__(message, hint=hint, code=code)
         self.key = key
         self.seq = seq
+        self.run = run
+        """Where it is in doubt: the run itself, or one that it has called."""
 
 
 class Suspended(ReenactError):
