@@ -380,9 +380,11 @@ def _decide(store: Store, namespace: str, run: str, text: str) -> None:
     waits = waits_of(store, run, namespace)
     blocking = [one for one in waits if one.state == "open" and one.name.startswith(_INTERRUPT)]
     if len(blocking) != 1:
+        one_by_one = f"one by one: reenact resolve NAME --run {run} --number N --value JSON"
         raise Refused(
             f"run {run} is not blocked by one interrupt but by {len(blocking)}",
-            hint="`reenact waits RUN` lists what is open; without --decision the run simply goes on.",
+            hint=f"`reenact waits {run}` lists what is open; "
+            + (one_by_one if blocking else "without --decision the run simply goes on."),
             code="not_blocked",
         )
     desk, wait = WaitDesk(store, namespace), blocking[0]
