@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from agent_programs import write_program
-from cli_support import assert_two_lines, reenact_process
+from cli_support import assert_two_lines, reenact_json, reenact_process
 
 pytestmark = pytest.mark.usefixtures("workspace")
 
@@ -121,3 +122,82 @@ def test_a_run_whose_record_lacks_a_value_goes_on_as_a_fork_that_is_told_it() ->
     assert done.stderr.endswith("reenact fork o1 --event 2 --answer JSON\n")
     forked = reenact_process("fork", "o1", "--event", "2", "--answer", '"127.0.0.1"')
     assert (forked.returncode, forked.stdout) == (0, "127.0.0.1\n")
+
+
+CALLING = """
+import os, reenact
+
+
+@reenact.tool
+def pay(to):
+    if os.path.exists("die"):
+        os._exit(9)
+    return f"paid {to}"
+
+
+@reenact.agent
+def deciding():
+    return reenact.interrupt("go on?")
+
+
+@reenact.agent
+async def asking():
+    return await reenact.wait_for("approval")
+
+
+@reenact.agent
+def paying():
+    return pay("Ann")
+
+
+@reenact.agent
+def asks_for_a_decision():
+    return deciding()
+
+
+@reenact.agent
+async def asks_for_approval():
+    return await asking()
+
+
+@reenact.agent
+def has_paid():
+    return paying()
+"""
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    write_program(CALLING, "calling.py")
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_decision_that_a_called_run_needs_is_asked_for_and_given_at_its_caller() -> None:
+    done = reenact_process("run", "calling.py:asks_for_a_decision", "--run-id", "o1")
+    assert done.returncode == 6
+    assert done.stderr.endswith("Decide: reenact resume o1 --decision JSON\n")
+    done = reenact_process("resume", "o1", "--decision", '"yes"')
+    assert (done.returncode, done.stdout) == (0, "yes\n")
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_run_that_waits_in_one_that_it_has_called_does_not_wait_when_it_is_told_not_to() -> None:
+    done = reenact_process("run", "calling.py:asks_for_approval", "--run-id", "o1", "--no-wait")
+    assert done.returncode == 6
+    assert_two_lines(done.stderr.removeprefix("run o1\n"), "waiting")
+    called = next(one["run"] for one in reenact_json("ls")["runs"] if one["run"] != "o1")
+    assert reenact_process("resolve", "approval", "--run", called, "--value", '"yes"').returncode == 0
+    assert reenact_process("resume", "o1").stdout == "yes\n"
+
+
+@pytest.mark.usefixtures("keys")
+def test_the_command_that_settles_a_doubt_names_the_called_run() -> None:
+    write_program("", "die")
+    assert reenact_process("run", "calling.py:has_paid", "--run-id", "o1").returncode == 9
+    called = next(one["run"] for one in reenact_json("ls")["runs"] if one["run"] != "o1")
+    done = reenact_process("resume", "o1")
+    assert done.returncode == 6
+    assert f"reenact settle {called} --effect 1 --done JSON" in done.stderr
+    assert done.stderr.endswith("; then reenact resume o1\n")
+    assert reenact_process("settle", "o1", "--effect", "1", "--done", '"paid"').returncode == 3

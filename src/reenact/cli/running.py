@@ -375,17 +375,22 @@ def _decide(store: Store, namespace: str, run: str, text: str) -> None:
     from reenact.core.wait_keys import Resolution, WaitIdentity
     from reenact.effect.waits.desk import WaitDesk
     from reenact.effect.waits.listing import waits_of
+    from reenact.reports.standing import with_called_runs
 
     value = read_json("--decision", text)
-    waits = waits_of(store, run, namespace)
-    blocking = [one for one in waits if one.state == "open" and one.name.startswith(_INTERRUPT)]
+    blocking = [
+        (asking, one)
+        for asking in with_called_runs(store, namespace, run)
+        for one in waits_of(store, asking, namespace)
+        if one.state == "open" and one.name.startswith(_INTERRUPT)
+    ]
     if len(blocking) != 1:
-        one_by_one = f"one by one: reenact resolve NAME --run {run} --number N --value JSON"
+        one_by_one = "one by one: reenact resolve NAME --run RUN --number N --value JSON"
         raise Refused(
             f"run {run} is not blocked by one interrupt but by {len(blocking)}",
             hint=f"`reenact waits {run}` lists what is open; "
             + (one_by_one if blocking else "without --decision the run simply goes on."),
             code="not_blocked",
         )
-    desk, wait = WaitDesk(store, namespace), blocking[0]
-    desk.resolve(desk.key(run, WaitIdentity.named(wait.name, wait.ordinal)), Resolution.ok(value))
+    desk, (asking, wait) = WaitDesk(store, namespace), blocking[0]
+    desk.resolve(desk.key(asking, WaitIdentity.named(wait.name, wait.ordinal)), Resolution.ok(value))
