@@ -196,6 +196,9 @@ def test_the_command_that_settles_a_doubt_names_the_called_run() -> None:
     write_program("", "die")
     assert reenact_process("run", "calling.py:has_paid", "--run-id", "o1").returncode == 9
     called = next(one["run"] for one in reenact_json("ls")["runs"] if one["run"] != "o1")
+    alone = reenact_process("resume", called)
+    assert_two_lines(alone.stderr, "no_origin")
+    assert "It was called by run o1: go on with that one" in alone.stderr
     done = reenact_process("resume", "o1")
     assert done.returncode == 6
     assert f"reenact settle {called} --effect 1 --done JSON" in done.stderr
