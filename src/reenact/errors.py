@@ -118,6 +118,7 @@ class UnknownKind(Refused):
 
 class RunExists(Refused):
     code = "run_exists"
+    default_hint = "Go on with that run (`resume`), or choose another id."
 
 
 class Damaged(ReenactError):

@@ -120,6 +120,42 @@ def test_a_real_process_resolves(key_file: Path) -> None:
     assert ended(key) == Resolution.ok(1)
 
 
+def test_a_wait_is_resolved_by_its_name() -> None:
+    first = made()
+    result = reenact("resolve", "approval", "--run", "run-1", "--value", "1")
+    assert (result.exit_code, result.stderr) == (0, "resolved\n")
+    assert ended(first) == Resolution.ok(1)
+    assert reenact("resolve", "approval", "--run", "run-1", "--value", "1").exit_code == 0
+    assert reenact("resolve", "approval", "--run", "run-1", "--value", "2").exit_code == 6
+
+
+def test_of_several_waits_of_one_name_one_is_named_by_its_number() -> None:
+    keys = [made(identity=WaitIdentity.named("interrupt@0", number)) for number in (1, 2)]
+    result = reenact("resolve", "interrupt@0", "--run", "run-1", "--value", "1")
+    assert result.exit_code == 2
+    assert_two_lines(result.stderr, "which_wait")
+    assert reenact("resolve", "interrupt@0", "--run", "run-1", "--number", "2", "--value", "1").exit_code == 0
+    assert [ended(key) for key in keys] == [None, Resolution.ok(1)]
+    assert reenact("resolve", "interrupt@0", "--run", "run-1", "--value", "3").exit_code == 0  # the one that is left
+    assert ended(keys[0]) == Resolution.ok(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "code"),
+    [
+        (["rejection", "--run", "run-1"], 3, "unknown_wait"),
+        (["approval", "--run", "run-1", "--number", "7"], 3, "unknown_wait"),
+        (["approval", "--run", "run-9"], 3, "unknown_run"),
+        (["approval", "--number", "1"], 2, "usage"),
+    ],
+)
+def test_a_name_that_is_no_waits(arguments: list[str], status: int, code: str) -> None:
+    made()
+    result = reenact("resolve", *arguments, "--value", "1")
+    assert result.exit_code == status
+    assert_two_lines(result.stderr, code)
+
+
 def test_waits_of_a_run() -> None:
     open_wait = made(session="session-1")
     closed = made(identity=WaitIdentity.process_signal("tick", 2))

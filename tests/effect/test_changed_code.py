@@ -138,3 +138,90 @@ def test_a_divergence_says_that_the_code_has_changed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(agent, "code", lambda: {"function": "changing", "digest": "sha256:other"})
     with pytest.raises(reenact.Divergence, match="has changed since it was recorded"):
         asyncio.run(agent.resume("r"))
+
+
+def test_code_that_fails_before_its_record_ends_says_where_it_failed(memory: MemoryStore) -> None:
+    """A typo is found by its line, not by the call that it kept from being made."""
+    global variant
+
+    @reenact.agent(store=memory)
+    async def mistyped(to: str) -> Any:
+        if variant == "typo":
+            return done.nothing_of_that_name  # type: ignore[attr-defined]
+        await mail(to)
+        return await look_up("crash")
+
+    with pytest.raises(Crash):
+        asyncio.run(mistyped.run("ann", run_id="typo"))
+    variant = "typo"
+    with pytest.raises(reenact.Divergence) as divergence:
+        asyncio.run(mistyped.resume("typo"))
+    assert divergence.value.code == "missing_request"
+    assert "before that it failed with AttributeError at test_changed_code.py:" in divergence.value.message
+    assert "nothing_of_that_name" not in divergence.value.message, "the text of an error may quote what was recorded"
+
+
+def test_code_that_does_not_take_the_recorded_input_any_more_says_so(memory: MemoryStore) -> None:
+    @reenact.agent(store=memory, name="shrunk")
+    async def before(to: str) -> Any:
+        await mail(to)
+        return await look_up("crash")
+
+    with pytest.raises(Crash):
+        asyncio.run(before.run("ann", run_id="shrunk"))
+
+    @reenact.agent(store=memory, name="shrunk")
+    async def after() -> Any:
+        return await mail("ann")
+
+    with pytest.raises(reenact.Divergence, match="TypeError: it cannot be called with the recorded input"):
+        asyncio.run(after.resume("shrunk"))
+    assert done == ["mail ann", "look up crash"]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_changed_code_that_is_accepted_is_accepted_for_the_runs_that_it_has_called(is_async: bool) -> None:
+    """Without it the caller could never go on: the divergence is its called run's, which has no command of its own."""
+    global variant
+    store = MemoryStore()
+
+    @reenact.step
+    def look(what: str) -> str:
+        done.append(what)
+        if what == "crash" and variant == "old":
+            raise Crash
+        return what
+
+    @reenact.agent
+    def called() -> list[str]:
+        return [look("before" if variant == "old" else "other"), look("crash")]
+
+    @reenact.agent
+    def calling() -> list[str]:
+        return called()
+
+    @reenact.agent
+    async def called_async() -> list[str]:
+        return [look("before" if variant == "old" else "other"), look("crash")]
+
+    @reenact.agent
+    async def calling_async() -> list[str]:
+        return await called_async()
+
+    def carried(what: str, **options: Any) -> Any:
+        if not is_async:
+            return getattr(calling, what)(run_id="r", store=store, **options)
+
+        async def awaited() -> Any:
+            return await getattr(calling_async, what)(run_id="r", store=store, **options)
+
+        return asyncio.run(awaited())
+
+    with pytest.raises(Crash):
+        carried("run")
+    variant = "changed"
+    with pytest.raises(reenact.Divergence):
+        carried("resume")
+    assert carried("resume", accept_code=True) == ["other", "crash"]
+    assert done == ["before", "crash", "other", "crash"]
+    assert carried("replay") == ["other", "crash"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from reenact.core.events import TERMINAL_KINDS
 from reenact.errors import ReenactError
-from reenact.reports.standing import Standing, open_requests, standing_of
+from reenact.reports.standing import Standing, called_run, open_requests, standing_of
 
 if TYPE_CHECKING:
     from reenact.store.contract import Store
@@ -115,17 +115,14 @@ def watching(
     done = threading.Event()
 
     def watch() -> None:
-        seen = told = -1
+        seen: list[int] = []
+        told: list[int] = []
         while not done.wait(LOOK_SECONDS):
-            row = store.run_row(namespace, run)
-            if row is None or row.last is None or row.last.kind in TERMINAL_KINDS:
-                continue
-            rested, seen = row.last.seq == seen, row.last.seq
-            if not rested or told == seen:
-                continue
-            standing = standing_of(store, namespace, row)
-            if standing.status in states and not _is_busy(store, namespace, run):
-                told = seen
+            seqs: list[int] = []
+            standing = _at_rest(store, namespace, run, seqs)
+            rested, seen = seqs == seen, seqs
+            if standing is not None and standing.status in states and rested and told != seqs:
+                told = seqs
                 found(standing)
 
     thread = threading.Thread(target=_quietly, args=(watch,), name="reenact-watch", daemon=True)
@@ -137,9 +134,23 @@ def watching(
         thread.join()
 
 
-def _is_busy(store: Store, namespace: str, run: str) -> bool:
-    """Beside what it waits for, the run has something under way."""
-    return any(one.kind == "ActionRequested" for one in open_requests(store, namespace, run))
+def _at_rest(store: Store, namespace: str, run: str, seqs: list[int]) -> Standing | None:
+    """What the run waits for, or one that it has called. None: beside that something is under way. `seqs` get the last
+    event of each of them."""
+    row = store.run_row(namespace, run)
+    if row is None or row.last is None or row.last.kind in TERMINAL_KINDS:
+        return None
+    seqs.append(row.last.seq)
+    found = [standing_of(store, namespace, row)]
+    for request in open_requests(store, namespace, run):
+        if request.kind == "ActionRequested":
+            child = called_run(store, namespace, run, request)
+            inner = _at_rest(store, namespace, child, seqs) if child is not None else None
+            if inner is None:
+                return None
+            found.append(inner)
+    resting = {standing.status: standing for standing in reversed(found) if standing.status in ("blocked", "waiting")}
+    return resting.get("blocked") or resting.get("waiting")
 
 
 def _quietly(watch: Callable[[], None]) -> None:

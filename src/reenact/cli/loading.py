@@ -67,11 +67,10 @@ def parse_target(text: str, *, is_module: bool = False) -> Target:
 
 def recorded_target(reader: JournalReader) -> Target:
     """How the run was started, by its own word."""
-    command = f"reenact COMMAND {reader.run} file.py:function"
     if reader.imported:
         raise Refused(
             f"run {reader.run} was recorded elsewhere: what it says about its code is not followed",
-            hint=f"Name the code yourself: {command}",
+            hint=f"Name the code yourself, behind the run: {reader.run} file.py:function",
             code="imported_run",
         )
     origin: Any = (reader.facts() or {}).get("origin")
@@ -80,8 +79,13 @@ def recorded_target(reader: JournalReader) -> Target:
             return Target(str(origin["module"]), str(origin["function"]) or None, True, str(origin["folder"]))
         return Target(str(origin["file"]), str(origin["function"]) or None)
     except (KeyError, TypeError):
+        parent = reader.header.parent
+        called = parent is not None and parent.relation == "child"
+        name_it = f"It was called by run {parent.run}: go on with that one, or name" if parent and called else "Name"
         raise InvalidInput(
-            f"run {reader.run} does not tell where its code is", hint=f"Name it: {command}", code="no_origin"
+            f"run {reader.run} does not tell where its code is",
+            hint=f"{name_it} its code behind the run: {reader.run} file.py:function",
+            code="no_origin",
         ) from None
 
 
@@ -178,6 +182,6 @@ def _run_file(path: str) -> ModuleType:
 
 
 def _in_a_line(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__) if not isinstance(error, SyntaxError) else []  # it tells itself
     where = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
     return fit(inert(f"{type(error).__name__}: {error}"), 300) + where

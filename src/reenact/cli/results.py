@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from reenact.cli.output import json_text, on_terminal, say, say_json, value_lines
 from reenact.cli.problems import complaint_of
 from reenact.cli.text import brief, fit, inert
-from reenact.errors import InvalidInput, NotFound, ReenactError, Refused
+from reenact.errors import InvalidInput, InvalidValue, NotFound, ReenactError, Refused, StoreError
 
 if TYPE_CHECKING:  # loaded when a command runs
     from reenact.cli.carrying import SuspendedHere
@@ -67,7 +67,7 @@ def say_result(settings: Settings, run: str, tree: Any) -> None:
 
 def agent_failed(settings: Settings, run: str, error: BaseException | str) -> AgentFailed:
     """The agent's own error, as Python would show it, on one line."""
-    what = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    what = error if isinstance(error, str) else _error_text(error)
     failed = AgentFailed(
         f"the agent failed: {fit(inert(what), SHOWN_ERROR_CHARACTERS)}",
         hint=f"What it did until then: {command_for(settings, 'show', run)}",
@@ -77,6 +77,13 @@ def agent_failed(settings: Settings, run: str, error: BaseException | str) -> Ag
     return failed
 
 
+def _error_text(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # the agent's own `__str__`
+        return type(error).__name__
+
+
 def run_cancelled(settings: Settings, run: str) -> AgentFailed:
     hint = f"What it did until then: {command_for(settings, 'show', run)}"
     return AgentFailed(f"run {run} was cancelled", hint=hint, code="cancelled")
@@ -84,13 +91,22 @@ def run_cancelled(settings: Settings, run: str) -> AgentFailed:
 
 def stopped(settings: Settings, run: str, reason: ReenactError) -> ReenactError:
     """Why a run could not go on, with the command that lets it."""
-    from reenact.effect.stopping import CodeChanged, Divergence, InDoubt, NotCarriedOut, Superseded, Suspended
+    from reenact.effect.stopping import (
+        CodeChanged,
+        Divergence,
+        InDoubt,
+        NotCarriedOut,
+        NotReplayable,
+        Superseded,
+        Suspended,
+    )
 
     if isinstance(reason, InDoubt):
-        settle = command_for(settings, "settle", run, "--effect", str(reason.seq))
+        settle = command_for(settings, "settle", reason.run or run, "--effect", str(reason.seq))
+        go_on = "resume it." if reason.run in ("", run) else command_for(settings, "resume", run)
         return RunStands(
             reason.message,
-            hint=f"Find out, then: {settle} --done JSON | --retry | --fail MESSAGE; then resume it.",
+            hint=f"Find out, then: {settle} --done JSON | --retry | --fail MESSAGE; then {go_on}",
             code=reason.code,
         )
     if isinstance(reason, Divergence):
@@ -101,7 +117,31 @@ def stopped(settings: Settings, run: str, reason: ReenactError) -> ReenactError:
         return RunStands(reason.message, hint=f"Go on: {command_for(settings, 'resume', run)}", code=reason.code)
     if isinstance(reason, (CodeChanged, NotCarriedOut, Superseded)):
         return RunStands(reason.message, hint=reason.hint, code=reason.code)
+    if isinstance(reason, NotReplayable):
+        other = command_for(settings, "fork", run, "--event", str(reason.seq)) if reason.seq else ""
+        go_on = f"; the run goes on as a fork that is told what it was: {other} --answer JSON" if other else ""
+        return RunStands(reason.message, hint=f"Let it return data{go_on}", code=reason.code)
+    if isinstance(reason, InvalidValue):
+        go_on = command_for(settings, "resume", run)
+        hint = f"Nothing of it was written. Change what the code hands over there, then: {go_on}"
+        return RunStands(reason.message, hint=hint, code=reason.code)
+    if isinstance(reason, StoreError):
+        complaint = complaint_of(reason)
+        hint = f"{complaint.hint} Then: {command_for(settings, 'resume', run)}"
+        return type(reason)(reason.message, hint=hint, code=reason.code)
     return reason
+
+
+def left_by_agent(settings: Settings, run: str, left: SystemExit) -> RunStands:
+    """The agent's code has ended the process, with that status: its run has no end, and goes on like any other."""
+    stands = RunStands(
+        f"run {run} was suspended: its code ended the process ({brief(left.code, 80)})",
+        hint=f"An agent ends its run by returning or raising an error. Go on: {command_for(settings, 'resume', run)}",
+        code="suspended",
+    )
+    if isinstance(left.code, int) and left.code:  # but for 0, which would say that the run has ended
+        stands.exit_status = left.code
+    return stands
 
 
 def suspended(settings: Settings, store: Store, run: str, reason: SuspendedHere) -> ReenactError:

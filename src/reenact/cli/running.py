@@ -282,6 +282,8 @@ def carried(
             return suspender.carry(call, is_async=agent.is_async)
         except SuspendedHere as reason:
             raise results.suspended(settings, store, run, reason) from None
+        except SystemExit as left:
+            raise results.left_by_agent(settings, run, left) from None
         except (Exception, asyncio.CancelledError) as error:
             ended = _ended_with(store, settings.namespace, run)
             if ended == "Failed":
@@ -373,15 +375,22 @@ def _decide(store: Store, namespace: str, run: str, text: str) -> None:
     from reenact.core.wait_keys import Resolution, WaitIdentity
     from reenact.effect.waits.desk import WaitDesk
     from reenact.effect.waits.listing import waits_of
+    from reenact.reports.standing import with_called_runs
 
     value = read_json("--decision", text)
-    waits = waits_of(store, run, namespace)
-    blocking = [one for one in waits if one.state == "open" and one.name.startswith(_INTERRUPT)]
+    blocking = [
+        (asking, one)
+        for asking in with_called_runs(store, namespace, run)
+        for one in waits_of(store, asking, namespace)
+        if one.state == "open" and one.name.startswith(_INTERRUPT)
+    ]
     if len(blocking) != 1:
+        one_by_one = "one by one: reenact resolve NAME --run RUN --number N --value JSON"
         raise Refused(
             f"run {run} is not blocked by one interrupt but by {len(blocking)}",
-            hint="`reenact waits RUN` lists what is open; without --decision the run simply goes on.",
+            hint=f"`reenact waits {run}` lists what is open; "
+            + (one_by_one if blocking else "without --decision the run simply goes on."),
             code="not_blocked",
         )
-    desk, wait = WaitDesk(store, namespace), blocking[0]
-    desk.resolve(desk.key(run, WaitIdentity.named(wait.name, wait.ordinal)), Resolution.ok(value))
+    desk, (asking, wait) = WaitDesk(store, namespace), blocking[0]
+    desk.resolve(desk.key(asking, WaitIdentity.named(wait.name, wait.ordinal)), Resolution.ok(value))

@@ -15,11 +15,12 @@ from reenact.cli.selection import selected_run
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, store_exists, writing
 from reenact.cli.text import brief, inert, iso_time, local_time
-from reenact.errors import InvalidInput, InvalidValue, Refused, UnknownOrRevoked
+from reenact.errors import InvalidInput, InvalidValue, NotFound, Refused, UnknownOrRevoked
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.core.wait_keys import Resolution
+    from reenact.core.wait_keys import Resolution, WaitKey
     from reenact.effect.keys import KeyInfo, KeyRing
+    from reenact.effect.waits.desk import WaitDesk
 
 MAX_KEY_BYTES = 16 * 1024
 KEY_COLUMNS = (
@@ -44,26 +45,46 @@ WAIT_COLUMNS = (
 @click.option("--value", metavar="JSON", help="Resolve with this value.")
 @click.option("--error", metavar="TEXT", help="Resolve as failed, saying why.")
 @click.option("--cancel", is_flag=True, help="Resolve as cancelled.")
+@click.option("--run", metavar="RUN", help="KEY is the name of a wait of this run.", shell_complete=complete_run)
+@click.option("--number", type=click.IntRange(1), metavar="N", help="With --run: which one of that name.")
 @click.pass_obj
-def resolve(settings: Settings, key: str, value: str | None, error: str | None, cancel: bool) -> None:
+def resolve(
+    settings: Settings,
+    key: str,
+    value: str | None,
+    error: str | None,
+    cancel: bool,
+    run: str | None,
+    number: int | None,
+) -> None:
     """Resolve a wait: give the run that handed out KEY what it waits for.
 
     The first resolution stands. The same one again is fine; another one ends with 6 and shows the first.
     KEY opens the wait for whoever has it; - reads it from stdin, so that it stays out of the shell's history.
+    Where the secrets are that sign the run's keys, --run resolves by a name that `reenact waits` lists.
 
     \b
     reenact resolve KEY --value '{"approved": true}'
     reenact resolve KEY --error 'the budget is used up'
     reenact resolve - --cancel < key.txt
+    reenact resolve approval --run @last --value '{"approved": true}'
     """
     from reenact.core.codec import encode
     from reenact.effect.waits.desk import WaitDesk
 
     resolution = _resolution(value, error, cancel)
-    with reading(settings):
-        pass  # resolving in a store that is not there must not make one
+    if number is not None and run is None:
+        raise InvalidInput(
+            "--number goes with --run",
+            hint="For example: `reenact resolve approval --run @last --number 2 --value true`.",
+            code="usage",
+        )
+    with reading(settings) as store:  # resolving in a store that is not there must not make one
+        name = selected_run(store, settings.namespace, run) if run is not None else None
     with writing(settings) as store:
-        outcome = WaitDesk(store, settings.namespace).resolve(_key(key), resolution)
+        desk = WaitDesk(store, settings.namespace)
+        opened = _key(key) if name is None else _key_by_name(desk, name, key, number)
+        outcome = desk.resolve(opened, resolution)
     if outcome.status == "unknown_or_revoked":
         raise UnknownOrRevoked(
             f"this wait key is not known in namespace {settings.namespace!r} of this store, or was revoked",
@@ -107,6 +128,31 @@ def _resolution(value: str | None, error: str | None, cancel: bool) -> Resolutio
         ) from None
 
 
+def _key_by_name(desk: WaitDesk, run: str, name: str, number: int | None) -> WaitKey:
+    """The key that the run would have handed out: made here, with the secrets of this machine."""
+    from reenact.core.wait_keys import WaitIdentity
+    from reenact.effect.waits.listing import waits_of
+
+    found = [one for one in waits_of(desk.store, run, desk.namespace) if (one.kind, one.name) == ("named", name)]
+    meant = [one for one in found if number in (None, one.ordinal)]
+    still_open = [one for one in meant if one.state == "open"]
+    if not meant:
+        raise NotFound(
+            f"run {run} waits for nothing of that name and number",
+            hint=f"`reenact waits {run}` lists what it waits for.",
+            code="unknown_wait",
+        )
+    if len(still_open) > 1:
+        numbers = ", ".join(str(one.ordinal) for one in still_open)
+        raise InvalidInput(
+            f"run {run} has {len(still_open)} open waits of that name",
+            hint=f"--number {numbers}: name one.",
+            code="which_wait",
+        )
+    wait = still_open[0] if still_open else meant[-1]
+    return desk.key(run, WaitIdentity.named(wait.name, wait.ordinal), session=wait.session)
+
+
 def _key(text: str) -> str:
     if text != "-":
         return text
@@ -139,7 +185,11 @@ def waits(settings: Settings, run: str, everything: bool) -> None:
     if not found:
         note("nothing" if everything else "nothing is open")
     elif any(one.state == "open" for one in found):
-        suggest(settings, ("reenact resolve KEY --value JSON", "for whoever has the key"))
+        suggest(
+            settings,
+            ("reenact resolve KEY --value JSON", "for whoever has the key"),
+            (f"reenact resolve NAME --run {run} --value JSON", "where its secrets are"),
+        )
 
 
 @click.group(invoke_without_command=True)

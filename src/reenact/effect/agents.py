@@ -89,11 +89,23 @@ class Agent(CalledByAgents, Generic[P, R]):
         lease_seconds: float = LEASE_SECONDS,
         redact: Redaction | bool | None = None,
     ) -> None:
+        if not callable(function):
+            raise InvalidInput(
+                f"an agent is made of a function, not of {type(function).__name__}",
+                hint="`@reenact.agent` stands before a function; options by name: `@reenact.agent(name=...)`.",
+                code="bad_function",
+            )
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidInput(
                 f"{function.__qualname__} is a generator: it would do its work after its run has ended",
                 hint="An agent returns its result; what it has to say meanwhile goes through a tool or its state.",
                 code="generator_agent",
+            )
+        if policy is not None and not isinstance(policy, Policy):
+            raise InvalidInput(
+                f"`policy` of {function.__qualname__} is a Policy, not {type(policy).__name__}",
+                hint="Such as policy=reenact.Policy(budget=reenact.Budget(calls=100)).",
+                code="bad_policy",
             )
         functools.update_wrapper(self, function)
         self.function: Callable[..., Any] = function

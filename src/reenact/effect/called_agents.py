@@ -51,7 +51,7 @@ class CalledByAgents:
         ) -> Journal: ...
 
         def taken_over(
-            self, store: Store, run: str, namespace: str, *, above: Guard | None = None
+            self, store: Store, run: str, namespace: str, *, accepts_code: bool = False, above: Guard | None = None
         ) -> LiveRun | None: ...
 
         def carried(self, live: LiveRun, args: Any, kwargs: Any) -> Any: ...
@@ -156,7 +156,9 @@ class CalledByAgents:
                 live = LiveRun(begun, guard=self.guard(parent.guard))
                 live.stand_ins = stand_ins_of(live)
         if live is None:
-            live = self.taken_over(journal.store, child, self.namespace, above=parent.guard)
+            live = self.taken_over(
+                journal.store, child, self.namespace, accepts_code=parent.accepts_code, above=parent.guard
+            )
         if live is not None:
             live.secrets.adopt(parent.secrets)
         return live

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from os.path import dirname
 from typing import TYPE_CHECKING, Any
@@ -147,16 +148,17 @@ def record_ended(run: LiveRun) -> RecordEnded:
     return RecordEnded(f"the record of run {run.name} ends at seq {past.last_seq}, before its end")
 
 
-def resting_too_early(run: LiveRun) -> Divergence:
-    """The program waits, and the record has requests that it did not make."""
+def resting_too_early(run: LiveRun, failure: BaseException | None = None) -> Divergence:
+    """The program waits, or has failed, and the record has requests that it did not make."""
     past = run.past
     assert past is not None
+    failed = f"; before that it failed with {_failure_in_words(failure)}" if failure is not None else ""
     missing = [request for request in past.by_key.values() if not request.made]
     if missing:
         first = min(missing, key=lambda request: request.seq)
         held = f"; it asked for {run.held_name()} instead" if run.held_name() else ""
         place = past.place_of(first.seq)
-        message = f"run {run.name} came to rest without the call recorded at {place} ({first.key}){held}"
+        message = f"run {run.name} came to rest without the call recorded at {place} ({first.key}){held}{failed}"
         return Divergence(
             message,
             code="missing_request",
@@ -169,15 +171,24 @@ def resting_too_early(run: LiveRun) -> Divergence:
     entry = run.turns.next_recorded()
     if entry is None:
         return Divergence(
-            f"run {run.name} came to rest where the record has its end",
+            f"run {run.name} came to rest where the record has its end{failed}",
             code="no_end",
             seq=past.end.seq if past.end is not None else None,
         )
     return Divergence(
-        f"run {run.name} came to rest before {_entry_in_words(entry)}, and nobody waits for it",
+        f"run {run.name} came to rest before {_entry_in_words(entry)}, and nobody waits for it{failed}",
         code="nobody_waits",
         seq=entry.seq if entry is not None and not isinstance(entry, RecordedTurn) else None,
     )
+
+
+def _failure_in_words(failure: BaseException) -> str:
+    """Its class and the agent's own line. Its text is left out: it may quote what was recorded."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_NOBODYS_CODE)]
+    if not own:
+        return f"{type(failure).__name__}: it cannot be called with the recorded input"
+    return f"{type(failure).__name__} at {os.path.basename(own[-1].filename)}:{own[-1].lineno}"
 
 
 def _entry_in_words(entry: HandOver | None) -> str:

@@ -26,4 +26,5 @@ def effect_in_doubt(run: str, spec: EffectSpec, recorded: RecordedRequest) -> In
         hint=f"Find out, then: reenact settle {run} --effect {seq} --done VALUE | --retry | --fail MESSAGE",
         key=recorded.key,
         seq=seq,
+        run=run,
     )

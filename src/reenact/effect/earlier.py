@@ -125,7 +125,7 @@ def carried_by(run: LiveRun, lane: Lane) -> dict[str, Any]:
 def keys_out(lane: Lane) -> dict[str, WaitIdentity]:
     """Keys that were given out in this lane, and whose waits have not begun."""
     given = lane.keys or {}
-    return {name: one for name, (at, one) in given.items() if lane.ordinals.get(f"wait:{name}", 0) == at}
+    return {name: one for name, (at, one) in given.items() if lane.waits.get(name, 0) == at}
 
 
 def come_in_behind(run: LiveRun, past: Past, beginning: Beginning) -> None:

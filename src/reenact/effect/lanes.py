@@ -35,7 +35,7 @@ _GIVEN_BY_ASYNCIO = Pattern(r"Task-\d+\Z")
 class Lane:
     __slots__ = (
         *("__weakref__", "_label", "_name", "_origin", "birth", "born", "by_chance", "daemon", "ended", "keys", "left"),
-        *("made", "main", "ordinals", "parent", "path", "recorded", "run", "taken", "task"),
+        *("made", "main", "ordinals", "parent", "path", "recorded", "run", "taken", "task", "waits"),
     )
 
     def __init__(self, run: LiveRun, parent: Lane | None, name: str | None = None, origin: Any = None) -> None:
@@ -71,7 +71,9 @@ class Lane:
         self.left: bool = parent is not None and parent.left
         """The agent has gone on in another one behind a checkpoint: nobody asks for anything in this one any more."""
         self.keys: dict[str, tuple[int, WaitIdentity]] | None = None
-        """Keys of waits that were given out: at which ordinal, and for which wait."""
+        """Keys of waits that were given out: at which number of its waits, and for which wait."""
+        self.waits: dict[str, int] = {}
+        """How many waits of each name were asked for in it: a task that it begins may be the one that waits."""
 
     @property
     def name(self) -> str | None:

@@ -136,6 +136,8 @@ class LiveRun(Answering):
         if past is not None:
             past.on_damage = self.stop_here
         self.coming_back = ComingBack(self, past, accepts=accepts_code) if past is not None else None
+        self.accepts_code = accepts_code
+        """Also for the runs that it has called, and goes on with."""
         if self.coming_back is not None:
             self.coming_back.go_live_if_over()
 

@@ -7,7 +7,7 @@ import os
 import threading
 from contextlib import suppress
 
-from reenact.errors import StoreUnavailable
+from reenact.errors import InvalidInput, StoreUnavailable
 from reenact.store.contract import Store
 from reenact.store.opening import open_store
 
@@ -15,9 +15,17 @@ _stores: dict[str, Store] = {}
 _opening = threading.Lock()
 
 
-def store_of(store: Store | str | None, *, to_read: bool = False) -> Store:
+def store_of(store: Store | str | os.PathLike[str] | None, *, to_read: bool = False) -> Store:
     """An open store; one that is named by URL is opened once in a process. To read: where nobody can write, too."""
+    if isinstance(store, os.PathLike):
+        store = os.fspath(store)
     if store is not None and not isinstance(store, str):
+        if not hasattr(store, "append"):
+            raise InvalidInput(
+                f"a store is an open one, or named by its path or URL; {type(store).__name__} is neither",
+                hint='Such as store="runs.db", or store=reenact.open_store("runs.db").',
+                code="bad_store",
+            )
         return store
     with _opening:
         key = store or ""

@@ -108,9 +108,8 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer, *, cou
             run.counts(spec, answer.seq, inner)
         return inner
     if row.kind != "ActionFailed" and is_opaque(inner):
-        raise _stopped(
-            run, f"the result of {spec.name} at seq {row.seq} of run {reader.run} has no value that could be recorded"
-        )
+        message = f"the result of {spec.name} at seq {row.seq} of run {reader.run} has no value that could be recorded"
+        raise _stopped(run, message, row.seq if reader is run.reader else 0)
     try:
         value = reader.decoded(inner, spec.annotation)
     except Damaged as damage:
@@ -130,9 +129,9 @@ def _unsealed(run: LiveRun, reader: JournalReader, row: EventRow, tree: Any) -> 
         run.stop_here(reason)
 
 
-def _stopped(run: LiveRun, message: str) -> RunStopped:
+def _stopped(run: LiveRun, message: str, seq: int = 0) -> RunStopped:
     """Not the agent's to handle: going on without the value would show a behaviour that never was, or end the run."""
-    reason = NotReplayable(message)
+    reason = NotReplayable(message, seq=seq)
     run.stop(reason)
     return RunStopped(reason)
 

@@ -77,6 +77,21 @@ class Policy(msgspec.Struct, frozen=True):
     check: Check | None = None
     budget: Budget | None = None
 
+    def __post_init__(self) -> None:
+        if self.allow is not None and (isinstance(self.allow, str) or not isinstance(self.allow, Collection)):
+            # Every part of a text is "in" it: `allow="send_mail"` would allow `send`, and `mail`.
+            raise InvalidInput(
+                "`allow` of a policy is a set of names",
+                hint='A single one is written allow={"look_up"}; without `allow` everything is allowed.',
+                code="bad_policy",
+            )
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise InvalidInput(
+                "`budget` of a policy is a Budget",
+                hint="Such as budget=reenact.Budget(calls=100, cost=2.5).",
+                code="bad_policy",
+            )
+
     def guard(self, above: Guard | None = None) -> Guard:
         return Guard(self, above)
 

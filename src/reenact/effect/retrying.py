@@ -30,11 +30,18 @@ class Retry(msgspec.Struct, frozen=True):
     one that is under way by then has failed."""
 
     def __post_init__(self) -> None:
+        for name in ("on", "never_on"):
+            if not _are_kinds(getattr(self, name)):
+                raise InvalidInput(
+                    f"`{name}` of a retry is a tuple of classes of errors, or of their names",
+                    hint="Such as on=(ConnectionError, TimeoutError); a single one is written on=(ConnectionError,).",
+                    code="bad_retry",
+                )
         numbers = (self.delay_seconds, self.factor, self.max_delay_seconds, self.jitter, self.max_seconds or 1.0)
         if (
             not isinstance(self.attempts, int)
             or self.attempts < 1
-            or not all(isfinite(number) for number in numbers)
+            or not all(isinstance(number, (int, float)) and isfinite(number) for number in numbers)
             or min(self.delay_seconds, self.max_delay_seconds) < 0
             or self.factor < 1
             or not 0 <= self.jitter <= 1
@@ -57,6 +64,13 @@ class Retry(msgspec.Struct, frozen=True):
         if self.max_seconds is not None and elapsed + pause >= self.max_seconds:
             return None
         return pause
+
+
+def _are_kinds(kinds: object) -> bool:
+    """A text would be taken for the names of one letter that it is made of."""
+    return isinstance(kinds, (tuple, list)) and all(
+        isinstance(kind, str) or (isinstance(kind, type) and issubclass(kind, BaseException)) for kind in kinds
+    )
 
 
 def _is_one_of(error: BaseException, kinds: tuple[ErrorKind, ...]) -> bool:

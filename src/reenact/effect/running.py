@@ -182,7 +182,8 @@ def end_run(run: LiveRun, event: Event) -> None:
         if beyond is not None:
             raise _stopped(run, beyond)
         if past.unmade or past.end is None:
-            raise _stopped(run, resting_too_early(run))
+            failure = event.error if isinstance(event, Failed) else None
+            raise _stopped(run, resting_too_early(run, failure if isinstance(failure, BaseException) else None))
         _check_states(run, past)
         _check_draws(run, past)
         _compare_ends(run, past.end, event)

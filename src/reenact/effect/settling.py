@@ -7,6 +7,7 @@ from typing import Any
 from reenact.core.events import ActionFailed, ActionSucceeded, Cancelled, EffectSettled, Event
 from reenact.effect.doubts import DONE, FAIL, RETRY
 from reenact.effect.keeping import CANCEL_KEY, keeper
+from reenact.effect.other_records import child_id
 from reenact.effect.past import Past
 from reenact.effect.recorded import OUTSIDE, RecordedRequest
 from reenact.effect.secrets import secrets_of
@@ -31,8 +32,18 @@ def in_doubt(store: Store, run: str, namespace: str = "default") -> list[Recorde
 
 
 def _open_effects(past: Past) -> list[RecordedRequest]:
-    """Those of the run itself: what its parents have left open when it was forked is not its to settle."""
+    """Those of the run itself: what its parents have left open when it was forked is not its to settle, nor is a run
+    that it has called: that one is resumed, and has effects of its own."""
+    return [one for one in _open_requests(past) if not _is_called_run(past, one)]
+
+
+def _open_requests(past: Past) -> list[RecordedRequest]:
     return [one for one in past.open_requests if one.kind == "ActionRequested" and not one.is_parents]
+
+
+def _is_called_run(past: Past, request: RecordedRequest) -> bool:
+    members = past.members(request.row)
+    return members.get("effect") == "process" and not (members.get("meta") or {}).get("once")
 
 
 def settle(
@@ -74,7 +85,11 @@ def settle(
 def _the_one(run: str, past: Past, effect: int | None) -> RecordedRequest:
     open_requests = _open_effects(past)
     if past.end is not None or not open_requests:
-        raise NotFound(f"run {run} has no effect in doubt", hint="`reenact show` tells how it stands.", code="no_doubt")
+        called = [] if past.end is not None else [child_id(f"{run}/{one.key}") for one in _open_requests(past)]
+        hint = f"It has called {', '.join(called[:3])}: settle what is in doubt there." if called else ""
+        raise NotFound(
+            f"run {run} has no effect in doubt", hint=hint or "`reenact show` tells how it stands.", code="no_doubt"
+        )
     if effect is None and len(open_requests) == 1:
         return open_requests[0]
     for request in open_requests:

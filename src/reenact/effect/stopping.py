@@ -42,10 +42,14 @@ class InDoubt(ReenactError):
     code = "in_doubt"
     exit_status = 6
 
-    def __init__(self, message: str, *, hint: str = "", code: str | None = None, key: str = "", seq: int = 0) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", code: str | None = None, key: str = "", seq: int = 0, run: str = ""
+    ) -> None:
         super().__init__(message, hint=hint, code=code)
         self.key = key
         self.seq = seq
+        self.run = run
+        """Where it is in doubt: the run itself, or one that it has called."""
 
 
 class Suspended(ReenactError):
@@ -82,7 +86,12 @@ class NotReplayable(ReenactError):
 
     code = "not_replayable"
     exit_status = 7
-    default_hint = "Let the effect return data, or mark it so that it is done again."
+    default_hint = "Let the effect return data: what it returned before is not on record."
+
+    def __init__(self, message: str, *, hint: str = "", code: str | None = None, seq: int = 0) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.seq = seq
+        """Of the answer that has no value."""
 
 
 class NotCarriedOut(ReenactError):

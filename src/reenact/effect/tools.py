@@ -6,8 +6,9 @@ import functools
 import inspect
 from collections.abc import Callable
 from copy import copy
+from math import isfinite
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from reenact.core.events import ActionRequested
 from reenact.effect import transactions
@@ -15,13 +16,11 @@ from reenact.effect.attempts import note_call
 from reenact.effect.boundary import outside, perform, perform_blocking
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE, Inside
+from reenact.effect.retrying import Retry
 from reenact.effect.streams import Stream
 from reenact.effect.tails import DONE_AGAIN
 from reenact.effect.tickets import EffectSpec
 from reenact.errors import InvalidInput
-
-if TYPE_CHECKING:  # loaded by whoever makes one
-    from reenact.effect.retrying import Retry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,6 +125,7 @@ class Effect(Generic[P, R]):
                 hint="A tool that yields is an async generator (`async def`); or return a list.",
                 code="plain_generator",
             )
+        _check_options(function, retry, timeout)
         functools.update_wrapper(self, function)
         self.function: Callable[..., Any] = function
         annotation = getattr(function, "__annotations__", {}).get("return")
@@ -206,6 +206,24 @@ class Effect(Generic[P, R]):
         if self._is_async:
             return perform(spec, make, call, key=key)
         return perform_blocking(spec, make, call, key=key)
+
+
+def _check_options(function: Any, retry: Any, timeout: Any) -> None:
+    """Said where the tool is made: the first failed attempt would be too late."""
+    name = getattr(function, "__qualname__", repr(type(function)))
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidInput(
+            f"`retry` of {name} is a Retry, not {type(retry).__name__}",
+            hint="Such as retry=reenact.Retry(attempts=3, on=(ConnectionError,)).",
+            code="bad_retry",
+        )
+    limit = timeout if isinstance(timeout, (int, float)) else 0
+    if timeout is not None and not (isfinite(limit) and limit > 0):
+        raise InvalidInput(
+            f"`timeout` of {name} is a number of seconds that is more than 0",
+            hint="Such as timeout=30.",
+            code="bad_timeout",
+        )
 
 
 def _positional(signature: inspect.Signature) -> tuple[str, ...]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reenact.core.events import Interrupted, Resumed, WaitCreated, WaitResolved
 from reenact.core.lazy_patterns import Pattern
@@ -21,7 +23,10 @@ from reenact.effect.places import PLACE, Inside
 from reenact.effect.stopping import OutsideRun
 from reenact.effect.tickets import Answers, EffectSpec
 from reenact.effect.waits import FirstOf
-from reenact.errors import InvalidInput, ReenactError
+from reenact.errors import InvalidInput, ReenactError, StoreError
+
+if TYPE_CHECKING:
+    from reenact.effect.live_run import LiveRun
 
 _DURATION = Pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*\Z")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -80,7 +85,7 @@ def wait_for(name: str, *, timeout: float | str | timedelta | None = None) -> An
     name = lane.run.secrets.value_without(name)
     seconds = seconds_of(timeout)
     deadline = None if seconds is None else time.time() + seconds
-    identity = _identity(lane, name)
+    identity = _next_wait(lane, name)
     spec = EffectSpec(f"wait:{name}", "await_event", once=False, durable=True, answers=_WaitAnswers())
 
     def make(key: str) -> WaitCreated:
@@ -96,14 +101,15 @@ async def _wait_in_task(spec: EffectSpec, make: Any, identity: WaitIdentity, dea
     async def wait() -> Any:
         place = _inside()
         desk = place.run.desk()
-        key = await asyncio.to_thread(desk.key, place.run.name, identity)
-        cancel = asyncio.Event()
-        try:
-            return _resolution(await desk.wait(key, cancel=cancel, deadline=_due(place, deadline)))
-        except asyncio.CancelledError:
-            if not place.run.is_stopped:  # the agent has given it up: nobody else may answer any more
-                desk.resolve(key, Resolution.cancelled())
-            raise
+        with _no_answer(place.run):
+            key = await asyncio.to_thread(desk.key, place.run.name, identity)
+            cancel = asyncio.Event()
+            try:
+                return _resolution(await desk.wait(key, cancel=cancel, deadline=_due(place, deadline)))
+            except asyncio.CancelledError:
+                if not place.run.is_stopped:  # the agent has given it up: nobody else may answer any more
+                    desk.resolve(key, Resolution.cancelled())
+                raise
 
     return _value(spec.name[5:], await perform(spec, make, wait))
 
@@ -119,7 +125,7 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
         raise InvalidInput("waiting for the first needs one name or more, each once", code="bad_wait")
     seconds = seconds_of(timeout)
     deadline = None if seconds is None else time.time() + seconds
-    identities = [_identity(lane, name) for name in names]
+    identities = [_next_wait(lane, name) for name in names]
     for name in names:
         lane.next_ordinal(f"wait:{name}")
     together = " | ".join(names)
@@ -135,14 +141,16 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
     async def wait() -> Any:
         place = _inside()
         desk = place.run.desk()
-        keys = [await asyncio.to_thread(desk.key, place.run.name, identity) for identity in identities]
-        return found(await desk.wait_first(keys, deadline=_due(place, deadline)))
+        with _no_answer(place.run):
+            keys = [await asyncio.to_thread(desk.key, place.run.name, identity) for identity in identities]
+            return found(await desk.wait_first(keys, deadline=_due(place, deadline)))
 
     def wait_blocking() -> Any:
         place = _inside()
         desk = place.run.desk()
-        keys = [desk.key(place.run.name, identity) for identity in identities]
-        return found(desk.wait_first_blocking(keys, deadline=_due(place, deadline)))
+        with _no_answer(place.run):
+            keys = [desk.key(place.run.name, identity) for identity in identities]
+            return found(desk.wait_first_blocking(keys, deadline=_due(place, deadline)))
 
     def opened(answer: Any) -> tuple[str, Any]:
         winner = answer["winner"]
@@ -160,7 +168,18 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
 def _desk_wait_blocking(identity: WaitIdentity, deadline: float | None) -> Resolution:
     place = _inside()
     desk = place.run.desk()
-    return desk.wait_blocking(desk.key(place.run.name, identity), deadline=_due(place, deadline))
+    with _no_answer(place.run):
+        return desk.wait_blocking(desk.key(place.run.name, identity), deadline=_due(place, deadline))
+
+
+@contextmanager
+def _no_answer(run: LiveRun) -> Iterator[None]:
+    """A store that cannot be reached, or a file of secrets that cannot be read, is nobody's word on what is waited
+    for: the run stops where it is, and waits on once that is mended."""
+    try:
+        yield
+    except StoreError as trouble:
+        run.stop_here(trouble)
 
 
 def _inside() -> Inside:
@@ -202,11 +221,12 @@ def wait_key(name: str) -> str:
     name = lane.run.secrets.value_without(name)
     run, identity = lane.run, _identity(lane, name)
     if lane.main:  # a checkpoint may come before the wait does
-        lane.keys = {**(lane.keys or {}), name: (lane.ordinals.get(f"wait:{name}", 0), identity)}
+        lane.keys = {**(lane.keys or {}), name: (lane.waits.get(name, 0), identity)}
     stand_in = run.stand_in(identity)
     if run.journal is None:
         return stand_in
-    text = run.desk().key(run.name, identity).text
+    with _no_answer(run):
+        text = run.desk().key(run.name, identity).text
     run.secrets.keep(text, stand_in)
     return text
 
@@ -219,14 +239,22 @@ def _lane(what: str) -> Lane:
     return lane
 
 
+def _next_wait(lane: Lane, name: str) -> WaitIdentity:
+    """The wait that is asked for now. It is counted here, since a task of its own may carry it out: the next one of
+    that name is another one, which no earlier answer ends."""
+    identity = _identity(lane, name)
+    lane.waits[name] = lane.waits.get(name, 0) + 1
+    return identity
+
+
 def _identity(lane: Lane, name: str) -> WaitIdentity:
     """Two waits of one name in a run are told apart by lane and number."""
-    ordinal = lane.ordinals.get(f"wait:{name}", 0)
+    before = lane.waits.get(name, 0)
     given = lane.keys.get(name) if lane.keys is not None else None
-    if given is not None and given[0] == ordinal:
+    if given is not None and given[0] == before:
         return given[1]  # before a checkpoint, perhaps
     where = lane.birth  # not its number: a lane that has asked for nothing yet has none, and may ask for its key
-    return WaitIdentity.named(name if where == "0" else f"{name}@{where}", ordinal + 1)
+    return WaitIdentity.named(name if where == "0" else f"{name}@{where}", before + 1)
 
 
 class _InterruptAnswers(Answers):
@@ -237,7 +265,9 @@ class _InterruptAnswers(Answers):
 def interrupt(value: Any = None) -> Any:
     """Blocks the run until somebody resumes it with a decision, which is returned. `value` says what is asked."""
     lane = _lane("interrupt")
-    identity = WaitIdentity.named(f"interrupt@{lane.birth}", lane.ordinals.get("interrupt", 0) + 1)
+    name = f"interrupt@{lane.birth}"
+    lane.waits[name] = lane.waits.get(name, 0) + 1
+    identity = WaitIdentity.named(name, lane.waits[name])
     spec = EffectSpec("interrupt", "await_event", once=False, durable=True, answers=_InterruptAnswers())
 
     def make(_: str) -> Interrupted:
@@ -249,8 +279,9 @@ def interrupt(value: Any = None) -> Any:
     async def wait() -> Any:
         place = _inside()
         desk = place.run.desk()
-        key = await asyncio.to_thread(desk.key, place.run.name, identity)
-        return (await desk.wait(key)).value
+        with _no_answer(place.run):
+            key = await asyncio.to_thread(desk.key, place.run.name, identity)
+            return (await desk.wait(key)).value
 
     return perform(spec, make, wait)
 

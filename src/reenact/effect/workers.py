@@ -13,6 +13,7 @@ from reenact.core.events import TERMINAL_KINDS
 from reenact.effect.agents import find_agent
 from reenact.effect.keeping import keeper
 from reenact.effect.open_stores import store_of
+from reenact.effect.stopping import Suspended
 from reenact.errors import NotFound, ReenactError, Refused, StoreError
 from reenact.journal.reader import JournalReader
 from reenact.store.contract import RunRow, Store
@@ -144,6 +145,8 @@ def _carry_on(store: Store, namespace: str, run: str) -> Swept | None:
         return Swept(run, stopped.code)
     except asyncio.CancelledError:
         return Swept(run, "cancelled")
+    except SystemExit:  # of this thread, which nobody else would tell of
+        return Swept(run, Suspended.code)
     except Exception as error:
         return Swept(run, "failed", error)
     return Swept(run, "completed", result)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reenact.core.events import TurnTaken, ValuesDrawn
+from reenact.core.codec import encode
+from reenact.core.events import Event, TurnTaken, ValuesDrawn
 from reenact.effect.places import HERE
 from reenact.effect.secrets import Secrets
-from reenact.errors import OutcomeUnknown
+from reenact.errors import InvalidValue, OutcomeUnknown
 from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
 
@@ -50,6 +51,8 @@ class Pen:
             self.last_time = self.journal.append_new(batch, None, sync).time
         except OutcomeUnknown:
             self._find_out(batch, sync)
+        except InvalidValue as refused:
+            raise _in_words(batch, self.journal.run, refused) from None
         finally:
             if token is not None:
                 HERE.token = token
@@ -63,3 +66,33 @@ class Pen:
             self.last_time = journal.append_new(batch, None, sync).time
         elif sync:
             journal.store.sync()
+
+
+_HANDED_OVER = {
+    "ActionRequested": "what {} was called with",
+    "ActionSucceeded": "what {} returned",
+    "ActionFailed": "the error of {}",
+    "Completed": "what the agent returned",
+    "Failed": "the error of the agent",
+}
+
+
+def _in_words(batch: Sequence[Draft], run: str, refused: InvalidValue) -> InvalidValue:
+    """Whose value it is that cannot be written, and what that means for the run."""
+    event = next((draft.event for draft in batch if _is_refused(draft.event)), None)
+    if event is None:
+        return refused
+    words = _HANDED_OVER.get(event.kind, f"a value of {event.kind}").format(event.content().get("action_id"))
+    return InvalidValue(
+        f"run {run}: {words} cannot be recorded: {refused.message}",
+        hint="Nothing of it was written. Hand over data there instead; the run goes on from here when it is resumed.",
+        code=refused.code,
+    )
+
+
+def _is_refused(event: Event) -> bool:
+    try:
+        encode(event.content())
+    except InvalidValue:
+        return True
+    return False

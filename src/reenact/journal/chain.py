@@ -255,7 +255,7 @@ class Chain:
         if event.behavioural:
             lane_seq = 1 if end is None else end[0] + 1
         if event.answers is not None:
-            opened = self._answer(event, event.answers, parent)
+            opened = self._answer(event, event.answers, parent, draft.lane)
             if opened is not None:
                 parent = opened.seq
                 if lane_seq is not None and opened.lane == draft.lane:
@@ -270,14 +270,16 @@ class Chain:
             self._open_names[seq] = name
         return parent, distance, lane_seq
 
-    def _answer(self, event: Event, opening: str, parent: int | None) -> OpenPair | None:
+    def _answer(self, event: Event, opening: str, parent: int | None, lane: str) -> OpenPair | None:
         pair_name = _pair_name(event)
         if pair_name is not None:
             name = (opening, pair_name)
         elif parent is not None:
             name = self._open_names.get(parent, (opening, ""))
-        else:
-            name = next((key for key in reversed(self._open) if key[0] == opening), (opening, ""))
+        else:  # the last of its own lane: others that are open there ask something else
+            opened = [key for key in reversed(self._open) if key[0] == opening]
+            own = (key for key in opened if self._open[key].lane == lane)
+            name = next(own, opened[0] if opened else (opening, ""))
         pair = self._open.get(name)
         if pair is None and parent is None and not event.answers_something:
             return None

@@ -11,6 +11,7 @@ interrupted                     nobody holds it: `resume` goes on
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
@@ -81,6 +82,23 @@ def open_requests(store: Store, namespace: str, run: str) -> list[Open]:
         return found
     left = _not_begun(reader, min(ends))
     return [one._replace(not_begun=not one.settled, once=False) if one.key in left else one for one in found]
+
+
+def called_run(store: Store, namespace: str, run: str, request: Open) -> str | None:
+    """The run that an open request has called; None: it is another kind of effect."""
+    from reenact.effect.other_records import child_id  # loaded by whoever carries a run, not by listings
+
+    child = child_id(f"{run}/{request.key}")
+    return child if request.key and store.run_row(namespace, child) is not None else None
+
+
+def with_called_runs(store: Store, namespace: str, run: str) -> Iterator[str]:
+    """The run, and those that it, and they, have called and wait for."""
+    yield run
+    for request in open_requests(store, namespace, run):
+        child = called_run(store, namespace, run, request)
+        if child is not None:
+            yield from with_called_runs(store, namespace, child)
 
 
 def _not_begun(reader: JournalReader, since: int) -> set[str]:

@@ -17,7 +17,9 @@ _named: dict[str, MemoryStore] = {}
 _naming = threading.Lock()
 
 
-def open_store(url: str | None = None, *, durability: str | None = None, read_only: bool = False) -> Store:
+def open_store(
+    url: str | os.PathLike[str] | None = None, *, durability: str | None = None, read_only: bool = False
+) -> Store:
     """The store of a URL (`sqlite:///path`, `postgresql://…`, `memory://`) or of a file's path. Without one: that of
     `REENACT_STORE`, of `[tool.reenact]` in `pyproject.toml`, or `.reenact/` in the project. `durability` is `full` or
     `relaxed` (docs/guarantees.md)."""
@@ -26,6 +28,7 @@ def open_store(url: str | None = None, *, durability: str | None = None, read_on
         raise InvalidInput(f"unknown durability {level!r}; known: {', '.join(DURABILITY_LEVELS)}")
     if url is None:
         url = default_url(read_only=read_only)
+    url = os.fspath(url)
     scheme, separator, rest = url.partition("://")
     if not separator:
         return _sqlite(url, level, read_only)

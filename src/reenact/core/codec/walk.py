@@ -12,6 +12,9 @@ from typing import Any
 from reenact.core.canonical import MAX_DEPTH, path_step
 from reenact.errors import ReenactError
 
+SHOWN_STEPS = 24
+"""Of a path into a value that is nested too deep."""
+
 
 class Inner:
     """A value that is being put together from its parts."""
@@ -69,6 +72,8 @@ class Walk:
         for inner in self.stack:
             at = len(inner.done)
             steps.append(path_step(inner.names[at] if inner.names and at < len(inner.names) else at))
+        if len(steps) > SHOWN_STEPS:
+            steps[SHOWN_STEPS - 1 : -1] = ["…"]
         return "$" + "".join(steps)
 
     def _run(self, root: Any) -> Any:
