@@ -114,7 +114,8 @@ class HttpCall:
 
     def served(self, answer: Any) -> Answer:
         """What came just now is whole and fits. What the record has may have been given by hand, or changed."""
-        return self.answer if answer is self.answer else fitted(completed(answer), self.request.method)
+        is_what_came = answer is self.answer and answer is not None  # nothing came, and nothing is what was given
+        return answer if is_what_came else fitted(completed(answer), self.request.method)
 
     @contextmanager
     def failing(self) -> Iterator[None]:
