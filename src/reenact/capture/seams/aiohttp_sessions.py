@@ -59,7 +59,8 @@ async def _open(request: Any, handler: Callable[..., Any], changed: Request | No
             f"HTTP/{version.major}.{version.minor}",
             header_pairs(response.raw_headers),
         )
-        async for part, _ in response.content.iter_chunks():
+        while not response.content.at_eof():  # bodies that are empty share one reader, which says so only once
+            part, _ = await response.content.readchunk()
             if part:
                 yield part
     finally:
