@@ -247,6 +247,8 @@ def _run_forever(loop: asyncio.BaseEventLoop) -> None:
         return
     hooks = LoopHooks.of(loop)
     queue = hooks.enter(lane.run)
+    queue.tasks.update(asyncio.all_tasks(loop))  # `asyncio.run` has made the first before
+    lane.run.on_stop.append(queue.cancel_all_soon)  # a job may have stopped it, which a task waits for
     turns, token = lane.run.turns, HERE.token
     HERE.token = None  # as long as the loop runs, its queue tells whether this thread is busy
     turns.rests(token)
@@ -254,6 +256,7 @@ def _run_forever(loop: asyncio.BaseEventLoop) -> None:
         with nowhere():  # the loop's own clock is the real one; what it calls has contexts of its own
             _originals["forever"](loop)
     finally:
+        lane.run.on_stop.remove(queue.cancel_all_soon)
         hooks.leave(queue)
         turns.loop, HERE.token = None, token
         lane.run.came_to_rest = None

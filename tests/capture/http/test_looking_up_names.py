@@ -1,5 +1,5 @@
-"""Names of hosts are looked up by the loop's own executor, within the effect: a replay, which looks nothing up, has no
-executor that would have to be ended."""
+"""What effects leave behind in a loop, and a replay does not have: an executor that has looked up names, and
+connections that have to be closed."""
 
 from __future__ import annotations
 
@@ -60,3 +60,19 @@ def test_a_run_that_comes_back_goes_on_in_a_loop_of_its_own(server: Server, stor
     dies.clear()
     assert agent.resume("r", store=store) == [1, 2, 3, 4]
     assert server.requests == 4
+
+
+def test_a_session_that_closes_its_connections(server: Server, store: MemoryStore) -> None:
+    """It does so in a task, which is no lane: the job behind it would be another one in a replay."""
+
+    async def ask(url: str) -> list[Any]:
+        first = await by_aiohttp(f"{url}/number")
+        return [first, await asyncio.to_thread(lambda: httpx.get(f"{url}/number").json()["number"])]
+
+    @reenact.agent(store=store)
+    def agent(url: str) -> list[Any]:
+        return asyncio.run(ask(url))
+
+    recorded = agent.run(server.url, run_id="r")
+    server.stop()
+    assert agent.replay("r", store=store) == recorded
