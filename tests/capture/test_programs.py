@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -117,6 +118,13 @@ def test_a_module_is_a_program_too(folder: Path) -> None:
     assert done.returncode == 3
     assert done.stderr.splitlines()[0].endswith("[no_module]")
     assert "PYTHONPATH" in done.stderr
+
+
+def test_an_argument_that_no_record_can_hold_is_told() -> None:
+    write("print('run')")
+    done = reenact("run", "program.py", os.fsdecode(b"\xff"))
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "not UTF-8" in done.stderr
 
 
 def test_a_folder_or_an_archive_is_run_by_its_main(folder: Path) -> None:

@@ -55,6 +55,24 @@ def timeline() -> list[dict[str, Any]]:
     return found
 
 
+JOB = """
+import asyncio, sys, httpx
+
+async def main():
+    print((await asyncio.to_thread(httpx.get, sys.argv[1] + "/number")).text)
+
+asyncio.run(main())
+"""
+
+
+def test_a_replay_that_parts_in_a_job_of_a_loop_comes_to_an_end(server: Server) -> None:
+    record(JOB, server.url)
+    change(JOB, "/number", "/second")
+    parted = reenact("replay", "one")
+    assert (parted.returncode, parted.stdout) == (1, ""), parted.stderr
+    assert "recorded" in parted.stderr
+
+
 # Loosely
 
 

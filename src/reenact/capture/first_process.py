@@ -33,6 +33,7 @@ def main() -> NoReturn:
         sys.exit("this is started by `reenact run`")
     task = msgspec.json.decode(told.encode(), type=Task)
     status = _carried(task)
+    ending.forget_uncaught()
     if status < 0:
         _end_by_signal(-status)
     sys.exit(status)

@@ -70,8 +70,9 @@ class Guard:
         if len(self.holes) < MOST_NAMED or hole in self.holes:
             self.holes[hole] += 1
 
-    def _audited(self, event: str, args: tuple[Any, ...]) -> None:
-        if event not in _WATCHED or not self.is_watching:
+    def _audited(self, event: str, args: tuple[Any, ...], watched: frozenset[str] = _WATCHED) -> None:
+        """`watched` is at hand even when Python has emptied this module, at the end of the process."""
+        if event not in watched or not self.is_watching:
             return  # for nearly every event, of which there are dozens in one request
         place = PLACE.get()
         if type(place) is not Lane or place.run.is_stopped or place.run.journal is None:

@@ -12,6 +12,7 @@ import importlib.util
 import io
 import os
 import sys
+from itertools import accumulate
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -79,17 +80,16 @@ class ProgramAgent(Agent[..., Any]):
 
 def _run_program(program: Program) -> dict[str, Any]:
     """Runs it as `__main__`, and gives its exit code and, where it was text, what it said with it."""
-    code, main = _prepared(program)
     equip()
     watch_if_asked()
     if program.durable_sleeps:
         sleeping.make_durable()
-    before = sys.modules.get("__main__")
+    collecting.go_on()  # before there is a module: what it holds is let go of at the end, like that of any program
+    code, main = _prepared(program)
     sys.modules["__main__"] = main
     if "__mp_main__" in sys.modules:  # what `multiprocessing` knows it by, if it was there before
         sys.modules["__mp_main__"] = main
     pid = os.getpid()
-    collecting.go_on()
     try:
         exec(code, main.__dict__)  # noqa: S102  (the user's own program, which is what we were asked to run)
         return _ended(pid, {"exit": 0})
@@ -102,9 +102,6 @@ def _run_program(program: Program) -> dict[str, Any]:
             tell_uncaught(error)
             wind_down()
         raise
-    finally:
-        if before is not None:
-            sys.modules["__main__"] = before
 
 
 def _ended(pid: int, result: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +121,7 @@ def _exit(code: Any) -> dict[str, Any]:
 
 
 def _source(program: Program) -> bytes:
-    path = _spec(program).origin if program.is_module else program.path
+    path = _origin(program) if program.is_module else program.path
     if path and os.path.isdir(path):
         path = os.path.join(path, "__main__.py")
     try:
@@ -134,11 +131,33 @@ def _source(program: Program) -> bytes:
         return b""
 
 
-def _spec(program: Program) -> importlib.machinery.ModuleSpec:
-    """A package is run by its `__main__`. It is looked for where the program is run, first of all."""
+def _origin(program: Program) -> str | None:
+    """The file of a module. The packages that it is in are not run for that: they are part of the program."""
+    _look_where_it_is_run(program)
+    spec = _found(program.path.partition(".")[0], None)
+    for name in (*accumulate(program.path.split("."), "{}.{}".format), f"{program.path}.__main__"):
+        if name != spec.name and spec.submodule_search_locations is not None:
+            spec = _found(name, spec.submodule_search_locations)
+    return spec.origin
+
+
+def _found(name: str, within: Any) -> importlib.machinery.ModuleSpec:
+    finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    spec = next((found for finder in finders if (found := finder.find_spec(name, within)) is not None), None)
+    if spec is None:
+        raise NotFound(f"no module {name[:128]!r} that could be run", hint=_NO_MODULE, code="no_module")
+    return spec
+
+
+def _look_where_it_is_run(program: Program) -> None:
     folder = program.cwd or os.getcwd()
     if sys.path[:1] != [folder]:
         sys.path.insert(0, folder)
+
+
+def _spec(program: Program) -> importlib.machinery.ModuleSpec:
+    """A package is run by its `__main__`. It is looked for where the program is run, first of all."""
+    _look_where_it_is_run(program)
     try:
         spec = importlib.util.find_spec(program.path)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -156,6 +175,7 @@ def _prepared(program: Program) -> tuple[CodeType, ModuleType]:
     main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
     if program.is_module:
         sys.orig_argv = [sys.executable, "-m", program.path, *program.args]
+        sys.argv = ["-m", *program.args]  # for the packages that it is in
         spec = _spec(program)
         sys.argv = [spec.origin or program.path, *program.args]
         return _of_spec(spec, program, main)

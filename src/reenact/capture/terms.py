@@ -60,7 +60,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     replaying: ReplayTerms = ReplayTerms()
 
     def to_environment(self) -> dict[str, str]:
-        made = {VARIABLE: msgspec.json.encode(self).decode()}
+        try:
+            made = {VARIABLE: msgspec.json.encode(self).decode()}
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                "the path of a program, its folder or an argument is not UTF-8, which a record cannot hold",
+                hint="Rename the file, or hand it over by other means, such as standard input.",
+                code="not_utf8",
+            ) from None
         if self.program.hash_seed is not None:
             made["PYTHONHASHSEED"] = str(self.program.hash_seed)
         return made

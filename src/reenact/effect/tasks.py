@@ -261,6 +261,8 @@ class LoopHooks:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.queues: list[TaskQueue] = []
+        self.has_jobs = False
+        """A run has given the loop's own executor something to do."""
         self.call_soon = loop.call_soon
         self.call_soon_threadsafe = loop.call_soon_threadsafe
         self.call_later = loop.call_later
@@ -283,6 +285,11 @@ class LoopHooks:
             hooks = cls(loop)
             setattr(loop, _HOOKS, hooks)
         return hooks
+
+    @staticmethod
+    def had_jobs(loop: asyncio.AbstractEventLoop) -> bool:
+        hooks: LoopHooks | None = getattr(loop, _HOOKS, None)
+        return hooks is not None and hooks.has_jobs
 
     def enter(self, run: LiveRun) -> TaskQueue:
         if not self.queues:
@@ -388,6 +395,7 @@ class LoopHooks:
         queue, lane = self._queue(None)
         if queue is None or lane is None:
             return self.run_in_executor(executor, func, *args)
+        self.has_jobs = self.has_jobs or executor is None
         return Job(queue, lane, executor, func, args).future
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _installed = threading.Lock()
 _originals: dict[str, Any] = {}
+_END_EXECUTOR = asyncio.BaseEventLoop._do_shutdown  # type: ignore[attr-defined]
 
 
 def install() -> None:
@@ -130,7 +131,10 @@ class _Branch:
 
 def _start(thread: threading.Thread) -> None:
     lane = PLACE.get()
-    if type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
+    if type(lane) is Lane and _ends_what_effects_began(thread):
+        with nowhere():
+            _originals["start"](thread)
+    elif type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
         call, args = getattr(thread, "_target", None) or type(thread), getattr(thread, "_args", ())
         branch, run = _Branch(lane, call, args), thread.run
         branch.lane.daemon = thread.daemon
@@ -141,6 +145,15 @@ def _start(thread: threading.Thread) -> None:
         if type(lane) is Inside and lane.run.stand_ins is not None:  # what it calls is held to what the effect is
             thread.run = partial(_held, copy_context(), thread.run)  # type: ignore[method-assign]
         _originals["start"](thread)
+
+
+def _ends_what_effects_began(thread: threading.Thread) -> bool:
+    """A loop ends its executor in a thread, if it has one. Where only effects have used it, as to look up a name, there
+    is none when the run comes back."""
+    from reenact.effect.tasks import LoopHooks
+
+    target: Any = getattr(thread, "_target", None)
+    return getattr(target, "__func__", None) is _END_EXECUTOR and not LoopHooks.had_jobs(target.__self__)
 
 
 def _held(context: Context, run: Callable[[], None]) -> None:
@@ -234,6 +247,8 @@ def _run_forever(loop: asyncio.BaseEventLoop) -> None:
         return
     hooks = LoopHooks.of(loop)
     queue = hooks.enter(lane.run)
+    queue.tasks.update(asyncio.all_tasks(loop))  # `asyncio.run` has made the first before
+    lane.run.on_stop.append(queue.cancel_all_soon)  # a job may have stopped it, which a task waits for
     turns, token = lane.run.turns, HERE.token
     HERE.token = None  # as long as the loop runs, its queue tells whether this thread is busy
     turns.rests(token)
@@ -241,6 +256,7 @@ def _run_forever(loop: asyncio.BaseEventLoop) -> None:
         with nowhere():  # the loop's own clock is the real one; what it calls has contexts of its own
             _originals["forever"](loop)
     finally:
+        lane.run.on_stop.remove(queue.cancel_all_soon)
         hooks.leave(queue)
         turns.loop, HERE.token = None, token
         lane.run.came_to_rest = None

@@ -206,6 +206,26 @@ class _Handler(BaseHTTPRequestHandler):
     def answer_hanging(self, _: bytes) -> None:
         self.stream([b"one;", b"two;"], kind="text/plain", hangs=2.0)
 
+    def answer_short(self, _: bytes) -> None:
+        """Less than it says."""
+        self.send_response(200)
+        self.send_header("Content-Length", "100")
+        self.end_headers()
+        self.wfile.write(b"too short")
+        self.close_connection = True
+
+    def answer_no_content(self, _: bytes) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def answer_not_modified(self, _: bytes) -> None:
+        self.send_response(304)
+        self.send_header("ETag", '"x"')
+        self.end_headers()
+
+    def answer_identity(self, _: bytes) -> None:
+        self.plain(b"as it is", headers=(("Content-Encoding", "identity"),))
+
     def answer_cut_characters(self, _: bytes) -> None:
         whole = "äöü".encode()
         self.stream([whole[:3], whole[3:]], kind="text/plain; charset=utf-8", gap=0.02)

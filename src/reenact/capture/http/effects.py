@@ -141,7 +141,7 @@ class HttpCall:
 
 def exchange_blocking(call: HttpCall, send: Callable[[Changed], tuple[Head, bytes]]) -> Answer:
     def carry_out(method: str, url: str, headers: Any, body: Any = None) -> Answer:
-        call.answer = recorded_response(*send(call.changed(_given(method, url, headers, body))))
+        call.answer = recorded_response(*send(call.changed(_given(method, url, headers, body))), method)
         return call.answer
 
     with call.failing():
@@ -150,7 +150,7 @@ def exchange_blocking(call: HttpCall, send: Callable[[Changed], tuple[Head, byte
 
 async def exchange(call: HttpCall, send: Callable[[Changed], Awaitable[tuple[Head, bytes]]]) -> Answer:
     async def carry_out(method: str, url: str, headers: Any, body: Any = None) -> Answer:
-        call.answer = recorded_response(*await send(call.changed(_given(method, url, headers, body))))
+        call.answer = recorded_response(*await send(call.changed(_given(method, url, headers, body))), method)
         return call.answer
 
     with call.failing():
@@ -288,7 +288,7 @@ class BlockingBody(_Body):
             began = perf_counter_ns()
             source = open_(call.changed(_given(method, url, headers, body)))
             try:
-                yield recorded_head(next(source))
+                yield recorded_head(next(source), method)
                 for part in source:
                     yield [(perf_counter_ns() - began) // 1000, part_form(part)]
                     if self.is_leaving:
@@ -324,7 +324,7 @@ class AsyncBody(_Body):
             began = perf_counter_ns()
             source = open_(call.changed(_given(method, url, headers, body)))
             try:
-                yield recorded_head(await anext(source))
+                yield recorded_head(await anext(source), method)
                 async for part in source:
                     yield [(perf_counter_ns() - began) // 1000, part_form(part)]
                     if self.is_leaving:

@@ -6,7 +6,7 @@ what is asked for. What names the sender (credentials, cookies, platform, retry 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -111,13 +111,20 @@ def upgraded(url: str) -> str:
 
 
 def is_encoded(headers: Headers) -> bool:
-    return "content-encoding" in [name.lower() for name, _ in headers]
+    encodings = [value.lower() for name, value in headers if name.lower() == "content-encoding"]
+    return any(encoding not in ("", "identity") for encoding in encodings)
 
 
-def recorded_head(head: Head) -> dict[str, Any]:
+def has_body(method: str, status: int) -> bool:
+    """Otherwise its headers speak of a body that does not come."""
+    return method != "HEAD" and status not in (204, 304)
+
+
+def recorded_head(head: Head, method: str, length: int | None = None) -> dict[str, Any]:
+    """`length` is that of the body, where it is known by now."""
     headers = head.headers
-    if head.is_decoded and is_encoded(headers):
-        headers = tuple(pair for pair in headers if pair[0].lower() not in _UNDONE_WITH_ENCODING)
+    if head.is_decoded and is_encoded(headers) and has_body(method, head.status):
+        headers = tuple(_undone(headers, length))
     return {
         "status": head.status,
         "reason": head.reason,
@@ -126,8 +133,16 @@ def recorded_head(head: Head) -> dict[str, Any]:
     }
 
 
-def recorded_response(head: Head, body: bytes) -> dict[str, Any]:
-    recorded = recorded_head(head)
+def _undone(headers: Headers, length: int | None) -> Iterator[tuple[str, str]]:
+    for name, value in headers:
+        if name.lower() == "content-length" and length is not None:
+            yield name, str(length)
+        elif name.lower() not in _UNDONE_WITH_ENCODING:
+            yield name, value
+
+
+def recorded_response(head: Head, body: bytes, method: str) -> dict[str, Any]:
+    recorded = recorded_head(head, method, len(body))
     recorded["body"] = response_body(body)
     return recorded
 
@@ -176,7 +191,7 @@ def fitted(answer: dict[str, Any], method: str) -> dict[str, Any]:
 def fitted_headers(headers: Any, method: str, status: int, length: Callable[[], int | None]) -> Any:
     """None as a length: nobody knows."""
     known = next((value for name, value in headers if name.lower() == "content-length"), None)
-    if known is None or method == "HEAD" or status in (204, 304):
+    if known is None or not has_body(method, status):
         return headers
     actual = length()
     if actual is None or str(actual) == known:

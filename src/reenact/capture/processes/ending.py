@@ -7,6 +7,7 @@ program itself has registered there; `os._exit` comes to nothing else. What a si
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 import threading
@@ -92,9 +93,20 @@ def leave(status: int, error: BaseException | None = None) -> NoReturn:
         _uncaught.append(error)
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
+    _let_go_of_everything()
     own_run.flush()
     _real.get("_exit", os._exit)(status)
     raise AssertionError
+
+
+def _let_go_of_everything() -> None:
+    """As Python does in the end, so that a file is written that nobody has closed. What was made last goes first: it
+    may need the rest."""
+    names = sys.modules["__main__"].__dict__
+    for name in reversed([*names]):
+        if name != "__builtins__":
+            names[name] = None
+    gc.collect()
 
 
 def tell_uncaught(error: Exception) -> None:
@@ -111,6 +123,11 @@ def tell_uncaught(error: Exception) -> None:
 
 def has_told(error: BaseException) -> bool:
     return any(one is error for one in _uncaught)
+
+
+def forget_uncaught() -> None:
+    """What it holds by its traceback is let go of with the rest of the program."""
+    _uncaught.clear()
 
 
 def print_as_python_does(error: BaseException) -> None:

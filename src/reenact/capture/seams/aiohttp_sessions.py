@@ -18,10 +18,18 @@ from reenact.capture.http.effects import AsyncBody, HttpCall
 from reenact.capture.http.exchange import Head, Request, header_pairs, upgraded
 from reenact.capture.seams.hooks import Replace, lane_here
 from reenact.effect.lanes import Lane
+from reenact.effect.places import nowhere
 
 
 def put_into(client: ModuleType, replace: Replace) -> None:
     replace(client.ClientSession, "_request", partial(_request, client))
+    replace(client.BaseConnector, "close", _close)
+
+
+def _close(original: Callable[..., Any], connector: Any, *args: Any, **kwargs: Any) -> Any:
+    """Connections are those of effects, and so is what ends them: a replay has none, and makes no task for that."""
+    with nowhere():
+        return original(connector, *args, **kwargs)
 
 
 def _request(client: ModuleType, original: Callable[..., Any], session: Any, *args: Any, **kwargs: Any) -> Any:
@@ -59,7 +67,8 @@ async def _open(request: Any, handler: Callable[..., Any], changed: Request | No
             f"HTTP/{version.major}.{version.minor}",
             header_pairs(response.raw_headers),
         )
-        async for part, _ in response.content.iter_chunks():
+        while not response.content.at_eof():  # bodies that are empty share one reader, which says so only once
+            part, _ = await response.content.readchunk()
             if part:
                 yield part
     finally:

@@ -17,11 +17,13 @@ class BodyFile:
 
     def read(self, amount: int | None = None) -> bytes:
         if amount is None or amount < 0:
-            pieces = [self._buffer]
-            self._buffer = b""
-            while self._pull():
-                pieces.append(self._buffer)
-                self._buffer = b""
+            pieces: list[bytes] = []
+            try:
+                while self._buffer or self._pull():
+                    pieces.append(self._taken(len(self._buffer)))
+            except Exception:
+                self._buffer = b"".join(pieces)
+                raise
             return b"".join(pieces)
         while len(self._buffer) < amount and self._pull():
             pass

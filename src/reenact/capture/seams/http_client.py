@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from types import ModuleType
@@ -121,10 +122,26 @@ class _Socket:
         return BytesIO(self._bytes)
 
 
+class _ChunkedFile(BodyFile):
+    """One that was cut off says so, with what had come of it."""
+
+    def read(self, amount: int | None = None) -> bytes:
+        try:
+            return super().read(amount)
+        except http.client.IncompleteRead as error:
+            raise http.client.IncompleteRead(self._taken(len(self._buffer))) from error
+
+
+def _until_cut(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """A body whose length is known: what is missing is found by the response itself, where it minds."""
+    with suppress(http.client.IncompleteRead):
+        yield from parts
+
+
 def _response(connection: Any, method: str, head: Head, parts: BlockingBody) -> Any:
     response = connection.response_class(_Socket(head), method=method)
     response.begin()
-    file = BodyFile(parts, parts.close)
+    file = _ChunkedFile(parts, parts.close) if response.chunked else BodyFile(_until_cut(parts), parts.close)
     if response.fp is None or response.isclosed():  # it has no body
         file.read()
         return response

@@ -25,6 +25,9 @@ PART_BYTES = 65536
 WHOLE: ContextVar[bool] = ContextVar("reenact_urllib3_whole", default=False)
 """Whoever called reads the whole body at once, although he has not asked for that."""
 
+_IN_BODY = "reenact_in_body_of"
+"""On an error: it came when the body was read, after this status. Recorded with the error, like any attribute."""
+
 
 def put_into(connectionpool: ModuleType, replace: Replace) -> None:
     replace(connectionpool.HTTPConnectionPool, "urlopen", _urlopen)
@@ -42,7 +45,13 @@ def _urlopen(original: Callable[..., Any], pool: Any, *args: Any, **kwargs: Any)
     asked["body"] = _body(asked["body"])
     call = HttpCall(_neutral(pool, asked), _failure)
     if asked["preload_content"] or WHOLE.get():
-        answer = exchange_blocking(call, partial(_exchange, original, pool, asked))
+        try:
+            answer = exchange_blocking(call, partial(_exchange, original, pool, asked))
+        except Exception as error:
+            status = error.__dict__.get(_IN_BODY)
+            if status is None or asked["preload_content"]:
+                raise
+            return _response(asked, pool, Head(status, "", "HTTP/1.1", ()), BodyFile(_raising(error), _nothing))
         return _response(asked, pool, head_of(answer), BytesIO(body_bytes(answer["body"])))
     body = BlockingBody(call, lane, partial(_open, original, pool, asked))
     head = next(body)
@@ -53,6 +62,15 @@ def _failure(message: str) -> Exception:
     from urllib3.exceptions import ProtocolError
 
     return ProtocolError(message)
+
+
+def _raising(error: Exception) -> Iterator[bytes]:
+    raise error
+    yield
+
+
+def _nothing() -> None:
+    """There is no connection to be closed."""
 
 
 @cache
@@ -86,7 +104,10 @@ def _neutral(pool: Any, asked: Mapping[str, Any]) -> Request:
 
 
 def _sent(original: Callable[..., Any], pool: Any, asked: Mapping[str, Any], changed: Request | None) -> Any:
-    asked = {**asked, "preload_content": False, "decode_content": False, "release_conn": False}
+    if asked["preload_content"]:  # what fails while it is read is tried again, too
+        asked = {**asked, "decode_content": True}
+    else:
+        asked = {**asked, "decode_content": False, "release_conn": False}
     if changed is not None:
         asked.update(method=changed.method, body=changed.body, headers=dict(changed.headers), body_pos=None)
     return original(pool, **asked)
@@ -97,7 +118,12 @@ def _exchange(
 ) -> tuple[Head, bytes]:
     response = _sent(original, pool, asked, changed)
     try:
-        return _head(response), response.read(decode_content=True)
+        if asked["preload_content"]:
+            return _head(response), response.data
+        return _head(response), b"".join(response.stream(PART_BYTES, decode_content=True))
+    except Exception as error:
+        error.__dict__[_IN_BODY] = response.status
+        raise
     finally:
         response.close()
 

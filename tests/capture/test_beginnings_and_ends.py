@@ -1,0 +1,73 @@
+"""What a program does before its first line and behind its last: packages that it is in, files that nobody closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from program_support import Server, reenact
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+LEFT_OPEN = """
+import os, sys, threading, time
+
+class Held:
+    def __del__(self):
+        print("let go of", os.path.basename(file.name), flush=True)
+
+forked = os.fork() if "fork" in sys.argv else None
+file = open("child.txt" if forked == 0 else "out.txt", "w")
+file.write(f"begun {time.time() > 0}")
+held = Held()
+if forked:
+    os.waitpid(forked, 0)
+if "fail" in sys.argv:
+    raise RuntimeError("failed")
+if "exit" in sys.argv:
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("end", 0), ("fail", 1), ("exit", 3)])
+def test_a_file_that_nobody_closed_is_written_at_the_end(how: str, status: int) -> None:
+    Path("program.py").write_text(LEFT_OPEN)
+    done = reenact("run", "--run-id", "one", "program.py", how)
+    assert (done.returncode, done.stdout) == (status, "let go of out.txt\n"), done.stderr
+    assert Path("out.txt").read_text() == "begun True"
+    assert reenact("replay", "one").stdout == done.stdout
+
+
+def test_so_is_that_of_a_forked_process() -> None:
+    Path("program.py").write_text(LEFT_OPEN)
+    done = reenact("run", "--run-id", "one", "program.py", "fork")
+    assert (done.returncode, done.stdout) == (0, "let go of child.txt\nlet go of out.txt\n"), done.stderr
+    assert Path("child.txt").read_text() == Path("out.txt").read_text() == "begun True"
+
+
+@pytest.mark.parametrize("module", ["package", "package.tool"])
+def test_the_packages_of_a_module_are_part_of_the_program(module: str, server: Server) -> None:
+    package = Path("package")
+    package.mkdir()
+    ask = f"import httpx, sys, time\nprint(__name__, time.time(), httpx.get('{server.url}/number').json()['number'])\n"
+    (package / "__init__.py").write_text(f"{ask}print(sys.argv)\n")
+    for name in ("__main__", "tool"):
+        (package / f"{name}.py").write_text(ask)
+    done = reenact("run", "--run-id", "one", "-m", module, "word")
+    first, arguments, second = done.stdout.splitlines()
+    assert (done.returncode, server.requests) == (0, 2), done.stderr
+    assert (first.split()[0], arguments, second.split()[0]) == ("package", "['-m', 'word']", "__main__")
+    assert "2 effects" in done.stderr
+    server.stop()
+    again = reenact("replay", "one")
+    assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
+
+
+def test_a_module_that_is_not_there_is_told_before_its_package_is_run() -> None:
+    package = Path("package")
+    package.mkdir()
+    (package / "__init__.py").write_text("print('run')")
+    done = reenact("run", "-m", "package.missing")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "no module 'package.missing'" in done.stderr
+    assert not Path("reenact.db").exists()
