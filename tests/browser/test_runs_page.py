@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from browser_support import NARROW, Looking, assert_accessible, assert_fits, shot
+from browser_support import MIDDLE, NARROW, Looking, assert_accessible, assert_fits, shot, torn_words
 from lists_support import HOSTILE, failed, in_doubt, record, recorded
 from playwright.sync_api import expect
 
@@ -41,6 +41,15 @@ def test_runs_are_listed_with_what_they_used(look: Look) -> None:
     assert "send_mail" in seen.page.locator("tr[data-run=doubt-1]").inner_text()
     assert_accessible(seen.page)
     shot(seen.page, "runs-list")
+
+
+def test_between_narrow_and_wide_no_word_is_torn(look: Look, store: str) -> None:
+    record(store, "a-name-as-given", usage={"input_tokens": 1, "output_tokens": 1, "cost": 0.00004})
+    page = look(viewport=MIDDLE).page
+    expect(page.locator("tbody tr")).to_contain_text("<$0.0001")
+    expect(page.locator("tbody tr")).to_contain_text("a-name-as-given")
+    assert torn_words(page, "#runs td:first-child a, #runs td:nth-child(3)") == []
+    assert_fits(page)
 
 
 @pytest.mark.usefixtures("some")

@@ -11,7 +11,7 @@ import apsw
 from reenact.errors import InvalidInput
 from reenact.index.opening import Index
 from reenact.reports.runs import Place, RunFilter, runs_page
-from reenact.reports.selecting import SHORTEST_ID
+from reenact.reports.selecting import LONGEST_WHOLE_ID, SHORTEST_ID
 from reenact.reports.times import iso_time
 
 AGENTS_MOST = 200
@@ -146,7 +146,10 @@ def _line(connection: apsw.Connection, row: Sequence[Any]) -> dict[str, Any]:
 
 
 def short_of(connection: apsw.Connection, run: str) -> str:
-    """The shortest beginning of the id, of at least 8 characters, that no other id has: its neighbours tell."""
+    """The shortest beginning of the id, of at least 8 characters, that no other id has: its neighbours tell.
+    Short ids are whole."""
+    if len(run) <= LONGEST_WHOLE_ID:
+        return run
     row = connection.execute(NEIGHBOURS, (run,)).fetchone()
     needed = max((_common(run, str(other)) + 1 for other in row or () if other is not None), default=1)
     return run[: max(needed, SHORTEST_ID)]

@@ -14,6 +14,7 @@ const cut = (text, room) => (text.length > room ? `${text.slice(0, room - 3)}...
 
 function dollars(cost) {
   if (cost === null || cost === undefined) return "";
+  if (cost > 0 && cost < 0.0001) return "<$0.0001";
   return cost >= 1 ? `$${cost.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}` : `$${cost.toFixed(4)}`;
 }
 
