@@ -125,6 +125,25 @@ def test_options_and_runs_that_were_meant() -> None:
     assert "Did you mean" not in reenact("show", "\x1b[2J").stderr
 
 
+def test_agents_and_statuses_that_were_meant() -> None:
+    record("one", facts={"agent": "support"})
+    for command in ("ls", "stats"):
+        assert "no runs of suport in" in reenact(command, "--agent", "suport").stderr
+        assert "did you mean support?" in reenact(command, "--agent", "suport").stderr
+    assert "did you mean" not in reenact("ls", "--agent", "\x1b[2J").stderr
+    assert "Did you mean failed?" in reenact("ls", "--status", "faild").stderr
+    assert "Did you mean" not in reenact("ls", "--status", "x").stderr
+
+
+@pytest.mark.parametrize("command", [["--help"], ["show", "--help"], ["token", "mint", "--help"]])
+def test_help_fits_a_narrow_terminal(command: list[str]) -> None:
+    lines = shown(*command, columns=40).screen
+    assert "Options:" in lines
+    about = lines[lines.index("Options:") :]
+    assert not [line for line in about if line and not line.startswith((" ", "Options:", "Commands:"))]
+    assert any(line.split()[:2] == ["--store", "URL"] for line in about)
+
+
 def test_every_command_has_examples() -> None:
     for name in COMMANDS:
         lines = [line.strip() for line in reenact(name, "--help").stdout.splitlines()]
@@ -144,6 +163,8 @@ def test_the_next_step_goes_with_how_a_run_stands() -> None:
     assert "reenact step broken" in shown("show", "broken").text
     assert "reenact settle doubtful" in shown("show", "doubtful").text
     assert "reenact export done -o run.jsonl" in shown("verify", "done").text
+    assert "reenact show done --event 2" in shown("show", "done", "--event", "1").text
+    assert "next " not in shown("show", "done", "--event", "4").text, "that is the last one"
     assert "reenact verify ./run.jsonl" in shown("export", "done", "-o", "run.jsonl").text
     for arguments in (["show", "done"], ["verify", "done"], ["ls"]):
         assert "next " not in reenact_process(*arguments).stderr

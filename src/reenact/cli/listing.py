@@ -87,6 +87,7 @@ def ls(settings: Settings, /, limit: int, chosen: RunFilter, all_kinds: bool, **
     with reading(settings) as store, Progress("reading") as progress:
         wanted = chosen._replace(every_kind=all_kinds)
         runs, place = _listed(store, settings.namespace, wanted, limit, usage if asks_usage else None, progress)
+        none = "" if runs else chosen.found_none(store, settings.namespace)
     if settings.json:
         say_json({"runs": runs, "more": place is not None, "next": place})
         return
@@ -94,7 +95,7 @@ def ls(settings: Settings, /, limit: int, chosen: RunFilter, all_kinds: bool, **
     rows = [_cells(one) for one in runs]
     table([COLUMNS[n] for n in shown], [[row[n] for n in shown] for row in rows])
     if not runs:
-        note(f"no {chosen}runs in namespace {settings.namespace!r}{' that used as much' if asks_usage else ''}")
+        note(none + (" that used as much" if asks_usage and not chosen.agents else ""))
         return
     if asks_usage or (sys.stderr is not None and sys.stderr.isatty()):
         note(fit(_summed_up(runs), terminal_width()))
