@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_support import assert_two_lines, opened, record, reenact, reenact_process
+from cli_support import asking, assert_two_lines, opened, record, reenact, reenact_process
 from numbered_server import Server
 from terminal_support import Terminal, shown
 
@@ -198,6 +198,7 @@ def test_ctrl_c_suspends_a_run_says_how_it_goes_on_and_leaves_a_whole_journal() 
         terminal.press_ctrl_c()
         assert terminal.end() == 130
         assert "reenact resume one" in terminal.text
+        assert any(line.startswith("error: run one was suspended") for line in terminal.screen), "not behind the ^C"
         assert "Traceback" not in terminal.text
     assert reenact("verify", "one").exit_code == 0
     assert "interrupted" in reenact("ls").stdout
@@ -234,6 +235,18 @@ def test_walking_on_a_terminal() -> None:
         terminal.press_ctrl_c()
         assert terminal.end() == 0
         assert "Traceback" not in terminal.text
+
+
+def test_walking_shows_what_was_said_before_how_it_is_kept() -> None:
+    record("one", asking("Where is it?", "In Hamburg, since Tuesday."))
+    with Terminal("step", "one", columns=40) as terminal:
+        terminal.wait_for("0/2>")
+        terminal.type("n\n")
+        terminal.wait_for("Where is it?")
+        terminal.type("n\n")
+        terminal.wait_for("In Hamburg")
+        terminal.type("q\n")
+        assert terminal.end() == 0
 
 
 def test_from_a_request_to_its_answer_and_back() -> None:
