@@ -110,6 +110,7 @@ def test_a_link_leads_to_an_event_and_back_again(look: Look, store: str) -> None
 def test_the_slider_moves_rows_and_state_together(look: Look) -> None:
     page = opened(look(), f"/runs/support-one?seq={EVENTS}&show=state")
     side(page, f"After event {EVENTS}, set by event")
+    assert page.locator("#side").evaluate("one => one.scrollWidth <= one.clientWidth"), "a hash does not stand out"
     assert "turn\n2" in page.locator("#part").inner_text()
     slider = page.locator("#scrubber")
     slider.fill("6")

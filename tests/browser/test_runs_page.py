@@ -10,6 +10,7 @@ from lists_support import HOSTILE, failed, in_doubt, record, recorded
 from playwright.sync_api import expect
 
 from reenact.core.events import Completed, StateUpdated
+from reenact.effect.forking import begin_fork
 from reenact.journal.journal import Journal
 from reenact.store.opening import open_store
 
@@ -50,6 +51,23 @@ def test_between_narrow_and_wide_no_word_is_torn(look: Look, store: str) -> None
     expect(page.locator("tbody tr")).to_contain_text("a-name-as-given")
     assert torn_words(page, "#runs td:first-child a, #runs td:nth-child(3)") == []
     assert_fits(page)
+
+
+def test_a_fork_is_marked_as_one(look: Look, store: str) -> None:
+    record(store, "first")
+    opened = open_store(store)
+    begin_fork(opened, "first", 2, run_id="other-way")
+    opened.close()
+    seen = look()
+    mark = seen.page.locator("tr[data-run=other-way] .chip")
+    expect(mark).to_have_text("fork")
+    assert mark.get_attribute("title") == "of first, at 2"
+    assert seen.page.locator("tr[data-run=first] .chip").count() == 0
+    seen.page.wait_for_selector("#live:not([hidden])")
+    opened = open_store(store)
+    begin_fork(opened, "first", 1, run_id="third-way")
+    opened.close()
+    expect(seen.page.locator("tr[data-run=third-way] .chip")).to_have_text("fork")
 
 
 @pytest.mark.usefixtures("some")

@@ -17,7 +17,7 @@ from reenact.reports.times import iso_time
 AGENTS_MOST = 200
 CHANGES_MOST = 500
 
-COLUMNS = "run, kind, created, agent, status, about, events, head, imported, tokens, cost, version"
+COLUMNS = "run, kind, created, agent, status, about, events, head, imported, parent, tokens, cost, version"
 AGENTS = f"""WITH RECURSIVE names(agent) AS (
   SELECT (SELECT min(agent) FROM runs WHERE kind = 'run')
   UNION ALL SELECT (SELECT min(agent) FROM runs WHERE kind = 'run' AND agent > names.agent)
@@ -129,7 +129,7 @@ def _where(wanted: ListFilter) -> tuple[list[str], list[Any]]:
 
 
 def _line(connection: apsw.Connection, row: Sequence[Any]) -> dict[str, Any]:
-    run, kind, created, agent, status, about, events, head, imported, tokens, cost, _ = row
+    run, kind, created, agent, status, about, events, head, imported, parent, tokens, cost, _ = row
     return {
         "run": run,
         "status": status,
@@ -138,6 +138,7 @@ def _line(connection: apsw.Connection, row: Sequence[Any]) -> dict[str, Any]:
         "events": events,
         "created": iso_time(created),
         "imported": bool(imported),
+        "parent": json.loads(parent),
         "head": head,
         "kind": kind,
         "short": short_of(connection, run),
