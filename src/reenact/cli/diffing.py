@@ -152,8 +152,7 @@ def _show(settings: Settings, comparison: RunComparison, stores: tuple[Store, St
 def _show_first(comparison: RunComparison, first: FirstDivergence, stores: tuple[Store, Store], *, full: bool) -> None:
     from reenact.replays.divergence.reasons import WORDS
 
-    where = f"lane {inert(first.lane)}, event {first.position}" if first.lane else f"event {first.position}"
-    lines = ["", f"▶ first divergence: {where}: {WORDS[first.reason]}"]
+    lines = ["", f"▶ first divergence: {inert(first.where)}: {WORDS[first.reason]}"]
     for side, place, digest in (
         ("first run", first.expected, first.expected_hash),
         ("second run", first.actual, first.actual_hash),
