@@ -267,6 +267,7 @@ def test_what_it_waits_for_stands_at_the_top(look: Look, store: str) -> None:
     assert "Waits for approval" in " ".join(notice.inner_text().split())
     assert_accessible(page)
     notice.get_by_role("link", name="Answer it").click()
+    assert page.locator(".need:target h3").inner_text() == "Waits for an answer: approval", "the one that was meant"
     page.locator("[data-resolving] textarea").fill("42")
     page.get_by_role("button", name="Answer").click()
     page.locator("#sure-yes").click()
