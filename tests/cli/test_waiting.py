@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cli_support import assert_two_lines, opened, record, reenact, reenact_json, reenact_process
 
+from reenact.core.events import StateUpdated
 from reenact.core.wait_keys import Resolution, WaitIdentity, WaitKey
 from reenact.effect.waits import WaitDesk
 
@@ -65,6 +66,38 @@ def test_another_resolution_shows_the_first() -> None:
     assert json.loads(result.stdout) == {"status": "ok", "value": "yes\x1b[31m"}
     assert "\x1b" not in result.output
     assert_two_lines(result.stderr, "already_resolved")
+
+
+def test_without_a_key_where_the_secret_is() -> None:
+    record("run-1", [StateUpdated(payload=1)])
+    key = made()
+    assert reenact_json("resolve", "--run", "run-1", "--value", "1") == {"status": "resolved", "first": True}
+    assert ended(key) == Resolution.ok(1)
+    again = reenact("resolve", "--run", "run-1", "--value", "1")
+    assert again.exit_code == 3
+    assert_two_lines(again.stderr, "unknown_wait")
+
+
+def test_which_of_several_waits() -> None:
+    record("run-1", [StateUpdated(payload=1)])
+    keys = {name: made(identity=WaitIdentity.named(name)) for name in ("approval", "address")}
+    several = reenact("resolve", "--run", "run-1", "--cancel")
+    assert several.exit_code == 2
+    assert_two_lines(several.stderr, "which_wait")
+    assert "approval, address" in several.stderr
+    assert "It waits for approval" in reenact("resolve", "--run", "run-1", "--wait", "approvl", "--cancel").stderr
+    assert reenact("resolve", "--run", "run-1", "--wait", "approval", "--cancel").exit_code == 0
+    assert [ended(key) for key in keys.values()] == [Resolution.cancelled(), None]
+
+
+def test_without_the_secret_nothing_is_resolved(key_file: Path) -> None:
+    record("run-1", [StateUpdated(payload=1)])
+    made()
+    key_file.unlink()
+    result = reenact("resolve", "--run", "run-1", "--value", "1")
+    assert result.exit_code == 6
+    assert_two_lines(result.stderr, "no_key")
+    assert not key_file.exists(), "no secret is made for it"
 
 
 def test_the_key_from_stdin() -> None:

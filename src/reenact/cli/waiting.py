@@ -15,11 +15,13 @@ from reenact.cli.selection import selected_run
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, store_exists, writing
 from reenact.cli.text import brief, inert, iso_time, local_time
-from reenact.errors import InvalidInput, InvalidValue, Refused, UnknownOrRevoked
+from reenact.errors import InvalidInput, InvalidValue, NotFound, Refused, UnknownOrRevoked
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.core.wait_keys import Resolution
+    from reenact.core.wait_keys import Resolution, WaitKey
     from reenact.effect.keys import KeyInfo, KeyRing
+    from reenact.effect.waits.desk import WaitDesk
+    from reenact.store.contract import Store
 
 MAX_KEY_BYTES = 16 * 1024
 KEY_COLUMNS = (
@@ -40,30 +42,42 @@ WAIT_COLUMNS = (
 
 @click.command()
 @shared_options
-@click.argument("key")
+@click.argument("key", required=False)
+@click.option("--run", metavar="RUN", shell_complete=complete_run, help="Instead of KEY: the run that waits.")
+@click.option("--wait", metavar="NAME", help="With --run: which of its waits, if there are several.")
 @click.option("--value", metavar="JSON", help="Resolve with this value.")
 @click.option("--error", metavar="TEXT", help="Resolve as failed, saying why.")
 @click.option("--cancel", is_flag=True, help="Resolve as cancelled.")
 @click.pass_obj
-def resolve(settings: Settings, key: str, value: str | None, error: str | None, cancel: bool) -> None:
+def resolve(settings: Settings, /, key: str | None, run: str | None, wait: str | None, **said: Any) -> None:
     """Resolve a wait: give the run that handed out KEY what it waits for.
 
     The first resolution stands. The same one again is fine; another one ends with 6 and shows the first.
     KEY opens the wait for whoever has it; - reads it from stdin, so that it stays out of the shell's history.
+    Without it, --run names the run, on the machine that has the secret which signs its keys.
 
     \b
     reenact resolve KEY --value '{"approved": true}'
+    reenact resolve --run @last --wait approval --value true
     reenact resolve KEY --error 'the budget is used up'
     reenact resolve - --cancel < key.txt
     """
     from reenact.core.codec import encode
     from reenact.effect.waits.desk import WaitDesk
 
-    resolution = _resolution(value, error, cancel)
+    resolution = _resolution(**said)
+    if (key is None) == (run is None) or (wait is not None and run is None):
+        raise InvalidInput(
+            "resolve needs a KEY, or --run and, if it has several waits, --wait",
+            hint="For example: `reenact resolve --run @last --value true`.",
+            code="usage",
+        )
     with reading(settings):
         pass  # resolving in a store that is not there must not make one
     with writing(settings) as store:
-        outcome = WaitDesk(store, settings.namespace).resolve(_key(key), resolution)
+        desk = WaitDesk(store, settings.namespace)
+        opening = _key(key) if key is not None else _made_key(desk, store, settings.namespace, str(run), wait)
+        outcome = desk.resolve(opening, resolution)
     if outcome.status == "unknown_or_revoked":
         raise UnknownOrRevoked(
             f"this wait key is not known in namespace {settings.namespace!r} of this store, or was revoked",
@@ -107,6 +121,30 @@ def _resolution(value: str | None, error: str | None, cancel: bool) -> Resolutio
         ) from None
 
 
+def _made_key(desk: WaitDesk, store: Store, namespace: str, text: str, wait: str | None) -> WaitKey:
+    """The key of the open wait that is meant, made as its agent made it: with the secret on this machine."""
+    from reenact.reports.needs import open_waits, signs_here, wait_named
+
+    run = selected_run(store, namespace, text)
+    waits = open_waits(store, namespace, run, signs_here)
+    names = inert(", ".join(one["name"] for one in waits))
+    meant = [one for one in waits if wait is None or one["name"] == wait]
+    if not meant:
+        hint = f"It waits for {names}." if waits else "`reenact waits RUN --all` lists what it has waited for."
+        raise NotFound(f"run {run} has no such open wait", hint=hint, code="unknown_wait")
+    if len(meant) > 1:
+        raise InvalidInput(f"run {run} waits for several: {names}", hint="Name one with --wait.", code="which_wait")
+    found = wait_named(store, namespace, run, meant[0]["wait"])
+    if found is None or not meant[0]["answerable"]:
+        raise Refused(
+            "the secret that signs the key of this wait is not on this machine",
+            hint="Resolve it with its key, or where its agent runs; `reenact keys` lists the secrets here.",
+            code="no_key",
+        )
+    identity, session = found
+    return desk.key(run, identity, session=session)
+
+
 def _key(text: str) -> str:
     if text != "-":
         return text
@@ -139,7 +177,11 @@ def waits(settings: Settings, run: str, everything: bool) -> None:
     if not found:
         note("nothing" if everything else "nothing is open")
     elif any(one.state == "open" for one in found):
-        suggest(settings, ("reenact resolve KEY --value JSON", "for whoever has the key"))
+        suggest(
+            settings,
+            (command_for(settings, "resolve", "--run", run, "--value", "JSON"), "here, without its key"),
+            ("reenact resolve KEY --value JSON", "for whoever has the key"),
+        )
 
 
 @click.group(invoke_without_command=True)
