@@ -84,7 +84,7 @@ def test_it_is_shown_as_it_is(look: Look) -> None:
     assert_accessible(page)
     shot(page, "run-hostile")
     page.keyboard.press("2")
-    page.locator(".message.fresh", has_text="onerror").wait_for()
+    page.locator(".message.its-answer", has_text="onerror").wait_for()
     assert_fits(page)
     assert_accessible(page)
 
