@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
+MIDDLE = {"width": 768, "height": 900}
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -109,6 +110,19 @@ def assert_accessible(page: Page) -> None:
         if one["impact"] in ("serious", "critical")
     ]
     assert not serious, "\n".join(serious)
+
+
+def torn_words(page: Page, places: str) -> list[str]:
+    """What stands there on two lines, or is cut off, though it is one word."""
+    found = page.locator(places).evaluate_all(
+        """(places) => places.filter((one) => {
+          const range = document.createRange();
+          range.selectNodeContents(one);
+          return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1
+            || one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline";
+        }).map((one) => one.textContent.trim())"""
+    )
+    return [str(text) for text in found]
 
 
 def assert_fits(page: Page) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from browser_support import NARROW, Looking, assert_accessible, assert_fits, shot
+from browser_support import MIDDLE, NARROW, Looking, assert_accessible, assert_fits, shot, torn_words
 from playwright.sync_api import expect
 
 import reenact
@@ -121,6 +121,26 @@ def test_narrow_and_in_both_colours(look: Look, colours: str) -> None:
     assert_fits(page)
     assert_accessible(page)
     shot(page, f"replay-narrow-{colours}")
+
+
+def test_between_narrow_and_wide_it_fits_and_no_word_is_torn(look: Look) -> None:
+    page = look(viewport=MIDDLE).open("/runs/recorded/replay/again")
+    expect(page.locator(".plot svg").first).to_be_visible()
+    assert_fits(page)
+    assert torn_words(page, "table.steps strong, table.steps td:first-child, table.steps .whole") == []
+    shot(page, "replay-middle")
+
+
+def test_what_did_not_change_is_seen_of_both_runs(look: Look, store: str) -> None:
+    Models.factor = 1.0
+    opened = reenact.open_store(store)
+    support.replay_live("recorded", live_run_id="same", store=opened)
+    opened.close()
+    plot = look().open("/runs/recorded/replay/same").locator(".plot[data-measure=tokens]")
+    was, came = plot.locator("circle.was").first, plot.locator("circle.came").first
+    assert was.get_attribute("cy") == came.get_attribute("cy")
+    assert float(was.get_attribute("r") or 0) > float(came.get_attribute("r") or 0), "the one does not hide the other"
+    assert was.evaluate("one => getComputedStyle(one).fill") == "none"
 
 
 def test_what_was_recorded_is_text(look: Look) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from browser_support import NARROW, assert_accessible, assert_fits, shot
+from browser_support import NARROW, assert_accessible, assert_fits, shot, torn_words
 from run_page_support import EVENTS, Look, chosen, opened, patient, record_support, side
 
 from reenact.core.events import StateUpdated
@@ -110,6 +110,7 @@ def test_a_link_leads_to_an_event_and_back_again(look: Look, store: str) -> None
 def test_the_slider_moves_rows_and_state_together(look: Look) -> None:
     page = opened(look(), f"/runs/support-one?seq={EVENTS}&show=state")
     side(page, f"After event {EVENTS}, set by event")
+    assert page.locator("#side").evaluate("one => one.scrollWidth <= one.clientWidth"), "a hash does not stand out"
     assert "turn\n2" in page.locator("#part").inner_text()
     slider = page.locator("#scrubber")
     slider.fill("6")
@@ -266,6 +267,7 @@ def test_what_it_waits_for_stands_at_the_top(look: Look, store: str) -> None:
     assert "Waits for approval" in " ".join(notice.inner_text().split())
     assert_accessible(page)
     notice.get_by_role("link", name="Answer it").click()
+    assert page.locator(".need:target h3").inner_text() == "Waits for an answer: approval", "the one that was meant"
     page.locator("[data-resolving] textarea").fill("42")
     page.get_by_role("button", name="Answer").click()
     page.locator("#sure-yes").click()
@@ -288,6 +290,8 @@ def test_a_run_that_is_not_there(look: Look) -> None:
     assert answer is not None
     assert answer.status == 404
     assert "no run 'nobody'" in seen.page.locator("main").inner_text()
+    seen.page.get_by_role("link", name="All runs").click()
+    seen.page.locator("tr[data-run=support-one]").wait_for()
     seen.complaints.clear()  # a browser complains about a 404
 
 
@@ -305,6 +309,23 @@ def test_narrow_and_in_both_colours(look: Look, colours: str) -> None:
         page.wait_for_load_state("networkidle")
         assert_fits(page)
         assert_accessible(page)
+
+
+def test_narrow_rows_tell_what_was_called(look: Look) -> None:
+    page = opened(look(viewport=NARROW), "/runs/support-one")
+    page.locator("#event-3").wait_for()
+    assert "look_up" in page.locator("#event-3 .what").inner_text()
+    assert torn_words(page, ".fall-row .what") == []
+    buttons = page.locator("#to-first, #to-last").evaluate_all("all => all.map((one) => one.offsetTop)")
+    assert buttons[0] == buttons[1], "one row of buttons"
+
+
+def test_an_answer_is_read_without_opening_anything(look: Look) -> None:
+    page = opened(look(), "/runs/support-one?seq=2")
+    side(page, "answered")
+    assert page.locator("#side .branch:not([open])").count() == 0
+    assert "look_up" in page.locator("#side .tree").first.inner_text()
+    assert "1 item\n" in page.locator("#side .tree").first.inner_text()
 
 
 def test_dark(look: Look) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from browser_support import NARROW, Looking, assert_accessible, assert_fits, shot
+from browser_support import MIDDLE, NARROW, Looking, assert_accessible, assert_fits, shot, torn_words
 from lists_support import HOSTILE, failed, in_doubt, record, recorded
 from playwright.sync_api import expect
 
 from reenact.core.events import Completed, StateUpdated
+from reenact.effect.forking import begin_fork
 from reenact.journal.journal import Journal
 from reenact.store.opening import open_store
 
@@ -41,6 +42,32 @@ def test_runs_are_listed_with_what_they_used(look: Look) -> None:
     assert "send_mail" in seen.page.locator("tr[data-run=doubt-1]").inner_text()
     assert_accessible(seen.page)
     shot(seen.page, "runs-list")
+
+
+def test_between_narrow_and_wide_no_word_is_torn(look: Look, store: str) -> None:
+    record(store, "a-name-as-given", usage={"input_tokens": 1, "output_tokens": 1, "cost": 0.00004})
+    page = look(viewport=MIDDLE).page
+    expect(page.locator("tbody tr")).to_contain_text("<$0.0001")
+    expect(page.locator("tbody tr")).to_contain_text("a-name-as-given")
+    assert torn_words(page, "#runs td:first-child a, #runs td:nth-child(3)") == []
+    assert_fits(page)
+
+
+def test_a_fork_is_marked_as_one(look: Look, store: str) -> None:
+    record(store, "first")
+    opened = open_store(store)
+    begin_fork(opened, "first", 2, run_id="other-way")
+    opened.close()
+    seen = look()
+    mark = seen.page.locator("tr[data-run=other-way] .chip")
+    expect(mark).to_have_text("fork")
+    assert mark.get_attribute("title") == "of first, at 2"
+    assert seen.page.locator("tr[data-run=first] .chip").count() == 0
+    seen.page.wait_for_selector("#live:not([hidden])")
+    opened = open_store(store)
+    begin_fork(opened, "first", 1, run_id="third-way")
+    opened.close()
+    expect(seen.page.locator("tr[data-run=third-way] .chip")).to_have_text("fork")
 
 
 @pytest.mark.usefixtures("some")

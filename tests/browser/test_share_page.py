@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_support import NARROW, WIDE, assert_accessible, assert_fits, shot
+from browser_support import NARROW, WIDE, assert_accessible, assert_fits, shot, torn_words
 from playwright.sync_api import Browser, Page, expect
 
 import reenact
@@ -184,9 +184,13 @@ def test_narrow_in_both_colours_and_for_everybody(open_file: Files, opened: Stor
     page = open_file(path, viewport=NARROW, color_scheme=colours)
     assert_fits(page)
     assert_accessible(page)
+    tops = page.locator(".brand, #theme").evaluate_all("all => all.map((one) => one.getBoundingClientRect())")
+    assert tops[1]["top"] < tops[0]["bottom"], "the button stands beside the name"
     shot(page, f"share-{kind}-narrow-{colours}")
     wide = open_file(path, color_scheme=colours)
     assert_accessible(wide)
+    if kind == "run":
+        assert torn_words(wide, ".event-kind") == []
     shot(wide, f"share-{kind}-{colours}")
 
 

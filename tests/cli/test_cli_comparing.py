@@ -25,7 +25,7 @@ def test_where_two_runs_part() -> None:
     result = reenact("diff", "one", "two")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("diverged  runs one and two part at lane 0, event 2: the same request was answered")
+    assert lines[0].startswith("diverged  runs one and two part at lane 0, place 2: the same request was answered")
     assert '~ /output: "the answer is 4" → "the answer is 5"' in result.stdout
     assert "2 matched · 2 changed" in lines
     found = reenact_json("diff", "one", "two", status=1)

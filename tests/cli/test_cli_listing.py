@@ -35,6 +35,7 @@ from reenact.core.events import (
     StateUpdated,
     WaitCreated,
 )
+from reenact.effect.forking import begin_fork
 from reenact.journal.chain import Draft
 from reenact.journal.journal import Journal
 
@@ -57,7 +58,7 @@ def test_the_json_of_a_run() -> None:
     listed = reenact_json("ls")
     (run,) = listed["runs"]
     assert listed["more"] is False
-    assert run.keys() == {"run", "short", "status", "about", "agent", "events", "created", "imported", "head"}
+    assert run.keys() == {"run", "short", "status", "about", "agent", "events", "created", "imported", "parent", "head"}
     assert (run["run"], run["status"], run["agent"], run["events"]) == ("one", "completed", "tester", 4)
     assert run["created"].endswith("Z")
     assert run["head"].startswith("sha256:")
@@ -158,6 +159,16 @@ def test_an_imported_run_is_marked(workspace: Path) -> None:
     assert reenact("import", "run.jsonl", "--store", "other.db").exit_code == 0
     assert reenact_json("ls", "--store", "other.db")["runs"][0]["imported"] is True
     assert "imported" in reenact("ls", "--store", "other.db").stdout
+
+
+def test_a_fork_says_of_which_run_it_is() -> None:
+    record("one")
+    with opened() as store:
+        begin_fork(store, "one", 2, run_id="other")
+    other, one = reenact_json("ls")["runs"]
+    assert one["parent"] is None
+    assert other["parent"] == {"run": "one", "seq": 2, "relation": "fork"}
+    assert "fork of one" in reenact("ls").stdout
 
 
 def test_hostile_names_are_inert() -> None:

@@ -187,7 +187,7 @@ def test_a_run_that_waits_in_one_that_it_has_called_does_not_wait_when_it_is_tol
     assert done.returncode == 6
     assert_two_lines(done.stderr.removeprefix("run o1\n"), "waiting")
     called = next(one["run"] for one in reenact_json("ls")["runs"] if one["run"] != "o1")
-    assert reenact_process("resolve", "approval", "--run", called, "--value", '"yes"').returncode == 0
+    assert reenact_process("resolve", "--run", called, "--value", '"yes"').returncode == 0
     assert reenact_process("resume", "o1").stdout == "yes\n"
 
 

@@ -94,11 +94,12 @@ def test_namespaces_keep_apart() -> None:
 
 
 def test_short_ids_are_unique_and_name_their_run() -> None:
-    runs = ["session-2026-01-01-a", "session-2026-01-01-b", "unrelated-long-name", "tiny"]
+    runs = ["session-2026-01-01-a", "session-2026-01-01-b", "unrelated-long-name", "tiny", "blocked-run"]
     for run in runs:
         record(run, [Completed()])
     short = {one["run"]: one["short"] for one in reenact_json("ls")["runs"]}
     assert short["unrelated-long-name"] == "unrelate"
     assert short["tiny"] == "tiny"
+    assert short["blocked-run"] == "blocked-run", "a name that somebody gave is not cut by three letters"
     assert short["session-2026-01-01-a"] == "session-2026-01-01-a"
     assert {shown(text) for text in short.values()} == set(runs)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cli_support import assert_two_lines, opened, record, reenact, reenact_json, reenact_process
 
+from reenact.core.events import StateUpdated
 from reenact.core.wait_keys import Resolution, WaitIdentity, WaitKey
 from reenact.effect.waits import WaitDesk
 
@@ -67,6 +68,38 @@ def test_another_resolution_shows_the_first() -> None:
     assert_two_lines(result.stderr, "already_resolved")
 
 
+def test_without_a_key_where_the_secret_is() -> None:
+    record("run-1", [StateUpdated(payload=1)])
+    key = made()
+    assert reenact_json("resolve", "--run", "run-1", "--value", "1") == {"status": "resolved", "first": True}
+    assert ended(key) == Resolution.ok(1)
+    again = reenact("resolve", "--run", "run-1", "--value", "1")
+    assert again.exit_code == 3
+    assert_two_lines(again.stderr, "unknown_wait")
+
+
+def test_which_of_several_waits() -> None:
+    record("run-1", [StateUpdated(payload=1)])
+    keys = {name: made(identity=WaitIdentity.named(name)) for name in ("approval", "address")}
+    several = reenact("resolve", "--run", "run-1", "--cancel")
+    assert several.exit_code == 2
+    assert_two_lines(several.stderr, "which_wait")
+    assert "approval, address" in several.stderr
+    assert "It waits for approval" in reenact("resolve", "--run", "run-1", "--wait", "approvl", "--cancel").stderr
+    assert reenact("resolve", "--run", "run-1", "--wait", "approval", "--cancel").exit_code == 0
+    assert [ended(key) for key in keys.values()] == [Resolution.cancelled(), None]
+
+
+def test_without_the_secret_nothing_is_resolved(key_file: Path) -> None:
+    record("run-1", [StateUpdated(payload=1)])
+    made()
+    key_file.unlink()
+    result = reenact("resolve", "--run", "run-1", "--value", "1")
+    assert result.exit_code == 6
+    assert_two_lines(result.stderr, "no_key")
+    assert not key_file.exists(), "no secret is made for it"
+
+
 def test_the_key_from_stdin() -> None:
     key = made()
     assert reenact("resolve", "-", "--value", "1", stdin=key.text + "\n").exit_code == 0
@@ -122,31 +155,33 @@ def test_a_real_process_resolves(key_file: Path) -> None:
 
 def test_a_wait_is_resolved_by_its_name() -> None:
     first = made()
-    result = reenact("resolve", "approval", "--run", "run-1", "--value", "1")
+    result = reenact("resolve", "--run", "run-1", "--wait", "approval", "--value", "1")
     assert (result.exit_code, result.stderr) == (0, "resolved\n")
     assert ended(first) == Resolution.ok(1)
-    assert reenact("resolve", "approval", "--run", "run-1", "--value", "1").exit_code == 0
-    assert reenact("resolve", "approval", "--run", "run-1", "--value", "2").exit_code == 6
+    assert reenact("resolve", "--run", "run-1", "--wait", "approval", "--value", "1").exit_code == 0
+    assert reenact("resolve", "--run", "run-1", "--wait", "approval", "--value", "2").exit_code == 6
 
 
 def test_of_several_waits_of_one_name_one_is_named_by_its_number() -> None:
     keys = [made(identity=WaitIdentity.named("interrupt@0", number)) for number in (1, 2)]
-    result = reenact("resolve", "interrupt@0", "--run", "run-1", "--value", "1")
+    result = reenact("resolve", "--run", "run-1", "--wait", "interrupt@0", "--value", "1")
     assert result.exit_code == 2
     assert_two_lines(result.stderr, "which_wait")
-    assert reenact("resolve", "interrupt@0", "--run", "run-1", "--number", "2", "--value", "1").exit_code == 0
+    assert reenact("resolve", "--run", "run-1", "--wait", "interrupt@0", "--number", "2", "--value", "1").exit_code == 0
     assert [ended(key) for key in keys] == [None, Resolution.ok(1)]
-    assert reenact("resolve", "interrupt@0", "--run", "run-1", "--value", "3").exit_code == 0  # the one that is left
+    assert (
+        reenact("resolve", "--run", "run-1", "--wait", "interrupt@0", "--value", "3").exit_code == 0
+    )  # the one that is left
     assert ended(keys[0]) == Resolution.ok(3)
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "code"),
     [
-        (["rejection", "--run", "run-1"], 3, "unknown_wait"),
-        (["approval", "--run", "run-1", "--number", "7"], 3, "unknown_wait"),
-        (["approval", "--run", "run-9"], 3, "unknown_run"),
-        (["approval", "--number", "1"], 2, "usage"),
+        (["--run", "run-1", "--wait", "rejection"], 3, "unknown_wait"),
+        (["--run", "run-1", "--wait", "approval", "--number", "7"], 3, "unknown_wait"),
+        (["--run", "run-9", "--wait", "approval"], 3, "unknown_run"),
+        (["--wait", "approval", "--number", "1"], 2, "usage"),
     ],
 )
 def test_a_name_that_is_no_waits(arguments: list[str], status: int, code: str) -> None:

@@ -67,6 +67,15 @@ def test_it_is_marked_among_the_changes() -> None:
     assert "1 ActionRequested" in marked[0]
 
 
+def test_it_is_marked_where_each_run_did_something_else() -> None:
+    record("one", [*asking("Where?", "there"), Completed(output="done")])
+    record("two", [StateUpdated(payload={"turn": 1}), Completed(output="done")])
+    lines = shown("diff", "one", "two", columns=120, status=1).screen
+    marked = [line for line in lines if line.startswith("▶") and "divergence" not in line]
+    assert len(marked) == 1
+    assert "1 ActionRequested" in marked[0]
+
+
 def test_everything_is_shown_when_asked_for() -> None:
     record("one", [*asking("\n".join(PROMPT), "yes"), Completed()])
     record("two", [*asking("\n".join(line.upper() for line in PROMPT), "yes"), Completed()])

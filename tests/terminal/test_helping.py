@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_support import assert_two_lines, opened, record, reenact, reenact_process
+from cli_support import asking, assert_two_lines, opened, record, reenact, reenact_process
 from numbered_server import Server
 from terminal_support import Terminal, shown
 
@@ -125,6 +125,25 @@ def test_options_and_runs_that_were_meant() -> None:
     assert "Did you mean" not in reenact("show", "\x1b[2J").stderr
 
 
+def test_agents_and_statuses_that_were_meant() -> None:
+    record("one", facts={"agent": "support"})
+    for command in ("ls", "stats"):
+        assert "no runs of suport in" in reenact(command, "--agent", "suport").stderr
+        assert "did you mean support?" in reenact(command, "--agent", "suport").stderr
+    assert "did you mean" not in reenact("ls", "--agent", "\x1b[2J").stderr
+    assert "Did you mean failed?" in reenact("ls", "--status", "faild").stderr
+    assert "Did you mean" not in reenact("ls", "--status", "x").stderr
+
+
+@pytest.mark.parametrize("command", [["--help"], ["show", "--help"], ["token", "mint", "--help"]])
+def test_help_fits_a_narrow_terminal(command: list[str]) -> None:
+    lines = shown(*command, columns=40).screen
+    assert "Options:" in lines
+    about = lines[lines.index("Options:") :]
+    assert not [line for line in about if line and not line.startswith((" ", "Options:", "Commands:"))]
+    assert any(line.split()[:2] == ["--store", "URL"] for line in about)
+
+
 def test_every_command_has_examples() -> None:
     for name in COMMANDS:
         lines = [line.strip() for line in reenact(name, "--help").stdout.splitlines()]
@@ -144,6 +163,8 @@ def test_the_next_step_goes_with_how_a_run_stands() -> None:
     assert "reenact step broken" in shown("show", "broken").text
     assert "reenact settle doubtful" in shown("show", "doubtful").text
     assert "reenact export done -o run.jsonl" in shown("verify", "done").text
+    assert "reenact show done --event 2" in shown("show", "done", "--event", "1").text
+    assert "next " not in shown("show", "done", "--event", "4").text, "that is the last one"
     assert "reenact verify ./run.jsonl" in shown("export", "done", "-o", "run.jsonl").text
     for arguments in (["show", "done"], ["verify", "done"], ["ls"]):
         assert "next " not in reenact_process(*arguments).stderr
@@ -177,6 +198,7 @@ def test_ctrl_c_suspends_a_run_says_how_it_goes_on_and_leaves_a_whole_journal() 
         terminal.press_ctrl_c()
         assert terminal.end() == 130
         assert "reenact resume one" in terminal.text
+        assert any(line.startswith("error: run one was suspended") for line in terminal.screen), "not behind the ^C"
         assert "Traceback" not in terminal.text
     assert reenact("verify", "one").exit_code == 0
     assert "interrupted" in reenact("ls").stdout
@@ -213,6 +235,18 @@ def test_walking_on_a_terminal() -> None:
         terminal.press_ctrl_c()
         assert terminal.end() == 0
         assert "Traceback" not in terminal.text
+
+
+def test_walking_shows_what_was_said_before_how_it_is_kept() -> None:
+    record("one", asking("Where is it?", "In Hamburg, since Tuesday."))
+    with Terminal("step", "one", columns=40) as terminal:
+        terminal.wait_for("0/2>")
+        terminal.type("n\n")
+        terminal.wait_for("Where is it?")
+        terminal.type("n\n")
+        terminal.wait_for("In Hamburg")
+        terminal.type("q\n")
+        assert terminal.end() == 0
 
 
 def test_from_a_request_to_its_answer_and_back() -> None:

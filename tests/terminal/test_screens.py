@@ -123,6 +123,22 @@ def test_a_narrow_timeline_still_says_who_was_asked_and_what() -> None:
     assert max(map(len, lines)) <= 40
 
 
+@pytest.mark.parametrize("options", [[], ["--follow"]])
+def test_a_narrow_timeline_names_effects_beside_longer_kinds(options: list[str]) -> None:
+    fetched = ActionRequested(
+        action_id="a1", payload={"url": "https://example.com"}, name="fetch_page", effect="tool_call"
+    )
+    record(
+        "one",
+        [fetched, Draft(ActionSucceeded(action_id="a1", output="x"), parent=1), StateUpdated(payload={"turn": 1})],
+    )
+    reenact("cancel", "one")
+    lines = shown("show", "one", *options, columns=40).screen
+    assert any("Requested" in line and "fetch_page" in line for line in lines)
+    assert any("State" in line and "turn" in line for line in lines)
+    assert max(map(len, lines)) <= 40
+
+
 def test_a_run_of_one_lane_has_no_gutter() -> None:
     record("one")
     assert not set("○●│") & set(shown("show", "one", columns=140).text)

@@ -91,6 +91,11 @@ def test_the_printed_address_is_exchanged_once_for_a_cookie(served: Served) -> N
     assert problem(again, 403) == "bad_code"
     assert "set-cookie" not in again.headers
     assert browser.get(RUNS).status_code == 200, "the cookie goes on"
+    clicked_again = browser.get(served.address.login_url)
+    assert (clicked_again.status_code, clicked_again.headers["location"]) == (303, "/")
+    assert "set-cookie" not in clicked_again.headers
+    guessed = served.stranger.get(served.address.login_url, headers={"Cookie": f"reenact-{served.port}=guessed"})
+    assert problem(guessed, 403) == "bad_code"
     browser.close()
 
 

@@ -14,6 +14,7 @@ from web_support import V1, Served, command, events_of_stream, once, problem, re
 
 from reenact.core.events import ActionRequested, ActionSucceeded, Completed, Interrupted, WaitCreated
 from reenact.core.wait_keys import WaitIdentity
+from reenact.effect.forking import begin_fork
 from reenact.effect.keys import KeyRing
 from reenact.effect.waits.desk import WaitDesk
 from reenact.journal.chain import Draft
@@ -59,13 +60,18 @@ def test_the_list_with_what_runs_used(url: str) -> None:
     answered = Draft(ActionSucceeded(action_id="a", output={"model": "m", "usage": usage}), parent=1)
     record(url, "dear", [asked, answered, Completed(output=None)])
     record(url, "plain")
+    store = open_store(url)
+    begin_fork(store, "dear", 2, run_id="forked")
+    store.close()
     with serving(url) as served:
-        until(lambda: served.json("/overview")["runs"][1]["usage"] is not None)
+        until(lambda: served.json("/overview")["runs"][2]["usage"] is not None)
         listed = served.json("/overview")
         assert [(line["run"], line["usage"]) for line in listed["runs"]] == [
+            ("forked", None),
             ("plain", None),
             ("dear", {"tokens": 10, "cost": 0.5}),
         ]
+        assert listed["runs"][0]["parent"] == {"run": "dear", "seq": 2, "relation": "fork"}
         plain = served.json("/runs")["runs"]
         assert [{name: line[name] for name in plain[0]} for line in listed["runs"]] == plain
         assert [one["run"] for one in served.json("/overview", min_cost=0.1)["runs"]] == ["dear"]

@@ -8,7 +8,8 @@ import click
 
 from reenact.cli.completing import complete_run
 from reenact.cli.live_replaying import COLOURS, ToleranceOptions, reason_text, tell_replay, tolerance_options
-from reenact.cli.output import Column, paint, say, say_json, table
+from reenact.cli.output import Column, paint, say, say_json, suggest, table
+from reenact.cli.results import command_for
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
 from reenact.cli.text import inert
@@ -80,6 +81,8 @@ def _of_run(settings: Settings, store: Store, run: str, which: Which, tolerance:
         table(RUN_COLUMNS, [[str(number), inert(name)] for number, name in enumerate(names, 1)])
         say()
     tell_replay(settings, replay)
+    if replay.replay is not None:
+        suggest(settings, (command_for(settings, "diff", replay.run, replay.replay), "event by event"))
     return replay.exit_status
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -138,7 +139,8 @@ def _show(settings: Settings, comparison: RunComparison, stores: tuple[Store, St
     if comparison.aligned and not comparison.same:
         say()
         say(" · ".join(f"{number:,} {status}" for status, number in comparison.counts.items() if number))
-        table(COLUMNS, [_cells(change, comparison.first) for change in comparison.changes])
+        parting = _parting(comparison)
+        table(COLUMNS, [_cells(change, number == parting) for number, change in enumerate(comparison.changes)])
         left = comparison.changes_in_all - len(comparison.changes)
         if left:
             note(f"{left:,} more; show them with --limit {min(10_000, comparison.changes_in_all)}")
@@ -150,8 +152,7 @@ def _show(settings: Settings, comparison: RunComparison, stores: tuple[Store, St
 def _show_first(comparison: RunComparison, first: FirstDivergence, stores: tuple[Store, Store], *, full: bool) -> None:
     from reenact.replays.divergence.reasons import WORDS
 
-    where = f"lane {inert(first.lane)}, event {first.position}" if first.lane else f"event {first.position}"
-    lines = ["", f"▶ first divergence: {where}: {WORDS[first.reason]}"]
+    lines = ["", f"▶ first divergence: {inert(first.where)}: {WORDS[first.reason]}"]
     for side, place, digest in (
         ("first run", first.expected, first.expected_hash),
         ("second run", first.actual, first.actual_hash),
@@ -238,11 +239,24 @@ def _place(place: EventPlace | None) -> str:
     return "nothing" if place is None else f"{inert(place.kind)} at seq {place.seq}, {inert(place.key or place.id)}"
 
 
-def _cells(change: RunChange, first: FirstDivergence | None) -> list[str]:
+def _parting(comparison: RunComparison) -> int | None:
+    """Which of the changes is the first divergence; where each did something else, the first that tells of it."""
+    first = comparison.first
+    if first is None:
+        return None
+    wanted = (first.expected, first.actual)
+    alike: tuple[Callable[[RunChange], bool], ...] = (
+        lambda change: (change.expected, change.actual) == wanted,
+        lambda change: any(one is not None and one in wanted for one in (change.expected, change.actual)),
+    )
+    found = (number for is_it in alike for number, change in enumerate(comparison.changes) if is_it(change))
+    return next(found, None)
+
+
+def _cells(change: RunChange, is_first: bool) -> list[str]:
     from reenact.replays.divergence.reasons import WORDS
 
     lane = next(one.lane for one in (change.expected, change.actual) if one is not None)
-    is_first = first is not None and (change.expected, change.actual) == (first.expected, first.actual)
     return [
         "▶" if is_first else "",
         change.status,

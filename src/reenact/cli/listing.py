@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reenact.cli.output import Column, note, say_json, suggest, table, terminal_width
+from reenact.cli.output import Column, note, on_terminal, say_json, suggest, table, terminal_width
 from reenact.cli.progress import Progress
 from reenact.cli.results import command_for
 from reenact.cli.selection import RunFilter, filter_options
@@ -47,7 +47,7 @@ COLUMNS = (
     Column("tokens", drop=1, right=True),
     Column("cost", "green", right=True),
     Column("created", "dim", drop=3),
-    Column("origin", "yellow", drop=2),
+    Column("origin", "yellow", drop=4, flexible=True, least=8),
 )
 WITHOUT_USAGE = [0, 1, 2, 3, 6, 7]
 
@@ -87,14 +87,17 @@ def ls(settings: Settings, /, limit: int, chosen: RunFilter, all_kinds: bool, **
     with reading(settings) as store, Progress("reading") as progress:
         wanted = chosen._replace(every_kind=all_kinds)
         runs, place = _listed(store, settings.namespace, wanted, limit, usage if asks_usage else None, progress)
+        none = "" if runs else chosen.found_none(store, settings.namespace)
     if settings.json:
         say_json({"runs": runs, "more": place is not None, "next": place})
         return
-    shown = range(len(COLUMNS)) if asks_usage else WITHOUT_USAGE
+    shown = list(range(len(COLUMNS))) if asks_usage else WITHOUT_USAGE
     rows = [_cells(one) for one in runs]
+    if on_terminal():  # where it would be empty, others have its room
+        shown = [n for n in shown if n != len(COLUMNS) - 1 or any(row[n] for row in rows)]
     table([COLUMNS[n] for n in shown], [[row[n] for n in shown] for row in rows])
     if not runs:
-        note(f"no {chosen}runs in namespace {settings.namespace!r}{' that used as much' if asks_usage else ''}")
+        note(none + (" that used as much" if asks_usage and not chosen.agents else ""))
         return
     if asks_usage or (sys.stderr is not None and sys.stderr.isatty()):
         note(fit(_summed_up(runs), terminal_width()))
@@ -144,8 +147,14 @@ def _cells(one: dict[str, Any]) -> list[str]:
         tokens_text(used["tokens"]) if used.get("tokens") else "",
         cost_text(used.get("cost")),
         _local(one["created"]),
-        "imported" if one["imported"] else "",
+        _origin(one),
     ]
+
+
+def _origin(one: dict[str, Any]) -> str:
+    parent = one["parent"]
+    comes_from = "" if parent is None else f"{parent['relation']} of {inert(parent['run'])}"
+    return ", ".join(part for part in ("imported" if one["imported"] else "", comes_from) if part)
 
 
 def _local(time: str | None) -> str:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from reenact.cli.output import terminal_width
 from reenact.cli.problems import ReaderGoneError, run_guarded
 from reenact.cli.settings import shared_options
 from reenact.cli.starting import start_at_once
@@ -88,7 +89,24 @@ class UnknownCommandError(click.UsageError):
         self.hint = f"Did you mean {listed}?" if meant else "`reenact --help` lists the commands."
 
 
+class Help(click.HelpFormatter):
+    """Fits a terminal of any width: click's own is never narrower than 50 columns."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.width = min(self.width, terminal_width() - 2)
+
+    def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl(rows, min(col_max, self.width // 3), col_spacing)
+
+
+class Context(click.Context):
+    formatter_class = Help
+
+
 class Commands(click.Group):
+    context_class = Context
+
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -98,6 +116,8 @@ class Commands(click.Group):
         module = import_module(f"reenact.cli.{COMMANDS[name][0]}")
         command: click.Command = getattr(module, "import_" if name == "import" else name)
         command.short_help = COMMANDS[name][1]
+        for one in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
+            one.context_class = Context
         return command
 
     def resolve_command(

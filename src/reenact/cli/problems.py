@@ -106,7 +106,8 @@ def _complain(complaint: Complaint, *, as_json: bool) -> int:
     message = inert(" ".join(complaint.message.split("\n")))
     hint = inert(" ".join(complaint.hint.split("\n")))
     try:
-        click.echo(f"error: {message} [{complaint.code}]\n{hint}", err=True)
+        behind = "\n" if complaint.status == INTERRUPTED and sys.stderr is not None and sys.stderr.isatty() else ""
+        click.echo(f"{behind}error: {message} [{complaint.code}]\n{hint}", err=True)  # the terminal shows ^C first
         if as_json:
             error = {"code": complaint.code, "message": complaint.message, "hint": complaint.hint}
             click.echo(json_text({"error": error}))

@@ -385,7 +385,7 @@ def _decide(store: Store, namespace: str, run: str, text: str) -> None:
         if one.state == "open" and one.name.startswith(_INTERRUPT)
     ]
     if len(blocking) != 1:
-        one_by_one = "one by one: reenact resolve NAME --run RUN --number N --value JSON"
+        one_by_one = "one by one: reenact resolve --run RUN --wait NAME --number N --value JSON"
         raise Refused(
             f"run {run} is not blocked by one interrupt but by {len(blocking)}",
             hint=f"`reenact waits {run}` lists what is open; "

@@ -18,7 +18,7 @@ from reenact.cli.completing import complete_agent
 from reenact.cli.text import fit, inert
 from reenact.errors import InvalidInput, NotFound
 from reenact.reports.selecting import select_run, short_id
-from reenact.reports.summaries import kind_of_run
+from reenact.reports.summaries import agent_of, kind_of_run
 from reenact.store.contract import RunRow, Store
 
 PAGE = 200
@@ -77,6 +77,18 @@ class RunFilter(NamedTuple):
         """In words, in front of the noun: `failed or cancelled `."""
         return f"{' or '.join(sorted(self.statuses))} " if self.statuses else ""
 
+    def found_none(self, store: Store, namespace: str) -> str:
+        """That there are none, and which agents of the newest runs are nearly called so."""
+        from difflib import get_close_matches
+
+        if not self.agents:
+            return f"no {self}runs in namespace {namespace!r}"
+        rows = store.list_runs(namespace, limit=RUNS_LOOKED_AT)
+        known = {agent_of(store, namespace, row.header.run) or "" for row in rows} - self.agents
+        close = [name for one in sorted(self.agents) for name in get_close_matches(one[:LONGEST_ID], known, n=2)]
+        said = f"no {self}runs of {inert(' or '.join(sorted(self.agents)))} in namespace {namespace!r}"
+        return f"{said}; did you mean {inert(' or '.join(dict.fromkeys(close)))}?" if close else said
+
 
 class Chosen(NamedTuple):
     row: RunRow
@@ -117,6 +129,18 @@ def chosen_runs(store: Store, namespace: str, chosen: RunFilter, *, page: int = 
         before = rows[-1].header.created, rows[-1].header.run
 
 
+class StatusType(click.Choice):  # type: ignore[type-arg]  # older versions of click have no argument there
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from difflib import get_close_matches
+
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            if close := get_close_matches(str(value).lower(), STATUSES, n=2):
+                vars(error)["hint"] = f"Did you mean {' or '.join(close)}?"
+            raise
+
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -146,7 +170,7 @@ def filter_options(function: Command) -> Command:
         (
             "--status",
             {
-                "type": click.Choice(STATUSES, case_sensitive=False),
+                "type": StatusType(STATUSES, case_sensitive=False),
                 "multiple": True,
                 "help": "Only runs that are so; repeatable.",
             },

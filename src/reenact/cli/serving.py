@@ -58,7 +58,7 @@ def serve(settings: Settings, host: str, port: int, hosts: tuple[str, ...], no_a
         server = make_server(stores, host, port, auth=not no_auth, allowed_hosts=hosts)
         server.serve_until_stopped(lambda address: _tell(settings, address))
     if not settings.json:
-        note("stopped")
+        note("\nstopped" if sys.stderr is not None and sys.stderr.isatty() else "stopped")  # behind the ^C
 
 
 def _tell(settings: Settings, address: Address) -> None:

@@ -125,9 +125,19 @@ def _show_event(settings: Settings, reader: JournalReader, seq: int) -> int | No
     )
     for line in ["the content was erased"] if seen.erased else value_lines(seen.content):
         say(line)
-    if isinstance(seen.content, dict) and seen.content.get("effect") == "model_call":
-        suggest(settings, (command_for(settings, "show", reader.run, "--context", "--event", str(seq)), "what it saw"))
+    _suggest_beside(settings, reader, seen)
     return None
+
+
+def _suggest_beside(settings: Settings, reader: JournalReader, seen: Seen) -> None:
+    steps = []
+    if isinstance(seen.content, dict) and seen.content.get("effect") == "model_call":
+        saw = command_for(settings, "show", reader.run, "--context", "--event", str(seen.seq))
+        steps.append((saw, "what it saw"))
+    last = reader.store.last_event(reader.namespace, reader.run)
+    if last is not None and seen.seq < last.seq:
+        steps.append((command_for(settings, "show", reader.run, "--event", str(seen.seq + 1)), "the event after it"))
+    suggest(settings, *steps)
 
 
 def _effect_lines(reader: JournalReader, seen: Seen) -> list[tuple[str, str]]:

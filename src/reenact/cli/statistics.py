@@ -69,11 +69,12 @@ def stats(settings: Settings, run: str | None, limit: int, chosen: RunFilter) ->
             report, more = _of_run(store, settings.namespace, run, progress), False
         else:
             report, more = _of_runs(store, settings.namespace, chosen, limit, progress)
+        none = "" if report["runs"] else chosen.found_none(store, settings.namespace)
     if settings.json:
         say_json(report)
         return
     if not report["runs"]:
-        note(f"no {chosen}runs in namespace {settings.namespace!r}")
+        note(none)
         return
     _say(report)
     if more:

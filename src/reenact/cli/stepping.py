@@ -12,6 +12,7 @@ from reenact.cli.output import note, on_terminal, paint, say, say_json, terminal
 from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading
 from reenact.cli.text import brief, duration_text, fit, inert, iso_time, local_time
+from reenact.cli.timelines import essence
 from reenact.core.events import ANSWERS
 from reenact.errors import BadPosition, ReenactError
 
@@ -181,7 +182,7 @@ class _Walk:
         about = [local_time(one.time), f"lane {inert(one.lane)}", inert(one.key or ""), took and f"took {took}"]
         say(f"{head}  {'  '.join(part for part in about if part)}")
         width = terminal_width() if on_terminal() else PLAIN_CELLS
-        say(fit(f"       {brief(data['content'], width)}", width))
+        say(fit(f"       {essence(data['content'])}", width))
 
     def _took(self, one: SequencedEvent) -> int | None:
         """How long an answer took: the time since its request."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ TOOK, TOKENS = Column("took", "magenta", right=True, drop=3), Column("tokens", r
 COST, CONTENT = Column("cost", right=True, drop=4), Column("content", flexible=True, least=10)
 COLUMNS = (SEQ, TIME, LANE, GUTTER, KIND, NAME, TOOK, TOKENS, COST, CONTENT)
 TYPICAL = ("99999", "00:00:00", "0.10", "●│││", "ActionSucceeded", "x" * 18, "999 ms", "99.9k", "$0.0000", "x" * 120)
+_WORDS = re.compile("[A-Z][a-z]+")
+_SAID_BY_NAMES = ("Action", "Wait")
 # What an event is about, by preference: the member shown in a timeline.
 _ESSENCE = (
     "payload",
@@ -50,7 +53,17 @@ def print_events(events: Sequence[Seen], effects: dict[int, Effect]) -> None:
     drawn = gutters([Place(one.lane, one.kind) for one in events]) if on_terminal() else [""] * len(events)
     rows = [_cells(one, gutter, effects.get(one.seq)) for one, gutter in zip(events, drawn, strict=True)]
     wanted = [n for n, column in enumerate(COLUMNS) if column not in (GUTTER, TOOK, TOKENS, COST) or _any(rows, n)]
-    table([COLUMNS[n] for n in wanted], [[row[n] for n in wanted] for row in rows])
+    columns = _columns()
+    table([columns[n] for n in wanted], [[row[n] for n in wanted] for row in rows])
+
+
+def _is_narrow() -> bool:
+    return on_terminal() and terminal_width() < NARROW
+
+
+def _columns() -> tuple[Column, ...]:
+    """On a narrow terminal a beginning of a name is better than none."""
+    return tuple(one._replace(least=10) if one is NAME and _is_narrow() else one for one in COLUMNS)
 
 
 def _any(rows: list[list[str]], index: int) -> bool:
@@ -63,7 +76,9 @@ class LiveTimeline:
     def __init__(self) -> None:
         self._gutter = Gutter()
         self._wanted = [n for n, column in enumerate(COLUMNS) if column is not GUTTER or on_terminal()]
-        self._table = LiveTable([COLUMNS[n] for n in self._wanted], [TYPICAL[n] for n in self._wanted])
+        typical = [_kind(text) if COLUMNS[n] is KIND else text for n, text in enumerate(TYPICAL)]
+        columns = _columns()
+        self._table = LiveTable([columns[n] for n in self._wanted], [typical[n] for n in self._wanted])
         self._is_titled = False
 
     def add(self, one: Seen, effect: Effect | None) -> None:
@@ -92,9 +107,9 @@ def _cells(one: Seen, gutter: str, effect: Effect | None) -> list[str]:
 
 
 def _kind(kind: str) -> str:
-    """Without what they all begin with where there is little room: the name of an effect says more."""
-    narrow = on_terminal() and terminal_width() < NARROW
-    return inert(kind.removeprefix("Action") if narrow else kind)
+    """One word where there is little room, the one that tells kinds apart: the name of an effect says more."""
+    words = _WORDS.findall(kind) if _is_narrow() else []
+    return inert(words[words[0] in _SAID_BY_NAMES] if len(words) > 1 else kind)
 
 
 def _name(one: Seen, effect: Effect | None) -> str:

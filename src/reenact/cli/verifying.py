@@ -234,8 +234,8 @@ def say_report(report: VerificationReport) -> None:
     say(f"events    {report.events:,}, {report.verified:,} verified{deep}")
     say(f"head      {report.events}:{report.head}")
     say(f"ended     {report.terminal or 'no'}")
-    parts = f"{report.nodes:,} shared values, {report.artifacts:,} artifacts, {report.snapshots:,} snapshots"
-    say(f"parts     {parts}")
+    parts = ((report.nodes, "shared value"), (report.artifacts, "artifact"), (report.snapshots, "snapshot"))
+    say(f"parts     {', '.join(count_text(*one) for one in parts)}")
     for name, seqs in (
         ("erased", report.erased),
         ("orphaned", report.orphans),

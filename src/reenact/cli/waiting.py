@@ -41,50 +41,45 @@ WAIT_COLUMNS = (
 
 @click.command()
 @shared_options
-@click.argument("key")
+@click.argument("key", required=False)
+@click.option("--run", metavar="RUN", shell_complete=complete_run, help="Instead of KEY: the run that waits.")
+@click.option("--wait", metavar="NAME", help="With --run: which of its waits, if there are several.")
+@click.option("--number", type=click.IntRange(1), metavar="N", help="With --wait: which one of that name.")
 @click.option("--value", metavar="JSON", help="Resolve with this value.")
 @click.option("--error", metavar="TEXT", help="Resolve as failed, saying why.")
 @click.option("--cancel", is_flag=True, help="Resolve as cancelled.")
-@click.option("--run", metavar="RUN", help="KEY is the name of a wait of this run.", shell_complete=complete_run)
-@click.option("--number", type=click.IntRange(1), metavar="N", help="With --run: which one of that name.")
 @click.pass_obj
 def resolve(
-    settings: Settings,
-    key: str,
-    value: str | None,
-    error: str | None,
-    cancel: bool,
-    run: str | None,
-    number: int | None,
+    settings: Settings, /, key: str | None, run: str | None, wait: str | None, number: int | None, **said: Any
 ) -> None:
     """Resolve a wait: give the run that handed out KEY what it waits for.
 
     The first resolution stands. The same one again is fine; another one ends with 6 and shows the first.
     KEY opens the wait for whoever has it; - reads it from stdin, so that it stays out of the shell's history.
-    Where the secrets are that sign the run's keys, --run resolves by a name that `reenact waits` lists.
+    Without it, --run names the run, on the machine that has the secret which signs its keys.
 
     \b
     reenact resolve KEY --value '{"approved": true}'
+    reenact resolve --run @last --wait approval --value true
     reenact resolve KEY --error 'the budget is used up'
     reenact resolve - --cancel < key.txt
-    reenact resolve approval --run @last --value '{"approved": true}'
     """
     from reenact.core.codec import encode
     from reenact.effect.waits.desk import WaitDesk
 
-    resolution = _resolution(value, error, cancel)
-    if number is not None and run is None:
+    resolution = _resolution(**said)
+    if (key is None) == (run is None) or (wait is not None and run is None) or (number is not None and wait is None):
         raise InvalidInput(
-            "--number goes with --run",
-            hint="For example: `reenact resolve approval --run @last --number 2 --value true`.",
+            "resolve needs a KEY, or --run and, if it has several waits, --wait, with --number if they have one name",
+            hint="For example: `reenact resolve --run @last --value true`.",
             code="usage",
         )
     with reading(settings) as store:  # resolving in a store that is not there must not make one
-        name = selected_run(store, settings.namespace, run) if run is not None else None
+        name = selected_run(store, settings.namespace, run) if run is not None else ""
     with writing(settings) as store:
         desk = WaitDesk(store, settings.namespace)
-        opened = _key(key) if name is None else _key_by_name(desk, name, key, number)
-        outcome = desk.resolve(opened, resolution)
+        opening = _key(key) if key is not None else _made_key(desk, name, wait, number)
+        outcome = desk.resolve(opening, resolution)
     if outcome.status == "unknown_or_revoked":
         raise UnknownOrRevoked(
             f"this wait key is not known in namespace {settings.namespace!r} of this store, or was revoked",
@@ -128,29 +123,46 @@ def _resolution(value: str | None, error: str | None, cancel: bool) -> Resolutio
         ) from None
 
 
-def _key_by_name(desk: WaitDesk, run: str, name: str, number: int | None) -> WaitKey:
-    """The key that the run would have handed out: made here, with the secrets of this machine."""
+def _made_key(desk: WaitDesk, run: str, wait: str | None, number: int | None) -> WaitKey:
+    """The key of the wait that is meant, made as its agent made it: with the secret on this machine."""
+    from reenact.reports.needs import open_waits, signs_here, wait_named
+
+    waits = open_waits(desk.store, desk.namespace, run, signs_here)
+    meant = []
+    for one in waits:
+        found = wait_named(desk.store, desk.namespace, run, one["wait"])
+        if found is not None and wait in (None, one["name"], found[0].name) and number in (None, one["ordinal"]):
+            meant.append((one, found))
+    if not meant:
+        return _key_of_ended(desk, run, wait, number, [one["name"] for one in waits])
+    if len(meant) > 1:
+        listed = inert(", ".join(str(one["name" if wait is None else "ordinal"]) for one, _ in meant))
+        several, option = ("several", "--wait") if wait is None else ("several of that name", "--number")
+        raise InvalidInput(
+            f"run {run} waits for {several}: {listed}", hint=f"Name one with {option}.", code="which_wait"
+        )
+    told, (identity, session) = meant[0]
+    if not told["answerable"]:
+        raise Refused(
+            "the secret that signs the key of this wait is not on this machine",
+            hint="Resolve it with its key, or where its agent runs; `reenact keys` lists the secrets here.",
+            code="no_key",
+        )
+    return desk.key(run, identity, session=session)
+
+
+def _key_of_ended(desk: WaitDesk, run: str, wait: str | None, number: int | None, still_open: list[str]) -> WaitKey:
+    """Of the last one of that name: the same resolution again is fine, and another one is shown the first."""
     from reenact.core.wait_keys import WaitIdentity
     from reenact.effect.waits.listing import waits_of
 
-    found = [one for one in waits_of(desk.store, run, desk.namespace) if (one.kind, one.name) == ("named", name)]
-    meant = [one for one in found if number in (None, one.ordinal)]
-    still_open = [one for one in meant if one.state == "open"]
+    named = [one for one in waits_of(desk.store, run, desk.namespace) if (one.kind, one.name) == ("named", wait)]
+    meant = [one for one in named if number in (None, one.ordinal)]
     if not meant:
-        raise NotFound(
-            f"run {run} waits for nothing of that name and number",
-            hint=f"`reenact waits {run}` lists what it waits for.",
-            code="unknown_wait",
-        )
-    if len(still_open) > 1:
-        numbers = ", ".join(str(one.ordinal) for one in still_open)
-        raise InvalidInput(
-            f"run {run} has {len(still_open)} open waits of that name",
-            hint=f"--number {numbers}: name one.",
-            code="which_wait",
-        )
-    wait = still_open[0] if still_open else meant[-1]
-    return desk.key(run, WaitIdentity.named(wait.name, wait.ordinal), session=wait.session)
+        names = inert(", ".join(still_open))
+        hint = f"It waits for {names}." if names else "`reenact waits RUN --all` lists what it has waited for."
+        raise NotFound(f"run {run} has no such wait", hint=hint, code="unknown_wait")
+    return desk.key(run, WaitIdentity.named(meant[-1].name, meant[-1].ordinal), session=meant[-1].session)
 
 
 def _key(text: str) -> str:
@@ -187,8 +199,8 @@ def waits(settings: Settings, run: str, everything: bool) -> None:
     elif any(one.state == "open" for one in found):
         suggest(
             settings,
+            (command_for(settings, "resolve", "--run", run, "--value", "JSON"), "here, without its key"),
             ("reenact resolve KEY --value JSON", "for whoever has the key"),
-            (f"reenact resolve NAME --run {run} --value JSON", "where its secrets are"),
         )
 
 

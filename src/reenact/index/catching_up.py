@@ -23,7 +23,7 @@ from reenact.index.reading import read_on
 from reenact.reports.leases import is_held
 from reenact.reports.runs import Place
 from reenact.reports.standing import Standing, standing_of
-from reenact.reports.summaries import facts_of, kind_of_run
+from reenact.reports.summaries import facts_of, kind_of_run, parent_of
 from reenact.store.contract import RunRow, Store
 
 RUNS_AT_ONCE = 100
@@ -36,9 +36,9 @@ LONGEST_NAME, NAMES_MOST = 1_000, 50
 REMOVALS = ("RunRetired", "ContentErased")
 
 PUT = """INSERT INTO runs(run, kind, created, agent, status, ended, held, about, seqs, waits, events, head, imported,
-  texted, version, looked) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,-1,?14,?15)
+  parent, texted, version, looked) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,-1,?15,?16)
 ON CONFLICT(run) DO UPDATE SET kind = ?2, agent = ?4, status = ?5, ended = ?6, held = ?7, about = ?8, seqs = ?9,
-  waits = ?10, events = ?11, head = ?12, version = ?14, looked = ?15"""
+  waits = ?10, events = ?11, head = ?12, version = ?15, looked = ?16"""
 
 
 class Line(NamedTuple):
@@ -57,6 +57,7 @@ class Line(NamedTuple):
     events: int
     head: str
     imported: bool
+    parent: str
 
 
 class CatchingUp:
@@ -207,6 +208,7 @@ def line_of(store: Store, namespace: str, row: RunRow) -> Line:
         last.seq if last is not None else 0,
         render(last.hash if last is not None else header.hash),
         header.imported,
+        json.dumps(parent_of(header)),
     )
 
 

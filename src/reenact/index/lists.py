@@ -11,13 +11,13 @@ import apsw
 from reenact.errors import InvalidInput
 from reenact.index.opening import Index
 from reenact.reports.runs import Place, RunFilter, runs_page
-from reenact.reports.selecting import SHORTEST_ID
+from reenact.reports.selecting import LONGEST_WHOLE_ID, SHORTEST_ID
 from reenact.reports.times import iso_time
 
 AGENTS_MOST = 200
 CHANGES_MOST = 500
 
-COLUMNS = "run, kind, created, agent, status, about, events, head, imported, tokens, cost, version"
+COLUMNS = "run, kind, created, agent, status, about, events, head, imported, parent, tokens, cost, version"
 AGENTS = f"""WITH RECURSIVE names(agent) AS (
   SELECT (SELECT min(agent) FROM runs WHERE kind = 'run')
   UNION ALL SELECT (SELECT min(agent) FROM runs WHERE kind = 'run' AND agent > names.agent)
@@ -129,7 +129,7 @@ def _where(wanted: ListFilter) -> tuple[list[str], list[Any]]:
 
 
 def _line(connection: apsw.Connection, row: Sequence[Any]) -> dict[str, Any]:
-    run, kind, created, agent, status, about, events, head, imported, tokens, cost, _ = row
+    run, kind, created, agent, status, about, events, head, imported, parent, tokens, cost, _ = row
     return {
         "run": run,
         "status": status,
@@ -138,6 +138,7 @@ def _line(connection: apsw.Connection, row: Sequence[Any]) -> dict[str, Any]:
         "events": events,
         "created": iso_time(created),
         "imported": bool(imported),
+        "parent": json.loads(parent),
         "head": head,
         "kind": kind,
         "short": short_of(connection, run),
@@ -146,7 +147,10 @@ def _line(connection: apsw.Connection, row: Sequence[Any]) -> dict[str, Any]:
 
 
 def short_of(connection: apsw.Connection, run: str) -> str:
-    """The shortest beginning of the id, of at least 8 characters, that no other id has: its neighbours tell."""
+    """The shortest beginning of the id, of at least 8 characters, that no other id has: its neighbours tell.
+    Short ids are whole."""
+    if len(run) <= LONGEST_WHOLE_ID:
+        return run
     row = connection.execute(NEIGHBOURS, (run,)).fetchone()
     needed = max((_common(run, str(other)) + 1 for other in row or () if other is not None), default=1)
     return run[: max(needed, SHORTEST_ID)]

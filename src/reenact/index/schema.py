@@ -8,7 +8,7 @@ from hashlib import sha256
 import apsw
 
 APPLICATION_ID = 0x7265696E  # "rein"
-VERSION = 1
+VERSION = 2
 """To be counted up with every change of what is kept, or of how it is read from the log."""
 
 NEEDS_SOMEBODY = "ended = 0 AND imported = 0 AND (waits > 0 OR status = 'in_doubt')"
@@ -20,7 +20,8 @@ TABLES = (
   run_no INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, created INTEGER NOT NULL,
   agent TEXT, status TEXT NOT NULL, ended INTEGER NOT NULL, held INTEGER NOT NULL, about TEXT NOT NULL,
   seqs TEXT NOT NULL, waits INTEGER NOT NULL, events INTEGER NOT NULL, head TEXT NOT NULL, imported INTEGER NOT NULL,
-  texted INTEGER NOT NULL, tokens INTEGER, cost REAL, version INTEGER NOT NULL, looked INTEGER NOT NULL) STRICT""",
+  parent TEXT NOT NULL, texted INTEGER NOT NULL, tokens INTEGER, cost REAL, version INTEGER NOT NULL,
+  looked INTEGER NOT NULL) STRICT""",
     "CREATE INDEX runs_by_time ON runs(created, run, cost) WHERE kind = 'run'",
     "CREATE INDEX runs_by_status ON runs(status, created, run) WHERE kind = 'run'",
     "CREATE INDEX runs_by_agent ON runs(agent, created, run) WHERE kind = 'run'",

@@ -14,6 +14,8 @@ CANDIDATES = 5
 PAGE = 200
 MOST_BACK = 10_000
 SHORTEST_ID = 8
+LONGEST_WHOLE_ID = 16
+"""An id as long as this is a name that somebody gave: it is not cut short."""
 
 _LAST = re.compile(r"@last(?:~([0-9]{1,6}))?\Z")
 _BEGINNING = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
@@ -68,8 +70,10 @@ def _unknown(text: str, namespace: str) -> NotFound:
 
 
 def short_id(store: Store, namespace: str, run: str) -> str:
-    """The shortest beginning of the id, of at least 8 characters, that names this run alone."""
-    low, high = min(SHORTEST_ID, len(run)), len(run)
+    """The shortest beginning of the id, of at least 8 characters, that names this run alone. Short ids are whole."""
+    if len(run) <= LONGEST_WHOLE_ID:
+        return run
+    low, high = SHORTEST_ID, len(run)
     while low < high:
         middle = (low + high) // 2
         if len(store.find_runs(namespace, run[:middle], 2)) > 1:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from reenact.core.hashing import commitment, render
+from reenact.core.links import parse_header
 from reenact.core.packing import unpack
 from reenact.core.sharing import expand
 from reenact.errors import ReenactError
 from reenact.journal.reader import JournalReader
 from reenact.reports.standing import standing_of
 from reenact.reports.times import iso_time
-from reenact.store.contract import RunRow, Store
+from reenact.store.contract import HeaderRow, RunRow, Store
 
 
 class Summary(NamedTuple):
@@ -23,6 +24,8 @@ class Summary(NamedTuple):
     events: int
     created: int
     imported: bool
+    parent: dict[str, Any] | None
+    """The run that it comes from, where, and as what: `fork`, `replay`, `child`, `continuation`."""
     head: str
 
     def to_json(self) -> dict[str, Any]:
@@ -40,8 +43,18 @@ def summary_of(store: Store, namespace: str, row: RunRow) -> Summary:
         events=last.seq if last is not None else 0,
         created=header.created,
         imported=header.imported,
+        parent=parent_of(header),
         head=render(last.hash if last is not None else header.hash),
     )
+
+
+def parent_of(header: HeaderRow) -> dict[str, Any] | None:
+    """Without a look into the store; None also when the header is damaged."""
+    try:
+        parent = parse_header(header.header).parent
+    except ReenactError:
+        return None
+    return None if parent is None else {"run": parent.run, "seq": parent.seq, "relation": parent.relation}
 
 
 def agent_of(store: Store, namespace: str, run: str) -> str | None:

@@ -70,6 +70,10 @@ class Access:
         if asking.target.partition("?")[0] != LOGIN and not asking.target.startswith(ASSETS):
             self._check_token(asking)
 
+    def knows(self, cookie: str) -> bool:
+        """Whether it is that of a browser which was let in."""
+        return self._token is not None and _same(cookie, self._cookie)
+
     def exchanged(self, code: str) -> str:
         """The cookie for the code of the printed address, once."""
         if self._code is None or not _same(code, self._code):

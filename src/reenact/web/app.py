@@ -106,8 +106,10 @@ class Api:
         return found
 
     async def _log_in(self, request: Request) -> Response:
-        cookie = self.access.exchanged(Asked(request, ("code",)).text("code") or "")
-        return Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
+        code = Asked(request, ("code",)).text("code") or ""
+        if self.access.knows(request.cookies.get(self.access.cookie_name, "")):  # the printed address, clicked again
+            return Response(status_code=303, headers={"location": "/"})
+        return Response(status_code=303, headers={"location": "/", "set-cookie": self.access.exchanged(code)})
 
     async def _settle(self, request: Request) -> Response:
         asked = Asked(request)

@@ -84,4 +84,4 @@ def _digest(text: str, what: str) -> str:
 
 
 def _nothing(what: str) -> NotFound:
-    return NotFound(f"there is no such {what}", hint=f"A {what} is named by sha256: and 64 digits.", code=f"no_{what}")
+    return NotFound(f"there is no such {what}", hint="It is named by sha256: and 64 digits.", code=f"no_{what}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from reenact.effect.keys import KeyRing
-from reenact.errors import InvalidInput, ReenactError
+from reenact.errors import InvalidInput
+from reenact.reports.needs import signs_here
 from reenact.reports.runs import STATUSES, RunFilter
 from reenact.reports.times import microseconds_of
 from reenact.web.asked import Asked
@@ -79,12 +79,3 @@ def attention(stores: Stores, asked: Asked) -> Any:
     limit = asked.number("limit", NEEDS, least=1, most=MOST_NEEDS)
     cursor = asked.text("cursor")
     return attention_report(stores.indexed.current(), cursor=cursor, limit=limit, signs=signs_here)
-
-
-def signs_here(secret: str) -> bool:
-    """Whether the file of secrets holds that one. Looking makes none."""
-    ring = KeyRing()
-    try:
-        return ring.path.exists() and ring.has(secret)
-    except ReenactError:
-        return False  # whoever answers is told what is the matter with it

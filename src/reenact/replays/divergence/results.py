@@ -66,9 +66,13 @@ class FirstDivergence(msgspec.Struct, frozen=True):
         return self.actual.match if self.actual is not None else None
 
     @property
+    def where(self) -> str:
+        """In words that nobody takes for the number of an event."""
+        return f"lane {self.lane}, place {self.position}" if self.lane else f"place {self.position}"
+
+    @property
     def message(self) -> str:
-        where = f"lane {self.lane}, event {self.position}" if self.lane else f"event {self.position}"
-        return f"{where}: {WORDS[self.reason]} ({_side(self.expected)}; {_side(self.actual)})"
+        return f"{self.where}: {WORDS[self.reason]} ({_side(self.expected)}; {_side(self.actual)})"
 
 
 class RunChange(msgspec.Struct, frozen=True):

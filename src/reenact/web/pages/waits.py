@@ -10,8 +10,9 @@ from starlette.responses import Response
 from reenact.index.attention import attention_report
 from reenact.index.lists import place_of
 from reenact.reports.gists import trimmed
+from reenact.reports.needs import signs_here
 from reenact.web.asked import Asked
-from reenact.web.lists import NEEDS, signs_here
+from reenact.web.lists import NEEDS
 from reenact.web.pages.rendering import page
 from reenact.web.stores import Stores
 

@@ -40,6 +40,8 @@ def amount(number: Any) -> str:
 def cost(dollars: float | None) -> str:
     if dollars is None:
         return ""
+    if 0 < dollars < 0.0001:
+        return "<$0.0001"
     return f"${dollars:,.2f}" if dollars >= 1 else f"${dollars:.4f}"
 
 

@@ -68,7 +68,7 @@ function dots(told, { x, y }, say) {
       { "data-step": number },
       s("title", {}, said),
       was !== null && came !== null ? s("line", { class: "bond", x1: at, x2: at, y1: y(was), y2: y(came) }) : null,
-      was === null ? null : s("circle", { class: "was", cx: at, cy: y(was), r: 3.5 }),
+      was === null ? null : s("circle", { class: "was", cx: at, cy: y(was), r: 5 }),
       came === null ? null : s("circle", { class: "came", cx: at, cy: y(came), r: 3.5 }),
     );
   });

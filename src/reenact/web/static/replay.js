@@ -5,7 +5,7 @@ import { plotted } from "./plot.js";
 
 const SAY = {
   tokens: (value) => Math.round(value).toLocaleString("en"),
-  cost: (value) => `$${value.toFixed(value >= 1 ? 2 : value >= 0.01 || value === 0 ? 4 : 6)}`,
+  cost: (value) => (value === 0 ? "$0" : `$${value.toFixed(value >= 1 ? 2 : value >= 0.01 ? 4 : 6)}`),
   latency: (value) => (value < 1_000_000 ? `${(value / 1000).toFixed(value < 10_000 ? 1 : 0)} ms` : `${(value / 1_000_000).toFixed(1)} s`),
 };
 

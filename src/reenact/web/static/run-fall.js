@@ -55,6 +55,7 @@ export class Waterfall {
       this.drawnTotal = this.rows.total;
       this.space.style.height = `${Math.min(this.whole, HIGHEST)}px`;
       this.box.setAttribute("aria-rowcount", this.rows.total);
+      this.box.parentElement.dataset.digits = String(this.rows.total).length;
     }
     // Everything is measured before anything is changed: otherwise the browser lays the page out again for each row.
     const [top, scrolled, height, width] = [this.top, this.box.scrollTop, this.box.clientHeight, this.ticks.clientWidth];

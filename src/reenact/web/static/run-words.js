@@ -15,6 +15,7 @@ export const amount = (number) => Number(number).toLocaleString("en");
 
 export function cost(dollars) {
   if (dollars === null || dollars === undefined) return "";
+  if (dollars > 0 && dollars < 0.0001) return "<$0.0001";
   return dollars >= 1 ? `$${dollars.toFixed(2)}` : `$${dollars.toFixed(4)}`;
 }
 

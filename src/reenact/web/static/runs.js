@@ -14,7 +14,13 @@ const cut = (text, room) => (text.length > room ? `${text.slice(0, room - 3)}...
 
 function dollars(cost) {
   if (cost === null || cost === undefined) return "";
+  if (cost > 0 && cost < 0.0001) return "<$0.0001";
   return cost >= 1 ? `$${cost.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}` : `$${cost.toFixed(4)}`;
+}
+
+function marks({ imported, parent }) {
+  const chip = (text, title) => [" ", h("span", { class: "chip", title }, text)];
+  return [...(imported ? chip("imported") : []), ...(parent ? chip(parent.relation, `of ${parent.run}, at ${parent.seq}`) : [])];
 }
 
 function cells(run) {
@@ -23,7 +29,7 @@ function cells(run) {
   return [
     h("td", {}, h("a", { class: "mono", href: `/runs/${encodeURIComponent(run.run)}`, title: run.run }, run.short)),
     h("td", {}, h("span", { class: "badge", "data-status": run.status }, words(run.status)), ...about),
-    h("td", {}, cut(inert(run.agent ?? ""), 80), run.imported ? [" ", h("span", { class: "chip" }, "imported")] : []),
+    h("td", {}, cut(inert(run.agent ?? ""), 80), ...marks(run)),
     h("td", { class: "right", "data-label": "events" }, run.events.toLocaleString("en")),
     h("td", { class: "right", "data-label": "tokens" }, usage?.tokens ? usage.tokens.toLocaleString("en") : ""),
     h("td", { class: "right", "data-label": "cost" }, usage ? dollars(usage.cost) : ""),

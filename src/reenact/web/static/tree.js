@@ -4,9 +4,11 @@ import { size } from "./run-words.js";
 
 const OPEN_AT_FIRST = 4;
 const FEW = 24;
+const SMALL = 60; // parts of a value that is shown whole, however deep it goes
+const DEEPEST = 16;
 const LONG = 600;
 
-export function tree(value, depth = 0) {
+export function tree(value, depth = 0, small = isSmall(value)) {
   if (value === null || typeof value !== "object") return leaf(value);
   const artifact = Object.keys(value).length === 1 && value.$artifact;
   if (artifact && typeof artifact.digest === "string") return download(artifact);
@@ -15,19 +17,33 @@ export function tree(value, depth = 0) {
   const list = h("dl", { class: "tree" });
   const fill = () => {
     if (list.childElementCount) return;
-    list.append(...entries.flatMap(([name, one]) => [h("dt", {}, inert(name)), h("dd", {}, tree(one, depth + 1))]));
+    list.append(...entries.flatMap(([name, one]) => [h("dt", {}, inert(name)), h("dd", { class: isLong(one, depth) ? "below" : null }, tree(one, depth + 1, small))]));
   };
-  const open = depth === 0 || (depth < OPEN_AT_FIRST && entries.length <= FEW);
+  const open = depth === 0 || small || (depth < OPEN_AT_FIRST && entries.length <= FEW);
   if (depth === 0) {
     fill();
     return list;
   }
-  const count = Array.isArray(value) ? `${entries.length} items` : `${entries.length} members`;
+  const count = `${entries.length} ${Array.isArray(value) ? "item" : "member"}${entries.length === 1 ? "" : "s"}`;
   const box = h("details", { class: "branch", open }, h("summary", {}, h("span", { class: "soft" }, count)), list);
   if (open) fill();
   else box.addEventListener("toggle", fill, { once: true });
   return box;
 }
+
+/** Looks at no more of it than that. */
+function isSmall(value) {
+  let left = SMALL;
+  const fits = (one, depth) => {
+    left -= 1;
+    if (one === null || typeof one !== "object") return left >= 0;
+    return left >= 0 && depth < DEEPEST && Object.values(one).every((part) => fits(part, depth + 1));
+  };
+  return fits(value, 0);
+}
+
+/** A text that would be a column of single words far to the right. */
+const isLong = (value, depth) => depth > 2 && typeof value === "string" && value.length > 24;
 
 function leaf(value) {
   if (typeof value !== "string") return h("span", { class: "literal" }, String(value));
