@@ -266,7 +266,7 @@ class LaneBook:
         """It is on record whose it is, and of one that would be bound nothing is on record at all: it had not asked for
         anything yet, and the one that had is still to come."""
         return any(
-            self._is_new_below(lane, path) or self._is_at_home_elsewhere(lane, path)
+            self._is_new_below(lane, path) or (lane is not chain[0] and self._is_at_home_elsewhere(lane, path))
             for lane, path in self._paths(chain, above, candidate)
             if lane.by_chance
         )
@@ -277,7 +277,8 @@ class LaneBook:
         return path in self._past.births and (above, lane.number_at_birth) not in self._past.numbers_born
 
     def _is_at_home_elsewhere(self, lane: Lane, path: str) -> bool:
-        """Its own place is on record, and free; what is asked for there is new. In a replay nothing is."""
+        """One above the one that asks: its own place is on record, and free, and what is asked for below it is new. In
+        a replay nothing is."""
         assert self._past is not None
         home = self._past.born.get(lane.born_in(path.rpartition(".")[0]))
         if home is None or home == path or lane.run.journal is None:
