@@ -42,6 +42,7 @@ def conflicting_request(run: LiveRun, recorded: RecordedRequest, event: Event) -
     place = run.past.place_of(recorded.seq)
     return Divergence(
         f"run {run.name} asked for something else at {place} ({recorded.key}): {path or 'its kind'} differs",
+        hint=_hint_of_threads(run),
         code="conflicting_request",
         seq=run.past.own_row(recorded.row).seq,
         key=recorded.key,
@@ -161,6 +162,7 @@ def resting_too_early(run: LiveRun, failure: BaseException | None = None) -> Div
         message = f"run {run.name} came to rest without the call recorded at {place} ({first.key}){held}{failed}"
         return Divergence(
             message,
+            hint=_hint_of_threads(run),
             code="missing_request",
             seq=past.own_row(first.row).seq,
             key=first.key,
@@ -177,6 +179,7 @@ def resting_too_early(run: LiveRun, failure: BaseException | None = None) -> Div
         )
     return Divergence(
         f"run {run.name} came to rest before {_entry_in_words(entry)}, and nobody waits for it{failed}",
+        hint=_hint_of_threads(run),
         code="nobody_waits",
         seq=entry.seq if entry is not None and not isinstance(entry, RecordedTurn) else None,
     )
@@ -189,6 +192,16 @@ def _failure_in_words(failure: BaseException) -> str:
     if not own:
         return f"{type(failure).__name__}: it cannot be called with the recorded input"
     return f"{type(failure).__name__} at {os.path.basename(own[-1].filename)}:{own[-1].lineno}"
+
+
+def _hint_of_threads(run: LiveRun) -> str:
+    """Threads that had not asked for anything where a fork begins are known by the order in which they are begun."""
+    if run.past is None or not run.past.is_forked or not run.past.births:
+        return ""
+    return (
+        "If its threads are begun in another order every time, those that had not asked yet where the fork begins are "
+        "taken for others: begin them in one order, or fork the run before they begin or after they end."
+    )
 
 
 def _entry_in_words(entry: HandOver | None) -> str:

@@ -4,8 +4,9 @@
    shows later: the lane asks for what only the record of another has, or it ends where its record goes on.
 2. Then the two change places, with everything below them. Whatever the one has had so far must be the same in the
    record of the other: requests, answers, turns, drawn values, states.
-3. A lane that is bound by its birth is where it belongs, as long as it does not ask for something else and the run does
-   not stand still: whoever is missing may just be slow.
+3. A lane that is bound by its birth, or to the only one that was begun with the same, is where it belongs, as long as
+   it does not ask for something else and the run does not stand still: whoever is missing may just be slow. And where
+   its record ends it may just be the first to go on.
 4. What the one that is ahead has had is given back, for the one that is behind; what the other record has in its place
    counts as taken. So the recorded order can be met again, whichever of them was ahead.
 
@@ -46,7 +47,7 @@ class Exchanges:
         self._run = run
         self._past = past
         self._trusts_births = False
-        """What speaks for an exchange is no more than that somebody is not as far as the record is."""
+        """What speaks for an exchange is no more than that somebody is not as far as the record is, or farther."""
         self._asks: Lane | None = None
         self._fits: Fits = _any_place
         self._begins: Fits | None = None
@@ -232,7 +233,8 @@ class Exchanges:
         """Everything that the lane has had of its own record is the same there."""
         if lane is None:
             return True
-        if self._trusts_births and self._run.book.is_by_birth(own):
+        book = self._run.book
+        if self._trusts_births and (book.is_by_birth(own) or book.is_begun_as(own, place)):
             return False
         made, states = len(lane.made), lane.ordinals.get("state", 0)
         return (
@@ -243,7 +245,7 @@ class Exchanges:
             and [mark.match for mark in own.marks[:states]] == [mark.match for mark in place.marks[:states]]
             and self._has_taken(lane, own, place)
             and all(self._drew(own, kind, n) == self._drew(place, kind, n) for kind, n in _draws(lane, own.path))
-            and self._run.book.name_of(own) == self._run.book.name_of(place)
+            and book.name_of(own) == book.name_of(place)
         )
 
     def _is_alike(self, own: RecordedRequest, other: RecordedRequest) -> bool:

@@ -63,9 +63,9 @@ class Job:
 
     def _work(self) -> None:
         run = self.queue.run
-        with run.lock:
+        with run.lock:  # in one step: in between the run would seem to stand still
             run.turns.coming -= 1
-        run.turns.arrive(self._start)  # now that there is a thread for it; a pool may have been full
+            run.turns.arrive(self._start)  # now that there is a thread for it; a pool may have been full
         while not self._turn.wait(LOOK_SECONDS) and not run.is_stopped:
             run.turns.overdue()
         HERE.token = self

@@ -201,7 +201,8 @@ class LaneBook:
         return lane.path
 
     def bind_by_birth(self, lane: Lane, match: bytes, key: str | None) -> bool:
-        """Finds the recorded lane of one whose birth is on record, if that one's own first request was this too."""
+        """Finds the recorded lane of one whose birth is on record, if that one's own first request was this too, or is
+        still to come."""
         chain = _up_to_bound(lane)
         bound = chain.pop()
         if self._past is None or bound.path is None or bound.recorded is None:
@@ -214,7 +215,10 @@ class LaneBook:
                 return False
             places.append(place)
         own = places[-1].own_first
-        if own is None or own.match != match or (key is not None and own.key != key):
+        if own is None and lane.run.journal is None:
+            return False
+        # Only those below it had asked when the record ended: it is the first time that it does.
+        if own is not None and (own.match != match or (key is not None and own.key != key)):
             return False
         for unbound, place in zip(reversed(chain), places[1:], strict=True):
             self._tie(unbound, place)
@@ -244,23 +248,44 @@ class LaneBook:
         return True
 
     def is_by_birth(self, recorded: RecordedLane) -> bool:
-        """Who is bound to it was born and begun as the record has it. That is sure of threads of the agent's own code,
-        not of tasks, which may be made in any order, nor of what they begin."""
+        """Who is bound to it was born and begun as the record has it. That is sure of threads of the agent's own code
+        and of theirs, not of tasks, which may be made in any order, nor of what they begin."""
         lane: Lane | None = recorded.bound
         birth = self._past.births.get(recorded.path) if self._past is not None else None
-        if birth is None or lane is None or lane.task is not None or lane.parent is None or not lane.parent.main:
+        if birth is None or lane is None or lane.task is not None or lane.parent is None:
             return False
-        return birth == lane.born_in(birth.above)
+        above = lane.parent
+        is_sure = above.main or (above.recorded is not None and self.is_by_birth(above.recorded))
+        return is_sure and birth == lane.born_in(birth.above)
+
+    def is_begun_as(self, recorded: RecordedLane, place: RecordedLane) -> bool:
+        """Who is bound to the one was begun with what is on record there, and the other with something else."""
+        births, lane = self._past.births if self._past is not None else {}, recorded.bound
+        own, others = births.get(recorded.path), births.get(place.path)
+        return own is not None and others is not None and own.label != others.label and own.label == lane.label
 
     def _is_anothers(self, chain: list[Lane], above: RecordedLane, candidate: RecordedLane) -> bool:
         """It is on record whose it is, and of one that would be bound nothing is on record at all: it had not asked for
         anything yet, and the one that had is still to come."""
-        assert self._past is not None
         return any(
-            path in self._past.births and (path.rpartition(".")[0], lane.number_at_birth) not in self._past.numbers_born
+            self._is_new_below(lane, path) or (lane is not chain[0] and self._is_at_home_elsewhere(lane, path))
             for lane, path in self._paths(chain, above, candidate)
             if lane.by_chance
         )
+
+    def _is_new_below(self, lane: Lane, path: str) -> bool:
+        assert self._past is not None
+        above = path.rpartition(".")[0]
+        return path in self._past.births and (above, lane.number_at_birth) not in self._past.numbers_born
+
+    def _is_at_home_elsewhere(self, lane: Lane, path: str) -> bool:
+        """One above the one that asks: its own place is on record, and free, and what is asked for below it is new. In
+        a replay nothing is."""
+        assert self._past is not None
+        home = self._past.born.get(lane.born_in(path.rpartition(".")[0]))
+        if home is None or home == path or lane.run.journal is None:
+            return False
+        return self._past.lane(home).bound is None
 
     def _paths(self, chain: list[Lane], above: RecordedLane, candidate: RecordedLane) -> Iterator[tuple[Lane, str]]:
         """Which path each of the unbound lanes would get, from above."""

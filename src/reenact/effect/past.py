@@ -159,6 +159,11 @@ class Past:
         self.spent_by_children.clear()  # what was shared has been paid for
 
     @property
+    def is_forked(self) -> bool:
+        """Some of it is shared with the run that it was forked from."""
+        return bool(self._shared)
+
+    @property
     def began_at(self) -> int:
         """The position behind which it was read: that of a checkpoint, or that before the first event."""
         return self.beginning.row.seq if self.beginning is not None else self._first
@@ -211,6 +216,16 @@ class Past:
             if seq > last and turn in self._turns[turn.after]:
                 self._turns[turn.after].remove(turn)
         self._turns_noted.clear()
+        self._drop_unborn()
+
+    def _drop_unborn(self) -> None:
+        """A birth is noted before what was first asked for. Where a fork begins between the two nobody has asked for
+        anything there: in the fork that number may be another's."""
+        for path, birth in list(self.births.items()):
+            lane = self.lanes.get(path)
+            if lane is None or lane.first is None:
+                del self.births[path], self.born[birth]
+                self.numbers_born.discard((birth.above, birth.number))
 
     def _take_checkpoint(self, row: EventRow, link: Link) -> None:
         self.lane(row.lane).main = True

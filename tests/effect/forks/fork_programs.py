@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+import threading
+import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fork_support import Ledger
@@ -20,6 +23,7 @@ from reenact.effect.retrying import Retry
 from reenact.effect.tools import step, tool
 
 ledger = Ledger()
+_latency = random.Random()
 tried: set[str] = set()
 TOOLS = ("act", "act_blocking", "act_failing", "act_yielding", "linger")
 
@@ -30,6 +34,11 @@ def digest(*what: Any) -> int:
 
 async def a_moment(*what: Any) -> None:
     await asyncio.sleep((digest("moment", *what) % 3) * 0.0005)
+
+
+def long_or_short() -> None:
+    """Around the time for which a thread that asks for nothing is waited for, another one every time."""
+    time.sleep(_latency.random() * 0.05)
 
 
 @step
@@ -102,6 +111,7 @@ class Program:
         shapes: list[Callable[[str], Awaitable[Any]]] = [
             *(self.single, self.gathered, self.failing, self.jobs, self.slept, self.drawn, self.stated),
             *(self.streamed, self.called, self.nested, self.given_up, self.blocked, self.mixed),
+            *(self.slow_threads, self.slow_pool, self.slow_branches),
         ]
         return [await self.rng.choice(shapes)(f"{number}") for number in range(self.rng.randrange(2, 6))]
 
@@ -165,6 +175,65 @@ class Program:
 
     async def mixed(self, name: str) -> Any:
         return await asyncio.gather(self.slept(f"{name}.a"), self.jobs(f"{name}.b"), self.drawn(f"{name}.c"))
+
+    # Threads and jobs that begin alike and are slow to ask: who is first, and gets the first number, is chance.
+
+    async def slow_threads(self, name: str) -> Any:
+        found: dict[Any, Any] = {}
+
+        times = self.rng.randrange(1, 4)
+
+        def ask(one: int) -> None:
+            long_or_short()
+            found[one] = [*(act_blocking(f"{name}.same") for _ in range(times)), act_blocking(f"{name}.{one}")]
+
+        threads = [threading.Thread(target=ask, args=(one,)) for one in range(2)]
+        for thread in threads:
+            thread.start()
+        await asyncio.gather(*(asyncio.to_thread(ask, one) for one in range(2, 4)))
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        return sorted(found.items())
+
+    async def slow_pool(self, name: str) -> Any:
+        """Nothing tells these apart but the order in which they were begun."""
+        times = self.rng.randrange(1, 4)
+
+        def ask(box: dict[str, int]) -> Any:
+            long_or_short()
+            alike = [act_blocking(f"{name}.same") for _ in range(times)]
+            return [*alike, act_blocking(f"{name}.{box['number']}")]
+
+        def ask_all() -> Any:
+            with ThreadPoolExecutor(3) as pool:
+                futures = [pool.submit(ask, {"number": number}) for number in range(3)]
+                return [future.result() for future in futures]
+
+        return await asyncio.to_thread(ask_all)
+
+    async def slow_branches(self, name: str) -> Any:
+        """Tasks and threads that begin others before they ask: who is known first is chance as well."""
+        found: dict[Any, Any] = {}
+
+        def below(one: int) -> None:
+            long_or_short()
+            found["below", one] = [act_blocking(f"{name}.same"), act_blocking(f"{name}.below.{one}")]
+
+        def above(one: int) -> None:
+            thread = threading.Thread(target=below, args=(one,))
+            thread.start()
+            long_or_short()
+            found["above", one] = [act_blocking(f"{name}.same"), act_blocking(f"{name}.above.{one}")]
+            thread.join()
+
+        async def task(one: int) -> None:
+            job = asyncio.get_running_loop().run_in_executor(None, above, one)
+            await asyncio.sleep(_latency.choice((0.001, 0.02)))  # never 0, which is no timer
+            found["task", one] = [await fetch(f"{name}.same"), await fetch(f"{name}.{one}")]
+            await job
+
+        await asyncio.gather(*map(task, range(2)))
+        return sorted(found.items())
 
 
 @agent(name="fork.random")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections import Counter
 from typing import Any
 
 import fork_programs
@@ -51,25 +52,28 @@ def test_a_mocked_fork_ends_as_its_parent_wherever_it_begins(chunk: int, memory:
         assert_verifies(memory, forked)
 
 
+def tool_of(entry: Any) -> tuple[str, str] | None:
+    """What a request asks a tool for, as the ledger has it."""
+    if entry.kind != "ActionRequested" or entry.event.effect != "tool_call":
+        return None
+    return entry.event.name, next(iter(entry.event.payload.values()))
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_live_fork_does_nothing_of_what_was_before_it(chunk: int, memory: MemoryStore) -> None:
     for seed in seeds(chunk):
         name = new_id()
         whole = run(program, seed, run_id=name, store=memory)
         rows = entries(memory, name)
+        asked = Counter(tool_of(one) for one in rows if tool_of(one))
         for at in positions(memory, name, seed)[::3]:
             answered = {one.event.action_id for one in rows[:at] if one.kind in ("ActionSucceeded", "ActionFailed")}
-            before = {
-                (one.event.name, next(iter(one.event.payload.values())))
-                for one in rows[:at]
-                if one.kind == "ActionRequested" and one.event.action_id in answered and one.event.effect == "tool_call"
-            }
+            before = Counter(tool_of(one) for one in rows[:at] if tool_of(one) and one.event.action_id in answered)
             forked, where = new_id("fork"), f"seed {seed} at {at}"
             ledger.clear()
             assert fork(program, name, at, live_tools=TOOLS, fork_id=forked, store=memory) == whole, where
-            again = before & {line[:2] for line in ledger.lines}
-            assert not again, f"{where}: {again}"
-            assert all(ledger.count(*line) == 1 for line in ledger.lines if line[0] in TOOLS), where
+            for line, times in Counter(line[:2] for line in ledger.lines if line[0] in TOOLS).items():
+                assert times <= max(asked[line], 1) - before[line], f"{where}: {line}"
             ledger.clear()
             assert replay(program, forked, store=memory) == whole, where
             assert not ledger.lines, where
@@ -125,7 +129,7 @@ def test_a_live_replay_carries_out_no_tool(chunk: int, memory: MemoryStore) -> N
 
 @agent(name="fork.schedules")
 async def schedule(seed: int) -> Any:
-    return await random_programs.Program(seed).main()
+    return await random_programs.Program(seed, slow=True).main()
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
