@@ -58,6 +58,7 @@ class TaskQueue:
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.timers: set[RunTimer] = set()
         self._pumping = False
+        self.stands = False
         self._scheduled = False
         self._thread = threading.get_ident()
         self._watching: TimerHandle | None = None
@@ -72,7 +73,7 @@ class TaskQueue:
 
     @property
     def busy(self) -> bool:
-        return self._pumping or bool(self.ready)
+        return not self.stands and (self._pumping or bool(self.ready))
 
     @property
     def is_here(self) -> bool:

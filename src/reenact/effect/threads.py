@@ -12,9 +12,9 @@ import queue
 import threading
 import time
 from _thread import allocate_lock
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, _base
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from functools import partial
 from types import SimpleNamespace
@@ -176,7 +176,7 @@ def _submit(pool: ThreadPoolExecutor, call: Callable[..., Any], /, *args: Any, *
 def _shutdown(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
     """How many threads a pool has is a matter of chance: that all of them have ended is one wait, not one for each."""
     lane = PLACE.get()
-    if type(lane) is not Lane or not wait or _is_in_a_loop(lane.run):
+    if type(lane) is not Lane or not wait or _is_in_a_loop_alone(lane.run):
         _originals["shutdown"](pool, wait, cancel_futures=cancel_futures)
         return
     _originals["shutdown"](pool, False, cancel_futures=cancel_futures)
@@ -188,12 +188,13 @@ def _shutdown(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bo
             _originals["join"](thread, max(until - time.monotonic(), 0.0))
         return not any(thread.is_alive() for thread in threads)
 
-    wait_in_turn(lane.run, have_ended, None)
+    with _in_turn(lane.run):
+        wait_in_turn(lane.run, have_ended, None)
 
 
 def _join(thread: threading.Thread, timeout: float | None = None) -> None:
     lane = PLACE.get()
-    if type(lane) is not Lane or _is_in_a_loop(lane.run):
+    if type(lane) is not Lane or _is_in_a_loop_alone(lane.run):
         _originals["join"](thread, timeout)
         return
 
@@ -201,20 +202,47 @@ def _join(thread: threading.Thread, timeout: float | None = None) -> None:
         _originals["join"](thread, seconds)
         return not thread.is_alive()
 
-    wait_in_turn(lane.run, joined, timeout)
+    with _in_turn(lane.run):
+        wait_in_turn(lane.run, joined, timeout)
 
 
 def _is_in_a_loop(run: LiveRun) -> bool:
-    """Nobody can tell here whether its other tasks go on; the loop's own watchdog does."""
     return run.turns.loop is not None and HERE.token is None
+
+
+def _is_in_a_loop_alone(run: LiveRun) -> bool:
+    """There are no threads of the run that a step of its loop could wait for. Nobody can tell here whether its other
+    tasks go on; the loop's own watchdog does."""
+    return _is_in_a_loop(run) and not run.has_threads
+
+
+@contextmanager
+def _in_turn(run: LiveRun) -> Iterator[None]:
+    """For a wait. A step of a loop holds the loop's thread meanwhile, which is then one of those that take turns."""
+    loop = run.turns.loop
+    if loop is None or not _is_in_a_loop(run):
+        yield
+        return
+    HERE.token = token = object()
+    with run.lock:
+        run.turns.runs(token, awake=True)
+        loop.stands = True
+    try:
+        yield
+    finally:
+        HERE.token = None
+        with run.lock:
+            loop.stands = False
+            run.turns.rests(token)
 
 
 def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
     lane = PLACE.get()
-    if type(lane) is not Lane or _is_in_a_loop(lane.run):
+    if type(lane) is not Lane or _is_in_a_loop_alone(lane.run):
         answer: bool = _originals["wait"](condition, timeout)
         return answer
-    return _wait_in_turn(lane.run, condition, timeout)
+    with _in_turn(lane.run):
+        return _wait_in_turn(lane.run, condition, timeout)
 
 
 def _wait_in_turn(run: LiveRun, condition: Any, timeout: float | None) -> bool:

@@ -49,6 +49,9 @@ class Loop(Protocol):
 
     steps: int
     """Taken since the last hand-over."""
+    stands: bool
+    """Its thread is held by a step that waits for another thread: nothing can be handed to its tasks before that is
+    over, and it never will be unless threads go on."""
 
     @property
     def ready(self) -> Collection[object]:
@@ -151,7 +154,7 @@ class Turns:
                 if self.threads or (self.loop is not None and self.loop.busy):
                     self._look_again()
                     return
-                item = self.pending[0] if self.order is None else self.order.ready(self.requests_made)
+                item = self._first_arrived() if self.order is None else self.order.ready(self.requests_made)
                 if item is None:
                     if self.order is not None and self._owner.at_rest():
                         continue
@@ -162,6 +165,16 @@ class Turns:
                 if self._take() is None:
                     return
                 self._hand(item)
+
+    def _first_arrived(self) -> Item | None:
+        """While the loop stands, the first one for a thread, which then comes before the others."""
+        if self.loop is None or not self.loop.stands:
+            return self.pending[0]
+        item = next((one for one in self.pending if not one.looped), None)
+        if item is not None and item is not self.pending[0]:
+            self.pending.remove(item)
+            self.pending.appendleft(item)
+        return item
 
     def starving(self) -> None:
         """Called by the loop after each step of a run that has more steps ready."""
