@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from reenact.capture.draws import is_own_frame
@@ -53,7 +54,7 @@ class Guard:
         self.is_watching, self.is_strict = True, strict
         if not self._installed:
             self._installed = True
-            sys.addaudithook(self._audited)
+            sys.addaudithook(_hook_of(self))
 
     def note(self, what: str, where: str) -> None:
         """A seam has met something that it cannot record."""
@@ -64,13 +65,12 @@ class Guard:
         if len(self.holes) < MOST_NAMED or hole in self.holes:
             self.holes[hole] += 1
 
-    def _audited(self, event: str, args: tuple[Any, ...]) -> None:
-        if event not in _WATCHED or not self.is_watching:
-            return  # for nearly every event, of which there are dozens in one request
+    def audited(self, event: str, args: tuple[Any, ...]) -> None:
+        """The hook's caller is two frames up."""
         place = PLACE.get()
         if type(place) is not Lane or place.run.is_stopped or place.run.journal is None:
             return  # inside an effect it is the effect's; a replay has traps of its own
-        if asks_the_system(sys._getframe(1)):
+        if asks_the_system(sys._getframe(2)):
             return
         where = own_line()
         if where:  # otherwise it is our own
@@ -87,6 +87,17 @@ class Guard:
             reason = Unseen(f"{hole.what} at {hole.where} would not be recorded")
             lane.run.stop(reason)
             raise RunStopped(reason)
+
+
+def _hook_of(guard: Guard) -> Callable[[str, tuple[Any, ...]], None]:
+    """A function: of a method the interpreter asks with each event what it does not have, which takes longer than all
+    the rest. And there are events in every reading of a clock."""
+
+    def audited(event: str, args: tuple[Any, ...]) -> None:
+        if event in _WATCHED and guard.is_watching:
+            guard.audited(event, args)
+
+    return audited
 
 
 def _told(event: str, args: tuple[Any, ...]) -> str:
