@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
+from reenact.capture.http.addresses import parts_of
 from reenact.core.lazy_patterns import Pattern
 
 OPENAI, ANTHROPIC, GOOGLE = "openai", "anthropic", "google"
@@ -24,7 +24,7 @@ def provider_of(method: str, url: str, body: Any) -> str | None:
     asked = body.get("json") if isinstance(body, Mapping) else None
     if method != "POST" or not isinstance(asked, Mapping):
         return None
-    path = urlsplit(url).path.rstrip("/")
+    path = parts_of(url)[2].rstrip("/")
     if path.endswith("/chat/completions") and "messages" in asked:
         return OPENAI
     if path.endswith("/responses") and ("input" in asked or "model" in asked):
