@@ -90,10 +90,13 @@ class Redactor:
             redacted = redact()
         return redacted
 
-    def given_part(self, part: Any, seq: int, held: HeldBack) -> Redacted:
+    def given_part(self, part: Any, seq: int, held: HeldBack) -> Redacted | Clean:
         """Of a part of a stream, as far as it can be told where a secret ends (`streams`)."""
         redacted = Redacted(self.finder, None, seq)
-        redacted.take(held.feed(part, redacted.name), part)
+        fed = held.feed(part, redacted.name)
+        if not redacted.found and fed == part and self.is_clean(part):
+            return Clean(part)
+        redacted.take(fed, part)
         return redacted
 
     def given_parts(self, parts: Sequence[Any], seq: int) -> tuple[Redacted, list[int]]:
