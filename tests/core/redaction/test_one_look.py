@@ -104,10 +104,10 @@ def test_texts_that_were_clean_by_themselves_are_clean_together_or_looked_at_aga
             assert Redacted(redactor.finder, value, None).value == value
 
 
-@pytest.mark.parametrize("text", ['EMP "12345"', "EMP\n12345", "EMP\\12345", "EMP\x0112345"])
+@pytest.mark.parametrize("text", ['EMP"12345', "EMP\n12345", "EMP\\12345", "EMP\x0112345"])
 def test_a_rule_finds_in_a_value_what_it_finds_in_a_text(text: str) -> None:
     """Whatever signs it has, which are written otherwise where a value is stored."""
-    redactor = Redactor([Rule("employee", r"EMP[^a-z]{1,3}[0-9]{4}")])
+    redactor = Redactor([Rule("employee", r"EMP[^a-z][0-9]{4}")])
     for value in ({"a": text}, [text], {"a": {"b": [1, f"it is {text}"]}}):
         assert "1234" not in repr(redactor.asked(value).value)
 
