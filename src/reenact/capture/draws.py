@@ -38,9 +38,12 @@ def _is_importing() -> bool:
 def is_own_call(depth: int) -> bool:
     """Whether the code that many frames up is the program's own, and not a library's."""
     try:
-        return is_own_frame(sys._getframe(depth))
+        frame = sys._getframe(depth)
     except ValueError:
         return False
+    file = frame.f_code.co_filename
+    own = _own.get(file) if file[:1] != "<" else None
+    return is_own_frame(frame) if own is None else own
 
 
 def is_installed_call(depth: int) -> bool:

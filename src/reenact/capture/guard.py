@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from reenact.capture.draws import is_own_frame
@@ -55,7 +56,7 @@ class Guard:
         self.is_watching, self.is_strict = True, strict
         if not self._installed:
             self._installed = True
-            sys.addaudithook(self._audited)
+            sys.addaudithook(_hook_of(self))
 
     def note(self, what: str, where: str) -> None:
         """A seam has met something that it cannot record."""
@@ -70,14 +71,12 @@ class Guard:
         if len(self.holes) < MOST_NAMED or hole in self.holes:
             self.holes[hole] += 1
 
-    def _audited(self, event: str, args: tuple[Any, ...], watched: frozenset[str] = _WATCHED) -> None:
-        """`watched` is at hand even when Python has emptied this module, at the end of the process."""
-        if event not in watched or not self.is_watching:
-            return  # for nearly every event, of which there are dozens in one request
+    def audited(self, event: str, args: tuple[Any, ...]) -> None:
+        """The hook's caller is two frames up."""
         place = PLACE.get()
         if type(place) is not Lane or place.run.is_stopped or place.run.journal is None:
             return  # inside an effect it is the effect's; a replay has traps of its own
-        if asks_the_system(sys._getframe(1)):
+        if asks_the_system(sys._getframe(2)):
             return
         where = own_line()
         if where:  # otherwise it is our own
@@ -94,6 +93,18 @@ class Guard:
             reason = Unseen(f"{hole.what} at {hole.where} would not be recorded")
             lane.run.stop(reason)
             raise RunStopped(reason)
+
+
+def _hook_of(guard: Guard) -> Callable[[str, tuple[Any, ...]], None]:
+    """A function: of a method the interpreter asks with each event what it does not have, which takes longer than all
+    the rest. And there are events in every reading of a clock."""
+    watched = _WATCHED  # at hand even when Python has emptied this module, at the end of the process
+
+    def audited(event: str, args: tuple[Any, ...]) -> None:
+        if event in watched and guard.is_watching:
+            guard.audited(event, args)
+
+    return audited
 
 
 def _told(event: str, args: tuple[Any, ...]) -> str:

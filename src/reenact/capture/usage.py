@@ -37,17 +37,17 @@ def spent_by_answer(answer: Any) -> dict[str, float]:
 
 def usage_of(answer: Any) -> Usage | None:
     """Of the recorded answer to a model call; None if it does not say."""
-    if not isinstance(answer, Mapping) or not isinstance(answer.get("body"), Mapping):
+    body = answer.get("body") if isinstance(answer, dict) else None
+    if not isinstance(body, dict):
         return None
-    body = answer["body"]
     found: dict[str, Any] = {}
     model = ""
     for one in _messages(body):
         for part in (one, one.get("message"), one.get("response")):  # in streams it is said within the events
-            if isinstance(part, Mapping):
+            if isinstance(part, dict):
                 model = str(part.get("model") or part.get("modelVersion") or model)
                 said = part.get("usage") or part.get("usageMetadata")
-                if isinstance(said, Mapping):
+                if isinstance(said, dict):
                     found.update({name: value for name, value in said.items() if value is not None})
     return _usage(model, found) if found else None
 
@@ -56,7 +56,7 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The answer, or the events of the stream that it came in."""
     if "json" in body:
         whole = body["json"]
-        yield from (one for one in (whole if isinstance(whole, list) else [whole]) if isinstance(one, Mapping))
+        yield from [one for one in (whole if isinstance(whole, list) else [whole]) if isinstance(one, dict)]
         return
     for line in body_bytes(body).splitlines():
         if line.startswith(b"data:") and b"sage" in line:
@@ -64,7 +64,7 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                 event = orjson.loads(line[5:])
             except ValueError:
                 continue
-            if isinstance(event, Mapping):
+            if isinstance(event, dict):
                 yield event
 
 
@@ -91,7 +91,7 @@ def _inner(said: Mapping[str, Any], *names: str) -> int:
     inner: Any = said
     for name in names[:-1]:
         inner = inner.get(name)
-        if not isinstance(inner, Mapping):
+        if not isinstance(inner, dict):
             return 0
     return _number(inner, names[-1])
 
@@ -99,9 +99,8 @@ def _inner(said: Mapping[str, Any], *names: str) -> int:
 def _cost(model: str, read: int, written: int, cached: int) -> float | None:
     if not model:
         return None
-    with nowhere():  # what is looked up is no business of the program's
-        rates = _rates(model)
-        return _price(model, read, written, cached) if rates is None else rates.of(read, written, cached)
+    rates = _rates(model)
+    return _price(model, read, written, cached) if rates is None else rates.of(read, written, cached)
 
 
 class _Rates(NamedTuple):
@@ -130,14 +129,15 @@ def _rates(model: str) -> _Rates | None:
 
 
 def _price(model: str, read: int, written: int, cached: int) -> float | None:
-    prices = _prices()
-    if prices is None:
-        return None
-    try:
-        used = prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
-        return float(prices.calc_price(used, model_ref=model).total_price)
-    except Exception:  # a model that it does not know, or a usage that its price does not tell of
-        return None
+    with nowhere():  # what is looked up is no business of the program's
+        prices = _prices()
+        if prices is None:
+            return None
+        try:
+            used = prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
+            return float(prices.calc_price(used, model_ref=model).total_price)
+        except Exception:  # a model that it does not know, or a usage that its price does not tell of
+            return None
 
 
 @cache

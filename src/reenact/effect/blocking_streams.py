@@ -109,7 +109,7 @@ class BlockingStream:
         chunk = self._at_once(ticket, item) if at_once else self._in_turn(ticket, item)
         if chunk is not None:
             self._index += 1
-            return opened(self._run, chunk)
+            return opened(self._run, chunk, as_is=self._spec.handed_as_is)
         self._over = True
         if self._run.stopped is not None and not ticket.has_answer:
             raise RunStopped(self._run.stopped)

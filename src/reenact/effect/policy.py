@@ -101,6 +101,7 @@ class Guard:
 
     def __init__(self, policy: Policy, above: Guard | None = None) -> None:
         self._policy = policy
+        self._limits = _limits_of(policy.budget)
         self._above = above
         self._lock: threading.Lock = threading.Lock() if above is None else above._lock
         """One for a run and everything that it calls."""
@@ -187,24 +188,25 @@ class Guard:
                     return Denied(f"{spec.name} is not allowed: {reason}")
             except (Exception, CancelledError) as error:
                 return _check_failed(spec, error)
-        return self._exceeded(policy.budget)
+        return self._exceeded()
 
     def _exceeded_above(self) -> ReenactError | None:
         guard = self._above
         while guard is not None:
-            refusal = guard._exceeded(guard._policy.budget)
+            refusal = guard._exceeded()
             if refusal is not None:
                 return refusal
             guard = guard._above
         return None
 
-    def _exceeded(self, budget: Budget | None) -> ReenactError | None:
-        if budget is None:
+    def _exceeded(self) -> ReenactError | None:
+        if not self._limits:
             return None
-        for name, spent in self.standing().items():
-            limit = getattr(budget, name)
+        standing = self.standing()
+        for name, limit in self._limits:
+            spent = standing[name]
             # A limit of nothing lets through what costs nothing, but for calls and seconds, which everything costs.
-            if limit is not None and spent >= limit and (spent or name not in SPENT):
+            if spent >= limit and (spent or name not in SPENT):
                 return BudgetExceeded(
                     f"the budget of {limit:g} {name} is spent",
                     hint="Resume the run under a larger budget; nothing more is allowed under this one.",
@@ -237,6 +239,12 @@ class Guard:
     def denials(self) -> list[str]:
         """The replay keys of what was denied last."""
         return list(self._denied)
+
+
+def _limits_of(budget: Budget | None) -> list[tuple[str, float]]:
+    """Those that there are, in the order in which they are asked."""
+    found = [] if budget is None else [(name, getattr(budget, name)) for name in budget.__struct_fields__]
+    return [(name, limit) for name, limit in found if limit is not None]
 
 
 def _check_failed(spec: EffectSpec, error: BaseException) -> Denied:

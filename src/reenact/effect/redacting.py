@@ -139,7 +139,10 @@ class RedactingSecrets(Secrets):
     # Writing
 
     def value_without(self, value: Any) -> Any:
-        return None if value is None else self._redactor.asked(super().value_without(value)).value
+        if value is None:
+            return None
+        value = super().value_without(value) if self.kept else value
+        return value if self._redactor.is_clean(value) else self._redactor.asked(value).value
 
     def without(self, event: E) -> E:
         """The event as it is compared; an answer, which is numbered by its seq, has its secrets until it is written."""
@@ -151,9 +154,10 @@ class RedactingSecrets(Secrets):
             if len(self._clean_requests) >= MOST_REMEMBERED:
                 self._clean_requests.clear()
                 self._changed_requests.clear()
-            self._clean_requests[_pair(clean)] = clean
+            pair = _pair(clean)
+            self._clean_requests[pair] = clean
             if clean is not event:
-                self._changed_requests.add(_pair(clean))
+                self._changed_requests.add(pair)
             return clean
         if kind in KEPT:
             one = self._redactor.kept(getattr(event, KEPT[kind]))
@@ -191,10 +195,14 @@ class RedactingSecrets(Secrets):
         event = super().without(draft.event) if self.kept else draft.event
         kind = event.kind
         if kind in ASKED:
-            clean = event if self._clean_requests.get(_pair(event)) is event else self.without(event)
-            self._clean_requests.pop(_pair(clean), None)  # looked through when it was asked for
-            if _pair(clean) in self._changed_requests:
-                self._changed_requests.discard(_pair(clean))
+            pair = _pair(event)
+            clean = event  # looked through when it was asked for
+            if self._clean_requests.pop(pair, None) is not event:
+                clean = self.without(event)
+                pair = _pair(clean)
+                del self._clean_requests[pair]
+            if pair in self._changed_requests:
+                self._changed_requests.discard(pair)
                 self.redacted += 1
             return _with_event(draft, clean)
         name = KEPT.get(kind) or GIVEN.get(kind) or NOTED.get(kind)

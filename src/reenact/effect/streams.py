@@ -83,7 +83,7 @@ class Stream:
             raise RunStopped(run.stopped)
         if item.chunk is not None:
             self._index += 1
-            return opened(run, item.chunk)
+            return opened(run, item.chunk, as_is=self._spec.handed_as_is)
         self._over = True
         run.taken(self._ticket)
         self.result = open_answer(run, self._ticket)  # or raises the error that ended it
@@ -108,11 +108,13 @@ class Stream:
         self._reader.give_up(self._ticket, reason)
 
 
-def opened(run: LiveRun, chunk: ChunkReceived | RecordedChunk) -> Any:
-    """A chunk as the agent is handed it."""
+def opened(run: LiveRun, chunk: ChunkReceived | RecordedChunk, *, as_is: bool = False) -> Any:
+    """A chunk as the agent is handed it: what the record will give for it, shared with nobody, if it may be changed."""
     if isinstance(chunk, RecordedChunk):
         assert run.past is not None
         return run.past.members(chunk.row)["chunk"]
+    if as_is:
+        return chunk.chunk
     encoded = encode(chunk.chunk)
     if not encoded.replayable:
         return chunk.chunk

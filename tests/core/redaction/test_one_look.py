@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reenact.core.redaction import Redacted, Redactor, Rule
+from reenact.core.redaction.innocent import MOST_LETTERS
 
 KEY = "sk-ant-api03-A1b2C3d4E5f6G7h8I9j0"
 TEXTS = {
@@ -85,9 +86,46 @@ _VALUES = st.recursive(
 @example(value={"password$client_secret": "hunter2hunter2"})
 @example(value=["\x01Bearer abcdefg12345"])
 def test_what_one_look_takes_for_clean_is_clean_part_by_part(value: Any) -> None:
-    redactor = Redactor([Rule("employee", r"EMP-[0-9]{6}")], ["KEYVALUE99887766"])
-    if redactor.is_clean([value]):
-        assert Redacted(redactor.finder, [value], None).value == [value]
+    for rules in ([], [Rule("employee", r"EMP-[0-9]{6}")]):
+        redactor = Redactor(rules, ["KEYVALUE99887766"])
+        if redactor.is_clean([value]):
+            assert Redacted(redactor.finder, [value], None).value == [value]
+
+
+@settings(max_examples=300, deadline=None)
+@given(values=st.lists(_VALUES, min_size=2, max_size=6))
+@example(values=["password", "hunter2hunter2", {"password": "hunter2hunter2"}])
+@example(values=[["x-api-key"], ["hunter2hunter2"], {"name": "x-api-key", "value": "hunter2hunter2"}])
+@example(values=["--token", "hunter2hunter2", ["--token", "hunter2hunter2"]])
+def test_texts_that_were_clean_by_themselves_are_clean_together_or_looked_at_again(values: list[Any]) -> None:
+    redactor = Redactor([], ["KEYVALUE99887766"])
+    for value in [*([value] for value in values), values]:
+        if redactor.is_clean(value):
+            assert Redacted(redactor.finder, value, None).value == value
+
+
+@pytest.mark.parametrize("text", ['EMP"12345', "EMP\n12345", "EMP\\12345", "EMP\x0112345"])
+def test_a_rule_finds_in_a_value_what_it_finds_in_a_text(text: str) -> None:
+    """Whatever signs it has, which are written otherwise where a value is stored."""
+    redactor = Redactor([Rule("employee", r"EMP[^a-z][0-9]{4}")])
+    for value in ({"a": text}, [text], {"a": {"b": [1, f"it is {text}"]}}):
+        assert "1234" not in repr(redactor.asked(value).value)
+
+
+def test_what_was_said_before_is_not_looked_at_again_as_long_as_there_is_room_to_remember_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    redactor, looked = Redactor(), []
+    monkeypatch.setattr(redactor.finder, "finds_any", lambda text: looked.append(len(text)))
+    messages: list[dict[str, str]] = []
+    for turn in range(1000):
+        messages.append({"role": "user", "content": f"{turn} " + "words " * 200})
+        assert redactor.is_clean({"messages": messages})
+    assert max(looked) < 2000
+    assert redactor.finder.innocent.letters <= MOST_LETTERS
+    assert redactor.is_clean({"file": "words " * 500_000})
+    assert redactor.is_clean({"messages": messages})
+    assert looked[-1] > 2_000_000  # the file was looked at last, and the messages are still remembered
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

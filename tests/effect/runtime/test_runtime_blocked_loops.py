@@ -1,4 +1,4 @@
-"""A step of an asynchronous agent that holds its loop while threads of the agent work: nothing hangs, all comes back."""
+"""A step of an asynchronous agent holds its loop while threads of the agent work: nothing hangs, it all comes back."""
 
 from __future__ import annotations
 

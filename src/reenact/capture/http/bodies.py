@@ -19,7 +19,6 @@ from reenact.errors import InvalidValue
 
 BOUNDARY = "boundary"
 """In place of the one that a client draws for every multipart body."""
-_USUAL_STYLES = ("compact", "python")
 _STYLES = ("compact", "python", "indent2", "compact-ascii", "python-utf8")
 _FEW_CONTAINERS = 250
 """No nesting is too deep with so few."""
@@ -57,11 +56,20 @@ def _usual_form(body: bytes) -> dict[str, Any] | None:
         value = orjson.loads(body)
     except ValueError:
         return None
-    for style in _USUAL_STYLES:
+    for style in _likely_styles(body):
         form = {"json": value, "style": style}
         if _is_written_as(form, body):
             return form
     return None
+
+
+def _likely_styles(body: bytes) -> tuple[str, ...]:
+    """Those that can have written what the body begins with; never one behind another that would write the same."""
+    if body.startswith((b"{\n", b"[\n")):
+        return ("indent2",)
+    if body.startswith(b'{"'):
+        return ("python",) if body.startswith(b'": ', body.find(b'":')) else ("compact",)
+    return ("compact", "python")
 
 
 def body_bytes(form: Mapping[str, Any] | None) -> bytes:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any
 
@@ -117,13 +116,9 @@ class HttpCall:
         is_what_came = answer is self.answer and answer is not None  # nothing came, and nothing is what was given
         return answer if is_what_came else fitted(completed(answer), self.request.method)
 
-    @contextmanager
-    def failing(self) -> Iterator[None]:
+    def failure(self, said: SettledAsFailed) -> Exception:
         """An operator's word that it failed is told as the client would, which a program knows how to handle."""
-        try:
-            yield
-        except SettledAsFailed as said:
-            raise self._failure(said.message) from None
+        return self._failure(said.message)
 
     def changed(self, given: Mapping[str, Any]) -> Changed:
         """The request as it is to be sent instead; None: as it is."""
@@ -144,8 +139,10 @@ def exchange_blocking(call: HttpCall, send: Callable[[Changed], tuple[Head, byte
         call.answer = recorded_response(*send(call.changed(_given(method, url, headers, body))), method)
         return call.answer
 
-    with call.failing():
+    try:
         return call.served(perform_blocking(call.spec, call.make, functools.partial(carry_out, **call.payload)))
+    except SettledAsFailed as said:
+        raise call.failure(said) from None
 
 
 async def exchange(call: HttpCall, send: Callable[[Changed], Awaitable[tuple[Head, bytes]]]) -> Answer:
@@ -153,8 +150,10 @@ async def exchange(call: HttpCall, send: Callable[[Changed], Awaitable[tuple[Hea
         call.answer = recorded_response(*await send(call.changed(_given(method, url, headers, body))), method)
         return call.answer
 
-    with call.failing():
+    try:
         return call.served(await perform(call.spec, call.make, functools.partial(carry_out, **call.payload)))
+    except SettledAsFailed as said:
+        raise call.failure(said) from None
 
 
 def _given(method: str, url: str, headers: Any, body: Any) -> dict[str, Any]:
@@ -304,9 +303,11 @@ class BlockingBody(_Body):
         return self
 
     def __next__(self) -> Any:
-        with self.call.failing():
+        try:
             for chunk in self._stream:
                 return self.took(chunk)
+        except SettledAsFailed as said:
+            raise self.call.failure(said) from None
         return self.took(next(self.rest_of(self._stream.result)))
 
     def close(self) -> None:
@@ -340,9 +341,11 @@ class AsyncBody(_Body):
         return self
 
     async def __anext__(self) -> Any:
-        with self.call.failing():
+        try:
             async for chunk in self._stream:
                 return self.took(chunk)
+        except SettledAsFailed as said:
+            raise self.call.failure(said) from None
         for chunk in self.rest_of(self._stream.result):
             return self.took(chunk)
         raise StopAsyncIteration

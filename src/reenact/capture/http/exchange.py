@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+from reenact.capture.http.addresses import parts_of
 from reenact.capture.http.bodies import body_bytes, request_body, response_body, with_one_boundary
 
 RECORDED_HEADERS = frozenset(
@@ -25,7 +26,9 @@ RECORDED_HEADERS = frozenset(
     }
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_UNDONE_WITH_ENCODING = frozenset({"content-encoding", "content-length"})
+_ENCODING = "content-encoding"
+_LENGTH_OF_ENCODING = len(_ENCODING)
+_UNDONE_WITH_ENCODING = frozenset({_ENCODING, "content-length"})
 """Headers that are not true any more once the encoding of the body is undone."""
 _WHOLE = frozenset({"status", "reason", "version", "headers", "body"})
 _FORMS = ({"json"}, {"json", "style"}, {"text"}, {"bytes"})
@@ -69,12 +72,13 @@ def header_pairs(pairs: Iterable[tuple[str | bytes, str | bytes]]) -> Headers:
 
 def recorded_request(request: Request) -> dict[str, Any]:
     """The payload of the effect."""
-    content_type, body = with_one_boundary(request.header("content-type"), request.body)
-    headers = {}
+    headers, body = {}, request.body
     for name, value in request.headers:
         name = name.lower()
         if name in RECORDED_HEADERS:
-            headers[name] = content_type if name == "content-type" else value
+            headers[name] = value
+    if "content-type" in headers:
+        headers["content-type"], body = with_one_boundary(request.header("content-type"), body)
     payload: dict[str, Any] = {"method": request.method, "url": _without_user(request.url), "headers": headers}
     if body:
         payload["body"] = request_body(body)
@@ -93,8 +97,8 @@ def _without_user(url: str) -> str:
 
 def name_of(request: Request) -> str:
     """`POST api.example.com/v1/chat/completions`: what the effect is called."""
-    parts = urlsplit(request.url)
-    return f"{request.method} {_host(parts.scheme, parts.netloc)}{parts.path or '/'}"
+    scheme, netloc, path = parts_of(request.url)
+    return f"{request.method} {_host(scheme, netloc)}{path or '/'}"
 
 
 @lru_cache(maxsize=256)
@@ -111,8 +115,8 @@ def upgraded(url: str) -> str:
 
 
 def is_encoded(headers: Headers) -> bool:
-    encodings = [value.lower() for name, value in headers if name.lower() == "content-encoding"]
-    return any(encoding not in ("", "identity") for encoding in encodings)
+    named = [(name, value) for name, value in headers if len(name) == _LENGTH_OF_ENCODING]
+    return any(name.lower() == _ENCODING and value.lower() not in ("", "identity") for name, value in named)
 
 
 def has_body(method: str, status: int) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
+from reenact.capture.http.addresses import parts_of
 from reenact.core.lazy_patterns import Pattern
 
 OPENAI, ANTHROPIC, GOOGLE = "openai", "anthropic", "google"
@@ -21,10 +21,12 @@ _KEPT = 64
 
 def provider_of(method: str, url: str, body: Any) -> str | None:
     """Whose interface it is that a request speaks; `body` as it is recorded. None: it is no model call."""
-    asked = body.get("json") if isinstance(body, Mapping) else None
-    if method != "POST" or not isinstance(asked, Mapping):
+    if method != "POST":
         return None
-    path = urlsplit(url).path.rstrip("/")
+    asked = body.get("json") if isinstance(body, dict) else None
+    if not isinstance(asked, dict):
+        return None
+    path = parts_of(url)[2].rstrip("/")
     if path.endswith("/chat/completions") and "messages" in asked:
         return OPENAI
     if path.endswith("/responses") and ("input" in asked or "model" in asked):

@@ -20,6 +20,7 @@ from reenact.capture.seams import sleeping
 from reenact.capture.seams.sleeping import skipped_seconds
 from reenact.effect.lanes import Lane
 from reenact.effect.places import PLACE
+from reenact.journal import sources
 
 _COUNTERS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns")
 _SYSTEMS = ("clock_gettime", "clock_gettime_ns")
@@ -35,6 +36,7 @@ def install() -> None:
     for name in ("time", "time_ns", "strftime", "asctime", *_TOLD, *_COUNTERS, *_SYSTEMS):
         if hasattr(time, name):
             _real[name] = getattr(time, name)
+    sources.system_clock = _real["time_ns"]
     time.time = _time
     time.time_ns = _time_ns
     for name in _COUNTERS:
@@ -56,31 +58,42 @@ def uninstall() -> None:
     for name, real in _real.items():
         setattr(time, name, real)
     _real.clear()
+    sources.system_clock = None
     for (cls, name), real in _real_methods.items():
         _members(cls)[name] = real
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
     _real_methods.clear()
 
 
+# Whose reading it is takes longer to find out than reading the clock does. Where there is no lane it does not matter:
+# an effect reads the clock as it is, and so does everybody outside of a run.
+
+
 def _time() -> float:
+    lane = PLACE.get()
+    if type(lane) is not Lane:
+        return _real["time"]()  # type: ignore[no-any-return]
     if is_own_call(2):
         value: float = drawn("time", _real["time"])
         return value
-    return _virtual_us() / 1e6 if _is_replay() else _real["time"]()
+    return _real["time"]() if lane.run.is_live else _virtual_us() / 1e6
 
 
 def _time_ns() -> int:
+    lane = PLACE.get()
+    if type(lane) is not Lane:
+        return _real["time_ns"]()  # type: ignore[no-any-return]
     if is_own_call(2):
         value: int = drawn("time_ns", _real["time_ns"])
         return value
-    return _virtual_us() * 1000 if _is_replay() else _real["time_ns"]()
+    return _real["time_ns"]() if lane.run.is_live else _virtual_us() * 1000
 
 
 def _counter(name: str, real: Callable[[], Any]) -> Callable[[], Any]:
     is_whole, goes_on = name.endswith("_ns"), not name.startswith("process")
 
     def counted() -> Any:
-        if is_own_call(2):
+        if type(PLACE.get()) is Lane and is_own_call(2):
             return drawn(name, real)
         if goes_on and (skipped := skipped_seconds()) and is_installed_call(2):
             return real() + (int(skipped * 1e9) if is_whole else skipped)
@@ -110,18 +123,15 @@ def _asctime(moment: Any = None, /) -> str:
 
 def _system(name: str, real: Callable[[int], Any]) -> Callable[[int], Any]:
     def read(clock: int, /) -> Any:
-        return drawn(f"{name} {clock}", lambda: real(clock)) if is_own_call(2) else real(clock)
+        if type(PLACE.get()) is Lane and is_own_call(2):
+            return drawn(f"{name} {clock}", lambda: real(clock))
+        return real(clock)
 
     read.__name__ = name
     return read
 
 
 # Virtual time
-
-
-def _is_replay() -> bool:
-    lane = PLACE.get()
-    return type(lane) is Lane and not lane.run.is_live
 
 
 _seen: list[Any] = [0, 0.0, 0.0]
@@ -156,10 +166,13 @@ def _today(cls: type[date]) -> date:
 
 def _moment() -> float:
     """Whoever called the method is three frames up."""
+    lane = PLACE.get()
+    if type(lane) is not Lane:
+        return _real["time"]()  # type: ignore[no-any-return]
     if is_own_call(3):
         value: float = drawn("time", _real["time"])
         return value
-    return _virtual_us() / 1e6 if _is_replay() else _real["time"]()
+    return _real["time"]() if lane.run.is_live else _virtual_us() / 1e6
 
 
 def _change_class(cls: type, methods: dict[str, Callable[..., Any]]) -> None:

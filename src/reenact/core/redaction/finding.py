@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus, unquote
 
 from reenact.core.lazy_patterns import Pattern
+from reenact.core.redaction.innocent import Innocent, as_stored, names_credentials
 from reenact.core.redaction.patterns import Rule, compiled
 from reenact.core.redaction.placeholders import ENVIRONMENT, MARK, PLACEHOLDER
 from reenact.core.redaction.positions import HEADER_WORDS, has_credential_place, positions_in, words_in
@@ -43,6 +44,10 @@ _WORD = Pattern(r"[^\s\"'<>&=?;,]+")
 _CONTROLS = ("\\u", "\\b", "\\f")
 """How control characters are stored that begin no line."""
 _UNICODE = Pattern(r"\\+u([0-9a-fA-F]{4})")
+
+
+Flattened = tuple[bytes, bytes, list[bytes]]
+"""A text with one byte for each character, the same in small letters, and which words of names it has."""
 
 
 class Found:
@@ -77,6 +82,7 @@ class Finder:
         self._clean: set[str] = set()
         self._clean_within: set[str] = set()
         """Clean whatever they may have been before they were encoded."""
+        self.innocent = Innocent()
         values = known.values() if isinstance(known, Mapping) else known
         self.learn(dict.fromkeys(values, ENVIRONMENT))
 
@@ -98,7 +104,7 @@ class Finder:
         self.forms = forms
         self.known = {value: known[value] for value in sorted(known, key=len, reverse=True)}
         # Not emptied: whoever is looking now, by what was known before, adds to those of before.
-        self._clean, self._clean_within = set(), set()
+        self._clean, self._clean_within, self.innocent = set(), set(), Innocent()
 
     def _forget(self) -> bool:
         """The oldest, if there are too many."""
@@ -121,9 +127,9 @@ class Finder:
             _remember(text, clean)
         return found
 
-    def _found(self, text: str, depth: int, words: Sequence[bytes] | None = None) -> list[Found]:
-        """`words` are those of names that the text may have, if somebody has looked for them."""
-        found: list[Found] = []
+    def _found(self, text: str, depth: int, looked_at: Flattened | None = None) -> list[Found]:
+        """`looked_at` is the text as somebody has looked at it already."""
+        found, whole = list[Found](), text
         for value, kind in self.known.items():
             if value in text:
                 found += [Found(*span, known=True) for span in _occurrences(text, value, kind)]
@@ -135,13 +141,13 @@ class Finder:
         if "\\" in text:
             # A line that begins within a text that was written as text: no letter stands before its first word.
             text = text.replace("\\n", " \n").replace("\\t", "  ").replace("\\r", "  ")
-        flattened = flat(text)
-        lowered = flattened.lower()
-        if words is None:
-            words = words_in(lowered)
+        if looked_at is None or text is not whole:
+            looked_at = _flattened(text, looked_at[2] if looked_at is not None else None)
+        flattened, lowered, words = looked_at
         if words:
             found += [Found(*span, position=True) for span in positions_in(text, lowered, words)]
-        found += [Found(*span) for span in schemes_in(text, lowered)]
+        if b"bearer" in words or b"@" in lowered or b"basic " in lowered:
+            found += [Found(*span) for span in schemes_in(text, lowered)]
         for kind, pattern in self.rules:
             found += [Found(*span) for span in _matches(kind, pattern, text)]
         if may_hold_card(flattened):
@@ -158,19 +164,30 @@ class Finder:
                 found += self._encoded(text, _words_with("\\u", text), _unescaped, depth)
         return _merged(found) if len(found) > 1 else found
 
+    def are_innocent(self, texts: Sequence[str]) -> bool:
+        """There is no secret in any of them, and none of them says that what stands beside it is one."""
+        innocent, clean = self.innocent, self._clean
+        left = [text for text in texts if text not in clean or names_credentials(text)]
+        stored = as_stored(left) if not self.rules else None  # a rule may ask for what is written otherwise there
+        is_sure = stored is not None and not self.finds_any(stored)
+        if not is_sure and any(names_credentials(text) or self.find(text) for text in left):
+            return False
+        innocent.remember(texts)
+        return True
+
     def finds_any(self, text: str) -> bool:
         """There may be something in a value, given as it is stored: its texts and its names show there."""
         if '"--' in text:
             return True  # an option of a command line names what stands behind it
         if "\\" in text and any(letters in text for letters in _CONTROLS):
             return True  # no secret begins behind a letter, and these stand for something else
-        lowered = flat(text).lower()
-        words = words_in(lowered)
+        looked_at = _flattened(text)
+        _, lowered, words = looked_at
         if words and any(word in lowered for word in HEADER_WORDS):  # names of headers may stand beside their values
             return True
         if words and has_credential_place(text, lowered, words):
             return True
-        return bool(self._found(text, 0, words))
+        return bool(self._found(text, 0, looked_at))
 
     def _encoded(
         self,
@@ -208,6 +225,13 @@ class Finder:
         if any(core in bare for core in self._cores):
             for offset in range(4):
                 yield "base64", _decoded(bare[offset:]).decode("utf-8", "replace")
+
+
+def _flattened(text: str, words: list[bytes] | None = None) -> Flattened:
+    """`words` are those that the text may have, if somebody has looked for them."""
+    flattened = flat(text)
+    lowered = flattened.lower()
+    return flattened, lowered, words_in(lowered) if words is None else words
 
 
 def _remember(text: str, texts: set[str]) -> None:

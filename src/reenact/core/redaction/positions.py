@@ -33,6 +33,7 @@ WORDS = (
     *(b"bearer",),
 )
 ASSIGNED_WORDS = (b"sig=", b"signature=", b"credential=", b"credentials=", b"auth=", b"dsn=", b"_pat=")
+_ALL_WORDS = WORDS + ASSIGNED_WORDS
 # Each of them has one of WORDS in it.
 HEADER_WORDS = (b"authoriz", b"cookie", b"api-key", b"apikey", b"api_key", b"-token")
 IN_NAMES = frozenset(ascii_letters + digits + "_.-")
@@ -81,7 +82,7 @@ _ELEMENT = Pattern(
 
 def words_in(lowered: bytes) -> list[bytes]:
     """Those of names that the text has at all. `lowered` has a byte for each character, in small letters."""
-    return [word for word in (WORDS + ASSIGNED_WORDS if b"=" in lowered else WORDS) if word in lowered]
+    return [word for word in (_ALL_WORDS if b"=" in lowered else WORDS) if word in lowered]
 
 
 def positions_in(text: str, lowered: bytes, words: Iterable[bytes]) -> Iterator[Span]:

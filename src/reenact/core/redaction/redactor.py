@@ -22,6 +22,7 @@ from reenact.core.codec import decode, encode
 from reenact.core.lazy_patterns import Pattern
 from reenact.core.redaction.compressed import unpacked
 from reenact.core.redaction.finding import SHORT_TEXT, Finder, Found
+from reenact.core.redaction.innocent import new_texts
 from reenact.core.redaction.names import (
     SHORTEST_KNOWN,
     holds_credential,
@@ -74,7 +75,10 @@ class Redactor:
             return True
         if kind is str:
             return len(value) <= SHORT_TEXT and not self.finder.find(value)
-        plain = plain_text(value)
+        new = new_texts(value, self.finder.innocent)
+        if new is not None:
+            return not new or self.finder.are_innocent(new)
+        plain = plain_text(value) if not self.finder.rules else None
         return plain is not None and not self.finder.finds_any(plain[0].decode())
 
     def _all_of(self, redact: Callable[[], Redacted]) -> Redacted:
@@ -86,10 +90,13 @@ class Redactor:
             redacted = redact()
         return redacted
 
-    def given_part(self, part: Any, seq: int, held: HeldBack) -> Redacted:
+    def given_part(self, part: Any, seq: int, held: HeldBack) -> Redacted | Clean:
         """Of a part of a stream, as far as it can be told where a secret ends (`streams`)."""
         redacted = Redacted(self.finder, None, seq)
-        redacted.take(held.feed(part, redacted.name), part)
+        fed = held.feed(part, redacted.name)
+        if not redacted.found and fed == part and self.is_clean(part):
+            return Clean(part)
+        redacted.take(fed, part)
         return redacted
 
     def given_parts(self, parts: Sequence[Any], seq: int) -> tuple[Redacted, list[int]]:

@@ -15,6 +15,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from string import ascii_letters, digits
 from typing import Any
 from urllib.parse import quote
 
@@ -33,11 +34,12 @@ REMEMBERED = 128
 HEADERS = "headers"
 Path = tuple[Any, ...]
 
-_TAIL = Pattern(r"[A-Za-z0-9+/_=.%~\\-]+\Z")
+_TAIL = ascii_letters + digits + "+/_=.%~\\-"
 _ANCHORS = ("sk-", "sk_", "rk_", "eyJ", "AIza", "gh", "xox", "AKIA", "ASIA", "glpat", "whsec", "ya29", "hf_", "SG.")
 _SCHEME = Pattern(r"(?:[Bb]earer|[Bb]asic|BEARER|BASIC) +[^\s\"']*\Z")
 _ADDRESS = Pattern(r"://[^\s/@\"'<>]{0,400}\Z")
 _DIGITS = Pattern(r"[0-9](?:[ -]?[0-9]){3,18}[ -]?\Z")
+_ENDS_DIGITS = (*digits, " ", "-")
 _OPEN_MEMBER = Pattern(r"(\\{0,31}[\"'])([A-Za-z][A-Za-z0-9_. -]{1,62})\1\s{0,8}:\s{0,8}\1?(?:(?!\1)(?s:.)){0,8000}\Z")
 _OPEN_PARAMETER = Pattern(r"[?&;]([A-Za-z][A-Za-z0-9_.-]{0,62})=[^&;#\s\"'<>\\]*\Z")
 # Behind the name: `=`, `: "`, `", "` in a pair, `>` of an element, or the space behind an option.
@@ -66,11 +68,9 @@ class HeldBack:
     def feed(self, chunk: Any, name: Name) -> Any:
         """The chunk as far as it may be written, with what was held back of the ones before, and without secrets."""
         self._beginnings, self._longest = _beginnings_of(self._finder)
-        return _mapped(chunk, (), lambda path, text: self._fed(path, text, name))
+        return _mapped(chunk, (), lambda path, text: self._fed(path, text, name), left_out=HEADERS)
 
     def _fed(self, path: Path, text: str, name: Name) -> str:
-        if HEADERS in path:
-            return text  # it is looked through like any other value
         before = self._before.get(path, "")
         whole = before + self._tails.pop(path, "") + text
         cut = max(self._cut(whole), len(before), len(whole) - LONGEST_HELD)
@@ -91,13 +91,16 @@ class HeldBack:
         begun = text.rfind("-----BEGIN ")
         if begun >= 0 and "-----END" not in text[begun:]:
             cut = begun
-        tail = _TAIL.search(text, since)
-        if tail is not None and (len(tail[0]) >= SHORTEST_RUN or any(one in tail[0] for one in _ANCHORS)):
-            cut = min(cut, tail.start())
-        for open_end in (_SCHEME, _ADDRESS, _DIGITS, _OPEN_PARAMETER):
+        last = text[since:]
+        tail = last[len(last.rstrip(_TAIL)) :]
+        if len(tail) >= SHORTEST_RUN or (tail and any(one in tail for one in _ANCHORS)):
+            cut = min(cut, len(text) - len(tail))
+        for open_end in _open_ends(last):
             match = open_end.search(text, since)
             cut = min(cut, match.start()) if match is not None else cut
-        cut = min(_open_member(text, cut), _open_word(text, cut), self._known_beginning(text))
+        if words_in(flat(last).lower()):
+            cut = min(_open_member(text, cut), _open_word(text, cut))
+        cut = min(cut, self._known_beginning(text))
         line = text.rfind("\n", 0, cut) + 1
         return line if cut > line and _is_credential_line(text[line:]) else cut
 
@@ -106,6 +109,18 @@ class HeldBack:
             if text[-length:] in self._beginnings:
                 return len(text) - length
         return len(text)
+
+
+def _open_ends(text: str) -> Iterator[Pattern[str]]:
+    """What the text may end with, by what each of them has: nearly every text has none of it."""
+    if "earer " in text or "asic " in text or "BEARER " in text or "BASIC " in text:
+        yield _SCHEME
+    if "://" in text:
+        yield _ADDRESS
+    if text.endswith(_ENDS_DIGITS):
+        yield _DIGITS
+    if "=" in text:
+        yield _OPEN_PARAMETER
 
 
 def _beginnings_of(finder: Finder) -> tuple[frozenset[str], int]:
@@ -211,15 +226,19 @@ def _clean(parts: list[tuple[int, str]], finder: Finder, name: Name) -> dict[int
     return changed
 
 
-def _mapped(chunk: Any, path: Path, change: Callable[[Path, str], str]) -> Any:
-    """The chunk with its texts changed; objects of classes are left as they are."""
+def _mapped(chunk: Any, path: Path, change: Callable[[Path, str], str], left_out: str | None = None) -> Any:
+    """The chunk with its texts changed. Objects of classes are left as they are, and so are members of the name that is
+    left out."""
     kind = type(chunk)
     if kind is str:
         return change(path, chunk)
     if kind is bytes:
         return change(path, chunk.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     if kind is dict:
-        return {name: _mapped(item, (*path, name), change) for name, item in chunk.items()}
+        return {
+            name: item if name == left_out else _mapped(item, (*path, name), change, left_out)
+            for name, item in chunk.items()
+        }
     if kind is list or kind is tuple:
-        return kind(_mapped(item, (*path, index), change) for index, item in enumerate(chunk))
+        return kind([_mapped(item, (*path, index), change, left_out) for index, item in enumerate(chunk)])
     return chunk
