@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from reenact.capture.processes.tickets import process_run
 from reenact.errors import ReenactError
 from reenact.journal.reader import JournalReader
-from reenact.reports.summaries import facts_of
 from reenact.store.contract import Store
 
 MOST_MISSING = 64
@@ -59,6 +58,8 @@ def children_of(store: Store, namespace: str, run: str) -> Iterator[Child]:
 
 def processes_report(reader: JournalReader) -> list[dict[str, Any]]:
     """The first of them, as data. Only programs and their processes start any: other runs are not read for it."""
+    from reenact.reports.summaries import facts_of  # not with every program: it may have no processes
+
     facts = facts_of(reader.store, reader.namespace, reader.run)
     if facts is not None and not {"program", "process"} & facts.keys():
         return []
