@@ -6,9 +6,9 @@ import io
 import sys
 from contextlib import redirect_stdout
 
-import httpx  # noqa: F401  (what a library draws while it is imported is drawn once in a process)
 import msgspec
 
+from reenact.capture import draws
 from reenact.capture.programs import ProgramAgent
 from reenact.capture.terms import Program
 from reenact.store.memory import MemoryStore
@@ -16,6 +16,7 @@ from reenact.store.memory import MemoryStore
 
 def main(path: str, url: str, first: int, last: int) -> None:
     differ = []
+    draws.modules_are_shared = True  # what a library draws while it is imported is drawn once in a process
     for seed in range(first, last):
         program, store = Program(path=path, args=(url, str(seed)), cwd="."), MemoryStore()
         agent = ProgramAgent(program, store=store)
