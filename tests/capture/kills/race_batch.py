@@ -6,6 +6,7 @@ import io
 import sys
 from contextlib import redirect_stdout
 
+import httpx  # noqa: F401  (before the first of them: whoever imports it is late for his own time-outs)
 import msgspec
 
 from reenact.capture import draws
