@@ -143,6 +143,8 @@ def test_the_programs_own_status_is_passed_through() -> None:
 def test_a_signal_suspends_and_the_run_goes_on(agent: str, number: signal.Signals, status: int) -> None:
     process = begun("run", f"shop.py:{agent}")
     run = until("waiting")
+    while not reenact_json("waits", run)["waits"]:  # its key is made once it is on record that it waits
+        assert process.poll() is None
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (status, "")
