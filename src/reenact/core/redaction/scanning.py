@@ -36,7 +36,8 @@ def scan_tree(tree: Any, finder: Finder, path: str = "") -> Iterator[Finding]:
         before = None
         for index, item in enumerate(tree):
             if _stands_for_credential(before, item):
-                yield Finding(f"{path}/{index}", CREDENTIAL)
+                within = "/1" if type(_bare(item)) is list else ""  # the second one of a pair
+                yield Finding(f"{path}/{index}{within}", CREDENTIAL)
             else:
                 yield from scan_tree(item, finder, f"{path}/{index}")
             before = item
