@@ -54,6 +54,18 @@ class RecordedOrder:
         entry = self.next()
         return self.find(entry) if entry is not None and self._is_due(entry, requests_made) else None
 
+    def bring_threads_forward(self) -> None:
+        """The loop stands: what its tasks wait for comes when it goes on. It was passed over in the recording, too."""
+        entries = self.past.hand_overs
+        if self.next() is None:
+            return
+        for place in range(self._next, len(entries)):
+            item = self.find(entries[place])
+            if item is None or not item.looped:
+                if place > self._next:
+                    entries.insert(self._next, entries.pop(place))
+                return
+
     def take(self, entry: HandOver, item: Item | None = None) -> None:
         """It is handed over, at once or to whoever waits."""
         self._next += 1

@@ -154,7 +154,7 @@ class Turns:
                 if self.threads or (self.loop is not None and self.loop.busy):
                     self._look_again()
                     return
-                item = self._first_arrived() if self.order is None else self.order.ready(self.requests_made)
+                item = self._first()
                 if item is None:
                     if self.order is not None and self._owner.at_rest():
                         continue
@@ -166,9 +166,14 @@ class Turns:
                     return
                 self._hand(item)
 
-    def _first_arrived(self) -> Item | None:
-        """While the loop stands, the first one for a thread, which then comes before the others."""
-        if self.loop is None or not self.loop.stands:
+    def _first(self) -> Item | None:
+        """Who is to be handed the next thing; while the loop stands, that is a thread, before all tasks."""
+        stands = self.loop is not None and self.loop.stands
+        if self.order is not None:
+            if stands:
+                self.order.bring_threads_forward()
+            return self.order.ready(self.requests_made)
+        if not stands:
             return self.pending[0]
         item = next((one for one in self.pending if not one.looped), None)
         if item is not None and item is not self.pending[0]:
@@ -252,10 +257,11 @@ class Turns:
 
     def _commit_pending(self) -> bool:
         answers: list[Item] = []
+        stands = self.loop is not None and self.loop.stands
         for one in self.pending:
             if one.chunk is not None:  # it stands before what came after it, in the record too
                 break
-            if one.ticket is not None and not one.committed:
+            if one.ticket is not None and not one.committed and not (stands and one.looped):
                 answers.append(one)
         return self._owner.commit_answers(answers)
 
