@@ -22,7 +22,7 @@ class Item:
         kind: str,
         lane: Lane,
         ordinal: int,
-        hand: Callable[[], None],
+        hand: Callable[[], object],
         *,
         looped: bool,
         ticket: Ticket | None = None,

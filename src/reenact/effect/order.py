@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 from reenact.effect.items import ANSWER, CHUNK, SIGNAL, Item, name_of
 from reenact.effect.past import Past
 from reenact.effect.recorded import (
+    LOCK,
+    MISS,
+    TAKE,
     HandOver,
     RecordedCheckpoint,
     RecordedChunk,
@@ -23,7 +26,7 @@ from reenact.effect.recorded import (
 )
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import LaneBook
+    from reenact.effect.lanes import Lane, LaneBook
 
 
 class RecordedOrder:
@@ -35,6 +38,15 @@ class RecordedOrder:
         """Who waits for what the record has for them."""
         self._next = 0
         self._places: dict[int, int] = {}
+        self._locks: dict[tuple[str, int], list[RecordedTurn]] = {}
+        """Locks that were taken, or missed, in a turn of their own, by how many the lane had asked for before."""
+        self.counts_waits_for_locks = False
+        """It is, or begins as, an earlier recording, whose turns of locks are counted otherwise."""
+        for entry in past.hand_overs:
+            if isinstance(entry, RecordedTurn) and entry.kind in (TAKE, MISS):
+                self._locks.setdefault((entry.kind, entry.ordinal), []).append(entry)
+            elif isinstance(entry, RecordedTurn) and entry.kind == LOCK:
+                self.counts_waits_for_locks = True
 
     # What comes next
 
@@ -113,6 +125,16 @@ class RecordedOrder:
             and self.find(entry) is item
             for entry in self.rest
         )
+
+    def has_lock(self, kind: str, lane: Lane, ordinal: int) -> bool:
+        """The lane took this lock, or missed it, in a turn of its own."""
+        return any(self._is_of(entry, lane) for entry in self._locks.get((kind, ordinal), ()))
+
+    def _is_of(self, entry: RecordedTurn, lane: Lane) -> bool:
+        found, label = self._book.find(entry.lane), entry.lane.partition("=")[2]
+        if found is not None and (not label or found.label == label):
+            return found is lane
+        return bool(label) and lane.label == label
 
     def forced_at(self) -> int:
         """At which step the next thing of the record came without waiting for a rest; -1: it waited."""

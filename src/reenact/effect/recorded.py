@@ -13,7 +13,12 @@ OUTSIDE = "outside"
 """The key of an end that was put to a run while nobody carried it."""
 CHECKPOINT = "checkpoint"
 """The key of a state from which a process may begin."""
-TIMER, JOB, START, LOCK, WAKE = "timer", "job", "start", "lock", "wake"
+TIMER, JOB, START, TAKE, WAKE = "timer", "job", "start", "take", "wake"
+MISS = "miss"
+"""A lock that a thread tried to take, and did not wait for."""
+LOCK = "lock"
+"""The turn of a lock in earlier recordings, where it was counted how many a lane had waited for. `take` is known by how
+many it had taken, waited for or not: what was held then and is free now, or the other way around, is the same one."""
 LATE, LATE_LOCK = "late", "late lock"
 """A wait for others, or for a lock, that ended because its time did."""
 

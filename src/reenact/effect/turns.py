@@ -6,7 +6,8 @@
    batch. What has no event of its own is noted, and the note is written with the next commit.
 3. When the run comes back they come in the recorded order, each after every request recorded before it was made again.
 4. A run that never rests does not starve: an answer that has waited for many steps is handed over regardless, and the
-   number of steps is noted. A thread that goes on for long without asking for anything is not waited for.
+   number of steps is noted. A thread that goes on for long without asking for anything is not waited for; before it
+   takes a lock of the run it waits for a turn of its own (`locks`).
 
 Life of a hand-over: arrive → (commit) → `advance` finds the run at rest → `hand`.
 """
@@ -23,10 +24,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from reenact.effect.items import Item, name_of
 from reenact.effect.order import RecordedOrder
 from reenact.effect.past import Past
-from reenact.effect.recorded import HandOver, RecordedAnswer, RecordedChunk, RecordedMark, RecordedRequest
+from reenact.effect.recorded import (
+    MISS,
+    TAKE,
+    HandOver,
+    RecordedAnswer,
+    RecordedChunk,
+    RecordedMark,
+    RecordedRequest,
+)
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import LaneBook
+    from reenact.effect.lanes import Lane, LaneBook
 
 STARVING_STEPS = 200
 """Steps of a run without a rest after which what waits is handed over all the same."""
@@ -144,6 +153,28 @@ class Turns:
             self.order.expected.pop(name_of(item), None)
         if item in self.pending:
             self.pending.remove(item)
+
+    def takes_in_turn(self, token: object, lane: Lane, ordinal: int) -> bool:
+        """Whether a thread may take a lock, its n-th, only in a turn of its own. While recording that is a thread that
+        nobody waits for any more: others run beside it, and who of them was first would be on record nowhere."""
+        order = self.order
+        return token in self.away if order is None else order.has_lock(TAKE, lane, ordinal)
+
+    def misses_in_turn(self, lane: Lane, ordinal: int) -> bool:
+        """The record has it that a thread tried to take this lock in vain."""
+        return self.order is not None and self.order.has_lock(MISS, lane, ordinal)
+
+    def missed(self, lane: Lane, ordinal: int) -> None:
+        """Whoever has the lock may have gone on for long, beside the others: then he has given it back by now, when the
+        run comes back."""
+        with self._lock:
+            if self.order is None and self.away:
+                self.log.append([MISS, lane.identity, ordinal, self._last_answer, self.requests_made])
+
+    def was_in_vain(self, item: Item) -> None:
+        """What it was handed over for had gone meanwhile. It comes again, and stands in the record only then."""
+        if self.order is None and self.log and self.log[-1][:3] == [item.kind, item.lane.identity, item.ordinal]:
+            self.log.pop()
 
     # Handing over
 
