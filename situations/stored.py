@@ -15,6 +15,9 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+from reenact.core.packing import pack, unpack
+from reenact.errors import Damaged
+
 _SQLITE = b"SQLite format 3"
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -37,13 +40,15 @@ def _rows(databases: list[Path]) -> Iterator[bytes]:
 
 
 def _plain_forms(stored: bytes) -> Iterator[bytes]:
-    """As it is, and what is packed in it, also behind a few bytes of somebody's own."""
+    """As it is, and what is packed in it, also behind a few bytes of somebody's own, or as we do it."""
     yield stored
-    for magic, unpack in ((_GZIP, gzip.decompress), (_ZSTD, zstd.decompress)):
+    for magic, unpacked in ((_GZIP, gzip.decompress), (_ZSTD, zstd.decompress)):
         at = stored[:64].find(magic)
         if at >= 0:
             with contextlib.suppress(OSError, EOFError, zlib.error, zstd.ZstdError):
-                yield unpack(stored[at:])
+                yield unpacked(stored[at:])
+    with contextlib.suppress(Damaged):
+        yield unpack(stored)
 
 
 def alter(records: Path, old: bytes, new: bytes) -> bool:
@@ -89,16 +94,31 @@ def _alter_file(path: Path, old: bytes, new: bytes) -> bool:
     return after != before
 
 
+def _altered_row(stored: bytes, old: bytes, new: bytes) -> bytes:
+    """Of a blob that is packed by itself; others are altered where they stand in the file."""
+    if stored[:4] == _ZSTD:
+        return _altered(stored, old, new)
+    with contextlib.suppress(Damaged):
+        plain = unpack(stored)
+        return pack(plain.replace(old, new)) if old in plain else stored
+    return stored
+
+
 def _alter_rows(path: Path, old: bytes, new: bytes) -> bool:
-    """Blobs that are compressed one by one."""
+    """Whoever has the file is not held up by its triggers: they are as they were afterwards."""
     changed = False
     with contextlib.closing(sqlite3.connect(path)) as connection:
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            connection.execute(f'DROP TRIGGER "{name}"')
         for table, column in _columns(connection):
             where = f'FROM "{table}" WHERE typeof("{column}") = \'blob\''
             for (stored,) in connection.execute(f'SELECT "{column}" {where}').fetchall():
-                after = _altered(stored, old, new)
-                if stored[:4] == _ZSTD and after != stored:
+                after = _altered_row(stored, old, new)
+                if after != stored:
                     connection.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE "{column}" = ?', (after, stored))
                     changed = True
+        for _, sql in triggers:
+            connection.execute(sql)
         connection.commit()
     return changed
