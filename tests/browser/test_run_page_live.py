@@ -46,6 +46,7 @@ def test_nothing_jumps_unless_the_reader_is_at_the_end(look: Look, journal: Jour
     page.locator("#event-25").wait_for()
     journal.append(turn(10))
     page.locator("#events", has_text="110").wait_for()
+    page.locator("#fall[aria-rowcount='110']").wait_for()  # its end is where it will be
     assert page.locator("#fall").evaluate("box => box.scrollTop") == 600
     page.locator("#fall").evaluate("box => { box.scrollTop = box.scrollHeight; }")
     page.locator("#event-110").wait_for()
