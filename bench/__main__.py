@@ -76,7 +76,7 @@ What is not met is open work, not a new bar:
   round of the loop. The SQL of the two commits alone takes more than 120 µs of processor time on such a machine.
 - *A recorded HTTP call.* At the relaxed level 0.4 of a plain call is about 150 µs: as much as its two events cost to be
   linked and committed, with nothing else. At the full level the bar is met or missed by the minute.
-- *The first part of a stream that comes at once.* It waits for three commits: those of the request, the head and the part.
+- *The first part of a stream that comes at once.* It waits for three commits: of the request, the head and the part.
 - *Fifty turns of text that cannot be compressed.* 104 events of about 1 KB each, beside the 55 KB of text.
 """
 
