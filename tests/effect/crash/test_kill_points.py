@@ -26,7 +26,10 @@ def test_killed_at_every_point(agent: str, server: ForkServer, url: str, tmp_pat
     for number, point in enumerate(points, start=1):
         scene = Scene(server, url, tmp_path, agent, f"point-{number}")
         with told(agent=agent, point=number, name=point):
-            assert scene.live(number) is None or point == "after release", "it was to be killed"
+            lived = scene.live(number)
+            # Answers that arrive together share a commit: by chance a life has fewer points than the first one had.
+            was_too_short = lived is not None and len(lived["points"]) < number
+            assert lived is None or was_too_short or point == "after release", "it was to be killed"
             crash_ledger.check(scene.book)
             scene.to_the_end()
             scene.check()
