@@ -288,11 +288,10 @@ class Turns:
 
     def _commit_pending(self) -> bool:
         answers: list[Item] = []
-        stands = self.loop is not None and self.loop.stands
         for one in self.pending:
             if one.chunk is not None:  # it stands before what came after it, in the record too
                 break
-            if one.ticket is not None and not one.committed and not (stands and one.looped):
+            if one.ticket is not None and not one.committed:
                 answers.append(one)
         return self._owner.commit_answers(answers)
 

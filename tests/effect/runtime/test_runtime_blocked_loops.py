@@ -15,6 +15,7 @@ import pytest
 from runtime_support import recorded_and_replayed
 
 import reenact
+from reenact.effect import boundary
 
 _chance = random.Random()
 
@@ -127,4 +128,28 @@ def test_tasks_beside_it_get_their_answers_when_it_is_over(way: Callable[[], Any
         return await asyncio.gather(beside(1), blocked(), beside(2))
 
     for _ in range(5):
+        recorded_and_replayed(several, store=memory)
+
+
+def test_answers_that_are_on_record_before_those_of_threads_wait_for_the_loop(
+    memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They came while the loop was busy, and are committed with the first answer of a thread. Passing them over is no
+    relaxation of the order."""
+    monkeypatch.setattr(boundary, "RELAX_SECONDS", 600.0)
+
+    async def beside(number: int) -> float:
+        return await draw_async(number)
+
+    async def busy_and_then_blocked() -> Any:
+        for _ in range(60):
+            time.sleep(0.0005)  # with the loop held all the time nothing is handed over
+            await asyncio.sleep(0)
+        return by_results()
+
+    @reenact.agent
+    async def several() -> Any:
+        return await asyncio.gather(beside(1), busy_and_then_blocked(), beside(2))
+
+    for _ in range(3):
         recorded_and_replayed(several, store=memory)
