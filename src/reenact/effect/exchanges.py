@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reenact.effect.items import ANSWER, name_of
 from reenact.effect.past import Past
-from reenact.effect.recorded import TIMER, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
+from reenact.effect.recorded import START, TIMER, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
 
 if TYPE_CHECKING:
     from reenact.effect.lanes import Lane
@@ -119,13 +119,27 @@ class Exchanges:
         before = first_unmade()
         for own in self._upwards(missing):
             for sibling in self._siblings(own):
-                pairs = self._pairs(own, sibling) if self._made_below(sibling) else None
+                pairs = self._pairs(own, sibling) if self._may_come_from(own, sibling) else None
                 if pairs is not None:
                     self._apply(pairs)
                     if first_unmade() > before:
                         return True
                     self._apply(pairs)  # and back again
         return False
+
+    def _may_come_from(self, own: RecordedLane, sibling: RecordedLane) -> bool:
+        """Whoever has the sibling's place has made something, and may go on as this record does."""
+        made, lane = self._made_below(sibling), sibling.bound
+        if made == 0 or lane is None or self._recorded_below(own) <= made:
+            return made > 0
+        return not lane.is_over and not self._begins_what_is_not_in(own, lane)
+
+    def _begins_what_is_not_in(self, own: RecordedLane, lane: Lane) -> bool:
+        begun = {turn.ordinal for turn in self._past.turns_of(own.path) if turn.kind == START}
+        return any(
+            item.kind == START and item.lane is lane and item.ordinal not in begun
+            for item in self._order.expected.values()
+        )
 
     def for_progress(self, missing: RecordedLane) -> bool:
         """The run stands still. Perhaps it is somebody else who asks for what the record has next: somebody who is not
@@ -261,7 +275,7 @@ class Exchanges:
     def _has_taken(self, lane: Lane, own: RecordedLane, place: RecordedLane) -> bool:
         turns = self._turns(own, place) if lane.taken else {}
         for entry in lane.taken:
-            there = _counterpart_of(entry, own, place, turns)
+            there = self._counterpart_of(entry, lane, own, place, turns)
             if there is None:
                 return False
             if isinstance(entry, RecordedChunk) and isinstance(there, RecordedChunk):
@@ -278,6 +292,32 @@ class Exchanges:
         paths = {place.path for place in places}
         turns = [entry for entry in known if isinstance(entry, RecordedTurn) and entry.lane in paths]
         return {(turn.kind, turn.lane, turn.ordinal): turn for turn in turns}
+
+    def _counterpart_of(
+        self,
+        entry: RecordedTurn | RecordedChunk,
+        lane: Lane,
+        own: RecordedLane,
+        place: RecordedLane,
+        turns: dict[tuple[Any, ...], RecordedTurn],
+    ) -> RecordedTurn | RecordedChunk | None:
+        """What the other record has instead of what the lane was handed."""
+        there = _recorded_instead(entry, own, place, turns)
+        is_over = self._past.is_open_ended and len(place.requests) <= len(lane.made)
+        if there is None and isinstance(entry, RecordedTurn) and is_over:
+            # Turns are written with the next commit: the last ones before the process died are on record nowhere.
+            return entry._replace(lane=place.path)
+        return there
+
+    def turns_beyond_the_record(self) -> list[RecordedTurn]:
+        """Turns that lanes have had and the record does not have: it has to be told of them."""
+        beyond: list[RecordedTurn] = []
+        for place in self._past.lanes.values():
+            known = {(turn.kind, turn.ordinal) for turn in self._past.turns_of(place.path)}
+            taken = place.bound.taken if place.bound is not None else ()
+            own = [one for one in taken if isinstance(one, RecordedTurn) and one.lane == place.path]
+            beyond += [one for one in own if (one.kind, one.ordinal) not in known]
+        return beyond
 
     def _drew(self, place: RecordedLane, kind: str, count: int) -> list[Any]:
         return self._past.draws.get((place.path, kind), [])[:count]
@@ -312,8 +352,8 @@ class Exchanges:
         before = [lane.taken if lane is not None else [] for lane in holders]
         turns = self._turns(*pair) if any(before) else {}
         after: list[list[Any]] = [
-            [_counterpart_of(entry, own, place, turns) for entry in entries]
-            for entries, own, place in ((before[0], *pair), (before[1], pair.other, pair.one))
+            [self._counterpart_of(entry, lane, own, place, turns) for entry in lane.taken] if lane is not None else []
+            for lane, own, place in ((holders[0], *pair), (holders[1], pair.other, pair.one))
         ]
         had, has = ({id(entry): entry for entry in (*lists[0], *lists[1])} for lists in (before, after))
         given_back += [entry for key, entry in had.items() if key not in has]
@@ -366,13 +406,12 @@ def _exchange_requests(pair: _Pair, instead: dict[int, RecordedRequest]) -> list
     return given_back
 
 
-def _counterpart_of(
+def _recorded_instead(
     entry: RecordedTurn | RecordedChunk,
     own: RecordedLane,
     place: RecordedLane,
     turns: dict[tuple[Any, ...], RecordedTurn],
 ) -> RecordedTurn | RecordedChunk | None:
-    """What the other record has instead."""
     if isinstance(entry, RecordedTurn):
         # What came before the lane's first request is known by its birth, and stays the lane's own.
         return turns.get((entry.kind, place.path, entry.ordinal)) if entry.lane == own.path else entry

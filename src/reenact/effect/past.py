@@ -364,10 +364,12 @@ class Past:
         self.hand_overs.extend(self._turns.get(self.began_at, ()))
         for answer in self._answers:
             self.hand_overs.append(answer)
-            seq = answer.seq
-            if isinstance(answer, RecordedRequest) and answer.answer is not None:
-                seq = answer.answer.seq
-            self.hand_overs.extend(self._turns.get(seq, ()))
+            self.hand_overs.extend(self._turns.get(_seq_handed(answer), ()))
+
+    @property
+    def last_handed(self) -> int:
+        """Seq of the last thing of the record that is handed over and has an event of its own."""
+        return _seq_handed(self._answers[-1]) if self._answers else self.began_at
 
     def lane(self, path: str) -> RecordedLane:
         lane = self.lanes.get(path)
@@ -537,3 +539,7 @@ def stood_in_before(past: Past) -> dict[str, int]:
             if isinstance(process, dict) and "stood_in" in process:
                 found[str(process["stood_in"]["action"])] = int(process["stood_in"]["seq"])
     return found
+
+
+def _seq_handed(entry: RecordedRequest | RecordedMark | RecordedChunk | RecordedCheckpoint) -> int:
+    return entry.answer.seq if isinstance(entry, RecordedRequest) and entry.answer is not None else entry.seq

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,6 +32,7 @@ from reenact.effect.recorded import (
     RecordedChunk,
     RecordedMark,
     RecordedRequest,
+    RecordedTurn,
 )
 
 if TYPE_CHECKING:
@@ -357,9 +358,13 @@ class Turns:
         item.chunk = chunk
         self._hand(item)
 
-    def go_live(self) -> list[Item]:
-        """The record has ended: what is still expected arrives by itself from now on. Returns the timers and jobs."""
+    def go_live(self, beyond: Iterable[RecordedTurn] = ()) -> list[Item]:
+        """The record has ended: what is still expected arrives by itself from now on. Returns the timers and jobs.
+        `beyond`: turns that were taken and are not on record."""
         assert self.order is not None
+        # Lanes that have changed places have had answers that were never handed over in their turn.
+        self._last_answer = max(self._last_answer, self.order.past.last_handed)
+        self.log += [[one.kind, one.lane, one.ordinal, self._last_answer, self.requests_made] for one in beyond]
         waiting, self.order = list(self.order.expected.values()), None
         self.replaying = False
         return waiting

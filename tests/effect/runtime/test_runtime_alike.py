@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -134,6 +134,56 @@ def test_a_run_that_is_resumed_in_another_order_asks_nobody_again(memory: Any, k
         assert calls[asked:] == ["after all"], (seed, plans)
         Order.chance = None
         assert replay(siblings, run_id, store=memory) == result, (seed, plans)
+
+
+@pytest.mark.parametrize(
+    ("plans", "orders"),
+    [
+        pytest.param(
+            [[("ask", "same"), ("job", 0)], [("ask", "same"), ("job", 1)], [("ask", "same"), ("job", 0), ("ask", 0)]],
+            range(30),
+            id="the last turns are on record nowhere",
+        ),
+        pytest.param(
+            [[("ask", "same"), ("job", 0)], [("ask", "same"), ("job", 0), ("ask", 1)], [("ask", "same")]],
+            range(30),
+            id="answers of another's record",
+        ),
+        pytest.param(
+            [
+                [("ask", "same"), ("block", 1)],
+                [("ask", "same"), ("block", 1), ("job", 1)],
+                [("ask", "same"), ("sleep", 2), ("limit", 0)],
+            ],
+            [120] * 12,
+            id="one that has ended does not go on",
+        ),
+        pytest.param(
+            [
+                [("ask", "same"), ("block", 1), ("block", 2)],
+                [("ask", "same"), ("block", 1), ("job", 1)],
+                [("ask", "same"), ("sleep", 1)],
+                [("ask", "same"), ("limit", 2)],
+            ],
+            [351] * 12,
+            id="one that begins a job does not ask",
+        ),
+    ],
+)
+def test_jobs_of_a_run_that_is_resumed_in_another_order_find_their_answers(
+    memory: Any, plans: list[Any], orders: Iterable[int]
+) -> None:
+    for order in orders:
+        run_id = new_id()
+        Order.chance, dies[0] = None, True
+        with pytest.raises(Died):
+            run(siblings, plans, store=memory, run_id=run_id)
+        Order.chance, dies[0] = random.Random(order), False
+        asked = len(calls)
+        result = resume(siblings, run_id, store=memory)
+        assert calls[asked:] == ["after all"], order
+        Order.chance = None
+        assert replay(siblings, run_id, store=memory) == result, order
 
 
 def test_a_run_that_cannot_be_resumed_in_another_order_asks_nobody_and_goes_on_in_its_own(memory: Any) -> None:
