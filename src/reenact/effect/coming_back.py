@@ -229,6 +229,8 @@ class ComingBack:
         with exchanges.trusting_births(sure):
             if isinstance(entry, RecordedTurn) and exchanges.for_a_turn(entry, sure=sure):
                 return True
+            if not sure and exchanges.for_a_start():
+                return True
             if unmade is None:
                 return False
             missing = self.past.lanes[unmade.lane]

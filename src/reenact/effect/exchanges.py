@@ -134,6 +134,19 @@ class Exchanges:
             return made > 0
         return not lane.is_over and not self._begins_what_is_not_in(own, lane)
 
+    def for_a_start(self) -> bool:
+        """The run stands still, and somebody begins a thread or a job that a sibling's record has, and not his own."""
+
+        def has_it(place: RecordedLane) -> bool:
+            return not self._begins_what_is_not_in(place, lane)
+
+        for item in list(self._order.expected.values()):
+            lane = item.lane
+            is_elsewhere = item.kind == START and lane.recorded is not None and not has_it(lane.recorded)
+            if is_elsewhere and self.for_request(lane, has_it, at_rest=True):
+                return True
+        return False
+
     def _begins_what_is_not_in(self, own: RecordedLane, lane: Lane) -> bool:
         begun = {turn.ordinal for turn in self._past.turns_of(own.path) if turn.kind == START}
         return any(
