@@ -358,7 +358,7 @@ class ComingBack:
         run = self._run
         if run.is_live or self.past.unmade or run.turns.next_recorded() is not None or run.journal is None:
             return run.is_live
-        for item in run.turns.go_live(self._exchanges.turns_beyond_the_record()):
+        for item in run.turns.go_live(self._exchanges.holders.turns_beyond_the_record()):
             if item.ticket is None and item.kind not in (TIMER, SIGNAL, LATE, LATE_LOCK):  # these come by the clock
                 run.turns.pending.append(item)
         held, self.held = self.held, []

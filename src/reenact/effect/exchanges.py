@@ -7,8 +7,7 @@
 3. A lane that is bound by its birth, or to the only one that was begun with the same, is where it belongs, as long as
    it does not ask for something else and the run does not stand still: whoever is missing may just be slow. And where
    its record ends it may just be the first to go on.
-4. What the one that is ahead has had is given back, for the one that is behind; what the other record has in its place
-   counts as taken. So the recorded order can be met again, whichever of them was ahead.
+4. The recorded order can be met again, whichever of them was ahead: what they have had goes with the place (`holders`).
 
 All of this is called with the run's lock held, while the run comes back.
 """
@@ -17,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from reenact.effect.items import ANSWER, name_of
+from reenact.effect.holders import Holders, Pair, draws_of
 from reenact.effect.past import Past
 from reenact.effect.recorded import START, TIMER, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
 
@@ -27,25 +26,17 @@ if TYPE_CHECKING:
     from reenact.effect.lanes import Lane
     from reenact.effect.live_run import LiveRun
     from reenact.effect.order import RecordedOrder
-    from reenact.effect.recorded import HandOver
-    from reenact.effect.tickets import Ticket
 
 
 Fits = Callable[[RecordedLane], bool]
 """Whether a recorded lane is the right one for whoever asks."""
 
 
-class _Pair(NamedTuple):
-    """Two recorded lanes whose holders are to change places. One of them may have none."""
-
-    one: RecordedLane
-    other: RecordedLane
-
-
 class Exchanges:
     def __init__(self, run: LiveRun, past: Past) -> None:
         self._run = run
         self._past = past
+        self.holders = Holders(run, past)
         self._trusts_births = False
         """What speaks for an exchange is no more than that somebody is not as far as the record is, or farther."""
         self._asks: Lane | None = None
@@ -121,10 +112,10 @@ class Exchanges:
             for sibling in self._siblings(own):
                 pairs = self._pairs(own, sibling) if self._may_come_from(own, sibling) else None
                 if pairs is not None:
-                    self._apply(pairs)
+                    self.holders.exchange(pairs)
                     if first_unmade() > before:
                         return True
-                    self._apply(pairs)  # and back again
+                    self.holders.exchange(pairs)  # and back again
         return False
 
     def _may_come_from(self, own: RecordedLane, sibling: RecordedLane) -> bool:
@@ -201,10 +192,10 @@ class Exchanges:
         pairs = self._pairs(one, other)
         if pairs is None or not self._has_room(pairs):
             return False
-        self._apply(pairs)
+        self.holders.exchange(pairs)
         return True
 
-    def _has_room(self, pairs: list[_Pair]) -> bool:
+    def _has_room(self, pairs: list[Pair]) -> bool:
         """There, a lane that begins as the new one does is not one of those that have begun already."""
         if self._begins is None:
             return True
@@ -226,11 +217,11 @@ class Exchanges:
         self._tried.add(key)
         return True
 
-    def _pairs(self, one: RecordedLane, other: RecordedLane) -> list[_Pair] | None:
+    def _pairs(self, one: RecordedLane, other: RecordedLane) -> list[Pair] | None:
         """What changes places with what, from these two downwards; None if they are not alike."""
         if not (self._suits(one.bound, one, other) and self._suits(other.bound, other, one)):
             return None
-        pairs = [_Pair(one, other)]
+        pairs = [Pair(one, other)]
         left, right = list(self._past.children(one.path)), list(self._past.children(other.path))
         for here, there in ((left, right), (right, left)):
             for below in sorted(here, key=self._has_who_asks, reverse=True):
@@ -248,7 +239,7 @@ class Exchanges:
         own = self._asks.path if self._asks is not None else None
         return own is not None and f"{own}.".startswith(f"{recorded.path}.")
 
-    def _counterpart(self, below: RecordedLane, among: list[RecordedLane]) -> list[_Pair] | None:
+    def _counterpart(self, below: RecordedLane, among: list[RecordedLane]) -> list[Pair] | None:
         number = below.path.rpartition(".")[2]
         for candidate in sorted(among, key=lambda one: one.path.rpartition(".")[2] != number):
             pairs = self._pairs(below, candidate)
@@ -271,7 +262,7 @@ class Exchanges:
             and all(map(self._is_alike, lane.made, place.requests))
             and [mark.match for mark in own.marks[:states]] == [mark.match for mark in place.marks[:states]]
             and self._has_taken(lane, own, place)
-            and all(self._drew(own, kind, n) == self._drew(place, kind, n) for kind, n in _draws(lane, own.path))
+            and all(self._drew(own, kind, n) == self._drew(place, kind, n) for kind, n in draws_of(lane, own.path))
             and book.name_of(own) == book.name_of(place)
         )
 
@@ -286,9 +277,9 @@ class Exchanges:
         return waits and (others is None or others.kind != "ActionDenied")
 
     def _has_taken(self, lane: Lane, own: RecordedLane, place: RecordedLane) -> bool:
-        turns = self._turns(own, place) if lane.taken else {}
+        turns = self.holders.turns_of(own, place) if lane.taken else {}
         for entry in lane.taken:
-            there = self._counterpart_of(entry, lane, own, place, turns)
+            there = self.holders.counterpart_of(entry, lane, own, place, turns)
             if there is None:
                 return False
             if isinstance(entry, RecordedChunk) and isinstance(there, RecordedChunk):
@@ -297,153 +288,23 @@ class Exchanges:
                     return False
         return True
 
-    def _turns(self, *places: RecordedLane) -> dict[tuple[Any, ...], RecordedTurn]:
-        """The turns of these lanes, whether they have been taken or not."""
-        known: list[HandOver] = self._order.rest
-        for place in places:
-            known += place.bound.taken if place.bound is not None else ()
-        paths = {place.path for place in places}
-        turns = [entry for entry in known if isinstance(entry, RecordedTurn) and entry.lane in paths]
-        return {(turn.kind, turn.lane, turn.ordinal): turn for turn in turns}
-
-    def _counterpart_of(
-        self,
-        entry: RecordedTurn | RecordedChunk,
-        lane: Lane,
-        own: RecordedLane,
-        place: RecordedLane,
-        turns: dict[tuple[Any, ...], RecordedTurn],
-    ) -> RecordedTurn | RecordedChunk | None:
-        """What the other record has instead of what the lane was handed."""
-        there = _recorded_instead(entry, own, place, turns)
-        is_over = self._past.is_open_ended and len(place.requests) <= len(lane.made)
-        if there is None and isinstance(entry, RecordedTurn) and is_over:
-            # Turns are written with the next commit: the last ones before the process died are on record nowhere.
-            return entry._replace(lane=place.path)
-        return there
-
-    def turns_beyond_the_record(self) -> list[RecordedTurn]:
-        """Turns that lanes have had and the record does not have: it has to be told of them."""
-        beyond: list[RecordedTurn] = []
-        for place in self._past.lanes.values():
-            known = {(turn.kind, turn.ordinal) for turn in self._past.turns_of(place.path)}
-            taken = place.bound.taken if place.bound is not None else ()
-            own = [one for one in taken if isinstance(one, RecordedTurn) and one.lane == place.path]
-            beyond += [one for one in own if (one.kind, one.ordinal) not in known]
-        return beyond
-
     def _drew(self, place: RecordedLane, kind: str, count: int) -> list[Any]:
         return self._past.draws.get((place.path, kind), [])[:count]
-
-    # Changing places
-
-    def _apply(self, pairs: list[_Pair]) -> None:
-        order = self._order
-        moved = {id(lane) for pair in pairs for lane in (pair.one.bound, pair.other.bound) if lane is not None}
-        tickets = [one for one in self._run.waiting if id(one.lane) in moved and one.recorded is not None]
-        items = [item for item in order.expected.values() if item.ticket in tickets]
-        for item in items:
-            del order.expected[name_of(item)]
-        given_back: list[HandOver] = []
-        taken: list[HandOver] = []
-        instead: dict[int, RecordedRequest] = {}
-        for pair in pairs:
-            self._exchange_taken(pair, given_back, taken)
-            given_back += _exchange_requests(pair, instead)
-            self._exchange_holders(pair)
-        order.change(given_back, taken)
-        for ticket in tickets:
-            self._rebind(ticket, instead)
-        for item in items:
-            if item.kind != ANSWER:
-                order.expected[name_of(item)] = item
-        assert self._run.coming_back is not None
-        self._run.coming_back.changed_places(tickets)
-
-    def _exchange_taken(self, pair: _Pair, given_back: list[HandOver], taken: list[HandOver]) -> None:
-        holders: list[Lane | None] = [pair.one.bound, pair.other.bound]
-        before = [lane.taken if lane is not None else [] for lane in holders]
-        turns = self._turns(*pair) if any(before) else {}
-        after: list[list[Any]] = [
-            [self._counterpart_of(entry, lane, own, place, turns) for entry in lane.taken] if lane is not None else []
-            for lane, own, place in ((holders[0], *pair), (holders[1], pair.other, pair.one))
-        ]
-        had, has = ({id(entry): entry for entry in (*lists[0], *lists[1])} for lists in (before, after))
-        given_back += [entry for key, entry in had.items() if key not in has]
-        taken += [entry for key, entry in has.items() if key not in had]
-        for lane, entries in zip(holders, after, strict=True):
-            if lane is not None:
-                lane.taken = entries
-
-    def _exchange_holders(self, pair: _Pair) -> None:
-        one, other = pair.one.bound, pair.other.bound
-        for lane, own, place in ((one, pair.one, pair.other), (other, pair.other, pair.one)):
-            place.bound = lane
-            if lane is None:
-                self._past.is_free_again(place)
-                continue
-            lane.recorded, lane.path, lane.made = place, place.path, place.requests[: len(lane.made)]
-            for kind, count in list(_draws(lane, own.path)):
-                lane.ordinals[f"draw:{kind}:{place.path}"] = count
-                del lane.ordinals[f"draw:{kind}:{own.path}"]
-
-    def _rebind(self, ticket: Ticket, instead: dict[int, RecordedRequest]) -> None:
-        assert ticket.recorded is not None
-        recorded = instead.get(ticket.recorded.seq, ticket.recorded)
-        ticket.recorded, ticket.key, ticket.request_seq = recorded, recorded.key, recorded.seq
-        if recorded.answer is not None and not recorded.answer.handed:
-            self._run.turns.expect(ticket.item)
 
 
 def _any_place(_: RecordedLane) -> bool:
     return True
 
 
-def _both_ways(pairs: list[_Pair]) -> Iterator[tuple[RecordedLane, RecordedLane]]:
+def _both_ways(pairs: list[Pair]) -> Iterator[tuple[RecordedLane, RecordedLane]]:
     for pair in pairs:
         yield pair.one, pair.other
         yield pair.other, pair.one
 
 
-def _exchange_requests(pair: _Pair, instead: dict[int, RecordedRequest]) -> list[HandOver]:
-    """Which of their requests were made, and which answers handed over. Returns the ones that are given back."""
-    given_back: list[HandOver] = []
-    made = max(len(lane.made) if lane is not None else 0 for lane in (pair.one.bound, pair.other.bound))
-    for one, other in zip(pair.one.requests[:made], pair.other.requests[:made], strict=True):
-        instead[one.seq], instead[other.seq] = other, one
-        one.made, other.made = other.made, one.made
-        if one.answer is None or other.answer is None or one.answer.handed is other.answer.handed:
-            continue
-        one.answer.handed, other.answer.handed = other.answer.handed, one.answer.handed
-        given_back.append(other if one.answer.handed else one)
-    return given_back
-
-
-def _recorded_instead(
-    entry: RecordedTurn | RecordedChunk,
-    own: RecordedLane,
-    place: RecordedLane,
-    turns: dict[tuple[Any, ...], RecordedTurn],
-) -> RecordedTurn | RecordedChunk | None:
-    if isinstance(entry, RecordedTurn):
-        # What came before the lane's first request is known by its birth, and stays the lane's own.
-        return turns.get((entry.kind, place.path, entry.ordinal)) if entry.lane == own.path else entry
-    for mine, others in zip(own.requests, place.requests, strict=False):
-        if mine.key == entry.key:
-            return others.chunks[entry.number] if entry.number < len(others.chunks) else None
-    return None
-
-
 def _short(request: RecordedRequest) -> str:
     """Its key without the lane; a key of the caller's own is like no other."""
     return request.key.removeprefix(request.lane) if request.key.startswith(f"{request.lane}/") else request.key
-
-
-def _draws(lane: Lane, path: str) -> Iterator[tuple[str, int]]:
-    """How many values the lane drew by its record, of each kind."""
-    for name, count in lane.ordinals.items():
-        if name.startswith("draw:") and name.endswith(f":{path}"):
-            yield name.removeprefix("draw:").removesuffix(f":{path}"), count
 
 
 def _progress(lane: Lane) -> int:
