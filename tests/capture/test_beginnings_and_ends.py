@@ -45,6 +45,27 @@ def test_so_is_that_of_a_forked_process() -> None:
     assert Path("child.txt").read_text() == Path("out.txt").read_text() == "begun True"
 
 
+FORKED_IN_A_LOOP = """
+import asyncio, os, sys, time
+
+async def main():
+    assert time.time()  # something to compare
+    forked = os.fork()
+    if forked == 0:
+        sys.exit(3)
+    print(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]))
+
+asyncio.run(main())
+"""
+
+
+def test_one_that_was_forked_within_a_loop_ends_with_a_status_of_its_own() -> None:
+    Path("program.py").write_text(FORKED_IN_A_LOOP)
+    for command in (("run", "--run-id", "one", "program.py"), ("replay", "one")):
+        done = reenact(*command)
+        assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (0, "3\n", False), done.stderr
+
+
 @pytest.mark.parametrize("module", ["package", "package.tool"])
 def test_the_packages_of_a_module_are_part_of_the_program(module: str, server: Server) -> None:
     package = Path("package")

@@ -273,20 +273,21 @@ def _run_forever(loop: asyncio.BaseEventLoop) -> None:
     if type(lane) is not Lane or lane.run.is_stopped or lane.run.turns.loop is not None:
         _originals["forever"](loop)
         return
+    run = lane.run  # a process that is forked meanwhile puts the lane into a run of its own
     hooks = LoopHooks.of(loop)
-    queue = hooks.enter(lane.run)
+    queue = hooks.enter(run)
     queue.tasks.update(asyncio.all_tasks(loop))  # `asyncio.run` has made the first before
-    lane.run.on_stop.append(queue.cancel_all_soon)  # a job may have stopped it, which a task waits for
-    turns, token = lane.run.turns, HERE.token
+    run.on_stop.append(queue.cancel_all_soon)  # a job may have stopped it, which a task waits for
+    turns, token = run.turns, HERE.token
     HERE.token = None  # as long as the loop runs, its queue tells whether this thread is busy
     turns.rests(token)
     try:
         with nowhere():  # the loop's own clock is the real one; what it calls has contexts of its own
             _originals["forever"](loop)
     finally:
-        lane.run.on_stop.remove(queue.cancel_all_soon)
+        run.on_stop.remove(queue.cancel_all_soon)
         hooks.leave(queue)
         turns.loop, HERE.token = None, token
-        lane.run.came_to_rest = None
+        run.came_to_rest = None
         if token is not None:
             turns.runs(token, awake=True)
