@@ -150,6 +150,47 @@ def test_a_full_output_is_an_error() -> None:
             assert_two_lines(result.stderr, "io_error")
 
 
+WHERE_NOBODY_IS = ["sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh"]
+DOING_SOMETHING = "import time, reenact\n@reenact.agent\ndef doing():\n    return 7\nprint(time.time())\n"
+
+
+def from_a_removed_folder(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [*WHERE_NOBODY_IS, sys.executable, "-m", "reenact.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, env={**os.environ, **env})
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "{here}/program.py"],
+        ["run", "-m", "json.tool"],
+        ["run", "program.py:doing", "--input", "[]"],
+        ["run", "-m", "program:doing", "--input", "[]"],
+        ["run", "--", "ls"],
+        ["replay", "one", "--", "python", "{here}/program.py"],
+    ],
+)
+def test_a_working_folder_that_was_removed_is_told(command: list[str], tmp_path: Path) -> None:
+    Path("program.py").write_text(DOING_SOMETHING)
+    store = str(tmp_path / "runs.db")
+    assert reenact_process("run", "--store", store, "--run-id", "one", "program.py").returncode == 0
+    done = from_a_removed_folder(*(word.format(here=Path.cwd()) for word in command), REENACT_STORE=store)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert_two_lines(done.stderr, "no_working_folder")
+
+
+@pytest.mark.parametrize("command", [["replay", "one"], ["resume", "one"], ["ls"]])
+def test_what_needs_no_working_folder_works_without_one(command: list[str], tmp_path: Path) -> None:
+    Path("program.py").write_text(DOING_SOMETHING)
+    store = str(tmp_path / "runs.db")
+    assert reenact_process("run", "--store", store, "--run-id", "one", "program.py").returncode == 0
+    done = from_a_removed_folder(*command, REENACT_STORE=store)
+    assert done.returncode == 0, done.stderr
+    without = from_a_removed_folder(*command, REENACT_STORE="")  # it would be looked for from the working folder
+    assert without.returncode == 2
+    assert_two_lines(without.stderr, "no_working_folder")
+
+
 def test_help_loads_neither_rich_nor_a_store() -> None:
     code = "import sys; from reenact.cli.main import cli; cli.main(['--help'], standalone_mode=False)"
     script = f"try:\n {code}\nexcept SystemExit: pass\nprint('|'.join(sys.modules), file=sys.stderr)"

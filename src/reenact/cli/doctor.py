@@ -17,7 +17,7 @@ from reenact.cli.settings import Settings, shared_options
 from reenact.cli.stores import reading, store_exists, store_url
 from reenact.cli.text import bytes_text, inert, url_text
 from reenact.errors import ReenactError
-from reenact.store.locating import sqlite_path
+from reenact.store.locating import absolute_path, sqlite_path
 
 FOUND_SOMETHING = 1
 LITTLE_DISK_BYTES = 100 * 1024 * 1024
@@ -59,7 +59,7 @@ def doctor(settings: Settings) -> int:
         seen.facts["store"] = url_text(url)
         path = sqlite_path(url)
         if path is not None:
-            _look_at_file(seen, os.path.abspath(path))
+            _look_at_file(seen, absolute_path(path))
         _look_inside(seen, settings)
     if settings.json:
         say_json({**seen.facts, "problems": seen.problems})

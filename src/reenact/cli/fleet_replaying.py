@@ -10,6 +10,7 @@ from reenact.cli.fleet import How, Member, Plan, judge_fleet
 from reenact.cli.output import note, on_terminal, paint, say, say_json, terminal_width
 from reenact.cli.selection import Chosen, RunFilter
 from reenact.cli.text import brief, cells, count_text, fit, inert
+from reenact.store.locating import absolute_path
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.cli.live_replaying import LiveOptions
@@ -59,7 +60,7 @@ def programs_apart(options: dict[str, Any], members: Sequence[Member]) -> dict[s
         (text, is_module) for text, is_module in options["code"] if (text if is_module else _name(text)) in names
     ]
     code = [one for one in options["code"] if one not in programs]
-    scripts = {_name(text): os.path.abspath(text) for text, is_module in programs if not is_module}
+    scripts = {_name(text): absolute_path(text) for text, is_module in programs if not is_module}
     return {**options, "code": code, "programs": programs, "scripts": scripts}
 
 

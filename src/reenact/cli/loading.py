@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reenact.cli.text import fit, inert
 from reenact.errors import InvalidInput, NotFound, ReenactError, Refused
+from reenact.store.locating import absolute_path, working_folder
 
 if TYPE_CHECKING:  # loaded when a command runs
     from types import ModuleType
@@ -61,8 +62,8 @@ def parse_target(text: str, *, is_module: bool = False) -> Target:
             code="bad_target",
         )
     if is_module:
-        return Target(place, function or None, True, os.getcwd())
-    return Target(os.path.abspath(place), function or None)
+        return Target(place, function or None, True, working_folder())
+    return Target(absolute_path(place), function or None)
 
 
 def recorded_target(reader: JournalReader) -> Target:

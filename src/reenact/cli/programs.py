@@ -13,7 +13,7 @@ from reenact.cli.program_places import refuse_if_gone, refuse_without_folder
 from reenact.cli.starting import flush, hash_seed, is_folder_of_code, is_script, new_run_id
 from reenact.cli.stores import store_url
 from reenact.errors import InvalidInput, Refused
-from reenact.store.locating import absolute_url
+from reenact.store.locating import absolute_url, working_folder
 
 if TYPE_CHECKING:  # loaded when the command runs
     from reenact.capture.terms import Program, ReplayTerms, Task
@@ -98,7 +98,7 @@ def _command(words: tuple[str, ...]) -> Program:
             hint="Name one that is on the PATH, or the path to one; a script is named without the dashes.",
             code="no_command",
         )
-    return Program(path=words[0], args=words[1:], cwd=os.getcwd(), is_command=True, hash_seed=hash_seed())
+    return Program(path=words[0], args=words[1:], cwd=working_folder(), is_command=True, hash_seed=hash_seed())
 
 
 def python_program(words: tuple[str, ...], hash_seed: int | None) -> Program:
@@ -114,7 +114,7 @@ def python_program(words: tuple[str, ...], hash_seed: int | None) -> Program:
             hint="Write `-- python SCRIPT ARGS…` or `-- python -m MODULE ARGS…`, without other options of Python.",
             code="usage",
         )
-    return Program(path=rest[0], args=rest[1:], cwd=os.getcwd(), is_module=is_module, hash_seed=hash_seed)
+    return Program(path=rest[0], args=rest[1:], cwd=working_folder(), is_module=is_module, hash_seed=hash_seed)
 
 
 def start_program(
@@ -135,7 +135,7 @@ def start_program(
     program = Program(
         path=path,
         args=args,
-        cwd=os.getcwd(),
+        cwd=working_folder(),
         is_module=is_module,
         durable_sleeps=durable_sleeps,
         hash_seed=hash_seed(),

@@ -36,7 +36,7 @@ def default_url(*, read_only: bool = False) -> str:
         configured = _configured(os.path.join(project, PROJECT_FILE))
         if configured is not None:
             return _relative_to(project, configured)
-    folder = os.path.join(os.getcwd() if project is None else project, DEFAULT_FOLDER)
+    folder = os.path.join(working_folder() if project is None else project, DEFAULT_FOLDER)
     if not read_only:
         _make_folder(folder)
     return os.path.join(folder, DEFAULT_FILE)
@@ -52,7 +52,23 @@ def sqlite_path(url: str) -> str | None:
 def absolute_url(url: str) -> str:
     """The same store, also from another folder."""
     path = sqlite_path(url)
-    return url if path is None else f"{_SQLITE}{os.path.abspath(path)}"
+    return url if path is None else f"{_SQLITE}{absolute_path(path)}"
+
+
+def working_folder() -> str:
+    """Whoever removed it may have left this process in it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        raise InvalidInput(
+            "the working folder is not there any more",
+            hint="Go to a folder that is there (`cd`), and do it again.",
+            code="no_working_folder",
+        ) from None
+
+
+def absolute_path(path: str) -> str:
+    return os.path.normpath(path if os.path.isabs(path) else os.path.join(working_folder(), path))
 
 
 def named_file(url: str, rest: str) -> str:
@@ -66,7 +82,7 @@ def named_file(url: str, rest: str) -> str:
 
 
 def _project_folder() -> str | None:
-    folder, below = os.getcwd(), ""
+    folder, below = working_folder(), ""
     while folder != below:
         if os.path.isfile(os.path.join(folder, PROJECT_FILE)):
             return folder

@@ -14,6 +14,7 @@ import threading
 import warnings
 
 from reenact.errors import InvalidInput, StoreUnavailable
+from reenact.store.locating import absolute_path
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "9p", "afs", "auristorfs", "coda"}
@@ -30,7 +31,7 @@ def literal_path(path: str | os.PathLike[str]) -> str:
     if not isinstance(name, str) or not name or "\0" in name:
         raise InvalidInput(f"not a usable path for a store: {name!r}")
     # Absolute, so that ':memory:' and 'file:…' are names like any other and a later chdir() changes nothing.
-    folder, base = os.path.split(os.path.abspath(name))
+    folder, base = os.path.split(absolute_path(name))
     return os.path.join(os.path.realpath(folder), base)
 
 
