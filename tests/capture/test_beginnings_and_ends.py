@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,58 @@ def test_a_module_that_is_not_there_is_told_before_its_package_is_run() -> None:
     assert (done.returncode, done.stdout) == (3, "")
     assert "no module 'package.missing'" in done.stderr
     assert not Path("reenact.db").exists()
+
+
+ENDS_ITSELF = """
+import os, signal, sys, httpx
+httpx.get(sys.argv[1])
+if os.path.exists("goes_on"):
+    httpx.get(sys.argv[1])
+{by}
+"""
+BY_A_SIGNAL = {
+    "kill": ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+    "not to be caught": ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+    "raise": ("signal.raise_signal(signal.SIGUSR1)", -signal.SIGUSR1),
+    "abort": ("os.abort()", -signal.SIGABRT),
+    "interrupt": ("os.kill(os.getpid(), signal.SIGINT)", 130),
+}
+
+
+@pytest.mark.parametrize("how", BY_A_SIGNAL)
+def test_one_that_ends_itself_by_a_signal_is_judged_like_any_other(how: str, server: Server) -> None:
+    by, status = BY_A_SIGNAL[how]
+    Path("program.py").write_text(ENDS_ITSELF.format(by=by))
+    assert reenact("run", "--run-id", "one", "program.py", server.url).returncode == status
+    again = reenact("replay", "one")
+    assert (again.returncode, "the record of run one ends at seq" in again.stderr) == (0, True), again.stderr
+    verdict = json.loads(reenact("replay", "one", "--json").stdout)
+    assert (verdict["exit"], verdict["status"]) == (0, "unfinished")
+
+
+def test_one_that_ends_itself_earlier_than_its_record_has_parted_from_it(server: Server) -> None:
+    Path("program.py").write_text(ENDS_ITSELF.format(by="os.kill(os.getpid(), signal.SIGTERM)"))
+    Path("goes_on").touch()
+    assert reenact("run", "--run-id", "one", "program.py", server.url).returncode == -signal.SIGTERM
+    Path("goes_on").unlink()
+    again = reenact("replay", "one")
+    assert (again.returncode, "error: run one" in again.stderr) == (1, True), again.stderr
+
+
+def test_one_that_ends_itself_where_it_did_not_has_ended_differently(server: Server) -> None:
+    Path("program.py").write_text(
+        ENDS_ITSELF.format(by="os.path.exists('calm') or os.kill(os.getpid(), signal.SIGTERM)")
+    )
+    Path("calm").touch()
+    assert reenact("run", "--run-id", "one", "program.py", server.url).returncode == 0
+    Path("calm").unlink()
+    again = reenact("replay", "one")
+    assert (again.returncode, "[other_end]" in again.stderr) == (1, True), again.stderr
+
+
+def test_a_signal_that_it_handles_itself_ends_nothing(server: Server) -> None:
+    handled = "signal.signal(signal.SIGTERM, lambda *_: print('handled'))\nos.kill(os.getpid(), signal.SIGTERM)"
+    Path("program.py").write_text(ENDS_ITSELF.format(by=handled))
+    assert reenact("run", "--run-id", "one", "program.py", server.url).stdout == "handled\n"
+    again = reenact("replay", "one")
+    assert (again.returncode, again.stdout) == (0, "handled\n"), again.stderr

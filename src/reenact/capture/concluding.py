@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from reenact.capture.guard import Unseen
-from reenact.capture.processes import own_run
+from reenact.capture.processes import own_run, own_signals
 from reenact.capture.processes.family import family_of
 from reenact.capture.processes.own_run import OwnRun, flush
 from reenact.capture.processes.seams import nowhere
@@ -82,7 +82,9 @@ class Conclusion:
             self.session.end()
 
     def watch(self) -> None:
-        """Of a replay: a process that has parted from its record may leave others waiting for it for ever."""
+        """Of a replay: a process that has parted from its record may leave others waiting for it for ever, and the
+        first one may end itself before the last word is said."""
+        own_signals.watch()
         threading.Thread(target=self._watch_others, daemon=True, name="reenact-others").start()
 
     def _watch_others(self) -> None:

@@ -22,6 +22,7 @@ from reenact.capture.processes.session import Session
 from reenact.capture.programs import ProgramAgent
 from reenact.capture.terms import VARIABLE, Task
 from reenact.effect import boundary
+from reenact.effect.divergences import beyond_the_record
 from reenact.errors import ReenactError
 
 INTERRUPTED = 130
@@ -59,10 +60,12 @@ def _carried(task: Task) -> int:
         result = _result(agent, task)
         code = int(result["exit"])
     except KeyboardInterrupt:
-        conclusion.say(f"run {task.run} was interrupted", f"Go on: reenact resume {task.run}")
-        own.is_over = True
-        session.end()
-        return INTERRUPTED
+        problem = _where_the_record_ends(agent) if task.mode == "replay" else None
+        if problem is None:
+            conclusion.say(f"run {task.run} was interrupted", f"Go on: reenact resume {task.run}")
+            own.is_over = True
+            session.end()
+            return INTERRUPTED
     except ReenactError as stopped:
         problem = stopped
     except Exception as error:
@@ -71,6 +74,11 @@ def _carried(task: Task) -> int:
     own.is_over = True
     own.note_unseen()
     return conclusion.said(code, problem)
+
+
+def _where_the_record_ends(agent: ProgramAgent) -> ReenactError | None:
+    """A replay that is interrupted where its record was: there is nothing left that it could be compared with."""
+    return None if agent.live is None or agent.live.past is None else beyond_the_record(agent.live)
 
 
 def _result(agent: ProgramAgent, task: Task) -> Any:
