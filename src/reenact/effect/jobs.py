@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
@@ -12,6 +11,7 @@ from reenact.effect.items import Item
 from reenact.effect.lanes import Lane, kept
 from reenact.effect.places import HERE, PLACE
 from reenact.effect.recorded import JOB, START
+from reenact.effect.sets import Future
 from reenact.effect.signals import Signal
 from reenact.effect.turns import LOOK_SECONDS
 
@@ -24,9 +24,9 @@ class Job:
 
     def __init__(self, queue: TaskQueue, lane: Lane, executor: Any, func: Callable[..., Any], args: Any) -> None:
         self.queue = queue
-        self.future: asyncio.Future[Any] = queue.hooks.loop.create_future()
         self._executor = executor
         self._lane = Lane(lane.run, lane, None, [getattr(func, "__qualname__", ""), list(map(kept, args))])
+        self.future = Future(self._lane, queue.hooks.loop)
         lane.run.book.thread_born(self._lane)
         self._call = self._in_its_lane(func, args)
         self._result: Any = None

@@ -28,6 +28,7 @@ from reenact.effect.jobs import Job
 from reenact.effect.lanes import Lane, origin_of
 from reenact.effect.places import PLACE, nobody
 from reenact.effect.recorded import TIMER
+from reenact.effect.sets import Task, is_made_by_asyncio_itself
 from reenact.effect.stopping import Suspended
 from reenact.errors import InvalidInput, ReenactError
 
@@ -381,11 +382,14 @@ class LoopHooks:
                 more["context"] = context
             return self.create_task(coro, name=name, **more)
         context = context if context is not None else copy_context()
-        if not _is_for_wait_for():
-            child = Lane(lane.run, lane, name, origin_of(coro))
+        child = None if _is_for_wait_for() else Lane(lane.run, lane, name, origin_of(coro))
+        if child is not None:
             lane.run.book.born(child)
             context.run(PLACE.set, child)
-        task = self.create_task(coro, name=name, context=context, **more)
+        if child is not None and is_made_by_asyncio_itself(self.loop):
+            task: asyncio.Task[Any] = Task(coro, child, loop=self.loop, name=name, context=context, **more)
+        else:
+            task = self.create_task(coro, name=name, context=context, **more)
         own = context.get(PLACE)
         if isinstance(own, Lane) and own is not lane:
             own.task = ref(task)

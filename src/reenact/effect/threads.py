@@ -20,6 +20,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from reenact.effect import sets
 from reenact.effect.items import Item
 from reenact.effect.lanes import Lane, kept
 from reenact.effect.locks import new_lock, new_rlock
@@ -53,6 +54,7 @@ def install() -> None:
             lock=threading.Lock,
             rlock=threading.RLock,
         )
+        sets.install()
         setattr(threading, "_time", thread_clock)  # noqa: B010
         setattr(queue, "time", thread_clock)  # noqa: B010
         setattr(_base, "time", SimpleNamespace(**{**vars(time), "monotonic": thread_clock}))  # noqa: B010
@@ -168,6 +170,7 @@ def _submit(pool: ThreadPoolExecutor, call: Callable[..., Any], /, *args: Any, *
         with nowhere():  # the pool's own threads belong to nobody's lane
             submitted: Future[Any] = _originals["submit"](pool, branch.work, call, *args, **options)
             submitted.add_done_callback(branch.is_over)
+        sets.put_in_place(submitted, lane.birth, branch.lane.number_at_birth)
         return submitted
     result: Future[Any] = _originals["submit"](pool, call, *args, **options)
     return result

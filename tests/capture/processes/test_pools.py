@@ -39,6 +39,12 @@ PROGRAMS = {
         for future in concurrent.futures.as_completed(futures):
             print(future.result(), work(100 + future.result()[0]))
 """,
+    "set": """
+    with concurrent.futures.ProcessPoolExecutor(3, mp_context=context) as pool:
+        ended, _ = concurrent.futures.wait([pool.submit(job, number) for number in range(9)])
+        for future in ended:
+            print(future.result(), work(100 + future.result()[0]))
+""",
     "pool": """
     with context.Pool(3) as pool:
         print(pool.map(job, range(3), chunksize=2))

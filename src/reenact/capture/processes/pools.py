@@ -21,6 +21,7 @@ from reenact.capture.seams.hooks import Replace
 from reenact.effect.lanes import Lane
 from reenact.effect.live_run import LiveRun
 from reenact.effect.places import PLACE
+from reenact.effect.sets import put_in_place
 
 _INTERNAL = frozenset(
     {"concurrent.futures.process", "multiprocessing.pool", "multiprocessing.queues", "multiprocessing.resource_sharer"}
@@ -144,7 +145,11 @@ def _submitted(original: Any, pool: Any, function: Any, /, *args: Any, **kwargs:
         return original(pool, function, *args, **kwargs)
     _ordered(pool, lane)
     pool._initializer = _initializer(lane, pool._initializer)
-    return original(pool, Job(_ticket(lane, function), function), *args, **kwargs)
+    ticket = _ticket(lane, function)
+    submitted = original(pool, Job(ticket, function), *args, **kwargs)
+    place, _, number = ticket.place.rpartition("/")
+    put_in_place(submitted, place, int(number))
+    return submitted
 
 
 def _came(original: Any, manager: Any, item: Any) -> None:
