@@ -107,8 +107,9 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer, *, cou
         if run.guard is not None and counted:
             run.counts(spec, answer.seq, inner)
         return inner
-    if row.kind != "ActionFailed" and is_opaque(inner):
-        message = f"the result of {spec.name} at seq {row.seq} of run {reader.run} has no value that could be recorded"
+    if row.kind != "ActionFailed" and (kind := opaque_type(inner)) is not None:
+        what = f"the result of {spec.name} at seq {row.seq} of run {reader.run}"
+        message = f"{what} has no value that could be recorded: of the {kind} in it only the type was"
         raise _stopped(run, message, row.seq if reader is run.reader else 0)
     try:
         value = reader.decoded(inner, spec.annotation)
@@ -146,13 +147,19 @@ def _denial(reason: Any) -> Denied:
 
 def is_opaque(tree: Any) -> bool:
     """Somewhere in it stands something of which only the type was recorded."""
+    return opaque_type(tree) is not None
+
+
+def opaque_type(tree: Any) -> str | None:
+    """The type of something in it of which nothing else was recorded."""
     todo = [tree]
     while todo:
         value = todo.pop()
         if type(value) is dict:
             if len(value) == 1 and "$opaque" in value:
-                return True
+                found = value["$opaque"]
+                return str(found.get("type", "thing")) if type(found) is dict else "thing"
             todo.extend(value.values())
         elif type(value) is list:
             todo.extend(value)
-    return False
+    return None

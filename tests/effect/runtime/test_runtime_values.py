@@ -247,6 +247,7 @@ def test_a_client_object_is_handed_over_while_recording(memory: Any) -> None:
         replay(connected, run_id, store=memory)
     assert (caught.value.code, caught.value.exit_status) == ("not_replayable", 7)
     assert "connect" in caught.value.message
+    assert "Client" in caught.value.message, "whoever has to mend it is told what was in the way"
     assert caught.value.hint
 
 
