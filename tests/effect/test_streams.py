@@ -248,3 +248,47 @@ def test_a_process_that_dies_in_mid_stream(tmp_path: Path, between: str, expecte
     assert run("run", DIE="1").returncode == -signal.SIGKILL
     resumed = run("resume")
     assert resumed.stdout.strip() == expected, resumed.stderr
+
+
+@pytest.mark.parametrize("then", ["fails", "is empty", "takes too long"])
+def test_a_stream_that_is_done_again_and_gives_no_chunk(memory: Any, then: str) -> None:
+    """What the process that died was handed of it was seen by nobody: neither now nor when the run comes back."""
+    lives: list[str] = []
+
+    @reenact.tool(idempotent=True)
+    async def words() -> AsyncIterator[str]:
+        lives.append(then)
+        if len(lives) == 1:
+            yield "a"
+            raise KeyboardInterrupt
+        if then == "fails":
+            raise LookupError("refused")
+        if then == "takes too long":
+            await asyncio.sleep(60)
+        if then != "is empty":
+            yield "never"
+
+    @reenact.step
+    async def ask(what: list[str]) -> list[str]:
+        return what
+
+    @reenact.agent(name=f"again-{then}", store=memory)
+    async def agent() -> list[str]:
+        seen = []
+        try:
+            async with asyncio.timeout(0.2):
+                async for word in words():
+                    seen.append(word)  # noqa: PERF401  # what came before the error counts
+        except (LookupError, TimeoutError) as error:
+            seen.append(type(error).__name__)
+        return await ask(seen)
+
+    async def resumed() -> Any:
+        return await agent.resume("again")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(agent.run(run_id="again"))
+    told = {"fails": ["LookupError"], "is empty": [], "takes too long": ["TimeoutError"]}[then]
+    assert asyncio.run(resumed()) == told
+    assert asyncio.run(agent.replay("again")) == told
+    assert len(lives) == 2

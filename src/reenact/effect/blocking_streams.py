@@ -27,7 +27,7 @@ from reenact.effect.places import HERE, PLACE
 from reenact.effect.recorded import RecordedChunk
 from reenact.effect.signals import Signal
 from reenact.effect.stopping import RunStopped
-from reenact.effect.streams import CUT, opened
+from reenact.effect.streams import CUT, note_if_anew, opened
 from reenact.effect.tasks import PATIENCE_SECONDS
 from reenact.effect.tickets import EffectSpec, MakeEvent, Ticket
 from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
@@ -247,6 +247,7 @@ class BlockingStream:
         if ticket.recorded is not None and ticket.recorded.chunks:
             raise ConnectionError(CUT)
         if self._context is None:
+            note_if_anew(self._run, ticket)
             self._context = copy_context()
             self._context.run(PLACE.set, Attempts(self._run, ticket).place)
         if self._source is None:

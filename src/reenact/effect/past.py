@@ -110,6 +110,8 @@ class Past:
         """Those of the run that is being read, and where they stand."""
         self._turns_of: dict[str, list[RecordedTurn]] | None = None
         self._answers: list[RecordedRequest | RecordedMark | RecordedChunk | RecordedCheckpoint] = []
+        self.begins_anew: set[str] = set()
+        """Streams that have parts on record which were seen by nobody, by their keys."""
         self._ranks_from = 0
         """How many requests came before the last checkpoint: behind it they are counted anew."""
         self.carried: dict[str, Any] | None = None
@@ -153,6 +155,7 @@ class Past:
     def _part_from_parents(self) -> None:
         """What the parents share ends here."""
         self._drop_unseen_chunks()
+        self.begins_anew.clear()  # the fork asks in its own name
         self._drop_last_steps()
         for request in self.open_requests:
             request.is_parents, request.attempts, request.settled = True, 0, None
@@ -325,6 +328,8 @@ class Past:
             self.spent_by_children[str(note["child"])] = dict(note["spent"])
         if "carried" in note and self.beginning is not None and note["checkpoint"] + self._shift == self.began_at:
             self.carried = dict(note["carried"])
+        if "begun_anew" in note and note["begun_anew"] in self._by_action:
+            self._forget_chunks(self._by_action[note["begun_anew"]])
         if self._shift:
             return
         if "stood_in" in note:
@@ -355,6 +360,7 @@ class Past:
         for request in self.open_requests:
             if request.chunks and last_request < request.chunks[0].seq:
                 self._forget_chunks(request)
+                self.begins_anew.add(request.key)
 
     def _order(self) -> None:
         self._drop_unseen_chunks()

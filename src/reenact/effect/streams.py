@@ -22,7 +22,7 @@ from contextvars import copy_context
 from typing import Any
 
 from reenact.core.codec import decode, encode
-from reenact.core.events import ChunkReceived
+from reenact.core.events import ChunkReceived, ProcessAttached
 from reenact.effect.attempts import Attempts
 from reenact.effect.items import CHUNK, Item
 from reenact.effect.lanes import Lane
@@ -121,6 +121,14 @@ def opened(run: LiveRun, chunk: ChunkReceived | RecordedChunk, *, as_is: bool = 
     return decode(encoded.tree, loaded_classes=not run.reader.holds_foreign, artifact=encoded.artifacts.__getitem__)
 
 
+def note_if_anew(run: LiveRun, ticket: Ticket) -> None:
+    """What was handed over of it by a process that died counts no more from here on. Its first chunk would say so, too;
+    but it may end, or be given up, without one."""
+    if run.past is not None and ticket.key in run.past.begins_anew:
+        run.past.begins_anew.discard(ticket.key)
+        run.note_now(ProcessAttached({"begun_anew": ticket.key}), ticket.lane)
+
+
 class _Reader:
     """Whoever asked for the stream, and the task in which the tool runs."""
 
@@ -160,6 +168,7 @@ class _Reader:
             error = ConnectionError(CUT)
             self._run.answered(ticket, ticket.spec.answers.failed(ticket.key, error), error)
             return
+        note_if_anew(self._run, ticket)
         self._context.run(PLACE.set, Attempts(self._run, ticket).place)
         self._task = asyncio.Task(self._read(ticket), loop=self._loop, context=self._context)
 
