@@ -373,3 +373,31 @@ def test_whoever_has_closed_its_output_is_run_all_the_same() -> None:
     done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *command], timeout=60)
     assert done.returncode == 0
     assert Path("here").read_text() == "5"
+
+
+SCHEDULED = """
+import sched, time
+done = []
+scheduler = sched.scheduler(CLOCKS)
+
+def act(number):
+    sum(range(20_000 * (number % 3)))  # takes its time, which is another one whenever it is done
+    done.append(number)
+    if number < 100:
+        scheduler.enter(0.0004, 1, act, (number + 100,))
+
+for number in range(40):
+    scheduler.enter(number * 0.0005, 1, act, (number,))
+scheduler.run()
+print(done)
+"""
+
+
+@pytest.mark.parametrize("clocks", ["", "time.monotonic, time.sleep"])
+def test_a_schedule_is_kept_by_the_recorded_clock(folder: Path, clocks: str) -> None:
+    """What is due first depends on nothing but the clock, which Python's own scheduler reads for the program."""
+    (folder / "program.py").write_text(SCHEDULED.replace("CLOCKS", clocks))
+    recorded = reenact("run", "program.py")
+    assert recorded.returncode == 0, recorded.stderr
+    for _ in range(2):
+        assert reenact("replay", "@last").stdout == recorded.stdout

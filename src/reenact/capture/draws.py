@@ -14,6 +14,8 @@ from reenact.effect.places import PLACE
 
 _LIBRARIES = PYTHONS + INSTALLED
 _OURS = __file__.rpartition("capture")[0]
+_SCHED = "/sched.py"
+"""Reads no clock but the one that it is given, and what is done next depends on nothing else: who calls it reads."""
 _own: dict[str, bool] = {}
 _IMPORTING = "<frozen importlib._bootstrap>"
 modules_are_shared = False
@@ -43,7 +45,9 @@ def is_own_call(depth: int) -> bool:
         return False
     file = frame.f_code.co_filename
     own = _own.get(file) if file[:1] != "<" else None
-    return is_own_frame(frame) if own is None else own
+    if own is None:
+        own = is_own_frame(frame)
+    return is_own_call(depth + 2) if not own and file.endswith(_SCHED) and file.startswith(PYTHONS) else own
 
 
 def is_installed_call(depth: int) -> bool:
