@@ -117,7 +117,6 @@ class LiveRun(Answering):
         """Wait keys may be in anything that the agent sends, and must not be in the record."""
         if self.secrets.redacts and past is not None:
             past.opens_parts = functools.partial(self.secrets.opened_part, past, needed=self.journal is not None)
-        self.records_threads = True
         self.calls_agents_inline = False
         """An agent that is called here is no run of its own: what it does is done in the lane that calls it."""
         self.has_threads = False

@@ -296,7 +296,7 @@ def _nothing() -> None: ...
 
 def in_a_run() -> bool:
     lane = PLACE.get()
-    return type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads
+    return type(lane) is Lane and not lane.run.is_stopped
 
 
 def new_lock(original: Any) -> Any:

@@ -136,7 +136,7 @@ def _start(thread: threading.Thread) -> None:
     if type(lane) is Lane and _ends_what_effects_began(thread):
         with nowhere():
             _originals["start"](thread)
-    elif type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
+    elif type(lane) is Lane and not lane.run.is_stopped:
         call, args = getattr(thread, "_target", None) or type(thread), getattr(thread, "_args", ())
         branch, run = _Branch(lane, call, args), thread.run
         branch.lane.daemon = thread.daemon
@@ -144,7 +144,7 @@ def _start(thread: threading.Thread) -> None:
         with nowhere():  # waiting until it is there is not resting
             _originals["start"](thread)
     else:
-        if type(lane) is Inside and lane.run.stand_ins is not None:  # what it calls is held to what the effect is
+        if _is_held(lane):
             thread.run = partial(_held, copy_context(), thread.run)  # type: ignore[method-assign]
         _originals["start"](thread)
 
@@ -158,6 +158,14 @@ def _ends_what_effects_began(thread: threading.Thread) -> bool:
     return getattr(target, "__func__", None) is _END_EXECUTOR and not LoopHooks.had_jobs(target.__self__)
 
 
+def _is_held(lane: object) -> bool:
+    """What is called in a thread that begins here is held to what its beginner is: to the effect that stands in for
+    another, or to a run that has stopped, where nothing is carried out any more."""
+    return (type(lane) is Lane and lane.run.stopped is not None) or (
+        type(lane) is Inside and lane.run.stand_ins is not None
+    )
+
+
 def _held(context: Context, run: Callable[[], None]) -> None:
     with suppress(RunStopped):  # told where the run is carried
         context.run(run)
@@ -165,13 +173,18 @@ def _held(context: Context, run: Callable[[], None]) -> None:
 
 def _submit(pool: ThreadPoolExecutor, call: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
     lane = PLACE.get()
-    if type(lane) is Lane and not lane.run.is_stopped and lane.run.records_threads:
+    if type(lane) is Lane and not lane.run.is_stopped:
         branch = _Branch(lane, call, (*args, *options.values()))
         with nowhere():  # the pool's own threads belong to nobody's lane
             submitted: Future[Any] = _originals["submit"](pool, branch.work, call, *args, **options)
             submitted.add_done_callback(branch.is_over)
         sets.put_in_place(submitted, lane.birth, branch.lane.number_at_birth)
         return submitted
+    if _is_held(lane):
+        held = partial(copy_context().run, call)
+        with nowhere():  # others may use the pool's own threads later
+            kept_back: Future[Any] = _originals["submit"](pool, held, *args, **options)
+        return kept_back
     result: Future[Any] = _originals["submit"](pool, call, *args, **options)
     return result
 

@@ -461,3 +461,41 @@ def test_a_thread_that_waits_for_ever_ends_the_replay_with_a_divergence(memory: 
     hangs[0] = True
     parted = divergence_of(lambda: replay(waiting_for_ever, run_id, store=memory))
     assert parted.code == "missing_request"
+
+
+@pytest.mark.filterwarnings("ignore:act was called outside")
+@pytest.mark.parametrize("begin", ["thread", "pool"])
+def test_threads_that_begin_after_a_run_was_stopped_do_nothing(memory: Any, begin: str) -> None:
+    """A replay that has parted is over; what goes on until it notices must not do anything in earnest."""
+    done: list[str] = []
+    asks = ["recorded"]
+
+    @reenact.step
+    def act(what: str) -> str:
+        done.append(what)
+        return what
+
+    def act_late(pool: ThreadPoolExecutor) -> None:
+        if begin == "thread":
+            threading.Thread(target=act, args=("late",)).start()
+        else:
+            pool.submit(act, "late")
+
+    @reenact.agent
+    def agent() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(int).result()
+            try:
+                act(asks[0])
+            finally:
+                if asks[0] != "recorded":
+                    act_late(pool)
+                    time.sleep(0.3)
+
+    run_id = new_id()
+    run(agent, store=memory, run_id=run_id)
+    done.clear()
+    asks[0] = "another"
+    with pytest.raises(reenact.Divergence):
+        replay(agent, run_id, store=memory)
+    assert done == []
