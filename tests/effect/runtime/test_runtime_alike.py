@@ -25,7 +25,7 @@ SEEDS = 40
 def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     """Whoever stands still is found sooner; but a busy machine takes its time to begin a thread."""
     calls.clear()
-    monkeypatch.setattr(tasks, "PATIENCE_SECONDS", 0.2 if "job" in request.node.name else 0.1)
+    monkeypatch.setattr(tasks, "PATIENCE_SECONDS", 0.3 if "job" in request.node.name else 0.1)
     yield
     Order.chance = None
 
@@ -105,6 +105,15 @@ def random_plans(rng: random.Random, kinds: list[str]) -> list[Any]:
     return plans
 
 
+def died(plans: list[Any], memory: Any) -> str:
+    """A run whose lanes were started as they are, and which died at its end or in one of them."""
+    run_id = new_id()
+    Order.chance, dies[0] = None, True
+    with pytest.raises(Died):
+        run(siblings, plans, store=memory, run_id=run_id)
+    return run_id
+
+
 KINDS = [["ask"], ["ask", "block"], ["ask", "limit", "block"], ["ask", "job"]]
 
 
@@ -124,10 +133,8 @@ def test_siblings_with_equal_beginnings_find_their_answers_in_any_order(memory: 
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 def test_a_run_that_is_resumed_in_another_order_asks_nobody_again(memory: Any, kinds: list[str]) -> None:
     for seed in range(SEEDS):
-        plans, run_id = random_plans(random.Random(seed), kinds), new_id()
-        Order.chance, dies[0] = None, True
-        with pytest.raises(Died):
-            run(siblings, plans, store=memory, run_id=run_id)
+        plans = random_plans(random.Random(seed), kinds)
+        run_id = died(plans, memory)
         Order.chance, dies[0] = random.Random(seed), False
         asked = len(calls)
         result = resume(siblings, run_id, store=memory)
@@ -145,8 +152,8 @@ def test_a_run_that_is_resumed_in_another_order_asks_nobody_again(memory: Any, k
             id="the last turns are on record nowhere",
         ),
         pytest.param(
-            [[("ask", "same"), ("job", 0)], [("ask", "same"), ("job", 0), ("ask", 1)], [("ask", "same")]],
-            range(30),
+            [[("ask", "same"), ("job", 0)], [("ask", "same"), ("job", 0), ("ask", 1), ("ask", 2)], [("ask", "same")]],
+            [25] * 120,  # one in sixty is handed its answers in the order that shows it
             id="answers of another's record",
         ),
         pytest.param(
@@ -155,7 +162,7 @@ def test_a_run_that_is_resumed_in_another_order_asks_nobody_again(memory: Any, k
                 [("ask", "same"), ("block", 1), ("job", 1)],
                 [("ask", "same"), ("sleep", 2), ("limit", 0)],
             ],
-            [120] * 12,
+            [120] * 8,
             id="one that has ended does not go on",
         ),
         pytest.param(
@@ -165,18 +172,12 @@ def test_a_run_that_is_resumed_in_another_order_asks_nobody_again(memory: Any, k
                 [("ask", "same"), ("sleep", 1)],
                 [("ask", "same"), ("limit", 2)],
             ],
-            [351] * 8,
+            [351] * 6,
             id="one that begins a job does not ask",
         ),
         pytest.param(
-            [
-                [("ask", "same")],
-                [("ask", "same"), ("job", 0), ("job", 1)],
-                [("ask", "same"), ("job", 2)],
-                [("ask", "same"), ("job", 0), ("sleep", 2)],
-                [("ask", "same"), ("sleep", 1), ("job", 0)],
-            ],
-            [383] * 6,
+            [[("ask", "same"), ("job", 0), ("sleep", 2)], [("ask", "same"), ("job", 0), ("job", 1)]],
+            [0] * 16,
             id="a second job or a timer",
         ),
     ],
@@ -185,17 +186,13 @@ def test_jobs_of_a_run_that_is_resumed_in_another_order_find_their_answers(
     memory: Any, plans: list[Any], orders: Iterable[int]
 ) -> None:
     for order in orders:
-        run_id = new_id()
-        Order.chance, dies[0] = None, True
-        with pytest.raises(Died):
-            run(siblings, plans, store=memory, run_id=run_id)
+        run_id = died(plans, memory)
         Order.chance, dies[0] = random.Random(order), False
         asked = len(calls)
         result = resume(siblings, run_id, store=memory)
         assert calls[asked:] == ["after all"], order
-        for other in (None, 1, 2, 3):
-            Order.chance = random.Random(other) if other is not None else None
-            assert replay(siblings, run_id, store=memory) == result, (order, other)
+        Order.chance = None
+        assert replay(siblings, run_id, store=memory) == result, order
 
 
 def test_a_run_that_cannot_be_resumed_in_another_order_asks_nobody_and_goes_on_in_its_own(memory: Any) -> None:
@@ -203,12 +200,10 @@ def test_a_run_that_cannot_be_resumed_in_another_order_asks_nobody_and_goes_on_i
     went_on = 0
     for seed in range(SEEDS):
         rng = random.Random(seed)
-        plans, run_id = random_plans(rng, ["ask"]), new_id()
+        plans = random_plans(rng, ["ask"])
         victim = rng.randrange(len(plans))
         plans[victim] = [*plans[victim], ("die", None)]
-        Order.chance, dies[0] = None, True
-        with pytest.raises(Died):
-            run(siblings, plans, store=memory, run_id=run_id)
+        run_id = died(plans, memory)
         Order.chance, dies[0] = random.Random(seed), False
         asked, written = len(calls), len(events(memory, run_id))
         try:
