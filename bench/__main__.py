@@ -1,4 +1,4 @@
-"""`make bench`: everything measured beside its floor in one run, as ratios; the table goes into docs/benchmarks.md.
+"""Measure everything beside its floor in one run, as ratios (`make bench`); write docs/evidence/benchmarks.md.
 
     python -m bench [name …] [--scale 0.1] [--write]
 
@@ -14,10 +14,10 @@ import re
 import sys
 from pathlib import Path
 
-from bench.measuring import Row, Workplace
+from bench.measurement import Row, Workplace
 from bench.suites import SUITES
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "evidence" / "benchmarks.md"
 _SECTION = re.compile(r"^### ([\w-]+)\n\n(.*?\n)(?=\n###|\n##|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*SUITES, []], help="suites to run; all by default")
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the full sizes")
-    parser.add_argument("--write", action="store_true", help="put what was run into docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="write the results to docs/evidence/benchmarks.md")
     options = parser.parse_args()
     found: dict[str, list[Row]] = {}
     with Workplace(options.scale) as workplace:
@@ -37,12 +37,12 @@ def main() -> int:
                 rows.append(row)
                 print(row.line(), flush=True)
         if options.write:
-            DOCUMENT.write_text(document(found, workplace, options.scale))
+            DOCUMENT.write_text(render_document(found, workplace, options.scale))
     return 0 if all(row.holds is not False for rows in found.values() for row in rows) else 1
 
 
-def document(found: dict[str, list[Row]], workplace: Workplace, scale: float) -> str:
-    """What was run now, and what the document has of the rest."""
+def render_document(found: dict[str, list[Row]], workplace: Workplace, scale: float) -> str:
+    """Return the page: the suites that ran now, and the page's sections of the others."""
     kept = dict(_SECTION.findall(DOCUMENT.read_text())) if DOCUMENT.exists() else {}
     where = f"{platform.python_implementation()} {platform.python_version()}, {workplace.describe()}"
     for name, rows in found.items():
@@ -52,32 +52,37 @@ def document(found: dict[str, list[Row]], workplace: Workplace, scale: float) ->
     sections = "\n".join(f"### {name}\n\n{kept[name]}" for name in SUITES if name in kept)
     return f"""# Benchmarks
 
-Written by `make bench`: every figure beside its floor, measured in one run, interleaved, medians. Ratios are what
-counts; these machines are noisy. Each suite names the machine it ran on.
+`make bench` writes this page. Each figure is measured beside its floor, in one run, interleaved;
+the figures are medians. Compare the ratios: these machines are noisy. Each suite names the machine
+it ran on.
 
 {sections}
-## Where it stands
+## Not met
 
-What is not met is open work, not a new bar:
+A bar that is not met is open work. The bar stays.
 
-- *One append, SQLite.* The row that is written is twice the event (link, hashes, salt), and the rest is Python that
-  runs right after a sync, with cold caches: hot, the same code takes 15 µs. Processor time above the bare commit
-  was between 57 and 130 µs in different minutes of the same machine.
-- *Group commit.* One interpreter lock is the limit: linking an event and waking its appender cost about 50 µs, so 64
-  appenders reach what one processor can do. Tasks of one loop do better than threads, which pay for two hand-overs of
-  the lock each.
-- *Postgres.* One round trip instead of two, but the checks of the append (row lock, ids, head) and two more indexes are
-  done by the server.
-- *Verifying.* Each event is parsed, written again and hashed three times where the floor hashes twice.
-- *Later appends of a conversation.* What grows besides hashing is writing the value as text, once for the store and
-  once for its digest; rows and bytes stored are the same early and late.
-- *Recording an effect.* Two events are hashed and committed, one commit is synced: that least work alone is measured
-  beside it. The rest is about ninety calls of Python that find cold caches after each sync, and in a task a second
-  round of the loop. The SQL of the two commits alone takes more than 120 µs of processor time on such a machine.
-- *A recorded HTTP call.* At the relaxed level 0.4 of a plain call is about 150 µs: as much as its two events cost to be
-  linked and committed, with nothing else. At the full level the bar is met or missed by the minute.
-- *The first part of a stream that comes at once.* It waits for three commits: of the request, the head and the part.
-- *Fifty turns of text that cannot be compressed.* 104 events of about 1 KB each, beside the 55 KB of text.
+- *One append, SQLite.* The row is twice the size of the event (link, hashes, salt). The rest is
+  Python that runs directly after a sync, with cold caches; with warm caches the same code takes 15
+  µs. Processor time above the bare commit was between 57 and 130 µs in different minutes on one
+  machine.
+- *Group commit.* The interpreter lock is the limit. Linking an event and waking its appender cost
+  about 50 µs, so 64 appenders reach what one processor can do. Tasks of one loop do better than
+  threads, which pass the lock twice each.
+- *Postgres.* There is one round trip instead of two. The server does the checks of the append (row
+  lock, ids, head) and updates two more indexes.
+- *Verifying.* Each event is parsed, written again and hashed three times; the floor hashes twice.
+- *Later appends of a conversation.* The value is written as text twice, for the store and for its
+  digest, and that grows with the conversation. Rows and stored bytes are the same early and late.
+- *Recording an effect.* Two events are hashed and committed, and one commit is synced; that least
+  work is measured beside it. The rest is about ninety Python calls with cold caches after each
+  sync and, in a task, a second round of the loop. The SQL of the two commits alone takes more than
+  120 µs of processor time on such a machine.
+- *A recorded HTTP call.* At the relaxed level 0.4 of a plain call is about 150 µs. Linking and
+  committing its two events costs that much. At the full level the bar is met in some minutes and
+  missed in others.
+- *The first part of a stream that arrives at once.* It waits for three commits: of the request,
+  the head and the part.
+- *Fifty turns of incompressible text.* 104 events of about 1 KB each, beside the 55 KB of text.
 """
 
 

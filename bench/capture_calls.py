@@ -1,8 +1,8 @@
-"""The program that is measured: makes as many calls as it is told, as a program that nobody changed does.
+"""The measured program: makes as many HTTP calls as its input says, like any unchanged program.
 
     python -m bench.capture_calls HOW URL [FILE]
 
-It reads no clock, since that would be recorded too: whoever asks it measures.
+It reads no clock, because that would be recorded too. The parent measures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from bench.effects_measuring import Parent
+from bench.child_process import Parent
 
 TEXT = "What is to be done about the order that was never delivered? " * 8
 
@@ -31,18 +31,18 @@ def main() -> None:
             stack.enter_context(vcr.use_cassette(file[0], record_mode=mode))
         client = stack.enter_context(httpx.Client())
         if how == "stream":
-            _stream(parent, client, url)
+            _serve_stream(parent, client, url)
             return
-        calls = _calls(how, client, url, file)
+        calls = _make_calls(how, client, url, file)
         parent.say("ready")
-        while (asked := parent.asked()) is not None:
-            for _ in range(int(asked)):
+        while (line := parent.next_line()) is not None:
+            for _ in range(int(line)):
                 next(calls)
             parent.say("done")
 
 
-def _calls(how: str, client: httpx.Client, url: str, file: list[str]) -> Iterator[None]:
-    commit = _bare_commit(file[0]) if how.startswith("floor") else None
+def _make_calls(how: str, client: httpx.Client, url: str, file: list[str]) -> Iterator[None]:
+    commit = _open_bare_commit(file[0]) if how.startswith("floor") else None
     number = 0
     while True:
         number += 1
@@ -59,23 +59,23 @@ def _calls(how: str, client: httpx.Client, url: str, file: list[str]) -> Iterato
         yield
 
 
-def _bare_commit(file: str) -> Callable[[int], None]:
-    from bench.appending import bare_sqlite
+def _open_bare_commit(file: str) -> Callable[[int], None]:
+    from bench.append import make_bare_insert
 
-    return bare_sqlite(Path(file))
+    return make_bare_insert(Path(file))
 
 
-def _stream(parent: Parent, client: httpx.Client, url: str) -> None:
-    """Told `PATH`, begins a stream and answers at its first part; told `next`, at the next one."""
+def _serve_stream(parent: Parent, client: httpx.Client, url: str) -> None:
+    """Answer with the first part of a new stream for each path read, and with the next part for `next`."""
     parts: Iterator[str] = iter(())
     parent.say("ready")
-    while (asked := parent.asked()) is not None:
-        if asked != "next":
-            parts = _parts(client, url + asked)
+    while (line := parent.next_line()) is not None:
+        if line != "next":
+            parts = _stream_parts(client, url + line)
         parent.say(next(parts, None))
 
 
-def _parts(client: httpx.Client, url: str) -> Iterator[str]:
+def _stream_parts(client: httpx.Client, url: str) -> Iterator[str]:
     with client.stream("GET", url) as response:
         yield from response.iter_text()
 

@@ -1,4 +1,4 @@
-"""`reenact run` or `reenact replay` of the program that is measured, at a durability level.
+"""Start `onrecord run` or `onrecord replay` of the measured program, at a durability level.
 
 python -m bench.capture_recorded STORE LEVEL run|replay ARGUMENT…
 """
@@ -9,6 +9,6 @@ import os
 import sys
 
 if __name__ == "__main__":
-    store, os.environ["REENACT_DURABILITY"], what, *arguments = sys.argv[1:]
+    store, os.environ["ONRECORD_DURABILITY"], what, *arguments = sys.argv[1:]
     program = ["-m", "bench.capture_calls", *arguments] if what == "run" else ["@last"]
-    os.execv(sys.executable, [sys.executable, "-m", "reenact.cli.main", what, "--store", store, *program])
+    os.execv(sys.executable, [sys.executable, "-m", "onrecord.cli.main", what, "--store", store, *program])

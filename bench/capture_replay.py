@@ -1,4 +1,4 @@
-"""Recorded HTTP calls, replayed: what one costs among a hundred and among ten thousand, beside vcrpy."""
+"""Measure replayed HTTP calls: the cost of one among a hundred and among ten thousand, beside vcrpy."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from bench.capture import plain_child, recorded_child, time_of
+from bench.capture import plain_child, recorded_child, time_calls
 from bench.capture_server import LeanServer
-from bench.effects_measuring import ChildFailed, own_keys
-from bench.measuring import Row, Timing, Workplace
+from bench.child_process import ChildFailed
+from bench.measurement import Row, Timing, Workplace, use_own_keys
 
 ROUNDS = 5
 FLAT = 1.5
 FASTER = 20
 
 
-def replaying_calls(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
+def measure_call_replay(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
     server = LeanServer()
     sizes = [100, workplace.count(1000, least=200), workplace.count(10_000, least=1000)]
     for count in sizes:
         child = recorded_child(workplace, f"replay-{count}", "relaxed", "run", "get", server.url)
         child.ask(count)
         child.close()
-    made = server.requests
+    recorded_requests = server.requests
     found: dict[int, list[Timing]] = {count: [] for count in sizes}
-    begun: dict[int, list[float]] = {count: [] for count in sizes}
+    startup_times: dict[int, list[float]] = {count: [] for count in sizes}
     for _ in range(ROUNDS):
         for count in sizes:
             start = time.perf_counter()
             child = recorded_child(workplace, f"replay-{count}", "full", "replay")
-            begun[count].append(time.perf_counter() - start)
-            found[count].append(time_of(child, count))
+            startup_times[count].append(time.perf_counter() - start)
+            found[count].append(time_calls(child, count))
             child.close()
-    if server.requests != made:
-        raise SystemExit("a replay went out")
+    if server.requests != recorded_requests:
+        raise SystemExit("a replay made a live request")
     costs = {
         count: Timing(statistics.median(t.wall_us for t in times), statistics.median(t.cpu_us for t in times))
         for count, times in found.items()
@@ -50,22 +50,22 @@ def replaying_calls(workplace: Workplace) -> Iterator[Row]:
     )
     yield Row(
         "until the program runs, its record opened",
-        ", ".join(f"{statistics.median(times) * 1000:.0f} ms for {count:,}" for count, times in begun.items()),
+        ", ".join(f"{statistics.median(times) * 1000:.0f} ms for {count:,}" for count, times in startup_times.items()),
         "shown",
         None,
     )
-    yield from _vcrpy(workplace, server, sizes[1], costs[sizes[1]])
+    yield from _measure_vcrpy(workplace, server, sizes[1], costs[sizes[1]])
     server.stop()
 
 
-def _vcrpy(workplace: Workplace, server: LeanServer, count: int, ours: Timing) -> Iterator[Row]:
+def _measure_vcrpy(workplace: Workplace, server: LeanServer, count: int, ours: Timing) -> Iterator[Row]:
     cassette = str(workplace.path("replayed.yaml"))
     try:
         child = plain_child(workplace, "vcrpy-recording", "vcrpy", server.url, cassette)
         child.ask(count)
         child.close()
         child = plain_child(workplace, "vcrpy-replaying", "vcrpy-replay", server.url, cassette)
-        theirs = time_of(child, count)
+        theirs = time_calls(child, count)
         child.close()
     except ChildFailed as failure:
         yield Row(f"one call of {count:,} replayed by vcrpy", f"could not be measured: {failure}", "shown", None)

@@ -1,6 +1,6 @@
-"""A server on loopback that costs little: what is measured is the client.
+"""A cheap server on loopback, so that the client is measured.
 
-It lives in a thread of the process that measures, which does nothing else meanwhile.
+It runs in a thread of the measuring process, which is otherwise idle.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ class LeanServer:
     def __init__(self) -> None:
         self.requests = 0
         self.late = 0
-        """Parts of gated streams that went out although nobody had let them go."""
-        self._let_go = threading.Semaphore(0)
+        """Parts of gated streams that were sent after a timeout, without being released."""
+        self._released = threading.Semaphore(0)
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def let_go(self) -> None:
-        """The next part of a gated stream may go out."""
-        self._let_go.release()
+    def release_part(self) -> None:
+        """Allow the next part of a gated stream to be sent."""
+        self._released.release()
 
     def stop(self) -> None:
         self._listening.close()
@@ -55,15 +55,15 @@ class LeanServer:
             except OSError:
                 return  # the client has gone
 
-    def _answer(self, connection: socket.socket, path: str, asked: bytes) -> None:
+    def _answer(self, connection: socket.socket, path: str, body_bytes: bytes) -> None:
         if path.startswith("/stream"):
             self._stream(connection, path)
             return
         if path.endswith("/chat/completions"):
-            said = f"answer {self.requests}"
-            if (wanted := json.loads(asked).get("user")) is not None:
-                said = wanted  # what the program wants to be told, so that its texts are its own
-            message = {"role": "assistant", "content": said}
+            content = f"answer {self.requests}"
+            if (wanted := json.loads(body_bytes).get("user")) is not None:
+                content = wanted  # the program chooses the answer, so that its texts are unique
+            message = {"role": "assistant", "content": content}
             usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             answer = {"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-4o-mini"}
@@ -74,11 +74,11 @@ class LeanServer:
         connection.sendall(head % len(body) + body)
 
     def _stream(self, connection: socket.socket, path: str) -> None:
-        """The first part at once, or after a gap like the others (`thinking`), or each when it is let go (`gated`)."""
+        """Send the first part at once, or after a gap (`thinking`), or each part when it is released (`gated`)."""
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n")
         for number in range(STREAM_PARTS):
             if path.endswith("gated"):
-                self.late += not self._let_go.acquire(timeout=GATE_SECONDS)
+                self.late += not self._released.acquire(timeout=GATE_SECONDS)
             elif number or path.endswith("thinking"):
                 time.sleep(STREAM_GAP_SECONDS)
             part = f"part {number};".encode()

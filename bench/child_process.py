@@ -1,80 +1,38 @@
-"""What the measurements of effects share."""
+"""Run a measurement in a process of its own."""
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bench.measuring import Timing, Workplace
-
-
-def own_keys(workplace: Workplace) -> None:
-    """The secrets of waits are made in the workplace; the user's own are not touched."""
-    os.environ["REENACT_KEY_FILE"] = str(workplace.path("keys.json"))
-
-
-async def measure_async(act: Callable[[int], Awaitable[Any]], times: int, first: int = 0) -> Timing:
-    """`measure` for what is awaited."""
-    walls, cpus = [], []
-    for number in range(first, first + times):
-        wall, cpu = time.perf_counter(), time.thread_time()
-        await act(number)
-        cpus.append(time.thread_time() - cpu)
-        walls.append(time.perf_counter() - wall)
-    return Timing(statistics.median(walls) * 1e6, statistics.median(cpus) * 1e6)
-
-
-class Rounds:
-    """The timings of several acts, round by round; the first act is the floor."""
-
-    def __init__(self) -> None:
-        self._rounds: list[list[Timing]] = []
-
-    def add(self, timings: list[Timing]) -> None:
-        self._rounds.append(timings)
-
-    def medians(self) -> list[Timing]:
-        return [
-            Timing(statistics.median(t.wall_us for t in found), statistics.median(t.cpu_us for t in found))
-            for found in zip(*self._rounds, strict=True)
-        ]
-
-    def ratios(self) -> list[float]:
-        """Medians of the wall ratios against the floor of the same round."""
-        per_round = [[timing.wall_us / timings[0].wall_us for timing in timings] for timings in self._rounds]
-        return [statistics.median(found) for found in zip(*per_round, strict=True)]
-
 
 class ChildFailed(Exception):
-    """A measuring process ended; the message is the last that it said."""
+    """A measuring process ended; the message is the last line of its log."""
 
 
 class Child:
-    """A measuring process of its own: takes a line, does its work, answers with a line of JSON."""
+    """A measuring process: reads a line, does its work, and answers with a line of JSON."""
 
     def __init__(self, module: str, *arguments: str, log: Path) -> None:
         self._log = log
-        with log.open("wb") as said:
+        with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=output,
                 text=True,
                 cwd=Path(__file__).parents[1],
             )
-        self.hello = self._answer()
+        self.hello = self._read_answer()
 
     def cpu_seconds(self) -> float:
-        """Of all its threads so far: unlike the wall's, its clock stands while others have the processor."""
+        """Return the processor time of all its threads so far."""
         tasks = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
@@ -84,23 +42,23 @@ class Child:
             self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise ChildFailed(self._last_words()) from None
-        return self._answer()
+            raise ChildFailed(self._last_error_line()) from None
+        return self._read_answer()
 
-    def _answer(self) -> Any:
+    def _read_answer(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             self.close()
-            raise ChildFailed(self._last_words())
+            raise ChildFailed(self._last_error_line())
         return json.loads(line)
 
-    def _last_words(self) -> str:
+    def _last_error_line(self) -> str:
         lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1][:160] if lines else "it said nothing"
+        return lines[-1][:160] if lines else "no output"
 
     def close(self) -> None:
-        """Closing its input ends it; one that does not end is ended."""
+        """Close the input, which ends the process; kill it if it does not end."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -112,7 +70,7 @@ class Child:
 
 
 class Parent:
-    """The other end of a `Child`: answers go to what was standard output, whatever else is printed to the log."""
+    """The parent, as a `Child` process sees it. Answers go to standard output, other prints to the log."""
 
     def __init__(self) -> None:
         self._answers = os.fdopen(os.dup(1), "w")
@@ -122,12 +80,12 @@ class Parent:
         self._answers.write(json.dumps(answer) + "\n")
         self._answers.flush()
 
-    def asked(self) -> str | None:
-        """The next line; None when there is nobody any more."""
+    def next_line(self) -> str | None:
+        """Return the next line, or None when the parent has closed the pipe."""
         line = sys.stdin.readline()
         return line.strip() if line else None
 
-    def leave(self) -> None:
-        """Ends the process as it stands: what it was waiting for will not come."""
+    def exit_now(self) -> None:
+        """End the process at once, without waiting for its open runs."""
         self._answers.flush()
         os._exit(0)

@@ -1,6 +1,6 @@
-"""A conversation of a thousand turns, each call sending all that was said before:
+"""Measure a conversation of a thousand turns, in which each call sends all earlier messages.
 
-bytes on disk, and what an append costs late against early.
+Measured are the bytes on disk, and the cost of a late append against an early one.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.measuring import Row, Workplace
-from reenact import ActionRequested, ActionSucceeded, Completed, Journal, open_store
-from reenact.core.canonical import canonical_bytes
-from reenact.core.hashing import value_digest
+from bench.measurement import Row, Workplace
+from onrecord import ActionRequested, ActionSucceeded, Completed, Journal, open_store
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.hashing import value_digest
 
 TURNS = 1000
 MESSAGE_BYTES = 1024
 WORDS = (Path(__file__).parents[1] / "LICENSE").read_text().lower().split()
 
 
-def message(role: str, random_source: random.Random) -> dict[str, str]:
-    """About 1 KB of words, no two messages alike."""
+def make_message(role: str, random_source: random.Random) -> dict[str, str]:
+    """Return a message of 1 KB of words, different each time."""
     text = ""
     while len(text) < MESSAGE_BYTES:
         text += random_source.choice(WORDS) + " "
     return {"role": role, "content": text[:MESSAGE_BYTES]}
 
 
-def random_message(role: str, random_source: random.Random) -> dict[str, str]:
-    """1 KB that no compression helps."""
+def make_random_message(role: str, random_source: random.Random) -> dict[str, str]:
+    """Return a message of 1 KB that cannot be compressed."""
     return {
         "role": role,
         "content": "".join(random_source.choices("abcdefghijklmnopqrstuvwxyz0123456789+/", k=MESSAGE_BYTES)),
@@ -42,12 +42,12 @@ def disk_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def conversation(workplace: Workplace) -> Iterator[Row]:
+def measure_conversation(workplace: Workplace) -> Iterator[Row]:
     turns = workplace.count(TURNS, least=50)
-    for name, make in (("words", message), ("incompressible text", random_message)):
+    for name, make in (("words", make_message), ("incompressible text", make_random_message)):
         folder = workplace.path(f"conversation-{name[:5]}")
         folder.mkdir()
-        unique, early, late = _record(folder, turns, make)
+        unique, early, late = _record_conversation(folder, turns, make)
         taken = disk_bytes(folder)
         yield Row(
             f"{turns}-turn conversation, 1 KB a message ({name})",
@@ -61,10 +61,10 @@ def conversation(workplace: Workplace) -> Iterator[Row]:
             "shown",
             None,
         )
-    yield from _peers(workplace, turns)
+    yield from _measure_peers(workplace, turns)
 
 
-def _record(folder: Path, turns: int, make: Any) -> tuple[int, tuple[float, float], tuple[float, float]]:
+def _record_conversation(folder: Path, turns: int, make: Any) -> tuple[int, tuple[float, float], tuple[float, float]]:
     store = open_store(f"sqlite:///{folder / 'run.db'}")
     journal = Journal.create(store)
     source = random.Random(1)
@@ -92,9 +92,9 @@ def _record(folder: Path, turns: int, make: Any) -> tuple[int, tuple[float, floa
     return unique, median(costs[:tenth]), median(costs[-tenth:])
 
 
-def _peers(workplace: Workplace, turns: int) -> Iterator[Row]:
+def _measure_peers(workplace: Workplace, turns: int) -> Iterator[Row]:
     unique = turns * 2 * MESSAGE_BYTES
-    for name, act in (("vcrpy", _vcrpy), ("LangGraph SqliteSaver", _langgraph)):
+    for name, act in (("vcrpy", _record_with_vcrpy), ("LangGraph SqliteSaver", _record_with_langgraph)):
         folder = workplace.path(f"peer-{name[:4]}")
         folder.mkdir()
         peer_turns = min(turns, 200)
@@ -113,8 +113,8 @@ def _peers(workplace: Workplace, turns: int) -> Iterator[Row]:
         )
 
 
-def _vcrpy(folder: Path, turns: int) -> None:
-    """Real requests of httpx to a server on loopback, recorded into a cassette."""
+def _record_with_vcrpy(folder: Path, turns: int) -> None:
+    """Record real httpx requests to a server on loopback in a cassette."""
     import json
     import threading
     from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -127,7 +127,7 @@ def _vcrpy(folder: Path, turns: int) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            body = json.dumps(message("assistant", answers)).encode()
+            body = json.dumps(make_message("assistant", answers)).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -143,15 +143,15 @@ def _vcrpy(folder: Path, turns: int) -> None:
     try:
         with vcr.use_cassette(str(folder / "cassette.yaml"), record_mode="all"), httpx.Client() as client:
             for _ in range(turns):
-                messages.append(message("user", source))
+                messages.append(make_message("user", source))
                 url = f"http://127.0.0.1:{server.server_port}/"
                 messages.append(client.post(url, json={"model": "gpt-5", "messages": messages}).json())
     finally:
         server.shutdown()
 
 
-def _langgraph(folder: Path, turns: int) -> None:
-    """A checkpoint a turn, as a graph with a messages channel writes them."""
+def _record_with_langgraph(folder: Path, turns: int) -> None:
+    """Write a checkpoint for each turn, as a graph with a messages channel does."""
     from langgraph.checkpoint.base import empty_checkpoint
     from langgraph.checkpoint.sqlite import SqliteSaver
 
@@ -160,8 +160,8 @@ def _langgraph(folder: Path, turns: int) -> None:
     with SqliteSaver.from_conn_string(str(folder / "checkpoints.db")) as saver:
         config: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
         for turn in range(turns):
-            messages.append(message("user", source))
-            messages.append(message("assistant", source))
+            messages.append(make_message("user", source))
+            messages.append(make_message("assistant", source))
             checkpoint = empty_checkpoint()
             checkpoint["channel_values"] = {"messages": list(messages)}
             checkpoint["channel_versions"] = {"messages": turn + 1}

@@ -1,4 +1,4 @@
-"""Digest of a 5 KB chat request: exact RFC 8785 against orjson's sorted form, which is not exact."""
+"""Measure the digest of a 5 KB chat request: exact RFC 8785 against orjson's sorted form, which is not exact."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import orjson
 import rfc8785
 
-from bench.measuring import Row, Workplace, interleaved
-from reenact.core.canonical import canonical_bytes
+from bench.measurement import Row, Workplace, measure_interleaved
+from onrecord.core.canonical import canonical_bytes
 
 WORDS = "the agent asked for a refund of the order and the tool answered that it was not found in the list "
 
 
-def chat_request() -> dict[str, object]:
-    """About 5 KB: settings with odd numbers, twenty messages, two tools."""
+def make_chat_request() -> dict[str, object]:
+    """Return a request of about 5 KB: settings with odd numbers, twenty messages, two tools."""
     messages = [
         {"role": "user" if n % 2 else "assistant", "content": f"{n}: " + (WORDS * 2)[: 150 + n]} for n in range(20)
     ]
@@ -33,8 +33,8 @@ def chat_request() -> dict[str, object]:
     }
 
 
-def digest(workplace: Workplace) -> Iterator[Row]:
-    request = chat_request()
+def measure_digest(workplace: Workplace) -> Iterator[Row]:
+    request = make_chat_request()
     size = len(orjson.dumps(request))
     per_call = 20
 
@@ -49,7 +49,7 @@ def digest(workplace: Workplace) -> Iterator[Row]:
     def library(_: int) -> None:
         hashlib.sha256(rfc8785.dumps(request)).digest()
 
-    medians, ratios = interleaved([sorted_orjson, exact, library], workplace.count(2000), rounds=20)
+    medians, ratios = measure_interleaved([sorted_orjson, exact, library], workplace.count(2000), rounds=20)
     times = [medians[0].wall_us / per_call, medians[1].wall_us / per_call, medians[2].wall_us]
     yield Row(
         f"digest of a {size / 1000:.1f} KB chat request, exact RFC 8785 + SHA-256",

@@ -1,4 +1,4 @@
-"""Where two long runs part, by digests read; and aligning the rest, by processor time per event."""
+"""Measure the search for the first divergence of two long runs, and the alignment of the rest."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from bench.measuring import Row, Workplace, elapsed
-from reenact import ActionRequested, ActionSucceeded, Journal, StateUpdated, Store, open_store
-from reenact.core.events import Event
-from reenact.replays.divergence.bisecting import find_divergences, open_pair
-from reenact.replays.divergence.comparing_runs import compare_runs
+from bench.measurement import Row, Workplace, measure_seconds
+from onrecord import ActionRequested, ActionSucceeded, Journal, StateUpdated, Store, open_store
+from onrecord.analysis.diff.bisection import find_divergences, open_pair
+from onrecord.analysis.diff.runs import compare_runs
+from onrecord.core.events import Event
 
 BATCH = 2_000
 SHARE_CHANGED = 0.01
 ROUNDS = 3
 
 
-def diverging(workplace: Workplace) -> Iterator[Row]:
+def measure_divergence(workplace: Workplace) -> Iterator[Row]:
     store = open_store(f"sqlite:///{workplace.path('diverging.db')}", durability="relaxed")
-    yield from _bisecting(store, workplace.count(1_000_000, least=10_000))
-    yield from _aligning(store, workplace)
+    yield from _measure_bisection(store, workplace.count(1_000_000, least=10_000))
+    yield from _measure_alignment(store, workplace)
     store.close()
 
 
-def _bisecting(store: Store, length: int) -> Iterator[Row]:
+def _measure_bisection(store: Store, length: int) -> Iterator[Row]:
     odd = length * 2 // 3
     for run in ("long-a", "long-b"):
-        _write(store, run, (StateUpdated(number if number != odd else run) for number in range(length)))
+        _write_run(store, run, (StateUpdated(number if number != odd else run) for number in range(length)))
     pair = open_pair(store, "long-a", store, "long-b")
     found = []
-    seconds = elapsed(lambda: found.append(find_divergences(*pair)))
+    seconds = measure_seconds(lambda: found.append(find_divergences(*pair)))
     (divergences,) = found
     place, reads = divergences.lanes[0].place, divergences.reads["0"]
     yield Row(
@@ -42,11 +42,11 @@ def _bisecting(store: Store, length: int) -> Iterator[Row]:
     )
 
 
-def _aligning(store: Store, workplace: Workplace) -> Iterator[Row]:
+def _measure_alignment(store: Store, workplace: Workplace) -> Iterator[Row]:
     per_event = {}
     for length in (1_000, workplace.count(50_000, least=5_000)):
         for side in ("a", "b"):
-            _write(store, f"{side}-{length}", _conversation(length, random.Random(1), side))
+            _write_run(store, f"{side}-{length}", _make_events(length, random.Random(1), side))
         runs = (store, f"a-{length}", store, f"b-{length}")
         times = [_processor_seconds(lambda runs=runs: compare_runs(*runs, most_shown=20)) for _ in range(ROUNDS)]
         per_event[length] = statistics.median(times) / length * 1e6
@@ -66,8 +66,8 @@ def _processor_seconds(act: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def _conversation(length: int, chance: random.Random, side: str) -> Iterator[Event]:
-    """Calls and their answers; the second run asks something else, or does not ask, in one call of a hundred."""
+def _make_events(length: int, chance: random.Random, side: str) -> Iterator[Event]:
+    """Yield calls and their answers. In the second run one call of a hundred differs or is missing."""
     for number in range(length // 2):
         fate = chance.random()
         other = side == "b" and fate < SHARE_CHANGED
@@ -78,7 +78,7 @@ def _conversation(length: int, chance: random.Random, side: str) -> Iterator[Eve
         yield ActionSucceeded(f"a{number}", {"answer": number % 50})
 
 
-def _write(store: Store, run: str, events: Iterator[Event]) -> None:
+def _write_run(store: Store, run: str, events: Iterator[Event]) -> None:
     journal = Journal.create(store, run)
     batch: list[Event] = []
     for event in events:

@@ -1,4 +1,4 @@
-"""Recording one effect of an agent, beside one bare durable commit."""
+"""Measure the recording of one effect, beside one bare durable commit."""
 
 from __future__ import annotations
 
@@ -7,66 +7,65 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-import reenact
-from bench.appending import bare_sqlite
-from bench.effects_floor import least_work
-from bench.effects_measuring import Rounds, measure_async, own_keys
-from bench.measuring import Row, Workplace, measure
+import onrecord
+from bench.append import make_bare_insert
+from bench.effects_floor import make_least_effect
+from bench.measurement import Rounds, Row, Workplace, measure, measure_async, use_own_keys
 
 INPUT_BYTES = 500
 _INPUT = os.urandom(INPUT_BYTES // 2).hex()
 ROUNDS = 20
 
 
-def effect_input(number: int) -> str:
-    """500 bytes, no two alike."""
+def make_input(number: int) -> str:
+    """Return 500 bytes, different for each number."""
     return f"{number:012}{_INPUT[12:]}"
 
 
-@reenact.step
+@onrecord.step
 def look_up(question: str) -> int:
     return len(question)
 
 
-@reenact.step
+@onrecord.step
 async def look_up_async(question: str) -> int:
     return len(question)
 
 
-@reenact.tool
+@onrecord.tool
 def pay(order: str) -> int:
     return len(order)
 
 
-@reenact.tool
+@onrecord.tool
 async def pay_async(order: str) -> int:
     return len(order)
 
 
-def recording(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
-    store = reenact.open_store(f"sqlite:///{workplace.path('effects.db')}")
+def measure_recording(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
+    store = onrecord.open_store(f"sqlite:///{workplace.path('effects.db')}")
     each = max(1, workplace.count(4000, least=200) // ROUNDS)
     found: dict[str, Rounds] = {"sync": Rounds(), "async": Rounds()}
-    bare = {how: bare_sqlite(workplace.path(f"effects-bare-{how}.db")) for how in found}
-    least = least_work(workplace.path("effects-least.db"), effect_input)
+    bare = {how: make_bare_insert(workplace.path(f"effects-bare-{how}.db")) for how in found}
+    least = make_least_effect(workplace.path("effects-least.db"), make_input)
 
-    @reenact.agent(name="bench-effects-sync", store=store)
+    @onrecord.agent(name="bench-effects-sync", store=store)
     def act() -> None:
         acts: tuple[Callable[[int], Any], ...] = (
             bare["sync"],
-            lambda number: look_up(effect_input(number)),
-            lambda number: pay(effect_input(number)),
+            lambda number: look_up(make_input(number)),
+            lambda number: pay(make_input(number)),
             least,
         )
         for turn in range(ROUNDS):
             found["sync"].add([measure(one, each, first=turn * each) for one in acts])
 
-    @reenact.agent(name="bench-effects-async", store=store)
+    @onrecord.agent(name="bench-effects-async", store=store)
     async def act_async() -> None:
         acts: tuple[Callable[[int], Awaitable[Any]], ...] = (
-            lambda number: look_up_async(effect_input(number)),
-            lambda number: pay_async(effect_input(number)),
+            lambda number: look_up_async(make_input(number)),
+            lambda number: pay_async(make_input(number)),
         )
         for turn in range(ROUNDS):
             first = turn * each

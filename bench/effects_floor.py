@@ -1,4 +1,4 @@
-"""An effect with nothing around it: what recording one cannot cost less than, in Python and in this format."""
+"""The least work of recording an effect, in Python and in this format."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from typing import Any
 import apsw
 import orjson
 
-from reenact.core.hashing import SALT_BYTES, ZERO, commitment, link_hash, match_digest, next_prefix
-from reenact.core.links import write_link
-from reenact.store.sqlite import schema
-from reenact.store.sqlite.appends import fenced_insert
+from onrecord.core.hashing import SALT_BYTES, ZERO, commitment, link_hash, match_digest, next_prefix
+from onrecord.core.links import write_link
+from onrecord.store.sqlite import schema
+from onrecord.store.sqlite.appends import write_fenced_insert
 
 FULL, NORMAL = 2, 1
 
 
-def least_work(path: Path, effect_input: Callable[[int], str]) -> Callable[[int], None]:
-    """Two events written as text, hashed and linked, two commits in the tables of the store, the second one synced. No
-    agent, no lane, no lock, no check of anything but the fence."""
+def make_least_effect(path: Path, make_input: Callable[[int], str]) -> Callable[[int], None]:
+    """Return a function that records an effect without agent, lane and lock.
+
+    It writes two events as text, hashes and links them, and commits each; the second commit is synced. The only check
+    is the fence.
+    """
     connection = apsw.Connection(str(path))
     connection.pragma("journal_mode", "wal")
     for statement in schema.TABLES:
@@ -30,10 +33,10 @@ def least_work(path: Path, effect_input: Callable[[int], str]) -> Callable[[int]
         "INSERT INTO runs(namespace, run, kind, created, hash, imported, epoch, header)"
         " VALUES('default', 'bench', 'run', 1, x'00', 0, 1, x'00')"
     )
-    execute, statement = connection.cursor().execute, fenced_insert(1)
+    execute, statement = connection.cursor().execute, write_fenced_insert(1)
     seq, head, prefix = 0, ZERO, ZERO
 
-    def put(kind: str, key: str, counted: dict[str, Any], parent: int | None, synchronous: int) -> None:
+    def append_event(kind: str, key: str, counted: dict[str, Any], parent: int | None, synchronous: int) -> None:
         nonlocal seq, head, prefix
         seq += 1
         stored, salt, now = orjson.dumps({"action_id": key, **counted}), os.urandom(SALT_BYTES), time.time_ns() // 1000
@@ -45,9 +48,9 @@ def least_work(path: Path, effect_input: Callable[[int], str]) -> Callable[[int]
         execute(statement, (1, 1, seq, event_id, kind, "0", seq, link, head, salt, match, prefix, b"\0" + stored))
 
     def effect(number: int) -> None:
-        question, key = effect_input(number), f"0/look_up/{number}"
-        asked = {"payload": {"question": question}, "name": "look_up", "effect": "durable_step"}
-        put("ActionRequested", key, asked, None, NORMAL)
-        put("ActionSucceeded", key, {"output": len(question)}, seq, FULL)
+        question, key = make_input(number), f"0/look_up/{number}"
+        request = {"payload": {"question": question}, "name": "look_up", "effect": "durable_step"}
+        append_event("ActionRequested", key, request, None, NORMAL)
+        append_event("ActionSucceeded", key, {"output": len(question)}, seq, FULL)
 
     return effect

@@ -1,16 +1,16 @@
-"""The same effect recorded by Reenact and by others: each in a process of its own, in turns, on the same disk.
+"""Measure the same effect recorded by Onrecord and by others: each in its own process, in turns, on the same disk.
 
 One effect is a function with 500 bytes of input and a small result, whose outcome has to be on the disk before the
-caller sees it. Every peer is used as its users do, and is given what makes it quicker where there is a choice:
+caller sees it. Every peer is used as its users use it, with the faster setting where there is a choice:
 
 - DBOS: a step of a workflow. It records the result alone, not the input.
-- LangGraph: a node of a graph, `durability="sync"`; the state has the input and the result. And its saver alone: the
-  writes and the checkpoint of one node, without the graph that makes them.
+- LangGraph: a node of a graph, `durability="sync"`; the state has the input and the result. Also its saver alone: the
+  writes and the checkpoint of one node, without the graph.
 - eventsourcing: one event of an aggregate, with input and result, saved by an application with the SQLite recorder.
 
     python -m bench.effects_peers NAME FOLDER default|equal
 
-A process says how its database is set, then answers each count with the seconds that each effect took.
+A process prints the settings of its database, then answers each count with the seconds that each effect took.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bench.effects_measuring import Child, ChildFailed, Parent, own_keys
-from bench.measuring import Row, Workplace
+from bench.child_process import Child, ChildFailed, Parent
+from bench.measurement import Row, Workplace, use_own_keys
 
 ROUNDS = 10
 SYNCHRONOUS = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 EQUAL = ["wal", "FULL"]
 
 Effect = Callable[[int], list[float]]
-"""Does that many effects, and tells how long each took."""
+"""Executes that many effects and returns the seconds of each."""
 
 
-def peers(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
+def measure_peers(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
     children: dict[tuple[str, str], Child] = {}
     failed: dict[tuple[str, str], str] = {}
     for name in SUBJECTS:
-        for setting in ("default", "equal") if name != "reenact" else ("default",):
+        for setting in ("default", "equal") if name != "onrecord" else ("default",):
             folder = workplace.path(f"peer-{name}-{setting}")
             folder.mkdir()
             try:
@@ -50,46 +50,51 @@ def peers(workplace: Workplace) -> Iterator[Row]:
             except ChildFailed as failure:
                 failed[name, setting] = str(failure)
             if (name, setting) in children and children[name, setting].hello == EQUAL:
-                break  # its default is as durable as it can be set
-    found: dict[tuple[str, str], list[float]] = {which: [] for which in children}
+                break  # its default already has equal durability
+    found: dict[tuple[str, str], list[float]] = {subject: [] for subject in children}
     each = max(1, workplace.count(2000, least=100) // ROUNDS)
     for turn in range(ROUNDS + 1):
-        for which, child in list(children.items()):
+        for subject, child in list(children.items()):
             try:
                 walls = child.ask(each)
             except ChildFailed as failure:
-                failed[which] = str(failure)
-                del children[which], found[which]
+                failed[subject] = str(failure)
+                del children[subject], found[subject]
                 continue
             if turn:  # the first round warms up
-                found[which].append(statistics.median(walls) * 1e6)
+                found[subject].append(statistics.median(walls) * 1e6)
     for child in children.values():
         child.close()
-    if ("reenact", "default") not in found:
-        raise SystemExit(f"Reenact itself could not be measured: {failed['reenact', 'default']}")
-    ours = found.pop(("reenact", "default"))
-    for which, times in found.items():
-        yield _row(which, children[which].hello, times, ours)
+    if ("onrecord", "default") not in found:
+        raise SystemExit(f"Onrecord itself could not be measured: {failed['onrecord', 'default']}")
+    ours = found.pop(("onrecord", "default"))
+    for subject, times in found.items():
+        yield _row(subject, children[subject].hello, times, ours)
     for (name, setting), reason in failed.items():
-        yield Row(f"the same effect by {_called(name)}, {setting}", f"could not be measured: {reason}", "> 1 ×", None)
+        yield Row(
+            f"the same effect by {_title_with_version(name)}, {setting}",
+            f"could not be measured: {reason}",
+            "> 1 ×",
+            None,
+        )
 
 
-def _row(which: tuple[str, str], settings: list[str], times: list[float], ours: list[float]) -> Row:
-    name, setting = which
+def _row(subject: tuple[str, str], settings: list[str], times: list[float], ours: list[float]) -> Row:
+    name, setting = subject
     ratio = statistics.median(theirs / our for theirs, our in zip(times, ours, strict=True))
     durability = f"journal {settings[0]}, synchronous {settings[1]}"
     how = "at equal durability" if setting == "equal" else "at its default"
     if setting == "default" and settings == EQUAL:
         how = "at its default, which is equal durability"
     return Row(
-        f"one retry-safe effect by {_called(name)}, {how} ({durability})",
+        f"one retry-safe effect by {_title_with_version(name)}, {how} ({durability})",
         f"{ratio:.2f} × ours ({statistics.median(times):.0f} µs against {statistics.median(ours):.0f} µs)",
         "> 1 ×",
         ratio > 1,
     )
 
 
-def _called(name: str) -> str:
+def _title_with_version(name: str) -> str:
     title, package = TITLES[name]
     try:
         return f"{title} {version(package)}"
@@ -97,17 +102,14 @@ def _called(name: str) -> str:
         return title
 
 
-# In the processes
-
-
 def serve(parent: Parent, settings: list[str], effect: Effect) -> None:
     parent.say(settings)
-    while (asked := parent.asked()) is not None:
-        parent.say(effect(int(asked)))
+    while (line := parent.next_line()) is not None:
+        parent.say(effect(int(line)))
 
 
-def one_by_one(act: Callable[[str], Any]) -> Effect:
-    from bench.effects import effect_input
+def time_each(act: Callable[[str], Any]) -> Effect:
+    from bench.effects import make_input
 
     done = 0
 
@@ -115,7 +117,7 @@ def one_by_one(act: Callable[[str], Any]) -> Effect:
         nonlocal done
         walls = []
         for number in range(done, done + count):
-            given = effect_input(number)
+            given = make_input(number)
             start = time.perf_counter()
             act(given)
             walls.append(time.perf_counter() - start)
@@ -125,38 +127,38 @@ def one_by_one(act: Callable[[str], Any]) -> Effect:
     return effect
 
 
-def pragmas(connection: Any) -> list[str]:
-    """How a connection of `sqlite3` is set: what it reads, not what it was told."""
+def read_pragmas(connection: Any) -> list[str]:
+    """Return the journal mode and synchronous level that an SQLite connection reports."""
     journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
     return [str(journal), SYNCHRONOUS[connection.execute("PRAGMA synchronous").fetchone()[0]]]
 
 
-def set_equal(connection: Any) -> None:
+def set_equal_durability(connection: Any) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
 
 
-def of_reenact(folder: Path, equal: bool, parent: Parent) -> None:
-    import reenact
+def serve_onrecord(folder: Path, equal: bool, parent: Parent) -> None:
+    import onrecord
     from bench.effects import look_up
 
-    store = reenact.open_store(f"sqlite:///{folder / 'reenact.db'}")
+    store = onrecord.open_store(f"sqlite:///{folder / 'onrecord.db'}")
 
-    @reenact.agent(name="bench-peer", store=store)
+    @onrecord.agent(name="bench-peer", store=store)
     def flow() -> None:
-        serve(parent, EQUAL, one_by_one(look_up))
+        serve(parent, EQUAL, time_each(look_up))
 
     flow()
     store.close()
 
 
-def of_dbos(folder: Path, equal: bool, parent: Parent) -> None:
+def serve_dbos(folder: Path, equal: bool, parent: Parent) -> None:
     from dbos import DBOS, DBOSConfig
     from sqlalchemy import event
     from sqlalchemy.pool import Pool
 
     if equal:
-        event.listen(Pool, "connect", lambda connection, _: set_equal(connection))
+        event.listen(Pool, "connect", lambda connection, _: set_equal_durability(connection))
     config: DBOSConfig = {
         "name": "bench",
         "system_database_url": f"sqlite:///{folder / 'dbos.sqlite'}",
@@ -172,11 +174,11 @@ def of_dbos(folder: Path, equal: bool, parent: Parent) -> None:
         from dbos._dbos import _get_dbos_instance
 
         with _get_dbos_instance()._sys_db.engine.connect() as connection:
-            return pragmas(connection.connection.cursor())
+            return read_pragmas(connection.connection.cursor())
 
     @DBOS.workflow()
     def flow() -> None:
-        serve(parent, settings(), one_by_one(look_up))
+        serve(parent, settings(), time_each(look_up))
 
     DBOS.launch()
     flow()
@@ -189,17 +191,17 @@ class _State(TypedDict):
     answer: int
 
 
-def of_langgraph(folder: Path, equal: bool, parent: Parent) -> None:
+def serve_langgraph(folder: Path, equal: bool, parent: Parent) -> None:
     from langgraph.checkpoint.sqlite import SqliteSaver
     from langgraph.graph import END, START, StateGraph
 
-    from bench.effects import effect_input
+    from bench.effects import make_input
 
-    entered: list[float] = []
+    start_times: list[float] = []
 
     def look_up(state: _State) -> _State:
-        entered.append(time.perf_counter())
-        question = effect_input(len(entered))
+        start_times.append(time.perf_counter())
+        question = make_input(len(start_times))
         return {"left": state["left"] - 1, "question": question, "answer": len(question)}
 
     builder = StateGraph(_State)
@@ -209,28 +211,28 @@ def of_langgraph(folder: Path, equal: bool, parent: Parent) -> None:
     with SqliteSaver.from_conn_string(str(folder / "langgraph.db")) as saver:
         saver.setup()
         if equal:
-            set_equal(saver.conn)
+            set_equal_durability(saver.conn)
         graph = builder.compile(checkpointer=saver)
 
         def effect(count: int) -> list[float]:
-            """From one node's beginning to the next: the graph goes on once the step before is on the disk."""
-            entered.clear()
+            """Return the times from one node's start to the next: the graph continues once the last step is on disk."""
+            start_times.clear()
             config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": count + 10}
             given: Any = {"left": count + 1, "question": "", "answer": 0}
             graph.invoke(given, config, durability="sync")
-            return [after - before for before, after in pairwise(entered)]
+            return [after - before for before, after in pairwise(start_times)]
 
-        serve(parent, pragmas(saver.conn), effect)
+        serve(parent, read_pragmas(saver.conn), effect)
 
 
-def of_saver(folder: Path, equal: bool, parent: Parent) -> None:
+def serve_saver(folder: Path, equal: bool, parent: Parent) -> None:
     from langgraph.checkpoint.base import empty_checkpoint
     from langgraph.checkpoint.sqlite import SqliteSaver
 
     with SqliteSaver.from_conn_string(str(folder / "saver.db")) as saver:
         saver.setup()
         if equal:
-            set_equal(saver.conn)
+            set_equal_durability(saver.conn)
         config: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
         config = saver.put(config, empty_checkpoint(), {"source": "input", "step": -1}, {})
         step = 0
@@ -245,10 +247,10 @@ def of_saver(folder: Path, equal: bool, parent: Parent) -> None:
             config = saver.put(config, checkpoint, {"source": "loop", "step": step}, versions)
             step += 1
 
-        serve(parent, pragmas(saver.conn), one_by_one(look_up))
+        serve(parent, read_pragmas(saver.conn), time_each(look_up))
 
 
-def of_eventsourcing(folder: Path, equal: bool, parent: Parent) -> None:
+def serve_eventsourcing(folder: Path, equal: bool, parent: Parent) -> None:
     from eventsourcing.application import Application
     from eventsourcing.domain import Aggregate, event
 
@@ -268,26 +270,26 @@ def of_eventsourcing(folder: Path, equal: bool, parent: Parent) -> None:
     kept = pool.get_connection(is_writer=True)
     raw: sqlite3.Connection = kept._sqlite_conn
     if equal:
-        set_equal(raw)
-    settings = pragmas(raw)
+        set_equal_durability(raw)
+    settings = read_pragmas(raw)
     pool.put_connection(kept)
 
     def look_up(question: str) -> None:
         run.looked_up(question=question, answer=len(question))
         application.save(run)
 
-    serve(parent, settings, one_by_one(look_up))
+    serve(parent, settings, time_each(look_up))
 
 
 SUBJECTS: dict[str, Callable[[Path, bool, Parent], None]] = {
-    "reenact": of_reenact,
-    "dbos": of_dbos,
-    "langgraph": of_langgraph,
-    "saver": of_saver,
-    "eventsourcing": of_eventsourcing,
+    "onrecord": serve_onrecord,
+    "dbos": serve_dbos,
+    "langgraph": serve_langgraph,
+    "saver": serve_saver,
+    "eventsourcing": serve_eventsourcing,
 }
 TITLES = {
-    "reenact": ("Reenact", "reenact"),
+    "onrecord": ("Onrecord", "onrecord"),
     "dbos": ("a step of DBOS", "dbos"),
     "langgraph": ("a node of LangGraph with SqliteSaver, sync,", "langgraph"),
     "saver": ("LangGraph's SqliteSaver alone (writes and checkpoint)", "langgraph-checkpoint-sqlite"),

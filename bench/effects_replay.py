@@ -1,4 +1,4 @@
-"""Coming back: replaying one effect beside the bare digest of its input, resuming a long run beside a bare scan."""
+"""Measure the replay of an effect beside the bare digest of its input, and a resume beside a bare scan."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from typing import Any
 
 import orjson
 
-import reenact
-from bench.bare_reading import bare_connection, bare_events
-from bench.digesting import chat_request
-from bench.effects import effect_input
-from bench.effects_measuring import own_keys
-from bench.measuring import Row, Workplace
-from reenact.core.canonical import canonical_bytes
-from reenact.core.packing import unpack
+import onrecord
+from bench.bare_events import bare_connection, bare_events
+from bench.digest import make_chat_request
+from bench.effects import make_input
+from bench.measurement import Row, Workplace, use_own_keys
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.packing import unpack
 
 REPLAYED = (100, 10_000, 100_000)
 RESUMED = 10_000
-BEHIND_CHECKPOINT = 10
+AFTER_CHECKPOINT = 10
 REQUEST_BYTES = 5000
 BLOCK = 20
-"""So many effects, then so many bare digests of the same inputs."""
+"""Effects in a block, which are followed by as many bare digests of the same inputs."""
 
 
-def long_request() -> dict[str, Any]:
-    """A chat request of 5 KB."""
-    request = chat_request()
+def make_long_request() -> dict[str, Any]:
+    """Return a chat request of 5 KB."""
+    request = make_chat_request()
     short = REQUEST_BYTES - len(orjson.dumps(request)) - len('{"role":"user","content":""},')
     words = "and then it said that the order had been sent a week ago to another address, "
     messages: Any = request["messages"]
@@ -45,24 +44,24 @@ class Blocks:
         self.effects: list[float] = []
         self.floors: list[float] = []
         self.whole: list[float] = []
-        """Seconds for one effect of the whole replay, the reading of its record included."""
+        """Seconds for one effect of the whole replay, including reading the record."""
 
     def ratio(self) -> float:
         return statistics.median(ours / bare for ours, bare in zip(self.effects, self.floors, strict=True))
 
 
-def replaying(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
-    store = reenact.open_store(f"sqlite:///{workplace.path('replayed.db')}", durability="relaxed")
-    base = long_request()
-    watched: list[Blocks] = []
-    """Where the time is noted; nowhere while it is recorded."""
+def measure_effect_replay(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
+    store = onrecord.open_store(f"sqlite:///{workplace.path('replayed.db')}", durability="relaxed")
+    base = make_long_request()
+    active_blocks: list[Blocks] = []
+    """Where times are noted; empty while recording."""
 
-    @reenact.step
+    @onrecord.step
     async def ask(request: dict[str, Any]) -> str:
         return f"answer {request['seed']}"
 
-    @reenact.agent(name="bench-replayed", store=store)
+    @onrecord.agent(name="bench-replayed", store=store)
     async def converse(count: int) -> None:
         for first in range(0, count, BLOCK):
             requests = [{**base, "seed": number} for number in range(first, min(first + BLOCK, count))]
@@ -70,11 +69,11 @@ def replaying(workplace: Workplace) -> Iterator[Row]:
             for request in requests:
                 await ask(request)
             between = time.perf_counter()
-            if watched:
+            if active_blocks:
                 for request in requests:
                     hashlib.sha256(canonical_bytes(request)).digest()
-                watched[0].effects.append((between - start) / len(requests))
-                watched[0].floors.append((time.perf_counter() - between) / len(requests))
+                active_blocks[0].effects.append((between - start) / len(requests))
+                active_blocks[0].floors.append((time.perf_counter() - between) / len(requests))
 
     sizes = [workplace.count(size, least=100) for size in REPLAYED]
     for size in sizes:
@@ -82,7 +81,7 @@ def replaying(workplace: Workplace) -> Iterator[Row]:
     found = {size: Blocks() for size in sizes}
     for _ in range(3):
         for size, blocks in found.items():
-            watched[:] = [blocks]
+            active_blocks[:] = [blocks]
             for _ in range(max(1, min(20, 2000 // size))):
                 before = sum(blocks.floors) * BLOCK
                 start = time.perf_counter()
@@ -111,16 +110,16 @@ def replaying(workplace: Workplace) -> Iterator[Row]:
 
 
 class _Interrupted(BaseException):
-    """Ends the process's part in a run, as Ctrl-C does; the run is not over."""
+    """Stops executing a run without ending it, as Ctrl-C does."""
 
 
-def resuming(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
+def measure_resume(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
     effects = workplace.count(RESUMED, least=200)
-    for how, make in (("async", _resumable_async), ("sync", _resumable)):
+    for how, make in (("async", _make_resumable_async), ("sync", _make_resumable)):
         path = workplace.path(f"resumed-{how}.db")
-        store = reenact.open_store(f"sqlite:///{path}", durability="relaxed")
-        begin, go_on, entered = make(store, effects)
+        store = onrecord.open_store(f"sqlite:///{path}", durability="relaxed")
+        begin, resume, effect_times = make(store, effects)
         begin()
         floors, ours = [], []
         for _ in range(5):
@@ -128,8 +127,8 @@ def resuming(workplace: Workplace) -> Iterator[Row]:
             events = bare_scan(path)
             floors.append(time.perf_counter() - start)
             start = time.perf_counter()
-            go_on()
-            ours.append(entered[-1] - start)
+            resume()
+            ours.append(effect_times[-1] - start)
         store.close()
         ratio = statistics.median(our / floor for our, floor in zip(ours, floors, strict=True))
         yield Row(
@@ -139,25 +138,25 @@ def resuming(workplace: Workplace) -> Iterator[Row]:
             "≤ 3 ×",
             ratio <= 3,
         )
-        yield _with_a_checkpoint(workplace, effects, how, make, statistics.median(ours))
+        yield _measure_checkpoint(workplace, effects, how, make, statistics.median(ours))
 
 
-def _with_a_checkpoint(
+def _measure_checkpoint(
     workplace: Workplace, effects: int, how: str, make: Callable[..., Resumable], whole: float
 ) -> Row:
-    """The same run with a checkpoint a few effects before its end: what is before it is not read."""
-    store = reenact.open_store(f"sqlite:///{workplace.path(f'checkpointed-{how}.db')}", durability="relaxed")
-    begin, go_on, entered = make(store, effects, checkpoint_at=effects - BEHIND_CHECKPOINT)
+    """Measure a resume from a checkpoint a few effects before the end: earlier events are not read."""
+    store = onrecord.open_store(f"sqlite:///{workplace.path(f'checkpointed-{how}.db')}", durability="relaxed")
+    begin, resume, effect_times = make(store, effects, checkpoint_at=effects - AFTER_CHECKPOINT)
     begin()
     ours = []
     for _ in range(5):
         start = time.perf_counter()
-        go_on()
-        ours.append(entered[-1] - start)
+        resume()
+        ours.append(effect_times[-1] - start)
     store.close()
     seconds = statistics.median(ours)
     return Row(
-        f"the same with a checkpoint {BEHIND_CHECKPOINT} effects before its end, {how}",
+        f"the same with a checkpoint {AFTER_CHECKPOINT} effects before its end, {how}",
         f"{seconds / whole:.4f} × ({seconds * 1000:.2f} ms; without {whole * 1000:.0f} ms)",
         "≤ 0.1 ×",
         seconds / whole <= 0.1,
@@ -165,64 +164,64 @@ def _with_a_checkpoint(
 
 
 Resumable = tuple[Callable[[], None], Callable[[], None], list[float]]
-"""Records the run; goes on with it, one effect further; when new effects were entered."""
+"""A function that records the run, one that resumes it by one effect, and the time of the last new effect."""
 
 
-def _resumable(store: reenact.Store, effects: int, checkpoint_at: int | None = None) -> Resumable:
-    limit, entered = [effects], [0.0]
+def _make_resumable(store: onrecord.Store, effects: int, checkpoint_at: int | None = None) -> Resumable:
+    limit, effect_times = [effects], [0.0]
 
-    @reenact.step
+    @onrecord.step
     def look_up(question: str) -> int:
-        entered[0] = time.perf_counter()
+        effect_times[0] = time.perf_counter()
         return len(question)
 
-    @reenact.agent(name="bench-resumed", store=store)
+    @onrecord.agent(name="bench-resumed", store=store)
     def work() -> None:
-        for number in range(reenact.restored() or 0, effects + 1000):
+        for number in range(onrecord.restored() or 0, effects + 1000):
             if number == limit[0]:
                 raise _Interrupted
-            if number == checkpoint_at and reenact.restored() is None:
-                reenact.checkpoint(number)
-            look_up(effect_input(number))
+            if number == checkpoint_at and onrecord.restored() is None:
+                onrecord.checkpoint(number)
+            look_up(make_input(number))
 
     def begin() -> None:
-        _interrupted(lambda: work.run(run_id="long"))
+        _run_until_interrupted(lambda: work.run(run_id="long"))
 
-    def go_on() -> None:
+    def resume() -> None:
         limit[0] += 1
-        _interrupted(lambda: work.resume("long"))
+        _run_until_interrupted(lambda: work.resume("long"))
 
-    return begin, go_on, entered
+    return begin, resume, effect_times
 
 
-def _resumable_async(store: reenact.Store, effects: int, checkpoint_at: int | None = None) -> Resumable:
-    limit, entered = [effects], [0.0]
+def _make_resumable_async(store: onrecord.Store, effects: int, checkpoint_at: int | None = None) -> Resumable:
+    limit, effect_times = [effects], [0.0]
 
-    @reenact.step
+    @onrecord.step
     async def look_up(question: str) -> int:
-        entered[0] = time.perf_counter()
+        effect_times[0] = time.perf_counter()
         return len(question)
 
-    @reenact.agent(name="bench-resumed-async", store=store)
+    @onrecord.agent(name="bench-resumed-async", store=store)
     async def work() -> None:
-        for number in range(reenact.restored() or 0, effects + 1000):
+        for number in range(onrecord.restored() or 0, effects + 1000):
             if number == limit[0]:
                 raise _Interrupted
-            if number == checkpoint_at and reenact.restored() is None:
-                reenact.checkpoint(number)
-            await look_up(effect_input(number))
+            if number == checkpoint_at and onrecord.restored() is None:
+                onrecord.checkpoint(number)
+            await look_up(make_input(number))
 
     def begin() -> None:
-        _interrupted(lambda: asyncio.run(work.run(run_id="long")))
+        _run_until_interrupted(lambda: asyncio.run(work.run(run_id="long")))
 
-    def go_on() -> None:
+    def resume() -> None:
         limit[0] += 1
-        _interrupted(lambda: asyncio.run(work.resume("long")))
+        _run_until_interrupted(lambda: asyncio.run(work.resume("long")))
 
-    return begin, go_on, entered
+    return begin, resume, effect_times
 
 
-def _interrupted(act: Callable[[], object]) -> None:
+def _run_until_interrupted(act: Callable[[], object]) -> None:
     try:
         act()
     except _Interrupted:
@@ -231,7 +230,7 @@ def _interrupted(act: Callable[[], object]) -> None:
 
 
 def bare_scan(path: Path) -> int:
-    """Reads the same events whole, their shared parts too, hashes and decodes all of it: the floor."""
+    """Read, hash and decode the same events and their shared parts, as the floor."""
     connection = bare_connection(path)
     sha256, loads, count = hashlib.sha256, orjson.loads, 0
     for _, _, _, _, _, link, _, salt, match, _, content in bare_events(connection):

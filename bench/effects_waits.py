@@ -1,9 +1,9 @@
-"""Runs that wait for an event, many in one process: memory of each, and what one resolution costs.
+"""Measure waiting runs, many in one process: the memory of each, and the cost of one resolution.
 
     python -m bench.effects_waits FOLDER COUNT
 
-A process says how many bytes a waiting run takes, then answers each number with the seconds that so many resolutions
-took, each from the resolution to the agent's next line. For each that went on another one begins to wait.
+A process prints the bytes of a waiting run, then answers each number with the seconds of that many resolutions, each
+from the resolution to the agent's next line. Another run begins to wait for each that continues.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import reenact
-from bench.effects_measuring import Child, Parent, own_keys
-from bench.measuring import Row, Workplace
-from reenact.core.wait_keys import Resolution, WaitIdentity
-from reenact.effect.waits import WaitDesk
-from reenact.effect.waits.wakeups import wake_ups_of
+import onrecord
+from bench.child_process import Child, Parent
+from bench.measurement import Row, Workplace, use_own_keys
+from onrecord.core.wait_keys import Resolution, WaitIdentity
+from onrecord.runtime.waits import WaitRegistry
+from onrecord.runtime.waits.notifier import get_notifier
 
 MANY, FEW = 1000, 10
 WARM_UP = 20
@@ -30,8 +30,8 @@ ROUNDS = 10
 NAME = "approval"
 
 
-def waits(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
+def measure_waits(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
     children: dict[int, Child] = {}
     many = workplace.count(MANY, least=200)
     for count in (FEW, many):
@@ -65,45 +65,42 @@ def waits(workplace: Workplace) -> Iterator[Row]:
     )
 
 
-# In the processes
-
-
-class Waiting:
-    """So many runs of one agent that wait."""
+class WaitingRuns:
+    """Waiting runs of one agent."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = reenact.open_store(f"sqlite:///{folder / 'waits.db'}")
-        self.desk = WaitDesk(self.store)
-        self.woken = 0.0
+        self.store = onrecord.open_store(f"sqlite:///{folder / 'waits.db'}")
+        self.registry = WaitRegistry(self.store)
+        self.resumed_at = 0.0
         self.tasks: dict[str, asyncio.Task[None]] = {}
-        self._begun = 0
-        self._agent = reenact.agent(self._wait, name="bench-waits", store=self.store)
+        self._started = 0
+        self._agent = onrecord.agent(self._wait, name="bench-waits", store=self.store)
 
     async def _wait(self) -> None:
-        await reenact.wait_for(NAME)
-        self.woken = time.perf_counter()
+        await onrecord.wait_for(NAME)
+        self.resumed_at = time.perf_counter()
 
-    async def begin(self, count: int) -> None:
-        """Returns when all of them wait."""
+    async def start(self, count: int) -> None:
+        """Start `count` runs and return when all of them wait."""
         for _ in range(count):
-            run = f"run-{self._begun}"
-            self._begun += 1
+            run = f"run-{self._started}"
+            self._started += 1
             self.tasks[run] = asyncio.create_task(self._agent.run(run_id=run))
-        waiting = wake_ups_of(self.store).waiting
+        waiting = get_notifier(self.store).count_waiters
         while waiting() < len(self.tasks):
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.02)
 
     async def resolve_one(self) -> float:
         run, task = next(iter(self.tasks.items()))
-        key = self.desk.key(run, WaitIdentity.named(NAME, 1))
+        key = self.registry.key(run, WaitIdentity.named(NAME, 1))
         del self.tasks[run]
-        start = time.perf_counter()
-        outcome = await asyncio.to_thread(self.desk.resolve, key, Resolution.ok(True))
+        resolved_at = time.perf_counter()
+        outcome = await asyncio.to_thread(self.registry.resolve, key, Resolution.ok(True))
         await task
         if outcome.status != "accepted":
             raise SystemExit(f"the resolution of the benchmark was not accepted: {outcome}")
-        return self.woken - start
+        return self.resumed_at - resolved_at
 
 
 def resident_bytes() -> int:
@@ -112,20 +109,20 @@ def resident_bytes() -> int:
 
 
 async def serve(folder: Path, count: int, parent: Parent) -> None:
-    waiting = Waiting(folder)
-    await waiting.begin(WARM_UP)
+    waiting = WaitingRuns(folder)
+    await waiting.start(WARM_UP)
     for _ in range(WARM_UP):
         await waiting.resolve_one()
     before = resident_bytes()
-    await waiting.begin(count)
+    await waiting.start(count)
     parent.say((resident_bytes() - before) / count)
-    while (asked := await asyncio.to_thread(parent.asked)) is not None:
+    while (line := await asyncio.to_thread(parent.next_line)) is not None:
         walls = []
-        for _ in range(int(asked)):
+        for _ in range(int(line)):
             walls.append(await waiting.resolve_one())
-            await waiting.begin(1)
+            await waiting.start(1)
         parent.say(walls)
-    parent.leave()
+    parent.exit_now()
 
 
 if __name__ == "__main__":

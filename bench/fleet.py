@@ -1,4 +1,4 @@
-"""A fleet of recorded runs, replayed by `reenact replay --all` in one process and in two."""
+"""Measure `onrecord replay --all` of many recorded runs, in one process and in two."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.effects_measuring import own_keys
-from bench.measuring import Row, Workplace
+from bench.measurement import Row, Workplace, use_own_keys
 
 RUNS = 600
 EFFECTS = 400
 ROUNDS = 4
 PROGRAM = '''
-"""An agent that asks a model and acts on what it says, with a conversation that grows."""
+"""An agent that asks a model and acts on its answers, with a growing conversation."""
 import sys
 
-import reenact
+import onrecord
 
 WORDS = "and then it said that the order had been sent a week ago to another address, "
 
 
-@reenact.step
+@onrecord.step
 def ask(messages):
     return {"role": "assistant", "content": f"answer {len(messages)}: {WORDS * 3}"}
 
 
-@reenact.tool
+@onrecord.tool
 def act(number, text):
     return {"number": number, "done": len(text)}
 
 
-@reenact.agent
+@onrecord.agent
 def converse(effects, seed):
     messages = [{"role": "user", "content": f"{seed}: {WORDS}"}]
     for number in range(effects // 2):
@@ -46,7 +45,7 @@ def converse(effects, seed):
 
 
 def record(path, runs, effects):
-    store = reenact.open_store(path, durability="relaxed")
+    store = onrecord.open_store(path, durability="relaxed")
     for number in range(runs):
         converse.run(effects, number, run_id=f"run-{number}", store=store)
     store.close()
@@ -57,18 +56,18 @@ if __name__ == "__main__":
 '''
 
 
-def fleet(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
+def measure_fleet(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
     program, path = workplace.path("fleet_agent.py"), workplace.path("fleet.db")
     program.write_text(PROGRAM)
     runs = workplace.count(RUNS, least=20)
     subprocess.run([sys.executable, str(program), str(path), str(runs), str(EFFECTS)], check=True)
-    replayed(path, program, 2)
+    time_replay(path, program, 2)
     singles, doubles = [], []
     for _ in range(ROUNDS):
-        singles.append(replayed(path, program, 1))
-        doubles.append(replayed(path, program, 2))
-    single, double = min(singles), min(doubles)  # whatever else the machine does only makes it slower
+        singles.append(time_replay(path, program, 1))
+        doubles.append(time_replay(path, program, 2))
+    single, double = min(singles), min(doubles)  # other load only makes it slower
     ratio = single / double
     yield Row(
         f"replaying {runs:,} runs of {EFFECTS} effects, two processes",
@@ -78,11 +77,13 @@ def fleet(workplace: Workplace) -> Iterator[Row]:
     )
 
 
-def replayed(path: Path, program: Path, jobs: int) -> float:
-    """Seconds for the whole command, its start and its report included."""
+def time_replay(path: Path, program: Path, jobs: int) -> float:
+    """Return the seconds of the whole command, including its start and its report."""
     words = ["replay", "--all", str(program), "--store", str(path), "--jobs", str(jobs), "--json"]
     start = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "reenact.cli.main", *words], capture_output=True, env=dict(os.environ))
+    done = subprocess.run(
+        [sys.executable, "-m", "onrecord.cli.main", *words], capture_output=True, env=dict(os.environ)
+    )
     seconds = time.perf_counter() - start
     found = json.loads(done.stdout)
     if done.returncode or found["verdicts"] != {"same": found["selected"]}:

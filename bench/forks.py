@@ -1,4 +1,4 @@
-"""A whole run replayed beside reading, hashing and handing over its record bare; forks of long and short runs."""
+"""Measure the replay of a whole run beside reading, hashing and decoding its record; and forks of runs."""
 
 from __future__ import annotations
 
@@ -13,32 +13,31 @@ from typing import Any
 
 import orjson
 
-import reenact
-from bench.bare_reading import bare_connection, bare_events
-from bench.effects_measuring import own_keys
-from bench.effects_replay import long_request
-from bench.measuring import Row, Workplace
-from reenact.core.canonical import canonical_bytes
-from reenact.core.packing import unpack
-from reenact.effect.forking import begin_fork
+import onrecord
+from bench.bare_events import bare_connection, bare_events
+from bench.effects_replay import make_long_request
+from bench.measurement import Row, Workplace, use_own_keys
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.packing import unpack
+from onrecord.runtime.forks.fork import begin_fork
 
 REPLAYED = 2_000
 FORKED = (1_000, 100_000)
-"""Events of the runs that are forked."""
+"""Events of the forked runs."""
 ROOM = 64 * 1024
 
 
-def replaying_runs(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
+def measure_run_replay(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
     path = workplace.path("whole.db")
-    store = reenact.open_store(f"sqlite:///{path}", durability="relaxed")
-    base, count = long_request(), workplace.count(REPLAYED, least=200)
+    store = onrecord.open_store(f"sqlite:///{path}", durability="relaxed")
+    base, count = make_long_request(), workplace.count(REPLAYED, least=200)
 
-    @reenact.step
+    @onrecord.step
     async def ask(request: dict[str, Any]) -> str:
         return f"answer {request['seed']}"
 
-    @reenact.agent(name="bench-whole", store=store)
+    @onrecord.agent(name="bench-whole", store=store)
     async def converse() -> None:
         for number in range(count):
             await ask({**base, "seed": number})
@@ -47,7 +46,7 @@ def replaying_runs(workplace: Workplace) -> Iterator[Row]:
     floors, ours = [], []
     for _ in range(7):
         start = time.perf_counter()
-        bare_hand_over(path, base)
+        deliver_bare(path, base)
         floors.append(time.perf_counter() - start)
         start = time.perf_counter()
         asyncio.run(converse.replay("whole"))
@@ -56,16 +55,18 @@ def replaying_runs(workplace: Workplace) -> Iterator[Row]:
     ratio = statistics.median(our / floor for our, floor in zip(ours, floors, strict=True))
     yield Row(
         f"mocked replay of a whole run of {count:,} effects of 5 KB",
-        f"{ratio:.2f} × ({statistics.median(ours) / count * 1e6:.1f} µs an effect; read, hashed and handed over bare "
+        f"{ratio:.2f} × ({statistics.median(ours) / count * 1e6:.1f} µs an effect; read, hashed and delivered bare "
         f"{statistics.median(floors) / count * 1e6:.1f} µs)",
         "≤ 2.5 ×",
         ratio <= 2.5,
     )
 
 
-def bare_hand_over(path: Path, base: dict[str, Any]) -> None:
-    """What nobody can spare: rows are read, links hashed, inputs made canonical and hashed, answers hashed and decoded.
-    Recorded inputs are not opened: their digests are enough."""
+def deliver_bare(path: Path, base: dict[str, Any]) -> None:
+    """Do the unavoidable work of a replay: read rows, hash links, digest inputs, hash and decode answers.
+
+    Recorded inputs are not decoded: their digests are enough.
+    """
     connection = bare_connection(path)
     sha256, loads, number = hashlib.sha256, orjson.loads, 0
     for _, _, kind, _, _, link, _, salt, match, _, content in bare_events(connection):
@@ -81,26 +82,26 @@ def bare_hand_over(path: Path, base: dict[str, Any]) -> None:
     connection.close()
 
 
-def forking(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
+def measure_fork(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
     seconds, room = {}, 0
     for events in FORKED:
         size = workplace.count(events, least=100)
         folder = workplace.path(f"forked-{events}")
         folder.mkdir()
-        store = reenact.open_store(f"sqlite:///{folder}/runs.db", durability="relaxed")
-        with reenact.Journal.create(store, "long", facts={"agent": "bench"}) as journal:
+        store = onrecord.open_store(f"sqlite:///{folder}/runs.db", durability="relaxed")
+        with onrecord.Journal.create(store, "long", facts={"agent": "bench"}) as journal:
             for first in range(0, size, 1000):
-                states = [reenact.StateUpdated(number) for number in range(first, min(first + 1000, size))]
+                states = [onrecord.StateUpdated(number) for number in range(first, min(first + 1000, size))]
                 journal.append(states, sync=False)
         taken = []
         for number in range(21):
             store.sync()
-            before = _size(folder)
+            before = _folder_bytes(folder)
             start = time.perf_counter()
             begin_fork(store, "long", size, run_id=f"fork-{number}")
             taken.append(time.perf_counter() - start)
-            room = max(room, _size(folder) - before)
+            room = max(room, _folder_bytes(folder) - before)
         seconds[size] = statistics.median(taken[1:])
         store.close()
     short, long = sorted(seconds)
@@ -114,5 +115,5 @@ def forking(workplace: Workplace) -> Iterator[Row]:
     yield Row("new storage of a fork before its first event", f"{room / 1024:.0f} KB at most", "≤ 64 KB", room <= ROOM)
 
 
-def _size(folder: Path) -> int:
+def _folder_bytes(folder: Path) -> int:
     return sum(os.stat(folder / name).st_size for name in os.listdir(folder))

@@ -1,4 +1,4 @@
-"""How things are measured: interleaved, medians, on a real disk."""
+"""Measure interleaved, in medians, on a real disk."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Row(NamedTuple):
@@ -17,7 +17,7 @@ class Row(NamedTuple):
     measured: str
     must_be: str
     holds: bool | None
-    """None: shown for comparison, nothing is claimed."""
+    """None if the row is only shown for comparison."""
 
     def line(self) -> str:
         mark = {True: "ok", False: "NOT MET", None: ""}[self.holds]
@@ -34,16 +34,16 @@ class Timing(NamedTuple):
 
 
 class Workplace:
-    """A folder on a real disk, removed at the end. REENACT_BENCH_DIR says where; by default beside the project."""
+    """A temporary folder on a real disk, in ONRECORD_BENCH_DIR or in the project's folder."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale
 
     def __enter__(self) -> Workplace:
-        parent = os.environ.get("REENACT_BENCH_DIR") or str(Path(__file__).parents[1])
+        parent = os.environ.get("ONRECORD_BENCH_DIR") or str(Path(__file__).parents[1])
         self.folder = Path(tempfile.mkdtemp(prefix=".bench-", dir=parent))
         if self.file_system() in ("tmpfs", "ramfs"):
-            raise SystemExit(f"{parent} is a {self.file_system()}: give a folder on a disk as REENACT_BENCH_DIR")
+            raise SystemExit(f"{parent} is a {self.file_system()}: give a folder on a disk as ONRECORD_BENCH_DIR")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -81,7 +81,7 @@ class Workplace:
 
 
 def measure(act: Callable[[int], object], times: int, first: int = 0) -> Timing:
-    """Median wall and processor time of one call."""
+    """Return the median wall and processor time of one call."""
     walls, cpus = [], []
     for number in range(first, first + times):
         wall, cpu = time.perf_counter(), time.thread_time()
@@ -91,8 +91,10 @@ def measure(act: Callable[[int], object], times: int, first: int = 0) -> Timing:
     return Timing(statistics.median(walls) * 1e6, statistics.median(cpus) * 1e6)
 
 
-def interleaved(acts: list[Callable[[int], object]], times: int, rounds: int = 10) -> tuple[list[Timing], list[float]]:
-    """Each act in turn, several rounds: medians over rounds, and per-round wall ratios against the first act."""
+def measure_interleaved(
+    acts: list[Callable[[int], object]], times: int, rounds: int = 10
+) -> tuple[list[Timing], list[float]]:
+    """Measure each act in turn, in several rounds. Return medians, and medians of the wall ratios to the first act."""
     each = max(1, times // rounds)
     timings: list[list[Timing]] = [[] for _ in acts]
     for turn in range(rounds):
@@ -109,7 +111,44 @@ def interleaved(acts: list[Callable[[int], object]], times: int, rounds: int = 1
     return medians, ratios
 
 
-def elapsed(act: Callable[[], object]) -> float:
+def measure_seconds(act: Callable[[], object]) -> float:
     start = time.perf_counter()
     act()
     return time.perf_counter() - start
+
+
+def use_own_keys(workplace: Workplace) -> None:
+    """Keep the secrets of waits in the workplace, not in the user's key file."""
+    os.environ["ONRECORD_KEY_FILE"] = str(workplace.path("keys.json"))
+
+
+async def measure_async(act: Callable[[int], Awaitable[Any]], times: int, first: int = 0) -> Timing:
+    """Return the median wall and processor time of one awaited call."""
+    walls, cpus = [], []
+    for number in range(first, first + times):
+        wall, cpu = time.perf_counter(), time.thread_time()
+        await act(number)
+        cpus.append(time.thread_time() - cpu)
+        walls.append(time.perf_counter() - wall)
+    return Timing(statistics.median(walls) * 1e6, statistics.median(cpus) * 1e6)
+
+
+class Rounds:
+    """Timings of several acts, round by round; the first act is the floor."""
+
+    def __init__(self) -> None:
+        self._rounds: list[list[Timing]] = []
+
+    def add(self, timings: list[Timing]) -> None:
+        self._rounds.append(timings)
+
+    def medians(self) -> list[Timing]:
+        return [
+            Timing(statistics.median(t.wall_us for t in found), statistics.median(t.cpu_us for t in found))
+            for found in zip(*self._rounds, strict=True)
+        ]
+
+    def ratios(self) -> list[float]:
+        """Return the medians of the wall ratios to the floor of the same round."""
+        per_round = [[timing.wall_us / timings[0].wall_us for timing in timings] for timings in self._rounds]
+        return [statistics.median(found) for found in zip(*per_round, strict=True)]

@@ -1,6 +1,6 @@
-"""Lists, filters and searches over HTTP: what they take with many runs, beside what they take with few.
+"""Measure lists, filters and searches over HTTP, with many runs beside few.
 
-Both stores are served at once and asked in turn. The first look at a store builds its index and is told apart.
+Both stores are served at once and requested in turn. Building the index is measured separately.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from contextlib import contextmanager
 
 import httpx
 
-from bench.effects_measuring import own_keys
-from bench.measuring import Row, Workplace
+from bench.measurement import Row, Workplace, use_own_keys
 
 FEW, MANY = 100, 10_000
 MUST = 3.0
 ROUNDS = 40
-ASKED = (
+REQUESTS = (
     ("the page with the list of runs", "/"),
     ("the list, 100 runs", "/api/v1/overview"),
     ("filtered by status", "/api/v1/overview?status=interrupted&limit=10"),
@@ -33,43 +32,43 @@ ASKED = (
     ("a search for a beginning", "/api/v1/search?q=numb*"),
     ("a search for a word in one run", "/api/v1/search?q=number42"),
     ("a search for a word in none", "/api/v1/search?q=zebra"),
-    ("the page of what waits for somebody", "/waits"),
+    ("the page of open waits", "/waits"),
 )
 
 
-def lists(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
+def measure_lists(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
     many = workplace.count(MANY, least=1_000)
-    with _served(workplace, FEW) as few, _served(workplace, many) as lots:
-        yield Row(f"the index of {many:,} runs is built", f"{_built(lots):.1f} s", "", None)
-        _built(few)
-        for what, path in ASKED:
-            took: dict[str, list[float]] = {"few": [], "lots": []}
+    with _serve_runs(workplace, FEW) as few, _serve_runs(workplace, many) as lots:
+        yield Row(f"the index of {many:,} runs is built", f"{_wait_for_index(lots):.1f} s", "", None)
+        _wait_for_index(few)
+        for what, path in REQUESTS:
+            times: dict[str, list[float]] = {"few": [], "lots": []}
             for _ in range(ROUNDS):
                 for name, client in (("few", few), ("lots", lots)):
-                    began = time.perf_counter()
+                    start = time.perf_counter()
                     client.get(path, headers={"Accept": "text/html"}).raise_for_status()
-                    took[name].append(time.perf_counter() - began)
-            small, large = (statistics.median(took[name]) * 1000 for name in ("few", "lots"))
-            told = f"{large / small:.2f} × ({large:.1f} ms; {FEW} runs {small:.1f} ms)"
-            yield Row(f"{what}, {many:,} runs", told, f"≤ {MUST:g} ×", large / small <= MUST)
+                    times[name].append(time.perf_counter() - start)
+            small, large = (statistics.median(times[name]) * 1000 for name in ("few", "lots"))
+            measured = f"{large / small:.2f} × ({large:.1f} ms; {FEW} runs {small:.1f} ms)"
+            yield Row(f"{what}, {many:,} runs", measured, f"≤ {MUST:g} ×", large / small <= MUST)
 
 
-def _built(client: httpx.Client) -> float:
-    began = time.perf_counter()
+def _wait_for_index(client: httpx.Client) -> float:
+    start = time.perf_counter()
     while client.get("/api/v1/search?q=zebra").json()["unread"] != 0:
         time.sleep(0.05)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 @contextmanager
-def _served(workplace: Workplace, runs: int) -> Iterator[httpx.Client]:
-    from reenact.store.opening import open_store
-    from reenact.web.server import make_server
-    from reenact.web.stores import Stores
+def _serve_runs(workplace: Workplace, runs: int) -> Iterator[httpx.Client]:
+    from onrecord.store.factory import open_store
+    from onrecord.web.server import make_server
+    from onrecord.web.stores import Stores
 
     path = str(workplace.path(f"lists-{runs}.db"))
-    _record(path, runs)
+    _record_runs(path, runs)
     server = make_server(Stores(open_store(path, read_only=True), lambda: open_store(path)), auth=False)
     thread = threading.Thread(target=server.serve_until_stopped, daemon=True)
     thread.start()
@@ -81,19 +80,19 @@ def _served(workplace: Workplace, runs: int) -> Iterator[httpx.Client]:
         thread.join(20)
 
 
-def _record(path: str, runs: int) -> None:
-    from reenact.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
-    from reenact.journal.chain import Draft
-    from reenact.journal.journal import Journal
-    from reenact.store.opening import open_store
+def _record_runs(path: str, runs: int) -> None:
+    from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
+    from onrecord.journal.chain import Draft
+    from onrecord.journal.journal import Journal
+    from onrecord.store.factory import open_store
 
     store = open_store(path, durability="relaxed")
     for number in range(runs):
         usage = {"input_tokens": 10, "output_tokens": number % 50, "cost": number / 1000}
         output = {"model": "m", "text": f"the answer common to all is number{number}", "usage": usage}
-        asked = ActionRequested(action_id="a", payload={"question": f"{number}?"}, name="ask", effect="model_call")
+        request = ActionRequested(action_id="a", payload={"question": f"{number}?"}, name="ask", effect="model_call")
         ends = [Completed(output="x")] if number % 10 else []
         with Journal.create(store, f"run-{number:06}", facts={"agent": f"agent-{number % 7}"}) as journal:
-            answered = Draft(ActionSucceeded(action_id="a", output=output), parent=1)
-            journal.append([asked, answered, StateUpdated(payload={"n": number}), *ends])
+            answer = Draft(ActionSucceeded(action_id="a", output=output), parent=1)
+            journal.append([request, answer, StateUpdated(payload={"n": number}), *ends])
     store.close()

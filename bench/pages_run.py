@@ -1,4 +1,4 @@
-"""The page of a run of 100,000 events beside that of one of 1,000; and what it costs a run to be followed by fifty."""
+"""Measure the page of a run of 100,000 events beside one of 1,000, and what fifty followers cost a run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.effects_measuring import own_keys
-from bench.measuring import Row, Workplace
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.store.opening import open_store
+from bench.measurement import Row, Workplace, use_own_keys
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.store.factory import open_store
 
 SHORT, LONG = 1_000, 100_000
 FOLLOWERS = 50
 ROUNDS = 7
-WATCHED = """
+OBSERVE_TASKS = """
 window.longest = 0;
 new PerformanceObserver((list) => {
   for (const one of list.getEntries()) window.longest = Math.max(window.longest, one.duration);
@@ -49,52 +48,52 @@ while True:
 """
 
 
-def pages_run(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
+def measure_run_page(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
     path = workplace.path("pages.db")
     lengths = {SHORT: "short", workplace.count(LONG, least=20_000): "long"}
     for events, run in lengths.items():
-        _record(path, run, events)
-    with _serving(path) as served:
-        yield _served(served, lengths)
-        if _browser() is None:
+        _record_run(path, run, events)
+    with _start_server(path) as served:
+        yield _measure_serving(served, lengths)
+        if _find_browser() is None:
             yield Row("the page in a browser", "no Chromium here", "", None)
         else:
-            yield from _looked_at(served, lengths)
-    yield _followed(workplace)
+            yield from _measure_browser(served, lengths)
+    yield _measure_followers(workplace)
 
 
-def _record(path: Path, run: str, events: int) -> None:
+def _record_run(path: Path, run: str, events: int) -> None:
     store = open_store(str(path), durability="relaxed")
     with Journal.create(store, run, facts={"agent": "bench"}) as journal:
         for start in range(0, events - 10, 1_000):
             batch: list[Any] = []
             for number in range(start // 10, min(start + 1_000, events - 10) // 10):
-                batch += _turn(number)
+                batch += _make_turn(number)
             journal.append(batch)
         journal.append([Completed(output="")])
     store.close()
 
 
-def _turn(number: int) -> list[Any]:
+def _make_turn(number: int) -> list[Any]:
     lane, action = f"0.{number % 7}", f"a{number}"
-    asked = {"messages": [{"role": "user", "content": f"question {number}"}], "model": "gpt-4o"}
+    request = {"messages": [{"role": "user", "content": f"question {number}"}], "model": "gpt-4o"}
     answer = {"choices": [{"message": {"content": "x" * 300}}], "usage": {"total_tokens": 15}}
     return [
-        Draft(ActionRequested(action_id=action, payload=asked, name="ask", effect="model_call"), lane=lane),
+        Draft(ActionRequested(action_id=action, payload=request, name="ask", effect="model_call"), lane=lane),
         Draft(ActionSucceeded(action_id=action, output=answer), parent=number * 10 + 1, lane=lane),
         *(StateUpdated(payload={"turn": number, "part": part}) for part in range(8)),
     ]
 
 
-class _Served:
-    def __init__(self, said: dict[str, Any], process: subprocess.Popen[str]) -> None:
-        self.url, self.login_url, self.token = said["url"].rstrip("/"), said["login_url"], said["token"]
-        self.place = urlsplit(self.url)
+class _ServerProcess:
+    def __init__(self, started: dict[str, Any], process: subprocess.Popen[str]) -> None:
+        self.url, self.login_url, self.token = started["url"].rstrip("/"), started["login_url"], started["token"]
+        self.address = urlsplit(self.url)
         self.process = process
 
     def get(self, path: str) -> int:
-        connection = http.client.HTTPConnection(self.place.hostname or "", self.place.port)
+        connection = http.client.HTTPConnection(self.address.hostname or "", self.address.port)
         connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
         answer = connection.getresponse()
         body = answer.read()
@@ -109,18 +108,18 @@ class _Served:
 
 
 @contextmanager
-def _serving(path: Path) -> Iterator[_Served]:
-    command = [sys.executable, "-m", "reenact.cli.main", "--store", str(path), "serve", "--port", "0", "--json"]
+def _start_server(path: Path) -> Iterator[_ServerProcess]:
+    command = [sys.executable, "-m", "onrecord.cli.main", "--store", str(path), "serve", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield _Served(json.loads(process.stdout.readline()), process)
+            yield _ServerProcess(json.loads(process.stdout.readline()), process)
         finally:
             process.terminate()
 
 
-def _served(served: _Served, lengths: dict[int, str]) -> Row:
-    """What a browser asks for before anybody scrolls."""
+def _measure_serving(served: _ServerProcess, lengths: dict[int, str]) -> Row:
+    """Measure the requests that a browser makes before the first scroll."""
     times: dict[str, list[float]] = {run: [] for run in lengths.values()}
     for _ in range(ROUNDS):
         for run in lengths.values():
@@ -140,31 +139,31 @@ def _served(served: _Served, lengths: dict[int, str]) -> Row:
     )
 
 
-def _browser() -> str | None:
+def _find_browser() -> str | None:
     from shutil import which
 
     return which("chromium") or which("chromium-browser") if find_spec("playwright") is not None else None
 
 
-def _looked_at(served: _Served, lengths: dict[int, str]) -> Iterator[Row]:
+def _measure_browser(served: _ServerProcess, lengths: dict[int, str]) -> Iterator[Row]:
     from playwright.sync_api import sync_playwright
 
     times: dict[str, list[float]] = {run: [] for run in lengths.values()}
     longest: list[float] = []
     elements = received = 0
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_browser(), args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=_find_browser(), args=["--no-sandbox", "--disable-gpu"])
         context = browser.new_context(viewport={"width": 1280, "height": 800})
-        context.add_init_script(WATCHED)
+        context.add_init_script(OBSERVE_TASKS)
         context.new_page().goto(served.login_url)
         for _ in range(ROUNDS):
             for run in times:
                 page = context.new_page()
                 sizes: list[float] = []
-                watching = context.new_cdp_session(page)
-                watching.send("Network.enable")
-                watching.on(
-                    "Network.loadingFinished", lambda told, sizes=sizes: sizes.append(told["encodedDataLength"])
+                session = context.new_cdp_session(page)
+                session.send("Network.enable")
+                session.on(
+                    "Network.loadingFinished", lambda event, sizes=sizes: sizes.append(event["encodedDataLength"])
                 )
                 start = time.perf_counter()
                 page.goto(f"{served.url}/runs/{run}?seq=500")
@@ -187,7 +186,7 @@ def _looked_at(served: _Served, lengths: dict[int, str]) -> Iterator[Row]:
         "≤ 1.5 ×",
         ratio <= 1.5,
     )
-    yield Row("transferred before anybody scrolls", f"{received / 1e3:.0f} KB", "≤ 1,000 KB", received <= 1_000_000)
+    yield Row("transferred before the first scroll", f"{received / 1e3:.0f} KB", "≤ 1,000 KB", received <= 1_000_000)
     yield Row(
         "elements of the page while it is scrolled through, at most", f"{elements:,}", "bounded", elements < 1_500
     )
@@ -197,25 +196,25 @@ def _looked_at(served: _Served, lengths: dict[int, str]) -> Iterator[Row]:
     )
 
 
-def _followed(workplace: Workplace) -> Row:
-    """One writer, and fifty who follow: each round once without them and once with."""
+def _measure_followers(workplace: Workplace) -> Row:
+    """Measure one writer in rounds with and without fifty followers."""
     path = workplace.path("followed.db")
     store = open_store(str(path))
     count = workplace.count(1_000, least=200)
     walls: list[list[float]] = [[], []]
     spent: list[list[float]] = [[], []]
     serving = [0.0, 0.0]
-    with Journal.create(store, "live", facts={"agent": "bench"}) as journal, _serving(path) as served:
+    with Journal.create(store, "live", facts={"agent": "bench"}) as journal, _start_server(path) as served:
         number = 0
         for turn in range(ROUNDS):
             for followed in (False, True) if turn % 2 else (True, False):
                 with ExitStack() as stack:
                     if followed:
-                        stack.enter_context(_followers(served, number * 10))
+                        stack.enter_context(_start_followers(served, number * 10))
                     before = served.processor_seconds()
                     wall, cpu = time.perf_counter(), time.thread_time()
                     for _ in range(count // 10):
-                        for draft in _turn(number):
+                        for draft in _make_turn(number):
                             journal.append(draft)
                         number += 1
                     spent[followed].append(time.thread_time() - cpu)
@@ -226,7 +225,7 @@ def _followed(workplace: Workplace) -> Row:
     own = statistics.median(a / b for a, b in zip(*spent, strict=True))
     rate = count / statistics.median(walls[1])
     return Row(
-        f"recording while {FOLLOWERS} follow the run, against nobody, events a second",
+        f"recording while {FOLLOWERS} follow the run, against no followers, events a second",
         f"{ratio:.2f} × ({rate:,.0f} a second; by the writer's own processor time {own:.2f} ×; the server spends "
         f"{serving[1] / ROUNDS / count * 1e6:.0f} µs an event on all of them)",
         "≥ 0.9 ×",
@@ -235,9 +234,9 @@ def _followed(workplace: Workplace) -> Row:
 
 
 @contextmanager
-def _followers(served: _Served, after: int) -> Iterator[None]:
-    """In a process of their own, as browsers are; they read all that comes and throw it away."""
-    host, port = served.place.hostname or "", served.place.port or 0
+def _start_followers(served: _ServerProcess, after: int) -> Iterator[None]:
+    """Start followers in one process. They read and discard everything."""
+    host, port = served.address.hostname or "", served.address.port or 0
     head = (
         f"GET /api/v1/runs/live/follow?after={after}&brief=true HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n"
         f"Authorization: Bearer {served.token}\\r\\n\\r\\n"

@@ -1,4 +1,4 @@
-"""A run of a thousand events as one HTML file: its size beside its text export, and its verification in a browser."""
+"""Measure a run of a thousand events as one HTML file: its size beside its text export, and its verification."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import reenact
-from bench.effects_measuring import own_keys
-from bench.measuring import Row, Workplace
-from reenact.journal.exporting import export_run
-from reenact.journal.reader import JournalReader
-from reenact.sharing.writing import shared_run, write_share
+import onrecord
+from bench.measurement import Row, Workplace, use_own_keys
+from onrecord.html_export.writer import shared_run, write_share
+from onrecord.journal.export import export_run
+from onrecord.journal.reader import JournalReader
 
 EVENTS = 1_000
 ROOM = 200_000
@@ -25,23 +24,23 @@ TASKS = (
 )
 
 
-@reenact.tool(kind="model_call", idempotent=True)
+@onrecord.tool(kind="model_call", idempotent=True)
 def ask(messages: list[dict[str, str]]) -> dict[str, Any]:
     return {"role": "assistant", "content": f"answer {len(messages)}: <b>all is well</b> " * 8}
 
 
-@reenact.step
+@onrecord.step
 def look_up(number: int) -> dict[str, Any]:
     return {"number": number, "page": "<html><body><p>some words</p></body></html>" * 4}
 
 
-@reenact.agent
+@onrecord.agent
 def plain(turns: int) -> None:
     for turn in range(turns):
         look_up(turn)
 
 
-@reenact.agent
+@onrecord.agent
 def conversation(turns: int) -> None:
     messages = [{"role": "system", "content": "You answer questions. " * 100}]
     for turn in range(turns):
@@ -49,9 +48,9 @@ def conversation(turns: int) -> None:
         messages.append({"role": "assistant", "content": ask(list(messages))["content"]})
 
 
-def sharing(workplace: Workplace) -> Iterator[Row]:
-    own_keys(workplace)
-    store = reenact.open_store(f"sqlite:///{workplace.path('share.db')}", durability="relaxed")
+def measure_share(workplace: Workplace) -> Iterator[Row]:
+    use_own_keys(workplace)
+    store = onrecord.open_store(f"sqlite:///{workplace.path('share.db')}", durability="relaxed")
     turns = workplace.count(EVENTS, least=100) // 2
     try:
         for agent in (plain, conversation):
@@ -66,12 +65,12 @@ def sharing(workplace: Workplace) -> Iterator[Row]:
                 "≤ 1.5 × + 200 KB",
                 size <= 1.5 * text + ROOM,
             )
-            yield from _in_browser(path, agent.name)
+            yield from _measure_browser(path, agent.name)
     finally:
         store.close()
 
 
-def _in_browser(path: Path, name: str) -> Iterator[Row]:
+def _measure_browser(path: Path, name: str) -> Iterator[Row]:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None or importlib.util.find_spec("playwright") is None:
         yield Row(f"the same verified in a browser ({name})", "no Chromium or Playwright here", "", None)
@@ -85,13 +84,13 @@ def _in_browser(path: Path, name: str) -> Iterator[Row]:
         start = time.perf_counter()
         page.goto(path.as_uri())
         page.wait_for_selector("#verdict[data-state=valid]", timeout=120_000)
-        took = time.perf_counter() - start
+        seconds = time.perf_counter() - start
         longest = page.evaluate("window.longest")
         elements = page.evaluate("document.querySelectorAll('*').length")
         browser.close()
     yield Row(
         f"the same opened and verified in Chromium ({name})",
-        f"{took:.2f} s, longest task {longest:.0f} ms, {elements} elements",
+        f"{seconds:.2f} s, longest task {longest:.0f} ms, {elements} elements",
         f"no task over {LONGEST_MS} ms",
         longest <= LONGEST_MS,
     )

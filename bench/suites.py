@@ -1,57 +1,57 @@
-"""The measurements, by name."""
+"""The measurements by suite name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from bench.appending import append_postgres, append_sqlite, group_commit
-from bench.capture import capturing
-from bench.capture_replay import replaying_calls
-from bench.capture_starting import sizes, starting
-from bench.capture_stream import streaming
-from bench.cli_starting import commands
-from bench.comparing import diff_of_texts
-from bench.conversation import conversation
-from bench.digesting import digest
-from bench.diverging import diverging
-from bench.effects import recording
-from bench.effects_peers import peers
-from bench.effects_replay import replaying, resuming
-from bench.effects_waits import waits
-from bench.fleet import fleet
-from bench.forking import forking, replaying_runs
-from bench.importing import import_time
-from bench.measuring import Row, Workplace
-from bench.pages_lists import lists
-from bench.pages_run import pages_run
-from bench.sharing import sharing
-from bench.verifying import verify
+from bench.append import measure_group_commit, measure_postgres_append, measure_sqlite_append
+from bench.capture import measure_capture
+from bench.capture_replay import measure_call_replay
+from bench.capture_startup import measure_program_startup, measure_sizes
+from bench.capture_stream import measure_stream
+from bench.cli_startup import measure_commands
+from bench.conversation import measure_conversation
+from bench.digest import measure_digest
+from bench.divergence import measure_divergence
+from bench.effects import measure_recording
+from bench.effects_peers import measure_peers
+from bench.effects_replay import measure_effect_replay, measure_resume
+from bench.effects_waits import measure_waits
+from bench.fleet import measure_fleet
+from bench.forks import measure_fork, measure_run_replay
+from bench.import_time import measure_import
+from bench.measurement import Row, Workplace
+from bench.pages_lists import measure_lists
+from bench.pages_run import measure_run_page
+from bench.share import measure_share
+from bench.text_diff import measure_text_diff
+from bench.verify import measure_verify
 
 SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
-    "append": append_sqlite,
-    "group": group_commit,
-    "postgres": append_postgres,
-    "verify": verify,
-    "digest": digest,
-    "conversation": conversation,
-    "import": import_time,
-    "effects": recording,
-    "effects-peers": peers,
-    "effects-replay": replaying,
-    "effects-resume": resuming,
-    "effects-waits": waits,
-    "replay-runs": replaying_runs,
-    "forks": forking,
-    "fleet": fleet,
-    "diverging": diverging,
-    "diff-texts": diff_of_texts,
-    "cli-startup": commands,
-    "capture": capturing,
-    "capture-replay": replaying_calls,
-    "capture-stream": streaming,
-    "capture-startup": starting,
-    "capture-size": sizes,
-    "pages-run": pages_run,
-    "pages-lists": lists,
-    "share": sharing,
+    "append": measure_sqlite_append,
+    "group": measure_group_commit,
+    "postgres": measure_postgres_append,
+    "verify": measure_verify,
+    "digest": measure_digest,
+    "conversation": measure_conversation,
+    "import": measure_import,
+    "effects": measure_recording,
+    "effects-peers": measure_peers,
+    "effects-replay": measure_effect_replay,
+    "effects-resume": measure_resume,
+    "effects-waits": measure_waits,
+    "replay-runs": measure_run_replay,
+    "forks": measure_fork,
+    "fleet": measure_fleet,
+    "diverging": measure_divergence,
+    "diff-texts": measure_text_diff,
+    "cli-startup": measure_commands,
+    "capture": measure_capture,
+    "capture-replay": measure_call_replay,
+    "capture-stream": measure_stream,
+    "capture-startup": measure_program_startup,
+    "capture-size": measure_sizes,
+    "pages-run": measure_run_page,
+    "pages-lists": measure_lists,
+    "share": measure_share,
 }

@@ -1,4 +1,4 @@
-"""Verifying a million events, beside a bare scan that only hashes the same bytes."""
+"""Measure the verification of a million events, beside a bare scan that hashes the same bytes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.appending import TEXT
-from bench.bare_reading import bare_connection, bare_events
-from bench.measuring import Row, Workplace, elapsed
-from reenact import ActionRequested, ActionSucceeded, Completed, Journal, open_store, verify_run
+from bench.append import TEXT
+from bench.bare_events import bare_connection, bare_events
+from bench.measurement import Row, Workplace, measure_seconds
+from onrecord import ActionRequested, ActionSucceeded, Completed, Journal, open_store, verify_run
 
 EVENTS = 1_000_000
 BATCH = 1000
@@ -35,7 +35,7 @@ def record(path: Path, events: int) -> None:
 
 
 def bare_scan(path: Path) -> int:
-    """Reads the same bytes and hashes links and contents: the floor."""
+    """Read the same bytes and hash links and contents, as the floor."""
     sha256, count = hashlib.sha256, 0
     for _, _, _, _, _, link, _, salt, match, _, content in bare_events(bare_connection(path)):
         sha256(link).digest()
@@ -44,7 +44,7 @@ def bare_scan(path: Path) -> int:
     return count
 
 
-def our_verify(path: Path, processes: int) -> None:
+def verify_store(path: Path, processes: int) -> None:
     store = open_store(f"sqlite:///{path}", read_only=True)
     report = verify_run(store, "million", processes=processes)
     if not report.valid:
@@ -53,22 +53,22 @@ def our_verify(path: Path, processes: int) -> None:
 
 
 def _peak_memory_mb(path: Path, answer: multiprocessing.Queue[float]) -> None:
-    our_verify(path, 1)
-    # Not ru_maxrss: that one is inherited over exec from the parent.
+    verify_store(path, 1)
+    # Not ru_maxrss, which a process inherits from its parent over exec.
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     answer.put(int(peak[1]) / 1024 if peak else float("nan"))
 
 
-def verify(workplace: Workplace) -> Iterator[Row]:
+def measure_verify(workplace: Workplace) -> Iterator[Row]:
     path = workplace.path("million.db")
     events = workplace.count(EVENTS)
     record(path, events)
     bare_scan(path)
     scans, singles, doubles = [], [], []
     for _ in range(3):
-        scans.append(elapsed(lambda: bare_scan(path)))
-        singles.append(elapsed(lambda: our_verify(path, 1)))
-        doubles.append(elapsed(lambda: our_verify(path, 2)))
+        scans.append(measure_seconds(lambda: bare_scan(path)))
+        singles.append(measure_seconds(lambda: verify_store(path, 1)))
+        doubles.append(measure_seconds(lambda: verify_store(path, 2)))
     scan, single, double = map(statistics.median, (scans, singles, doubles))
     yield Row(
         f"verify a {events:,}-event run, one process",

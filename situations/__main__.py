@@ -1,4 +1,4 @@
-"""`make situations`: every recorder that can be had in every situation; the table goes to docs/situations.md.
+"""`make situations`: every recorder that can be had in every situation; the table goes to docs/evidence/situations.md.
 
 python -m situations [name …] [--subject NAME …] [--jobs 2] [--write]
 """
@@ -19,7 +19,7 @@ from situations.subjects import CONTROL, OURS, PEERS, NotInstalled, Subject, her
 from situations.table import document, line
 
 PROJECT = Path(__file__).parents[1]
-DOCUMENT = PROJECT / "docs" / "situations.md"
+DOCUMENT = PROJECT / "docs" / "evidence" / "situations.md"
 
 
 def main() -> int:

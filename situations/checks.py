@@ -132,9 +132,9 @@ def never_twice(place: Place) -> str:
         raise Failed("pays twice" if resumed.status == 0 else f"pays twice, then: {resumed.last_words}")
     if resumed.status == 0:
         raise Failed("goes on as if it had been paid")
-    if place.subject.name != "reenact":
+    if place.subject.name != "onrecord":
         raise Failed(f"cannot go on: {resumed.last_words}")
-    settled = place.command(str(place.subject.bin / "reenact"), "settle", "@last", "--done", '"paid"')
+    settled = place.command(str(place.subject.bin / "onrecord"), "settle", "@last", "--done", '"paid"')
     finished = place.resume()
     if settled.status or finished.status or finished.said[-2:-1] != ("paid",) or len(place.ledger()) != 1:
         raise Failed(f"cannot go on after a decision: {finished.last_words}")
@@ -185,7 +185,7 @@ def nothing_in_clear(place: Place) -> str:
 
 
 def recorded_or_refused(place: Place) -> str:
-    """What a seam cannot see is recorded all the same, or refused aloud: at the latest when it is replayed."""
+    """Check that what no interceptor records is recorded in another way, or refused, at the latest in the replay."""
     recorded = _recorded(place)
     told = [line for line in recorded.words.splitlines() if "unseen" in line.lower() or "not recorded" in line.lower()]
     replayed = place.replay()

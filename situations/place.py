@@ -100,7 +100,7 @@ class Place:
         return replace(ended, requests=self.server.requests - before)
 
     def _environment(self, settings: dict[str, str]) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("REENACT_", "PYTHON"))}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ONRECORD_", "PYTHON"))}
         kits = HERE / "kits"
         return {
             **kept,
@@ -109,8 +109,8 @@ class Place:
             "SITUATIONS_NOTES": str(self.notes),
             "SITUATIONS_PROGRAM": str(self.program),
             "OPENAI_API_KEY": KEY,
-            "REENACT_STORE": str(self.records / "reenact.db"),
-            "REENACT_KEY_FILE": str(self.notes / "keys.json"),
+            "ONRECORD_STORE": str(self.records / "onrecord.db"),
+            "ONRECORD_KEY_FILE": str(self.notes / "keys.json"),
             "NO_COLOR": "1",
             "COLUMNS": "200",
             **settings,

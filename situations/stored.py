@@ -15,8 +15,8 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-from reenact.core.packing import pack, unpack
-from reenact.errors import Damaged
+from onrecord.core.packing import pack, unpack
+from onrecord.errors import Damaged
 
 _SQLITE = b"SQLite format 3"
 _GZIP = b"\x1f\x8b"

@@ -99,8 +99,8 @@ def _run(command: list[str]) -> str:
 # How each of them is used
 
 
-def _reenact(bin_: Path, mode: Mode, program: Path, records: Path, settings: Mapping[str, str]) -> list[str]:
-    ours = [str(bin_ / "reenact")]
+def _onrecord(bin_: Path, mode: Mode, program: Path, records: Path, settings: Mapping[str, str]) -> list[str]:
+    ours = [str(bin_ / "onrecord")]
     if mode == "record":
         return [*ours, "run", *(["--strict"] if "SITUATIONS_STRICT" in settings else []), str(program)]
     return [*ours, mode, "@last"]
@@ -136,7 +136,7 @@ def _pytest_recording(bin_: Path, mode: Mode, program: Path, records: Path, sett
     return [str(bin_ / "python"), "-m", "pytest", test, *how]
 
 
-OURS = Subject("reenact", "reenact", _reenact, kit="reenact", note="`reenact run`, `replay`, `resume`")
+OURS = Subject("onrecord", "onrecord", _onrecord, kit="onrecord", note="`onrecord run`, `replay`, `resume`")
 CONTROL = Subject(
     "no recorder", "", _nobody, note="the program is run again, each time: what holds here proves nothing"
 )

@@ -1,4 +1,4 @@
-"""The table, as text."""
+"""Render the table of situations as Markdown."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from situations.subjects import Subject
 
 INTRODUCTION = """# Situations
 
-Written by `make situations`: small programs in which recorders of agents are known to break, each run under every
-recorder that can be installed here, against a model server on loopback whose answers are numbered (so that a replay
-that goes out is counted, not believed) and whose slow and fast answers swap between recording and replay.
+`make situations` writes this page. Recorders of agents are known to fail in these small programs.
+Each program runs under every recorder that can be installed, against a model server on loopback.
+The server numbers its answers, so a replay that goes out is counted. Its slow and fast answers
+swap between recording and replay.
 
-The same is asked of everybody. A replay holds if the program says the same lines again, not one request reaches the
-server, and the recorder itself says that all is well. Every recorder is used as its documentation says, with the
-settings that fit the situation, where it has some. ✔ it holds · ✘ it does not, and what happened instead.
+Every recorder gets the same task. A replay holds if the program prints the same lines again, no
+request reaches the server, and the recorder itself reports success. Every recorder is used as its
+documentation says, with the settings that fit the situation.
+
+✔ holds · ✘ does not hold, with what happened instead
 """
 
 
@@ -72,6 +75,6 @@ def _how(subjects: list[Subject], missing: dict[str, str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """What others wrote is text, not markup."""
+    """Return foreign text without markup."""
     words = " ".join("".join(c if c.isprintable() else " " for c in text).split()).replace("`", "'")
     return words.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[").replace("_", "\\_")

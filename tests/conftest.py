@@ -5,19 +5,43 @@ A missing Postgres fails the tests that ask for one: nothing passes silently.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+import gc
+import os
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from kit.postgres_server import database_url, postgres_server  # noqa: F401 - fixtures
+from kit.soak import SOAK
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
+from onrecord.store.memory import MemoryStore
 
-from postgres_server import database_url, postgres_server  # noqa: F401 - fixtures
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
-from reenact.store.opening import open_store
+# A test edits a program within a second: its bytecode, if written, would be taken for that of the new text.
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+# A busy machine is slow: no example fails because of the time it took.
+settings.register_profile(
+    "onrecord",
+    max_examples=500 if SOAK else 40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("onrecord")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector: it would examine every module and test again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _url(request: pytest.FixtureRequest, tmp_path: Path) -> str:

@@ -1,22 +1,29 @@
-"""Writes docs/api.md from the public names themselves: their signatures and what is said beside them in the code."""
+"""Write docs/reference/api.md from the public names: their signatures and docstrings.
+
+Run as a program, it writes docs/reference/errors.md too.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+import textwrap
 import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import reenact
-from reenact.effect.handles import RunHandle
-from reenact.effect.tools import Effect
+import error_reference
 
-FILE = Path(__file__).parents[1] / "docs/api.md"
+import onrecord
+from onrecord.runtime.api.handle import RunHandle
+from onrecord.runtime.api.tool import Effect
+
+FILE = Path(__file__).parents[1] / "docs/reference/api.md"
 SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Agents and their effects": (
-        "What an agent developer writes. [agents.md](agents.md) tells how it fits together.",
+        "What an agent developer writes ([guide](../guides/agents.md)).",
         (
             "agent",
             "Agent",
@@ -31,33 +38,35 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "Inside a run": (
-        "Each is on record, and comes back as it was. `sleep`, `wait_for` and `wait_for_first` are awaited in a task.",
+        "Each is recorded and replays with the same value. Await `sleep` in an asynchronous agent.",
         ("sleep", "now", "random", "uuid", "state", "set_state", "checkpoint", "restored"),
     ),
     "Waits": (
-        "A word from outside ([guides/waits.md](guides/waits.md)).",
+        "Wait for a value from outside ([guide](../guides/waits.md)). "
+        "Await `wait_for` and `wait_for_first` in an asynchronous agent.",
         ("wait_for", "wait_for_first", "wait_key", "interrupt", "WaitCancelled", "WaitFailed"),
     ),
     "What an agent may do": (
-        "Policies, budgets, retries, redaction ([secrets.md](secrets.md)).",
+        "Policies, budgets, retries and redaction ([guide](../guides/secrets.md)).",
         ("Policy", "Budget", "Retry", "Redaction"),
     ),
-    "Coming back": (
-        "After a crash, on the record alone, or another way ([resume](guides/resume.md), [forks](forks.md)).",
+    "Resume, replay, fork": (
+        "Continue a run, run it again on its record, or branch it "
+        "([resume](../guides/resume.md), [fork](../guides/fork-and-compare.md)).",
         (
             *("resume", "replay", "settle", "cancel", "Worker", "sweep", "fork", "AnotherAnswer", "AnotherInput"),
             *("AnotherModel", "expected_tail", "patched_change"),
         ),
     ),
     "Errors": (
-        "By who has to act. Each has a stable `code`, a `hint`, and the `exit_status` of the command line.",
+        "Each has a stable `code`, a `hint` and the `exit_status` of the command line ([all codes](errors.md)).",
         (
-            *("ReenactError", "Denied", "BudgetExceeded", "Divergence", "InDoubt", "NotCarriedOut", "NotReplayable"),
+            *("OnrecordError", "Denied", "BudgetExceeded", "Divergence", "InDoubt", "NotCarriedOut", "NotReplayable"),
             "Suspended",
         ),
     ),
-    "The log": (
-        "Stores, journals and what is in them ([format.md](format.md), [guarantees.md](guarantees.md)).",
+    "Stores and journals": (
+        "Open stores; read, write, verify and move journals ([format](../format.md), [guarantees](../guarantees.md)).",
         (
             *(
                 "open_store",
@@ -73,7 +82,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "Events": (
-        "Past-tense values; `SequencedEvent.event` is one of them.",
+        "`SequencedEvent.event` is one of these values.",
         (
             *("Event", "ActionRequested", "ActionSucceeded", "ActionFailed", "ActionDenied", "AttemptRecorded"),
             *(
@@ -89,14 +98,14 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "State and snapshots": (
-        "State is a fold of events; snapshots only make it quicker to find.",
+        "State is a fold of events. Snapshots only save time.",
         (
             *("Reducer", "StateUpdatedOnlyReducer", "state_hash", "StateFold", "SnapshotManager", "EveryEvents"),
             *("AtMarkedPoints", "WhenStateReaches"),
         ),
     ),
-    "Reading and judging": (
-        "Where two runs part, and what drifted ([live-replay.md](live-replay.md)).",
+    "Compare and judge": (
+        "Find where two runs diverge, and judge drift ([guide](../guides/live-replay.md)).",
         (
             *("compare_runs", "RunComparison", "ReplayEngine", "compare_outcomes", "Outcome", "StepDrift"),
             *("DriftTolerance", "PathRule", "Masks", "ExecutionLog", "KernelTraceEvent", "scan_execution_log"),
@@ -104,7 +113,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "Receipts and evidence": (
-        "For auditors ([tokens.md](tokens.md), [evidence.md](evidence.md)).",
+        "For auditors ([receipts](../guides/receipts.md), [evidence](../guides/evidence.md)).",
         (
             *("ReplayToken", "ReplayLog", "EffectInvoker", "mint", "replay_token", "replay_flow"),
             *("make_bundle", "write_bundle", "check_bundle"),
@@ -112,7 +121,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 BESIDE = {"RunHandle": RunHandle, "Effect": Effect}
-"""Met by everybody, although nobody imports them."""
+"""Objects that functions return, and that are not imported by name."""
 SHOWN = {
     "Agent": ("run", "start", "resume", "replay", "replay_live", "fork"),
     "Effect": (),
@@ -124,51 +133,70 @@ SHOWN = {
     "Journal": ("create", "open", "append", "append_async", "renew", "release", "reopen", "head"),
     "OperationsJournal": ("open", "note"),
 }
-"""Of classes that have more than is meant for their users."""
+"""The documented members of classes that have more."""
 WIDTH = 100
+LIST_ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s")
 
 
 def write() -> str:
     listed = [name for _, names in SECTIONS.values() for name in names if name not in BESIDE]
-    missing, twice = set(reenact.__all__) - set(listed), len(listed) != len(set(listed))
+    missing, twice = set(onrecord.__all__) - set(listed), len(listed) != len(set(listed))
     if missing - {"__version__"} or twice:
         raise SystemExit(f"in no section, or in two: {sorted(missing) or listed}")
     lines = [
-        "# The Python interface",
+        "# Python",
         "",
-        "Written by `make reference` from the code itself. Everything here is a name of the package `reenact`, but for",
-        f"{' and '.join(f'`{name}`' for name in BESIDE)}, which are handed out by others. What is not here may move.",
+        "`make reference` writes this page from the code. Every name is a member of the package `onrecord`,",
+        f"except {' and '.join(f'`{name}`' for name in BESIDE)}, which functions return. Other names may change.",
     ]
-    for title, (said, names) in SECTIONS.items():
-        lines += ["", f"## {title}", "", said]
+    for title, (introduction, names) in SECTIONS.items():
+        lines += ["", f"## {title}", "", *_wrapped(introduction)]
         for name in names:
-            lines += ["", *_entry(name, BESIDE.get(name) or getattr(reenact, name))]
+            lines += ["", *_entry(name, BESIDE.get(name) or getattr(onrecord, name))]
     return "\n".join(lines) + "\n"
 
 
-def _entry(name: str, it: Any) -> Iterator[str]:
+def _entry(name: str, value: Any) -> Iterator[str]:
+    """Yield the lines of one name, then those of its members, without blank lines at the end."""
     yield f"### `{name}`"
-    yield ""
-    for signature in _signatures(it):
-        yield from ("```text", _laid_out(name, signature), "```", "")
-    yield from _paragraphs(it)
-    if inspect.isclass(it):
-        for member, function, how in _members(it):
-            shown = _on_one_line(f"{name}.{member}", function)[0] if how == "method" else f"{name}.{member}"
-            said = " ".join(_paragraphs(inspect.getattr_static(it, member)))
-            yield from ("", f"- `{shown}`{': ' if said else ''}{said}")
+    for signature in _signatures(value):
+        yield from ("", "```text", _laid_out(name, signature), "```")
+    yield from _paragraph_lines(value)
+    if inspect.isclass(value):
+        for member, signature, is_method in _members(value):
+            yield from ("", f"#### `{name}.{member}`")
+            if is_method:
+                yield from ("", "```text", _laid_out(member, signature), "```")
+            yield from _paragraph_lines(inspect.getattr_static(value, member))
 
 
-def _signatures(it: Any) -> list[inspect.Signature]:
-    overloads = [inspect.signature(one) for one in typing.get_overloads(it)] if inspect.isfunction(it) else []
+def _paragraph_lines(value: Any) -> Iterator[str]:
+    for paragraph in _paragraphs(value):
+        yield ""
+        yield from paragraph
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH - 1,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _signatures(value: Any) -> list[inspect.Signature]:
+    overloads = [inspect.signature(one) for one in typing.get_overloads(value)] if inspect.isfunction(value) else []
     if overloads:
         return overloads
-    if inspect.isclass(it) and (getattr(it, "_is_protocol", False) or issubclass(it, BaseException)):
+    if inspect.isclass(value) and (getattr(value, "_is_protocol", False) or issubclass(value, BaseException)):
         return []
-    return [inspect.signature(it)]
+    return [inspect.signature(value)]
 
 
-def _members(cls: type) -> Iterator[tuple[str, inspect.Signature, str]]:
+def _members(cls: type) -> Iterator[tuple[str, inspect.Signature, bool]]:
     fields = getattr(cls, "__struct_fields__", getattr(cls, "_fields", ()))
     shown = SHOWN.get(cls.__name__, tuple(vars(cls)))
     if issubclass(cls, BaseException):
@@ -178,9 +206,9 @@ def _members(cls: type) -> Iterator[tuple[str, inspect.Signature, str]]:
             continue
         function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
         if inspect.isfunction(function):
-            yield member, _without_self(function, isinstance(value, staticmethod)), "method"
+            yield member, _without_self(function, isinstance(value, staticmethod)), True
         elif isinstance(value, property):
-            yield member, inspect.Signature(), "property"
+            yield member, inspect.Signature(), False
 
 
 def _without_self(function: Callable[..., Any], static: bool) -> inspect.Signature:
@@ -228,8 +256,8 @@ def _named(annotation: Any) -> str:
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     for module in ("collections.abc.", "typing."):
         text = text.replace(module, "")
-    while "reenact." in text:  # names, not where they are
-        before, _, rest = text.partition("reenact.")
+    while "onrecord." in text:  # names, not where they are
+        before, _, rest = text.partition("onrecord.")
         path = rest[: next((at for at, sign in enumerate(rest) if not (sign.isalnum() or sign in "._")), len(rest))]
         text = before + path.rpartition(".")[2] + rest[len(path) :]
     return text
@@ -240,15 +268,25 @@ def _value(value: Any) -> str:
     return text if len(text) <= 40 and " at 0x" not in text else "…"
 
 
-def _paragraphs(it: Any) -> list[str]:
-    """What is said of it; not what a library says of everything that it makes."""
-    doc = getattr(it, "__doc__", None)
-    inherited = inspect.isclass(it) and "__doc__" not in vars(it)
-    if not doc or inherited or doc.startswith(f"{getattr(it, '__name__', '')}("):
+def _paragraphs(value: Any) -> list[list[str]]:
+    """Return the wrapped paragraphs of a docstring, without those that a library writes for every class."""
+    doc = getattr(value, "__doc__", None)
+    inherited = inspect.isclass(value) and "__doc__" not in vars(value)
+    if not doc or inherited or doc.startswith(f"{getattr(value, '__name__', '')}("):
         return []
-    return [" ".join(paragraph.split()) for paragraph in inspect.cleandoc(doc).split("\n\n")]
+    found = []
+    for paragraph in inspect.cleandoc(doc).split("\n\n"):
+        lines = paragraph.splitlines()
+        if all(line.startswith("    ") for line in lines):
+            found.append(["```text", *(line[4:] for line in lines), "```"])
+        elif any(LIST_ITEM.match(line) for line in lines):
+            found.append(lines)
+        else:
+            found.append(_wrapped(" ".join(paragraph.split())))
+    return found
 
 
 if __name__ == "__main__":
-    FILE.write_text(write())
-    sys.stdout.write(f"{FILE.name}: {len(FILE.read_text().splitlines())} lines\n")
+    for file, text in ((FILE, write()), (error_reference.FILE, error_reference.write())):
+        file.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"{file.name}: {len(text.splitlines())} lines\n")

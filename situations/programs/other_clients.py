@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import httpx
 import requests
+
 from kit import URL, say
 
 say("requests", requests.get(f"{URL}/number").text)

@@ -1,6 +1,7 @@
 """A prompt with secrets in it, as users paste them."""
 
 from canaries import body_text
+
 from kit import ask, client, say
 
 model = client()

@@ -1,17 +1,24 @@
-"""Reenact: record what an agent did, once, in one tamper-evident log.
+"""Onrecord: record what an agent did, once, in one tamper-evident log.
 
-The names below are the public ones; everything else may move. They are loaded when first used: `import reenact` has to
-be cheap, since it stands at the top of programs that may need little of it.
+Only the names below are public; everything else may move. Each name is imported on first use, so that
+`import onrecord` stays cheap for programs that need few of them.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # the name of `typing`, whose loading takes longer than that of this module
+TYPE_CHECKING = False  # not imported from `typing`, whose import takes longer than that of this module
 if TYPE_CHECKING:
-    from reenact.core.codec import register_type
-    from reenact.core.events import (
+    from onrecord.analysis.compare.drift import Outcome, StepDrift, compare_outcomes
+    from onrecord.analysis.compare.masks import Masks
+    from onrecord.analysis.compare.tolerance import DriftTolerance, PathRule
+    from onrecord.analysis.diff.results import RunComparison
+    from onrecord.analysis.diff.runs import compare_runs
+    from onrecord.analysis.fork import expected_tail, fork, patched_change
+    from onrecord.analysis.timeline import ReplayEngine
+    from onrecord.core.codec import register_type
+    from onrecord.core.events import (
         ActionDenied,
         ActionFailed,
         ActionRequested,
@@ -27,18 +34,36 @@ if TYPE_CHECKING:
         WaitCreated,
         WaitResolved,
     )
-    from reenact.core.state import Reducer, StateUpdatedOnlyReducer, state_hash
-    from reenact.effect.agents import Agent, agent, replay, resume
-    from reenact.effect.attempts import note_attempt
-    from reenact.effect.checkpoints import checkpoint, restored
-    from reenact.effect.forking import AnotherAnswer, AnotherInput, AnotherModel
-    from reenact.effect.policy import Budget, Policy
-    from reenact.effect.primitives import now, random, set_state, sleep, state, uuid
-    from reenact.effect.recording import record
-    from reenact.effect.redacting import Redaction
-    from reenact.effect.retrying import Retry
-    from reenact.effect.settling import cancel, settle
-    from reenact.effect.stopping import (
+    from onrecord.core.state import Reducer, StateUpdatedOnlyReducer, state_hash
+    from onrecord.errors import OnrecordError
+    from onrecord.journal.execution_log import (
+        ExecutionLog,
+        KernelTraceEvent,
+        scan_execution_log,
+        scan_execution_log_with_state_hashes,
+        scan_execution_trace,
+    )
+    from onrecord.journal.export import export_run
+    from onrecord.journal.import_file import import_file, verify_file
+    from onrecord.journal.journal import Draft, Journal
+    from onrecord.journal.operations import OperationsJournal
+    from onrecord.journal.reader import JournalReader, SequencedEvent
+    from onrecord.journal.snapshots import AtMarkedPoints, EveryEvents, SnapshotManager, StateFold, WhenStateReaches
+    from onrecord.journal.verify import VerificationReport, verify_run
+    from onrecord.proof.evidence import check_bundle, make_bundle, write_bundle
+    from onrecord.proof.receipts import EffectInvoker, ReplayLog, ReplayToken, mint, replay_flow, replay_token
+    from onrecord.runtime.api.agent import Agent, agent, replay, resume
+    from onrecord.runtime.api.checkpoint import checkpoint, restored
+    from onrecord.runtime.api.policy import Budget, Policy
+    from onrecord.runtime.api.primitives import now, random, set_state, sleep, state, uuid
+    from onrecord.runtime.api.record import record
+    from onrecord.runtime.api.retry import Retry
+    from onrecord.runtime.api.settle import cancel, settle
+    from onrecord.runtime.api.tool import idempotency_key, run_step, step, tool
+    from onrecord.runtime.api.wait import WaitCancelled, WaitFailed, interrupt, wait_for, wait_for_first, wait_key
+    from onrecord.runtime.api.worker import Worker, sweep
+    from onrecord.runtime.engine.attempts import note_attempt
+    from onrecord.runtime.engine.stops import (
         BudgetExceeded,
         Denied,
         Divergence,
@@ -47,41 +72,16 @@ if TYPE_CHECKING:
         NotReplayable,
         Suspended,
     )
-    from reenact.effect.tools import idempotency_key, run_step, step, tool
-    from reenact.effect.waiting_for import WaitCancelled, WaitFailed, interrupt, wait_for, wait_for_first, wait_key
-    from reenact.effect.workers import Worker, sweep
-    from reenact.errors import ReenactError
-    from reenact.journal.exporting import export_run
-    from reenact.journal.importing import import_file, verify_file
-    from reenact.journal.journal import Draft, Journal
-    from reenact.journal.operations import OperationsJournal
-    from reenact.journal.reader import JournalReader, SequencedEvent
-    from reenact.journal.snapshots import AtMarkedPoints, EveryEvents, SnapshotManager, StateFold, WhenStateReaches
-    from reenact.journal.verify import VerificationReport, verify_run
-    from reenact.journal.views import (
-        ExecutionLog,
-        KernelTraceEvent,
-        scan_execution_log,
-        scan_execution_log_with_state_hashes,
-        scan_execution_trace,
-    )
-    from reenact.replays.comparing.drift import Outcome, StepDrift, compare_outcomes
-    from reenact.replays.comparing.masks import Masks
-    from reenact.replays.comparing.tolerance import DriftTolerance, PathRule
-    from reenact.replays.divergence.comparing_runs import compare_runs
-    from reenact.replays.divergence.results import RunComparison
-    from reenact.replays.engine import ReplayEngine
-    from reenact.replays.evidence import check_bundle, make_bundle, write_bundle
-    from reenact.replays.forking import expected_tail, fork, patched_change
-    from reenact.store.contract import Head, Store
-    from reenact.store.opening import open_store
-    from reenact.tokens import EffectInvoker, ReplayLog, ReplayToken, mint, replay_flow, replay_token
+    from onrecord.runtime.forks.fork import AnotherAnswer, AnotherInput, AnotherModel
+    from onrecord.runtime.secrets.redaction import Redaction
+    from onrecord.store.contract import Head, Store
+    from onrecord.store.factory import open_store
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "reenact.core.codec": ("register_type",),
-    "reenact.core.events": (
+_NAMES_BY_MODULE = {
+    "onrecord.core.codec": ("register_type",),
+    "onrecord.core.events": (
         "ActionDenied",
         "ActionFailed",
         "ActionRequested",
@@ -97,17 +97,17 @@ _HOMES = {
         "WaitCreated",
         "WaitResolved",
     ),
-    "reenact.core.state": ("Reducer", "StateUpdatedOnlyReducer", "state_hash"),
-    "reenact.effect.agents": ("Agent", "agent", "replay", "resume"),
-    "reenact.effect.attempts": ("note_attempt",),
-    "reenact.effect.checkpoints": ("checkpoint", "restored"),
-    "reenact.effect.policy": ("Budget", "Policy"),
-    "reenact.effect.primitives": ("now", "random", "set_state", "sleep", "state", "uuid"),
-    "reenact.effect.recording": ("record",),
-    "reenact.effect.redacting": ("Redaction",),
-    "reenact.effect.retrying": ("Retry",),
-    "reenact.effect.settling": ("cancel", "settle"),
-    "reenact.effect.stopping": (
+    "onrecord.core.state": ("Reducer", "StateUpdatedOnlyReducer", "state_hash"),
+    "onrecord.runtime.api.agent": ("Agent", "agent", "replay", "resume"),
+    "onrecord.runtime.engine.attempts": ("note_attempt",),
+    "onrecord.runtime.api.checkpoint": ("checkpoint", "restored"),
+    "onrecord.runtime.api.policy": ("Budget", "Policy"),
+    "onrecord.runtime.api.primitives": ("now", "random", "set_state", "sleep", "state", "uuid"),
+    "onrecord.runtime.api.record": ("record",),
+    "onrecord.runtime.secrets.redaction": ("Redaction",),
+    "onrecord.runtime.api.retry": ("Retry",),
+    "onrecord.runtime.api.settle": ("cancel", "settle"),
+    "onrecord.runtime.engine.stops": (
         "BudgetExceeded",
         "Denied",
         "Divergence",
@@ -116,8 +116,8 @@ _HOMES = {
         "NotReplayable",
         "Suspended",
     ),
-    "reenact.effect.tools": ("idempotency_key", "run_step", "step", "tool"),
-    "reenact.effect.waiting_for": (
+    "onrecord.runtime.api.tool": ("idempotency_key", "run_step", "step", "tool"),
+    "onrecord.runtime.api.wait": (
         "WaitCancelled",
         "WaitFailed",
         "interrupt",
@@ -125,36 +125,36 @@ _HOMES = {
         "wait_for_first",
         "wait_key",
     ),
-    "reenact.effect.workers": ("Worker", "sweep"),
-    "reenact.errors": ("ReenactError",),
-    "reenact.journal.exporting": ("export_run",),
-    "reenact.journal.importing": ("import_file", "verify_file"),
-    "reenact.journal.journal": ("Draft", "Journal"),
-    "reenact.journal.operations": ("OperationsJournal",),
-    "reenact.journal.reader": ("JournalReader", "SequencedEvent"),
-    "reenact.journal.snapshots": ("AtMarkedPoints", "EveryEvents", "SnapshotManager", "StateFold", "WhenStateReaches"),
-    "reenact.journal.verify": ("VerificationReport", "verify_run"),
-    "reenact.journal.views": (
+    "onrecord.runtime.api.worker": ("Worker", "sweep"),
+    "onrecord.errors": ("OnrecordError",),
+    "onrecord.journal.export": ("export_run",),
+    "onrecord.journal.import_file": ("import_file", "verify_file"),
+    "onrecord.journal.journal": ("Draft", "Journal"),
+    "onrecord.journal.operations": ("OperationsJournal",),
+    "onrecord.journal.reader": ("JournalReader", "SequencedEvent"),
+    "onrecord.journal.snapshots": ("AtMarkedPoints", "EveryEvents", "SnapshotManager", "StateFold", "WhenStateReaches"),
+    "onrecord.journal.verify": ("VerificationReport", "verify_run"),
+    "onrecord.journal.execution_log": (
         "ExecutionLog",
         "KernelTraceEvent",
         "scan_execution_log",
         "scan_execution_log_with_state_hashes",
         "scan_execution_trace",
     ),
-    "reenact.effect.forking": ("AnotherAnswer", "AnotherInput", "AnotherModel"),
-    "reenact.replays.comparing.drift": ("Outcome", "StepDrift", "compare_outcomes"),
-    "reenact.replays.comparing.masks": ("Masks",),
-    "reenact.replays.comparing.tolerance": ("DriftTolerance", "PathRule"),
-    "reenact.replays.divergence.comparing_runs": ("compare_runs",),
-    "reenact.replays.divergence.results": ("RunComparison",),
-    "reenact.replays.engine": ("ReplayEngine",),
-    "reenact.replays.forking": ("expected_tail", "fork", "patched_change"),
-    "reenact.replays.evidence": ("check_bundle", "make_bundle", "write_bundle"),
-    "reenact.tokens": ("EffectInvoker", "ReplayLog", "ReplayToken", "mint", "replay_flow", "replay_token"),
-    "reenact.store.contract": ("Head", "Store"),
-    "reenact.store.opening": ("open_store",),
+    "onrecord.runtime.forks.fork": ("AnotherAnswer", "AnotherInput", "AnotherModel"),
+    "onrecord.analysis.compare.drift": ("Outcome", "StepDrift", "compare_outcomes"),
+    "onrecord.analysis.compare.masks": ("Masks",),
+    "onrecord.analysis.compare.tolerance": ("DriftTolerance", "PathRule"),
+    "onrecord.analysis.diff.runs": ("compare_runs",),
+    "onrecord.analysis.diff.results": ("RunComparison",),
+    "onrecord.analysis.timeline": ("ReplayEngine",),
+    "onrecord.analysis.fork": ("expected_tail", "fork", "patched_change"),
+    "onrecord.proof.evidence": ("check_bundle", "make_bundle", "write_bundle"),
+    "onrecord.proof.receipts": ("EffectInvoker", "ReplayLog", "ReplayToken", "mint", "replay_flow", "replay_token"),
+    "onrecord.store.contract": ("Head", "Store"),
+    "onrecord.store.factory": ("open_store",),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 __all__ = [
     "ActionDenied",
@@ -189,13 +189,13 @@ __all__ = [
     "Masks",
     "NotCarriedOut",
     "NotReplayable",
+    "OnrecordError",
     "OperationsJournal",
     "Outcome",
     "PathRule",
     "Policy",
     "Redaction",
     "Reducer",
-    "ReenactError",
     "ReplayEngine",
     "ReplayLog",
     "ReplayToken",
@@ -266,10 +266,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'reenact' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'onrecord' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

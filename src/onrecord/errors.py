@@ -1,41 +1,41 @@
-"""Every error Reenact raises, by who has to act.
+"""The errors that Onrecord raises, grouped by who must act.
 
-    ReenactError
-    ├── InvalidValue            the value cannot be written (path and rule are named)
-    ├── InvalidInput            the caller asked for something that cannot be: a bad id, position, option
+    OnrecordError
+    ├── InvalidValue            the value cannot be written (the message names path and rule)
+    ├── InvalidInput            the caller passed an invalid id, position or option
     │   └── BadPosition
     ├── NotFound                no such run, file, event
-    │   └── UnknownOrRevoked    a wait key that opens nothing; why is never said
+    │   └── UnknownOrRevoked    a wait key that opens nothing; the reason is never given
     ├── Refused                 the append was not accepted; nothing was written, the handle stays usable
     │   ├── WrongRun            the event belongs to another run
     │   ├── WrongSequence       the event claims a seq that is not the next one
     │   ├── MissingParent       the causal parent does not exist
-    │   ├── MovedHead           somebody else appended first
+    │   ├── MovedHead           another writer appended first
     │   ├── StaleEpoch          another process has taken the run over
     │   ├── ClosedRun           the run has ended
     │   ├── ConflictingDuplicate  the event id exists with other content
-    │   ├── UnknownKind         an event kind this version cannot write
+    │   ├── UnknownKind         an event kind that this version cannot write
     │   └── RunExists           the run id exists with another header
     ├── Damaged                 recorded bytes are not what was written
     │   ├── BadRecording        an exported file that breaks the format
-    │   └── SchemaMismatch      a store of another make or version
+    │   └── SchemaMismatch      a store of another program or version
     └── StoreError              the store could not do it
-        ├── StoreUnavailable    cannot be opened, reached, locked, or is full
+        ├── StoreUnavailable    cannot be opened, reached or locked, or is full
         ├── OutcomeUnknown      an append may or may not have been committed: the handle is poisoned
         ├── Poisoned            the handle was used after that without being reopened
-        └── KeysUnavailable     the file of secrets cannot be used, or lacks the one that is asked for
+        └── KeysUnavailable     the file of secrets cannot be used, or lacks the requested one
 
-Each has a stable ``code``, a message that says what happened and where, and a ``hint`` that says what to do. Messages
-never hold recorded values.
+Each error has a stable ``code``, a message that says what happened and where, and a ``hint`` that says what to do.
+Messages never hold recorded values.
 """
 
 from __future__ import annotations
 
 
-class ReenactError(Exception):
-    """Base of all errors; `code` is stable, `exit_status` is what the command line ends with."""
+class OnrecordError(Exception):
+    """Base of all errors. `code` is stable; `exit_status` is the exit status of the command line."""
 
-    code = "reenact_error"
+    code = "onrecord_error"
     exit_status = 70
     default_hint = ""
 
@@ -45,22 +45,24 @@ class ReenactError(Exception):
         self.hint = hint or self.default_hint
         if code is not None:
             self.code = code
+        if self.hint:
+            self.add_note(self.hint)  # Python prints notes under an uncaught error; `str` stays one line
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions cross process boundaries in parallel verification; keyword arguments would be lost.
+        # Exceptions cross process boundaries in parallel verification; pickling would lose keyword arguments.
         return (_rebuild, (type(self), self.message, self.hint, self.code))
 
 
-def _rebuild(cls: type[ReenactError], message: str, hint: str, code: str) -> ReenactError:
+def _rebuild(cls: type[OnrecordError], message: str, hint: str, code: str) -> OnrecordError:
     return cls(message, hint=hint, code=code)
 
 
-class InvalidValue(ReenactError):
+class InvalidValue(OnrecordError):
     code = "invalid_value"
     exit_status = 2
 
 
-class InvalidInput(ReenactError):
+class InvalidInput(OnrecordError):
     code = "invalid_input"
     exit_status = 2
 
@@ -69,13 +71,13 @@ class BadPosition(InvalidInput):
     code = "bad_position"
 
 
-class NotFound(ReenactError):
+class NotFound(OnrecordError):
     code = "not_found"
     exit_status = 3
-    default_hint = "`reenact ls` lists the runs of this store."
+    default_hint = "`onrecord ls` lists the runs of this store."
 
 
-class Refused(ReenactError):
+class Refused(OnrecordError):
     code = "append_refused"
     exit_status = 6
 
@@ -104,7 +106,7 @@ class StaleEpoch(Refused):
 
 class ClosedRun(Refused):
     code = "closed_run"
-    default_hint = "The run has ended; going on is a fork."
+    default_hint = "The run has ended; fork it to continue."
 
 
 class ConflictingDuplicate(Refused):
@@ -118,13 +120,13 @@ class UnknownKind(Refused):
 
 class RunExists(Refused):
     code = "run_exists"
-    default_hint = "Go on with that run (`resume`), or choose another id."
+    default_hint = "Continue that run (`resume`), or choose another id."
 
 
-class Damaged(ReenactError):
+class Damaged(OnrecordError):
     code = "damaged"
     exit_status = 4
-    default_hint = "`reenact verify` locates the damage; `reenact recover` copies the valid prefix to a new store."
+    default_hint = "`onrecord verify` locates the damage; `onrecord recover` copies the valid prefix to a new store."
 
 
 class BadRecording(Damaged):
@@ -138,7 +140,7 @@ class SchemaMismatch(Damaged):
     default_hint = "This store was made by another version or program."
 
 
-class StoreError(ReenactError):
+class StoreError(OnrecordError):
     code = "store_error"
     exit_status = 5
 
@@ -159,7 +161,7 @@ class Poisoned(StoreError):
 
 class UnknownOrRevoked(NotFound):
     code = "await_event_unknown_or_revoked"
-    default_hint = "Ask whoever gave you the key for a new one."
+    default_hint = "Ask the sender of the key for a new one."
 
     def __init__(self, message: str = "", *, hint: str = "", code: str | None = None) -> None:
         super().__init__(message or "this wait key is not known or was revoked", hint=hint, code=code)

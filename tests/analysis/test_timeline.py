@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from journal.helpers import Counting, begin, small_run
-from reenact.core.events import Completed, StateUpdated
-from reenact.errors import BadPosition, NotFound, Refused
-from reenact.journal.reader import JournalReader
-from reenact.journal.snapshots import EveryEvents, SnapshotManager, StateFold
-from reenact.replays.engine import KEPT_EVERY, ReplayEngine
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
+from kit.journals import Counting, begin, small_run
+from onrecord.analysis.timeline import KEPT_EVERY, ReplayEngine
+from onrecord.core.events import Completed, StateUpdated
+from onrecord.errors import BadPosition, NotFound, Refused
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.snapshots import EveryEvents, SnapshotManager, StateFold
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 
 def counted(store: Store, events: int, every: int = 10**9) -> None:

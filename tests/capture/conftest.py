@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from program_support import Server
+
+from kit.programs import Server
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
-    for name in ("REENACT_STORE", "PYTHONHASHSEED"):
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
+    for name in ("ONRECORD_STORE", "PYTHONHASHSEED"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path

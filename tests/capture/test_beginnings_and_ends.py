@@ -7,7 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from program_support import Server, reenact
+
+from kit.programs import Server, onrecord
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -34,15 +35,15 @@ if "exit" in sys.argv:
 @pytest.mark.parametrize(("how", "status"), [("end", 0), ("fail", 1), ("exit", 3)])
 def test_a_file_that_nobody_closed_is_written_at_the_end(how: str, status: int) -> None:
     Path("program.py").write_text(LEFT_OPEN)
-    done = reenact("run", "--run-id", "one", "program.py", how)
+    done = onrecord("run", "--run-id", "one", "program.py", how)
     assert (done.returncode, done.stdout) == (status, "let go of out.txt\n"), done.stderr
     assert Path("out.txt").read_text() == "begun True"
-    assert reenact("replay", "one").stdout == done.stdout
+    assert onrecord("replay", "one").stdout == done.stdout
 
 
 def test_so_is_that_of_a_forked_process() -> None:
     Path("program.py").write_text(LEFT_OPEN)
-    done = reenact("run", "--run-id", "one", "program.py", "fork")
+    done = onrecord("run", "--run-id", "one", "program.py", "fork")
     assert (done.returncode, done.stdout) == (0, "let go of child.txt\nlet go of out.txt\n"), done.stderr
     assert Path("child.txt").read_text() == Path("out.txt").read_text() == "begun True"
 
@@ -64,7 +65,7 @@ asyncio.run(main())
 def test_one_that_was_forked_within_a_loop_ends_with_a_status_of_its_own() -> None:
     Path("program.py").write_text(FORKED_IN_A_LOOP)
     for command in (("run", "--run-id", "one", "program.py"), ("replay", "one")):
-        done = reenact(*command)
+        done = onrecord(*command)
         assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (0, "3\n", False), done.stderr
 
 
@@ -76,13 +77,13 @@ def test_the_packages_of_a_module_are_part_of_the_program(module: str, server: S
     (package / "__init__.py").write_text(f"{ask}print(sys.argv)\n")
     for name in ("__main__", "tool"):
         (package / f"{name}.py").write_text(ask)
-    done = reenact("run", "--run-id", "one", "-m", module, "word")
+    done = onrecord("run", "--run-id", "one", "-m", module, "word")
     first, arguments, second = done.stdout.splitlines()
     assert (done.returncode, server.requests) == (0, 2), done.stderr
     assert (first.split()[0], arguments, second.split()[0]) == ("package", "['-m', 'word']", "__main__")
     assert "2 effects" in done.stderr
     server.stop()
-    again = reenact("replay", "one")
+    again = onrecord("replay", "one")
     assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
 
 
@@ -90,10 +91,10 @@ def test_a_module_that_is_not_there_is_told_before_its_package_is_run() -> None:
     package = Path("package")
     package.mkdir()
     (package / "__init__.py").write_text("print('run')")
-    done = reenact("run", "-m", "package.missing")
+    done = onrecord("run", "-m", "package.missing")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "no module 'package.missing'" in done.stderr
-    assert not Path("reenact.db").exists()
+    assert "no runnable module 'package.missing'" in done.stderr
+    assert not Path("onrecord.db").exists()
 
 
 ENDS_ITSELF = """
@@ -116,19 +117,19 @@ BY_A_SIGNAL = {
 def test_one_that_ends_itself_by_a_signal_is_judged_like_any_other(how: str, server: Server) -> None:
     by, status = BY_A_SIGNAL[how]
     Path("program.py").write_text(ENDS_ITSELF.format(by=by))
-    assert reenact("run", "--run-id", "one", "program.py", server.url).returncode == status
-    again = reenact("replay", "one")
+    assert onrecord("run", "--run-id", "one", "program.py", server.url).returncode == status
+    again = onrecord("replay", "one")
     assert (again.returncode, "the record of run one ends at seq" in again.stderr) == (0, True), again.stderr
-    verdict = json.loads(reenact("replay", "one", "--json").stdout)
+    verdict = json.loads(onrecord("replay", "one", "--json").stdout)
     assert (verdict["exit"], verdict["status"]) == (0, "unfinished")
 
 
 def test_one_that_ends_itself_earlier_than_its_record_has_parted_from_it(server: Server) -> None:
     Path("program.py").write_text(ENDS_ITSELF.format(by="os.kill(os.getpid(), signal.SIGTERM)"))
     Path("goes_on").touch()
-    assert reenact("run", "--run-id", "one", "program.py", server.url).returncode == -signal.SIGTERM
+    assert onrecord("run", "--run-id", "one", "program.py", server.url).returncode == -signal.SIGTERM
     Path("goes_on").unlink()
-    again = reenact("replay", "one")
+    again = onrecord("replay", "one")
     assert (again.returncode, "error: run one" in again.stderr) == (1, True), again.stderr
 
 
@@ -137,15 +138,15 @@ def test_one_that_ends_itself_where_it_did_not_has_ended_differently(server: Ser
         ENDS_ITSELF.format(by="os.path.exists('calm') or os.kill(os.getpid(), signal.SIGTERM)")
     )
     Path("calm").touch()
-    assert reenact("run", "--run-id", "one", "program.py", server.url).returncode == 0
+    assert onrecord("run", "--run-id", "one", "program.py", server.url).returncode == 0
     Path("calm").unlink()
-    again = reenact("replay", "one")
+    again = onrecord("replay", "one")
     assert (again.returncode, "[other_end]" in again.stderr) == (1, True), again.stderr
 
 
 def test_a_signal_that_it_handles_itself_ends_nothing(server: Server) -> None:
     handled = "signal.signal(signal.SIGTERM, lambda *_: print('handled'))\nos.kill(os.getpid(), signal.SIGTERM)"
     Path("program.py").write_text(ENDS_ITSELF.format(by=handled))
-    assert reenact("run", "--run-id", "one", "program.py", server.url).stdout == "handled\n"
-    again = reenact("replay", "one")
+    assert onrecord("run", "--run-id", "one", "program.py", server.url).stdout == "handled\n"
+    again = onrecord("replay", "one")
     assert (again.returncode, again.stdout) == (0, "handled\n"), again.stderr

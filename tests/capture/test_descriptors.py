@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from program_support import Server, reenact
+
+from kit.programs import Server, onrecord
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -52,9 +53,9 @@ def test_a_daemon(server: Server) -> None:
 
 
 def check(server: Server) -> None:
-    done = reenact("run", "--run-id", "one", "program.py", server.url)
+    done = onrecord("run", "--run-id", "one", "program.py", server.url)
     assert done.returncode == 0, done.stderr
     asked = len(server.seen)
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, done.stdout), replayed.stderr
     assert (len(server.seen), asked > 0) == (asked, True)

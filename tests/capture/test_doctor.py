@@ -1,4 +1,4 @@
-"""`reenact doctor -- python agent.py`: what a program depends on that no seam sees, with its line."""
+"""`onrecord doctor -- python agent.py`: what a program depends on that no interceptor records, with its line."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program_support import reenact
+
+from kit.programs import onrecord
 
 pytestmark = pytest.mark.usefixtures("folder")
 
 
 def examined(text: str, *arguments: str, given: str = "") -> tuple[int, dict[str, Any]]:
     Path("agent.py").write_text(text)
-    done = reenact("doctor", "--json", "--", "python", "agent.py", *arguments, input=given)
-    assert not Path(".reenact").exists(), "what it records is thrown away"
+    done = onrecord("doctor", "--json", "--", "python", "agent.py", *arguments, input=given)
+    assert not Path(".onrecord").exists(), "what it records is thrown away"
     return done.returncode, json.loads(done.stdout)
 
 
@@ -23,7 +24,7 @@ def problems(seen: dict[str, Any]) -> list[str]:
     return [f"{one['what']} at {one['where']}" for one in seen["findings"] if one["level"] == "problem"]
 
 
-def test_what_the_seams_see_is_no_problem() -> None:
+def test_what_the_interceptors_record_is_no_problem() -> None:
     text = "import random, sys, time, uuid\nprint(time.time(), random.random(), uuid.uuid4(), {'a', 'b'}, input())\n"
     status, seen = examined(text, given="a line\n")
     assert (status, seen["status"], seen["compared"], problems(seen)) == (0, "nothing found", True, [])
@@ -32,14 +33,14 @@ def test_what_the_seams_see_is_no_problem() -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("print(os.getpid())", "the number of the process (getpid)"),
+        ("print(os.getpid())", "the process id (getpid)"),
         ("print(socket.gethostname())", "the name of the machine (gethostname)"),
-        ("print(id(os))", "the address of an object, which is another in every process (id)"),
+        ("print(id(os))", "the address of an object, which differs in every process (id)"),
         ("subprocess.run(['true'])", "a process (true)"),
         ("socket.socket().connect_ex(('127.0.0.1', 9))", "a connection to 127.0.0.1:9"),
     ],
 )
-def test_what_no_seam_sees_is_named_with_its_line(line: str, what: str) -> None:
+def test_what_no_interceptor_records_is_named_with_its_line(line: str, what: str) -> None:
     status, seen = examined(f"import os, socket, subprocess, time\nprint(time.time())\n{line}\n")
     assert status == 1
     assert f"{what} at agent.py:3" in problems(seen), seen
@@ -71,15 +72,15 @@ print(before)
 
 def test_a_request_that_is_another_each_time(tmp_path: Path) -> None:
     text = """
-import os, reenact
-reenact.run_step("first", int, 1)
-print(reenact.run_step("ask", str, os.stat("agent.py").st_atime_ns + open("count").read().count("x")))
+import os, onrecord
+onrecord.run_step("first", int, 1)
+print(onrecord.run_step("ask", str, os.stat("agent.py").st_atime_ns + open("count").read().count("x")))
 open("count", "a").write("x")
 """
     Path("count").write_text("")
     status, seen = examined(text)
     assert status == 1
-    parted = [one for one in problems(seen) if one.startswith("a replay parts")]
+    parted = [one for one in problems(seen) if one.startswith("a replay diverges")]
     assert parted, seen
     assert parted[0].endswith("at agent.py:4")
 
@@ -107,14 +108,14 @@ def test_unseeded_numpy(tmp_path: Path) -> None:
 
 
 def test_what_is_no_program() -> None:
-    done = reenact("doctor", "--", "ls", "-l")
+    done = onrecord("doctor", "--", "ls", "-l")
     assert done.returncode == 2
     assert "Write `-- python SCRIPT ARGS…`" in done.stderr
 
 
 @pytest.mark.parametrize(("words", "code"), [(["none.py"], "no_file"), (["-m", "none_such"], "no_module")])
 def test_a_program_that_is_not_there_is_not_examined(words: list[str], code: str) -> None:
-    done = reenact("doctor", "--", "python", *words)
+    done = onrecord("doctor", "--", "python", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"[{code}]" in done.stderr
-    assert "-- COMMAND" in reenact("doctor", "--help").stdout
+    assert "-- COMMAND" in onrecord("doctor", "--help").stdout

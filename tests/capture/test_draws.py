@@ -7,7 +7,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from reenact.capture.draws import is_own_frame
+from onrecord.capture.draws import is_own_frame
 
 
 def frame_of(source: str, **module: Any) -> FrameType:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from reenact.capture.environment import changed_variables, environment_fact
-from reenact.core.redaction import Finder, Redactor
-from reenact.core.redaction.scanning import scan_tree
-from reenact.effect.sealing import SealKeys
+from onrecord.capture.environment import changed_variables, environment_fact
+from onrecord.core.redaction import Finder, Redactor
+from onrecord.core.redaction.scan import scan_tree
+from onrecord.runtime.secrets.seals import SealKeys
 
 NAMES = ("API_KEY", "AUTHORIZATION", "COOKIE", "DB_PASSWORD", "HOME", "OPENAI_API_KEY", "X_API_KEY")
 
@@ -21,15 +21,15 @@ NAMES = ("API_KEY", "AUTHORIZATION", "COOKIE", "DB_PASSWORD", "HOME", "OPENAI_AP
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
-    monkeypatch.delenv("REENACT_STORE", raising=False)
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
 
 
 @pytest.mark.parametrize("number", range(len(NAMES) + 1))
 def test_the_fact_looks_like_no_secret(number: int) -> None:
     fact = environment_fact(dict.fromkeys(NAMES[:number], f"value {number}"))
     assert list(scan_tree(fact, Finder((), ()))) == []
-    assert Redactor().kept(fact).value == fact
+    assert Redactor().redact_reversibly(fact).value == fact
 
 
 def test_a_digest_never_looks_like_a_number() -> None:
@@ -46,7 +46,7 @@ def test_what_became_of_variables() -> None:
 
 def test_an_earlier_record_is_still_read() -> None:
     key, secret = SealKeys().current_seal()
-    digest = hmac.digest(secret, b"reenact.environment/1\0SAME\x001", "sha256").hex()[:16]
+    digest = hmac.digest(secret, b"onrecord.environment/1\0SAME\x001", "sha256").hex()[:16]
     fact = {"environment": {"key": key, "digests": {"SAME": digest, "OTHER": digest}}}
     assert changed_variables(fact, {"SAME": "1", "OTHER": "1"}) == {"changed": ["OTHER"]}
 
@@ -63,7 +63,7 @@ def test_a_program_with_a_key_in_its_environment_is_clean(tmp_path: Path) -> Non
     Path("program.py").write_text("print(1)\n")
     key = "sk-proj-" + "abcdefghijklmnopqrstuvwxyz0123456789"
     environment = {**os.environ, "OPENAI_API_KEY": key, "DB_PASSWORD": "hunter22hunter22"}
-    command = [sys.executable, "-m", "reenact.cli.main"]
+    command = [sys.executable, "-m", "onrecord.cli.main"]
     for arguments in (
         ["run", "--run-id", "one", "program.py"],
         ["scan", "one"],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from program_support import Server, reenact
+
+from kit.programs import Server, onrecord
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -45,11 +46,11 @@ WAY
 @pytest.mark.parametrize("way", WAYS)
 def test_uvloop_is_replaced_and_the_summary_says_so(way: str, server: Server) -> None:
     Path("program.py").write_text(PROGRAM.replace("WAY", WAYS[way]))
-    recorded = reenact("run", "program.py", server.url)
+    recorded = onrecord("run", "program.py", server.url)
     assert recorded.returncode == 0, recorded.stderr
     assert recorded.stderr.count("uvloop replaced by asyncio's own loop") == 1
     assert len(server.seen) == 5
-    replayed = reenact("replay", "@last")
+    replayed = onrecord("replay", "@last")
     assert replayed.returncode == 0, replayed.stderr
     assert replayed.stdout.splitlines()[0] == recorded.stdout.strip()
     assert len(server.seen) == 5
@@ -57,7 +58,7 @@ def test_uvloop_is_replaced_and_the_summary_says_so(way: str, server: Server) ->
 
 def test_uvloop_that_is_only_imported_is_nothing_to_tell(server: Server) -> None:
     Path("program.py").write_text(PROGRAM.replace("WAY", "asyncio.run(main())"))
-    recorded = reenact("run", "program.py", server.url)
+    recorded = onrecord("run", "program.py", server.url)
     assert recorded.returncode == 0
     assert "uvloop" not in recorded.stderr
 
@@ -69,7 +70,7 @@ def test_uvloop_that_is_only_imported_is_nothing_to_tell(server: Server) -> None
 )
 def test_trio_is_refused_before_anything_happens(library: str, way: str, server: Server) -> None:
     Path("program.py").write_text(UNDER_TRIO.replace("LIBRARY", library).replace("WAY", way))
-    refused = reenact("run", "program.py", server.url)
+    refused = onrecord("run", "program.py", server.url)
     assert refused.returncode == 125
     assert refused.stdout == ""
     assert "[unsupported_loop]" in refused.stderr

@@ -1,13 +1,13 @@
-"""A replay that parts from its record says why: six kinds of change, the environment, the command to record anew."""
+"""A replay that parts from its record says why: six kinds of change, the environment, the command to record again."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from program_support import Server, reenact
 
-from kept_bytes import places_of
+from kit.kept_bytes import places_of
+from kit.programs import Server, onrecord
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -35,7 +35,7 @@ PROMPT = "".join(f"w{number} " for number in range(650_000))
 def missed(server: Server, *changes: tuple[str, str]) -> str:
     """What a replay of the changed program says."""
     Path("program.py").write_text(PROGRAM)
-    recorded = reenact("run", "--run-id", "one", "program.py", server.url)
+    recorded = onrecord("run", "--run-id", "one", "program.py", server.url)
     assert recorded.returncode == 0, recorded.stderr
     changed = PROGRAM
     for before, after in changes:
@@ -43,10 +43,10 @@ def missed(server: Server, *changes: tuple[str, str]) -> str:
         changed = changed.replace(before, after, 1)
     Path("program.py").write_text(changed)
     asked = server.requests
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert replayed.returncode == 1, replayed.stderr
     assert server.requests == asked
-    assert f"to record anew: reenact run program.py {server.url}" in replayed.stderr
+    assert f"to record again: onrecord run program.py {server.url}" in replayed.stderr
     assert "canary" not in replayed.stderr
     return replayed.stderr
 
@@ -56,7 +56,7 @@ def test_a_parameter_of_a_model(server: Server) -> None:
     assert "/payload/body/json/temperature: recorded 0.2, now 0.9" in said
     assert "chat/completions, at program.py:6" in said
     assert "chat/completions, recorded at seq 2" in said
-    assert "message" not in said.partition("differs")[2].partition("to record anew")[0]
+    assert "message" not in said.partition("differs")[2].partition("to record again")[0]
 
 
 def test_the_text_of_a_message(server: Server) -> None:
@@ -87,13 +87,13 @@ httpx.post(sys.argv[1] + "/v1/chat/completions", json={"model": "m", "messages":
 """
     Path("program.py").write_text(program)
     Path("prompt").write_text(PROMPT)
-    assert reenact("run", "--run-id", "one", "program.py", server.url).returncode == 0
+    assert onrecord("run", "--run-id", "one", "program.py", server.url).returncode == 0
     Path("prompt").write_text(after)
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert replayed.returncode == 1
     assert shown in replayed.stderr
     assert len(replayed.stderr) < 4096
-    assert len(reenact("replay", "one", "--json").stdout) < 100_000
+    assert len(onrecord("replay", "one", "--json").stdout) < 100_000
 
 
 def test_many_long_differences_are_told_in_a_few_lines(server: Server) -> None:
@@ -105,15 +105,15 @@ messages = [{"role": "user", "content": f"{sys.argv[2]} {'long ' * 9000}{number}
 httpx.post(sys.argv[1] + "/v1/chat/completions", json={"model": "m", "messages": messages})
 """
     Path("program.py").write_text(program)
-    assert reenact("run", "--run-id", "one", "program.py", server.url, "one").returncode == 0
+    assert onrecord("run", "--run-id", "one", "program.py", server.url, "one").returncode == 0
     for kept, call in (("", "echo"), ('httpx.post(sys.argv[1] + "/echo", json=body)\n', "completions")):
         Path("program.py").write_text(program.replace("{sys.argv[2]}", "two").replace(kept, "", 1))
-        replayed = reenact("replay", "one")
+        replayed = onrecord("replay", "one")
         assert replayed.returncode == 1
         assert call in replayed.stderr
         assert " more " in replayed.stderr
         assert len(replayed.stderr) < 5000
-        assert len(reenact("replay", "one", "--json").stdout) < 200_000
+        assert len(onrecord("replay", "one", "--json").stdout) < 200_000
 
 
 def test_an_added_message(server: Server) -> None:
@@ -160,9 +160,9 @@ def test_a_removed_call_among_its_like(server: Server) -> None:
     again = 'httpx.get(url + "/number?page=2")\n'
     program = PROGRAM + 'httpx.get(url + "/number?page=1")\n' + again + 'httpx.get(url + "/number?page=3")\n'
     Path("program.py").write_text(program)
-    assert reenact("run", "--run-id", "one", "program.py", server.url).returncode == 0
+    assert onrecord("run", "--run-id", "one", "program.py", server.url).returncode == 0
     Path("program.py").write_text(program.replace(again, ""))
-    said = reenact("replay", "one").stderr
+    said = onrecord("replay", "one").stderr
     assert "recorded 'http" in said
     assert "a call was removed: the same was recorded at seq" in said
 
@@ -186,16 +186,16 @@ def test_a_changed_variable_is_named_and_no_value_is_kept(server: Server, monkey
     Path("program.py").write_text(PROGRAM)
     monkeypatch.setenv("MODEL", "small-4711")
     monkeypatch.setenv("ONCE", "a-value-that-was-there")
-    assert reenact("run", "--run-id", "one", "program.py", server.url).returncode == 0
+    assert onrecord("run", "--run-id", "one", "program.py", server.url).returncode == 0
     monkeypatch.setenv("MODEL", "large-4713")
     monkeypatch.delenv("ONCE")
     monkeypatch.setenv("FRESH", "anything")
-    said = reenact("replay", "one").stderr
+    said = onrecord("replay", "one").stderr
     assert "/payload/body/json/model: recorded 'small-4711', now 'large-4713'" in said  # asked for, so on record
     assert "environment: changed since the recording: MODEL\n" in said
     assert "environment: new since the recording: FRESH\n" in said
     assert "environment: gone since the recording: ONCE\n" in said
-    assert places_of("a-value-that-was-there", Path(".reenact")) == []
+    assert places_of("a-value-that-was-there", Path(".onrecord")) == []
 
 
 def test_what_a_program_says_does_not_act_on_a_terminal(server: Server) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reenact.capture import usage
+from onrecord.capture import usage
 
 genai_prices = pytest.importorskip("genai_prices", reason="genai-prices is not installed")
 
@@ -31,7 +31,7 @@ def test_the_cost_is_what_the_library_says(model: str, tokens: tuple[int, int, i
 
 
 def test_a_price_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    usage._rates.cache_clear()
+    usage._find_rates.cache_clear()
     asked = []
     calc_price = genai_prices.calc_price
     monkeypatch.setattr(genai_prices, "calc_price", lambda *a, **k: asked.append(1) or calc_price(*a, **k))

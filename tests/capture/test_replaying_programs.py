@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program_support import Server, reenact
+
+from kit.programs import Server, onrecord
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -40,7 +41,7 @@ asyncio.run(main())
 
 def record(text: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
     Path("program.py").write_text(text)
-    done = reenact("run", *options, "--run-id", "one", "program.py", *arguments)
+    done = onrecord("run", *options, "--run-id", "one", "program.py", *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -51,7 +52,7 @@ def change(text: str, before: str, after: str) -> None:
 
 
 def timeline() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(reenact("show", "one", "--json").stdout)["timeline"]
+    found: list[dict[str, Any]] = json.loads(onrecord("show", "one", "--json").stdout)["timeline"]
     return found
 
 
@@ -68,7 +69,7 @@ asyncio.run(main())
 def test_a_replay_that_parts_in_a_job_of_a_loop_comes_to_an_end(server: Server) -> None:
     record(JOB, server.url)
     change(JOB, "/number", "/second")
-    parted = reenact("replay", "one")
+    parted = onrecord("replay", "one")
     assert (parted.returncode, parted.stdout) == (1, ""), parted.stderr
     assert "recorded" in parted.stderr
 
@@ -80,11 +81,11 @@ def test_a_moved_call_is_tolerated_only_by_name(server: Server) -> None:
     said = record(CALLS, server.url)
     first, second = CALLS.splitlines()[3:5]
     change(CALLS, f"{first}\n{second}", f"{second}\n{first}")
-    strict = reenact("replay", "one")
+    strict = onrecord("replay", "one")
     assert (strict.returncode, "[moved_request]" in strict.stderr) == (1, True), strict.stderr
     assert "--loose=moved" in strict.stderr
-    assert reenact("replay", "one", "--loose=content").returncode == 1
-    loose = reenact("replay", "one", "--loose=moved")
+    assert onrecord("replay", "one", "--loose=content").returncode == 1
+    loose = onrecord("replay", "one", "--loose=moved")
     assert (loose.returncode, loose.stdout) == (0, said), loose.stderr
     assert f"inexact: moved: POST 127.0.0.1:{server.port}/echo at program.py:4, answered by seq" in loose.stderr
     assert "but for 1 inexact match" in loose.stderr
@@ -94,8 +95,8 @@ def test_a_moved_call_is_tolerated_only_by_name(server: Server) -> None:
 def test_a_moved_call_of_a_task(server: Server) -> None:
     record(TASKS, server.url)
     change(TASKS, '("number", "second")', '("second", "number")')
-    assert reenact("replay", "one").returncode == 1
-    loose = reenact("replay", "one", "--loose=moved", "--json")
+    assert onrecord("replay", "one").returncode == 1
+    loose = onrecord("replay", "one", "--loose=moved", "--json")
     assert loose.returncode == 0, loose.stderr
     verdict = json.loads(loose.stdout)  # what the program says goes elsewhere
     assert (verdict["run"], verdict["status"], verdict["exit"]) == ("one", "same", 0)
@@ -106,9 +107,9 @@ def test_a_moved_call_of_a_task(server: Server) -> None:
 def test_drifted_content_is_tolerated_only_by_name(server: Server) -> None:
     said = record(CALLS, server.url)
     change(CALLS, '"hello"', '"good day"')
-    assert reenact("replay", "one").returncode == 1
-    assert reenact("replay", "one", "--loose=moved").returncode == 1
-    loose = reenact("replay", "one", "--loose=moved,content", "--json")
+    assert onrecord("replay", "one").returncode == 1
+    assert onrecord("replay", "one", "--loose=moved").returncode == 1
+    loose = onrecord("replay", "one", "--loose=moved,content", "--json")
     assert loose.returncode == 0, loose.stderr
     assert said in loose.stderr
     (inexact,) = json.loads(loose.stdout)["inexact"]
@@ -123,17 +124,17 @@ def test_another_model_or_address_is_no_drift(server: Server) -> None:
     program = f"{CALLS}print({chat}.json()['id'])\n"
     record(program, server.url)
     change(program, '"content": "a"', '"content": "b"')
-    assert reenact("replay", "one", "--loose=content").returncode == 0
+    assert onrecord("replay", "one", "--loose=content").returncode == 0
     change(program, '"model": "m"', '"model": "n"')
-    assert reenact("replay", "one", "--loose=content,moved").returncode == 1
+    assert onrecord("replay", "one", "--loose=content,moved").returncode == 1
     change(program, "/echo", "/echoes")
-    assert reenact("replay", "one", "--loose=content,moved").returncode == 1
+    assert onrecord("replay", "one", "--loose=content,moved").returncode == 1
 
 
 def test_a_removed_call_is_never_tolerated(server: Server) -> None:
     record(CALLS, server.url)
     change(CALLS, 'httpx.post(url + "/echo", json={"text": "hello", "n": 1}).text', '"nothing"')
-    done = reenact("replay", "one", "--loose=content,moved")
+    done = onrecord("replay", "one", "--loose=content,moved")
     assert (done.returncode, "[missing_request]" in done.stderr) == (1, True), done.stderr
 
 
@@ -185,12 +186,12 @@ STREAMS = pytest.mark.parametrize("program", [STREAM, ASYNC_STREAM, SDK_STREAM, 
 def test_a_stream_whose_content_has_drifted_is_handed_over_part_by_part(program: str, server: Server) -> None:
     said = record(program, server.url)
     assert len(said.splitlines()) == 2
-    unchanged = reenact("replay", "one", "--loose=moved,content")
+    unchanged = onrecord("replay", "one", "--loose=moved,content")
     assert (unchanged.returncode, unchanged.stdout) == (0, said), unchanged.stderr
     assert "inexact" not in unchanged.stderr
     change(program, '"two"', '"two of them"')
     for tiers in ("content", "moved,content"):
-        loose = reenact("replay", "one", f"--loose={tiers}")
+        loose = onrecord("replay", "one", f"--loose={tiers}")
         assert (loose.returncode, loose.stdout) == (0, said), loose.stderr
         assert "but for 1 inexact match" in loose.stderr
     assert server.requests == 2
@@ -200,7 +201,7 @@ def test_a_stream_whose_content_has_drifted_is_handed_over_part_by_part(program:
 def test_a_stream_that_was_moved_is_handed_over_part_by_part(program: str, server: Server) -> None:
     said = record(program, server.url)
     change(program.replace('"one"', '"first"').replace('"two"', '"one"'), '"first"', '"two"')
-    loose = reenact("replay", "one", "--loose=moved")
+    loose = onrecord("replay", "one", "--loose=moved")
     assert (loose.returncode, loose.stdout.splitlines()) == (0, said.splitlines()[::-1]), loose.stderr
     assert "inexact: moved" in loose.stderr
     assert server.requests == 2
@@ -213,7 +214,7 @@ def test_an_answer_in_another_form_is_no_drift(server: Server) -> None:
         ", stream=True)\n    print([chunk.choices[0].delta.content for chunk in stream if chunk.choices])",
         ")",
     )
-    assert reenact("replay", "one", "--loose=moved,content").returncode == 1
+    assert onrecord("replay", "one", "--loose=moved,content").returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,7 @@ print({whole})
 """
     said = record(program, server.url)
     change(program, f"print({whole})", f"print({in_parts})")
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, said), replayed.stderr
     assert server.requests == 1
 
@@ -252,9 +253,9 @@ print({whole})
 @pytest.mark.parametrize("options", [["--loose=everything"], ["--loose="], ["--break-at", "0"]])
 def test_what_nobody_can_ask_for(options: list[str], server: Server) -> None:
     record(CALLS, server.url)
-    assert reenact("replay", "one", *options).returncode == 2
-    assert reenact("resume", "one", "--loose=moved").returncode == 2, "never where something may run"
-    assert reenact("replay", "--all", "--loose=moved").returncode == 2
+    assert onrecord("replay", "one", *options).returncode == 2
+    assert onrecord("resume", "one", "--loose=moved").returncode == 2, "never where something may run"
+    assert onrecord("replay", "--all", "--loose=moved").returncode == 2
 
 
 # Into the debugger
@@ -265,7 +266,7 @@ class Terminal:
 
     def __init__(self, *arguments: str) -> None:
         self._end, other = pty.openpty()
-        command = [sys.executable, "-m", "reenact.cli.main", *arguments]
+        command = [sys.executable, "-m", "onrecord.cli.main", *arguments]
         self.process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other, close_fds=True)
         os.close(other)
         self.seen = ""
@@ -298,7 +299,7 @@ def test_the_debugger_stops_where_the_effect_is_asked_for(program: str, server: 
     second = [one for one in timeline() if one["kind"] == "ActionRequested"][1]["seq"]
     terminal = Terminal("replay", "one", "--break-at", str(second))
     terminal.until("(Pdb)")
-    assert f"reenact: run one asks for seq {second}" in terminal.seen
+    assert f"onrecord: run one asks for seq {second}" in terminal.seen
     assert "program.py" in terminal.seen
     terminal.say("p 'url is', url")
     assert f"('url is', '{server.url}')" in terminal.until("(Pdb)").replace("\r", "")
@@ -324,7 +325,7 @@ def test_the_debugger_can_be_left(server: Server) -> None:
 
 def test_an_event_that_is_no_effect(server: Server) -> None:
     record(CALLS, server.url)
-    done = reenact("replay", "one", "--break-at", "999")
+    done = onrecord("replay", "one", "--break-at", "999")
     assert (done.returncode, "[no_effect]" in done.stderr) == (2, True), done.stderr
 
 
@@ -342,7 +343,7 @@ with httpx.stream("GET", sys.argv[1] + "/parts") as response:
     last = parts[-1][0] / 1e6
     assert last >= 0.05
     began = time.monotonic()
-    paced = reenact("replay", "one", "--realtime")
+    paced = onrecord("replay", "one", "--realtime")
     assert (paced.returncode, paced.stdout) == (0, said), paced.stderr
     assert time.monotonic() - began >= last
 
@@ -367,7 +368,7 @@ asyncio.run(main())
 
 def test_a_sleep_is_over_when_it_was_to_be() -> None:
     Path("program.py").write_text(SLEEPS)
-    command = [sys.executable, "-m", "reenact.cli.main", "run", "--durable-sleeps", "--run-id", "one", "program.py"]
+    command = [sys.executable, "-m", "onrecord.cli.main", "run", "--durable-sleeps", "--run-id", "one", "program.py"]
     begun = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert begun.stdout is not None
     assert begun.stdout.readline() == "['a', 'b']\n"
@@ -378,12 +379,12 @@ def test_a_sleep_is_over_when_it_was_to_be() -> None:
     asked = [one for one in timeline() if one["kind"] == "ActionRequested"]
     assert [one["content"]["name"] for one in asked] == ["sleep"] * 5
     time.sleep(2.0)  # by now it would have been over
-    resumed = reenact("resume", "one")
+    resumed = onrecord("resume", "one")
     assert (resumed.returncode, resumed.stdout) == (0, "['a', 'b']\nready\nslept\n"), resumed.stderr
     last = [one for one in timeline() if one["kind"] == "ActionRequested"][-1]
     assert len([one for one in timeline() if one["kind"] == "ActionRequested"]) == 5, "it did not begin anew"
     assert last["content"]["meta"]["due"] < time.time() * 1e6
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, resumed.stdout), replayed.stderr
 
 
@@ -446,7 +447,7 @@ def test_a_daemon_thread_that_polls_ends_with_the_program(kind: str, server: Ser
     said = record(POLLED.format(imports="asyncio, " if kind == "tasks" else "", poll=POLLS[kind]), server.url)
     asked = len(server.seen)
     for _ in range(2):
-        replayed = reenact("replay", "one")
+        replayed = onrecord("replay", "one")
         assert (replayed.returncode, replayed.stdout) == (0, said), replayed.stderr
     assert len(server.seen) == asked
 
@@ -455,7 +456,7 @@ def test_a_daemon_thread_that_asks_for_something_else_parts(server: Server) -> N
     program = POLLED.format(imports="", poll=POLLS["requests"])
     record(program, server.url)
     change(program, "/number", "/other")
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert replayed.returncode == 1
     assert "/other" in replayed.stderr
 
@@ -491,7 +492,7 @@ print([told.get() for _ in range(12)])
 def test_threads_wake_up_in_the_recorded_order(server: Server) -> None:
     said = record(SLEEPERS, server.url)
     for _ in range(3):
-        replayed = reenact("replay", "one")
+        replayed = onrecord("replay", "one")
         assert (replayed.returncode, replayed.stdout) == (0, said), replayed.stderr
 
 
@@ -500,7 +501,7 @@ def test_threads_wake_up_in_the_recorded_order(server: Server) -> None:
 
 def test_a_run_that_died_before_it_did_anything_is_no_pass() -> None:
     Path("program.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
-    assert reenact("run", "--run-id", "one", "program.py").returncode == -9
-    replayed = reenact("replay", "one")
+    assert onrecord("run", "--run-id", "one", "program.py").returncode == -9
+    replayed = onrecord("replay", "one")
     assert replayed.returncode == 1
     assert "[nothing_to_replay]" in replayed.stderr

@@ -9,7 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from program_support import reenact
+
+from kit.programs import onrecord
+from kit.soak import pairs
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -121,61 +123,62 @@ def sender() -> Iterator[Sender]:
     made.server_close()
 
 
-@pytest.mark.parametrize("length", [17, 60])
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("client", "length"), pairs(CLIENTS, [17, 60]))
 def test_without_its_secret_an_answer_is_whole_elsewhere(
     client: str, length: int, sender: Sender, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A placeholder is longer or shorter than what it stands for."""
     Path("program.py").write_text(PROGRAM.replace("TEXT", CLIENTS[client]))
-    done = reenact("run", "--run-id", "one", "program.py", f"{sender.url}/?n={length}")
+    done = onrecord("run", "--run-id", "one", "program.py", f"{sender.url}/?n={length}")
     assert done.stdout.endswith(" True\n"), done.stderr
-    here = reenact("replay", "one")
+    here = onrecord("replay", "one")
     assert (here.returncode, here.stdout) == (0, done.stdout), here.stderr
-    monkeypatch.setenv("REENACT_KEY_FILE", str(folder / "elsewhere.json"))
-    elsewhere = reenact("replay", "one")
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(folder / "elsewhere.json"))
+    elsewhere = onrecord("replay", "one")
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert elsewhere.stdout.endswith(" True\n"), elsewhere.stdout
     assert elsewhere.stdout != done.stdout, "it does not have the secret"
     assert sender.asked == 1
 
 
-@pytest.mark.parametrize("value", ["e", "e" * 99])
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("client", "value"), pairs(CLIENTS, ["e", "e" * 99]))
 def test_a_patched_answer_is_whole(client: str, value: str, sender: Sender) -> None:
     Path("program.py").write_text(PROGRAM.replace("TEXT", CLIENTS[client]).replace("print(len", "print(text, len"))
-    assert reenact("run", "--run-id", "one", "program.py", f"{sender.url}/?n=20").returncode == 0
-    events = json.loads(reenact("show", "one", "--json").stdout)["timeline"]
+    assert onrecord("run", "--run-id", "one", "program.py", f"{sender.url}/?n=20").returncode == 0
+    events = json.loads(onrecord("show", "one", "--json").stdout)["timeline"]
     answer = next(str(event["seq"]) for event in events if event["kind"] == "ActionSucceeded")
     patch = json.dumps([{"op": "replace", "path": "/body/json/data", "value": value}])
-    forked = reenact("fork", "one", "--event", answer, "--patch", patch)
+    forked = onrecord("fork", "one", "--event", answer, "--patch", patch)
     assert forked.returncode == 0, forked.stderr
     assert f'"{value}"}}' in forked.stdout
 
 
 @pytest.mark.parametrize(
-    ("said", "rest"),
-    [
-        ('"four "', "b'four '\n"),
-        ('"one two three four "', "b'two three four '\n"),
-        ('{"status": 200, "body": "four "}', "b'four '\n"),
-        ('{"four": 4}', "b'{\"four\":4}'\n"),
-        ("[4]", "b'[4]'\n"),
-        ("null", ""),
-    ],
+    ("client", "answer"),
+    pairs(
+        READERS,
+        [
+            ('"four "', "b'four '\n"),
+            ('"one two three four "', "b'two three four '\n"),
+            ('{"status": 200, "body": "four "}', "b'four '\n"),
+            ('{"four": 4}', "b'{\"four\":4}'\n"),
+            ("[4]", "b'[4]'\n"),
+            ("null", ""),
+        ],
+    ),
 )
-@pytest.mark.parametrize("client", READERS)
 def test_a_stream_that_was_cut_off_goes_on_with_what_an_operator_says(
-    client: str, said: str, rest: str, sender: Sender
+    client: str, answer: tuple[str, str], sender: Sender
 ) -> None:
+    said, rest = answer
     had = killed_in_mid_stream(client, sender)
-    settled = reenact("settle", "one", "--done", said)
+    settled = onrecord("settle", "one", "--done", said)
     assert settled.returncode == 0, settled.stderr
-    resumed = reenact("resume", "one")
+    resumed = onrecord("resume", "one")
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stdout.startswith(had)
     assert resumed.stdout.endswith(f"{rest}end\n")
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, resumed.stdout), replayed.stderr
     assert sender.asked == 1
 
@@ -183,12 +186,12 @@ def test_a_stream_that_was_cut_off_goes_on_with_what_an_operator_says(
 @pytest.mark.parametrize("client", READERS)
 def test_what_an_operator_says_has_failed_is_an_error_of_the_client(client: str, sender: Sender) -> None:
     killed_in_mid_stream(client, sender)
-    assert reenact("settle", "one", "--fail", "the bank refused").returncode == 0
-    resumed = reenact("resume", "one")
+    assert onrecord("settle", "one", "--fail", "the bank refused").returncode == 0
+    resumed = onrecord("resume", "one")
     assert resumed.returncode == 0, resumed.stderr
     assert "handled" in resumed.stdout
     assert "the bank refused" in resumed.stdout
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, resumed.stdout), replayed.stderr
 
 
@@ -197,6 +200,6 @@ def killed_in_mid_stream(client: str, sender: Sender) -> str:
     error, parts = READERS[client]
     text = KILLED.replace("CLIENT", client).replace("ERROR", error).replace("PARTS", parts)
     Path("program.py").write_text(text)
-    done = reenact("run", "--run-id", "one", "program.py", sender.url)
+    done = onrecord("run", "--run-id", "one", "program.py", sender.url)
     assert done.returncode == -9, done.stderr
     return done.stdout

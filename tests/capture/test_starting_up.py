@@ -9,16 +9,29 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from program_support import Server
+
+from kit.programs import Server
 
 pytestmark = pytest.mark.usefixtures("folder")
 
 NOT_LOADED = {
     *("click", "rich", "wrapt", "email", "importlib.metadata", "http.client", "urllib.request", "multiprocessing"),
     *("pdb", "difflib", "tomllib", "platformdirs", "tempfile", "shutil", "cryptography", "genai_prices", "psycopg"),
-    *("reenact.cli", "reenact.replays", "reenact.reports", "reenact.tokens", "reenact.web", "reenact.testing"),
-    *("reenact.capture.explaining", "reenact.capture.breaking", "reenact.capture.witness", "reenact.effect.waits"),
-    *("reenact.capture.seams.http_client", "reenact.capture.cassettes", "reenact.capture.mcp"),
+    *(
+        "onrecord.cli",
+        "onrecord.analysis",
+        "onrecord.reports",
+        "onrecord.proof.receipts",
+        "onrecord.web",
+        "onrecord.testing",
+    ),
+    *(
+        "onrecord.capture.explain",
+        "onrecord.capture.debugger",
+        "onrecord.capture.doctor_probe",
+        "onrecord.runtime.waits",
+    ),
+    *("onrecord.capture.interceptors.http_client", "onrecord.capture.cassettes", "onrecord.capture.mcp"),
 }
 ASKING = {
     "imported": "import httpx, http.client",
@@ -53,21 +66,21 @@ print(type(httpx.__spec__.loader).__name__, type(httpx.__loader__).__name__)
 """
 
 
-def reenact(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [os.path.join(os.path.dirname(sys.executable), "reenact"), *arguments]
+def onrecord(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [os.path.join(os.path.dirname(sys.executable), "onrecord"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def recorded(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     Path("program.py").write_text(textwrap.dedent(program))
-    result = reenact("run", "program.py", *arguments)
+    result = onrecord("run", "program.py", *arguments)
     assert result.returncode == 0, result.stderr
     return result
 
 
 def test_what_a_program_may_never_need_is_not_loaded_for_it() -> None:
     loaded = set(recorded("import sys\nprint('|'.join(sys.modules))").stdout.strip().split("|"))
-    assert {"apsw", "reenact.store.sqlite.store"} <= loaded
+    assert {"apsw", "onrecord.store.sqlite.store"} <= loaded
     assert not loaded & NOT_LOADED
 
 
@@ -77,7 +90,7 @@ def test_a_library_is_seen_however_it_is_imported(asking: str, server: Server) -
     assert "3 effects" in first.stderr
     assert "unseen" not in first.stderr
     assert "SourceFileLoader SourceFileLoader" in first.stdout
-    again = reenact("replay", "@last")
+    again = onrecord("replay", "@last")
     assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
 
 

@@ -1,4 +1,4 @@
-"""`reenact attempts`, and what `replay --live` is made of: its options, what it tells, and its exit status."""
+"""`onrecord attempts`, and what `replay --live` is made of: its options, what it tells, and its exit status."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 import pytest
-from cli_support import assert_two_lines, opened, record, reenact, reenact_json
 from click.testing import CliRunner, Result
 
-import reenact as library
-from reenact.cli.live_replaying import LiveOptions, ToleranceOptions, live_options, replay_live
-from reenact.cli.main import Commands
-from reenact.cli.settings import Settings, shared_options
-from reenact.cli.stores import writing
-from reenact.errors import InvalidInput
+import onrecord as library
+from kit.cli import assert_two_lines, onrecord, onrecord_json, opened, record
+from onrecord.cli.live_replay import LiveOptions, ToleranceOptions, live_options, replay_live
+from onrecord.cli.main import Commands
+from onrecord.cli.settings import Settings, shared_options
+from onrecord.cli.stores import writing
+from onrecord.errors import InvalidInput
 
 answers: dict[str, Any] = {}
 mails: list[str] = []
@@ -25,7 +25,7 @@ mails: list[str] = []
 
 @pytest.fixture(autouse=True)
 def world(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     answers.clear()
     answers.update(text="fine", tokens=1000, client=None)
     mails.clear()
@@ -243,25 +243,25 @@ def test_attempts_at_a_run() -> None:
     replay("--live-run-id", "c1")
     answers["tokens"] = 1005
     replay("--live-run-id", "c2")
-    broken = reenact("attempts", "a")
+    broken = onrecord("attempts", "a")
     assert broken.exit_code == 1
     assert [line.split() for line in broken.stdout.splitlines()[1:4]] == [["1", "a"], ["2", "c1"], ["3", "c2"]]
     assert "replay_token_drift /usage/tokens: 1000 → 1005" in broken.stdout
-    assert reenact("attempts", "a", "--tokens", "1%").exit_code == 0
-    assert reenact_json("attempts", "a", "--pick", "1", "2")["verdict"] == "pass"
-    assert reenact_json("attempts", "a", "--last-two", status=1)["run"] == "c1"
+    assert onrecord("attempts", "a", "--tokens", "1%").exit_code == 0
+    assert onrecord_json("attempts", "a", "--pick", "1", "2")["verdict"] == "pass"
+    assert onrecord_json("attempts", "a", "--last-two", status=1)["run"] == "c1"
 
 
 def test_a_run_that_was_never_replayed_is_no_pass() -> None:
     recorded()
-    done = reenact("attempts", "a")
+    done = onrecord("attempts", "a")
     assert done.exit_code == 1
     assert "replay_one_attempt" in done.stdout
 
 
 def test_attempts_at_an_effect() -> None:
-    from reenact.core.events import ActionRequested, ActionSucceeded, AttemptRecorded, Completed
-    from reenact.journal.chain import Draft
+    from onrecord.core.events import ActionRequested, ActionSucceeded, AttemptRecorded, Completed
+    from onrecord.journal.chain import Draft
 
     record(
         "r",
@@ -274,14 +274,14 @@ def test_attempts_at_an_effect() -> None:
             Completed("fine"),
         ],
     )
-    done = reenact("attempts", "r", "k")
+    done = onrecord("attempts", "r", "k")
     assert done.exit_code == 1
     assert "replay_status_diff" in done.stdout
     assert done.stdout.splitlines()[-1] == "fetch: attempt 1 against attempt 3 - BROKEN"
-    picked = reenact("attempts", "r", "1", "--pick", "1", "2")
+    picked = onrecord("attempts", "r", "1", "--pick", "1", "2")
     assert "replay_content_diff /message" in picked.stdout
     assert "\x1b" not in picked.output
-    data = reenact_json("attempts", "r", "k", "--last-two", status=1)
+    data = onrecord_json("attempts", "r", "k", "--last-two", status=1)
     assert (data["expected"], data["actual"], len(data["attempts"])) == (2, 3, 3)
 
 
@@ -299,6 +299,6 @@ def test_attempts_at_an_effect() -> None:
 )
 def test_what_is_not_there_is_told_in_two_lines(arguments: list[str], status: int, code: str) -> None:
     recorded()
-    done = reenact("attempts", *arguments)
+    done = onrecord("attempts", *arguments)
     assert done.exit_code == status, done.output
     assert_two_lines(done.stderr, code)

@@ -1,11 +1,11 @@
-"""`reenact import --from vcr`: cassettes become runs like any other."""
+"""`onrecord import --from vcr`: cassettes become runs like any other."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from cli_support import STORE, assert_two_lines, reenact, reenact_json
+from kit.cli import STORE, assert_two_lines, onrecord, onrecord_json
 
 CASSETTE = """
 version: 1
@@ -27,12 +27,12 @@ interactions:
 
 def test_a_cassette_becomes_a_run_that_verifies_and_leaves_again() -> None:
     Path("login.yaml").write_text(CASSETTE)
-    imported = reenact_json("import", "--from", "vcr", "login.yaml")
+    imported = onrecord_json("import", "--from", "vcr", "login.yaml")
     assert imported["events"] == 3
-    assert reenact("verify", "@last", "--deep").exit_code == 0
-    shown = reenact_json("show", "@last")
+    assert onrecord("verify", "@last", "--deep").exit_code == 0
+    shown = onrecord_json("show", "@last")
     assert [event["kind"] for event in shown["timeline"]] == ["ActionRequested", "ActionSucceeded", "Completed"]
-    assert reenact("export", "@last", "-o", "run.jsonl").exit_code == 0
+    assert onrecord("export", "@last", "-o", "run.jsonl").exit_code == 0
     text = Path("run.jsonl").read_text()
     assert "VCR 6.1.0" in text
     for secret in ("AIzaSy", "sk-proj", "tok-abcdef"):
@@ -41,22 +41,22 @@ def test_a_cassette_becomes_a_run_that_verifies_and_leaves_again() -> None:
 
 def test_the_same_cassette_again_changes_nothing() -> None:
     Path("a.yaml").write_text(CASSETTE)
-    first = reenact_json("import", "--from", "vcr", "a.yaml")
-    again = reenact_json("import", "--from", "vcr", "a.yaml")
+    first = onrecord_json("import", "--from", "vcr", "a.yaml")
+    again = onrecord_json("import", "--from", "vcr", "a.yaml")
     assert again == {**first, "already_there": True}
 
 
 def test_several_at_once() -> None:
     Path("a.yaml").write_text(CASSETTE)
     Path("b.json").write_text(json.dumps({"version": 1, "interactions": []}))
-    found = reenact_json("import", "--from", "vcr", "a.yaml", "b.json")
+    found = onrecord_json("import", "--from", "vcr", "a.yaml", "b.json")
     assert [one["events"] for one in found] == [3, 1]
-    assert len(reenact_json("ls")["runs"]) == 2
+    assert len(onrecord_json("ls")["runs"]) == 2
 
 
 def test_a_hostile_cassette_leaves_nothing_behind() -> None:
     Path("evil.yaml").write_text("interactions: !!python/object/apply:os.system ['touch pwned']")
-    result = reenact("import", "--from", "vcr", "evil.yaml")
+    result = onrecord("import", "--from", "vcr", "evil.yaml")
     assert result.exit_code == 4
     assert_two_lines(result.stderr, "cassette_tag")
     assert not Path("pwned").exists()
@@ -65,7 +65,7 @@ def test_a_hostile_cassette_leaves_nothing_behind() -> None:
 
 def test_a_cassette_is_no_recording_and_a_missing_one_is_named() -> None:
     Path("a.yaml").write_text(CASSETTE)
-    assert_two_lines(reenact("import", "a.yaml").stderr, "bad_recording")
-    missing = reenact("import", "--from", "vcr", "none.yaml")
+    assert_two_lines(onrecord("import", "a.yaml").stderr, "bad_recording")
+    missing = onrecord("import", "--from", "vcr", "none.yaml")
     assert missing.exit_code == 3
     assert_two_lines(missing.stderr, "no_file")

@@ -1,4 +1,4 @@
-"""`reenact doctor`"""
+"""`onrecord doctor`"""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_support import STORE, record, reenact, reenact_json
+
+from kit.cli import STORE, onrecord, onrecord_json, record
 
 
 def test_without_a_store_nothing_is_wrong_and_nothing_is_made(workspace: Path) -> None:
-    result = reenact("doctor")
+    result = onrecord("doctor")
     assert result.exit_code == 0
     assert "no store yet" in result.stdout
     assert "no problems found" in result.stdout
@@ -20,22 +21,22 @@ def test_without_a_store_nothing_is_wrong_and_nothing_is_made(workspace: Path) -
 def test_what_is_looked_at() -> None:
     record("one")
     record("two")
-    seen = reenact_json("doctor")
+    seen = onrecord_json("doctor")
     assert seen["problems"] == []
     assert (seen["runs"], seen["mode"], seen["durability"], seen["namespaces"]) == (2, "0600", "full", 1)
     assert seen["store"].endswith(STORE)
     assert seen["free_disk_bytes"] > 0
-    assert {"reenact", "python", "sqlite", "sqlite_source", "psycopg", "file_system"} <= seen.keys()
+    assert {"onrecord", "python", "sqlite", "sqlite_source", "psycopg", "file_system"} <= seen.keys()
 
 
 def test_a_store_that_others_can_read() -> None:
     record("one")
     os.chmod(STORE, 0o644)
-    result = reenact("doctor")
+    result = onrecord("doctor")
     assert result.exit_code == 1
     assert "others can read the store (mode 0644)" in result.stdout
-    assert reenact_json("doctor", status=1)["problems"]
-    warned = reenact("ls")
+    assert onrecord_json("doctor", status=1)["problems"]
+    warned = onrecord("ls")
     assert warned.exit_code == 0
     assert warned.stderr.startswith("warning: ")
     assert len(warned.stderr.splitlines()) == 1
@@ -45,13 +46,13 @@ def test_a_store_that_others_can_read() -> None:
 def test_a_store_that_cannot_be_used(data: bytes) -> None:
     Path("broken.db").write_bytes(data)
     os.chmod("broken.db", 0o600)
-    result = reenact("doctor", "--store", "broken.db")
+    result = onrecord("doctor", "--store", "broken.db")
     assert result.exit_code == 1
     assert "the store cannot be used" in result.stdout
 
 
 def test_an_unreachable_database_and_no_password_in_sight() -> None:
-    result = reenact("doctor", "--store", "postgresql://me:hunter2@127.0.0.1:1/db?connect_timeout=1")
+    result = onrecord("doctor", "--store", "postgresql://me:hunter2@127.0.0.1:1/db?connect_timeout=1")
     assert result.exit_code == 1
     assert "me:***@127.0.0.1" in result.stdout
     assert "hunter2" not in result.output
@@ -59,17 +60,17 @@ def test_an_unreachable_database_and_no_password_in_sight() -> None:
 
 @pytest.mark.parametrize("kind", ["nfs4", "tmpfs"])
 def test_a_file_system_that_does_not_fit(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reenact.store.sqlite.files.file_system", lambda path: kind)
-    assert any(kind in problem for problem in reenact_json("doctor", status=1)["problems"])
+    monkeypatch.setattr("onrecord.store.sqlite.file_checks.file_system", lambda path: kind)
+    assert any(kind in problem for problem in onrecord_json("doctor", status=1)["problems"])
 
 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reenact.store.sqlite.files.free_bytes", lambda path: 5 * 1024 * 1024)
-    assert any("5.0 MiB" in problem for problem in reenact_json("doctor", status=1)["problems"])
+    monkeypatch.setattr("onrecord.store.sqlite.file_checks.free_bytes", lambda path: 5 * 1024 * 1024)
+    assert any("5.0 MiB" in problem for problem in onrecord_json("doctor", status=1)["problems"])
 
 
 def test_counting_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     record("one")
     record("two")
-    monkeypatch.setattr("reenact.cli.doctor.RUNS_COUNTED", 2)
-    assert reenact_json("doctor")["runs"] == "2 or more"
+    monkeypatch.setattr("onrecord.cli.commands.doctor.RUNS_COUNTED", 2)
+    assert onrecord_json("doctor")["runs"] == "2 or more"

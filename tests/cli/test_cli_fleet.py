@@ -1,4 +1,4 @@
-"""`reenact replay --all`: which runs, by which code, and what the verdicts come to."""
+"""`onrecord replay --all`: which runs, by which code, and what the verdicts come to."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from cli_support import (
+
+from kit.cli import (
     assert_two_lines,
     flip_content,
+    onrecord,
+    onrecord_json,
+    onrecord_process,
     opened,
     record,
-    reenact,
-    reenact_json,
-    reenact_process,
     tampering,
 )
-from fleet_support import AGENTS, codes, record_runs, steady_runs, verdicts, write_agents, written
-
-from reenact.core.events import ActionRequested, Completed
-from reenact.journal.journal import Journal
-from reenact.replays.evidence.differences import keep_difference
-from reenact.replays.fleet.sharding import shard_number
+from kit.fleet import AGENTS, codes, record_runs, steady_runs, verdicts, write_agents, written
+from onrecord.analysis.compare.kept_differences import keep_difference
+from onrecord.analysis.fleet.shard import shard_number
+from onrecord.core.events import ActionRequested, Completed
+from onrecord.journal.journal import Journal
 
 
 @pytest.fixture(autouse=True)
-def program(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+def program(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_workers: None) -> Path:
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     return write_agents()
 
 
@@ -45,7 +45,7 @@ def test_each_run_is_replayed_by_its_own_agent() -> None:
         ("five", "agents.py:failing", ["no"]),
     )
     mails = written("mails")
-    document = reenact_json("replay", "--all")
+    document = onrecord_json("replay", "--all")
     assert verdicts(document) == dict.fromkeys(["one", "two", "three", "four", "five"], "same")
     assert [run["agent"] for run in document["runs"]] == ["steady", "greeter", "plain", "greeter", "failing"]
     assert document["verdicts"] == {"same": 5}
@@ -54,25 +54,25 @@ def test_each_run_is_replayed_by_its_own_agent() -> None:
 
 def test_code_that_is_named_is_found_by_the_name_of_the_agent() -> None:
     """Runs that do not tell where their code is; two files; a module."""
-    write_agents("more.py", "import reenact\n\n@reenact.agent(name='known as')\ndef other(x):\n    return add(x)\n\n"
-                 "@reenact.step\ndef add(x):\n    return x + 1\n")  # fmt: skip
+    write_agents("more.py", "import onrecord\n\n@onrecord.agent(name='known as')\ndef other(x):\n    return add(x)\n\n"
+                 "@onrecord.step\ndef add(x):\n    return x + 1\n")  # fmt: skip
     record_runs(("one", "agents.py:steady", [1]), ("two", "more.py:other", [1]), ("three", "agents.py:greeter", ["x"]),
                 with_origin=False)  # fmt: skip
-    nothing = reenact_json("replay", "--all", status=1)
+    nothing = onrecord_json("replay", "--all", status=1)
     assert codes(nothing) == dict.fromkeys(["one", "two", "three"], "no_origin")
     assert verdicts(nothing) == dict.fromkeys(["one", "two", "three"], "error")
-    some = reenact_json("replay", "--all", "agents.py", status=1)
+    some = onrecord_json("replay", "--all", "agents.py", status=1)
     assert verdicts(some) == {"one": "same", "two": "error", "three": "same"}
-    assert verdicts(reenact_json("replay", "--all", "agents.py", "more.py")).keys() == {"one", "two", "three"}
-    assert reenact_json("replay", "--all", "agents.py", "-m", "more")["verdicts"] == {"same": 3}
-    by_function = reenact_json("replay", "--all", "agents.py:steady", "more.py:other", status=1)
+    assert verdicts(onrecord_json("replay", "--all", "agents.py", "more.py")).keys() == {"one", "two", "three"}
+    assert onrecord_json("replay", "--all", "agents.py", "-m", "more")["verdicts"] == {"same": 3}
+    by_function = onrecord_json("replay", "--all", "agents.py:steady", "more.py:other", status=1)
     assert verdicts(by_function) == {"one": "same", "two": "same", "three": "error"}
 
 
 def test_two_named_agents_of_one_name_are_an_error_of_their_runs() -> None:
     write_agents("again/copied.py")
     record_runs(("one", "agents.py:steady", [1]), with_origin=False)
-    document = reenact_json("replay", "--all", "agents.py", "again/copied.py", status=1)
+    document = onrecord_json("replay", "--all", "agents.py", "again/copied.py", status=1)
     assert codes(document) == {"one": "which_agent"}
 
 
@@ -83,7 +83,7 @@ def test_code_that_is_gone_is_an_error_of_its_runs_alone() -> None:
     Path("gone.py").unlink()
     for text in ("1 / 0", "raise SystemExit(0)"):
         Path("broken.py").write_text(text)
-        document = reenact_json("replay", "--all", status=1)
+        document = onrecord_json("replay", "--all", status=1)
         assert verdicts(document) == {"one": "error", "two": "same", "three": "error"}
         assert codes(document) == {"one": "no_file", "two": None, "three": "load_failed"}
 
@@ -104,7 +104,7 @@ def test_named_code_that_cannot_be_used_is_told_once(words: list[str], status: i
     Path("ends.py").write_text("raise SystemExit(0)")
     Path("empty.py").write_text("")
     record_runs(*steady_runs(3))
-    result = reenact("replay", "--all", *words)
+    result = onrecord("replay", "--all", *words)
     assert result.exit_code == status, result.output
     assert_two_lines(result.stderr, code)
 
@@ -112,12 +112,12 @@ def test_named_code_that_cannot_be_used_is_told_once(words: list[str], status: i
 def test_a_run_that_another_called_is_replayed_by_itself() -> None:
     """Its code does not run with its caller's, so what has changed in it would go unseen."""
     record_runs(("caller", "agents.py:caller", [1]))
-    called = reenact_json("ls", "--agent", "child")["runs"][0]["run"]
-    assert verdicts(reenact_json("replay", "--all")) == {"caller": "same", called: "same"}
-    assert verdicts(reenact_json("replay", "--all", "agents.py")) == {"caller": "same", called: "same"}
-    assert verdicts(reenact_json("replay", "--all", "agents.py:caller")) == {"caller": "same", called: "same"}
+    called = onrecord_json("ls", "--agent", "child")["runs"][0]["run"]
+    assert verdicts(onrecord_json("replay", "--all")) == {"caller": "same", called: "same"}
+    assert verdicts(onrecord_json("replay", "--all", "agents.py")) == {"caller": "same", called: "same"}
+    assert verdicts(onrecord_json("replay", "--all", "agents.py:caller")) == {"caller": "same", called: "same"}
     Path("changed").touch()
-    assert verdicts(reenact_json("replay", "--all", status=1)) == {"caller": "same", called: "diverged"}
+    assert verdicts(onrecord_json("replay", "--all", status=1)) == {"caller": "same", called: "diverged"}
 
 
 # Verdicts
@@ -126,14 +126,14 @@ def test_a_run_that_another_called_is_replayed_by_itself() -> None:
 def test_one_that_diverges_does_not_hide_the_others() -> None:
     record_runs(*steady_runs(2), ("changing", "agents.py:changing", [5]), *steady_runs(2, first=2))
     Path("changed").touch()
-    document = reenact_json("replay", "--all", status=1)
+    document = onrecord_json("replay", "--all", status=1)
     assert list(verdicts(document).values()) == ["same", "same", "diverged", "same", "same"]
     problem = document["runs"][2]["problem"]
     assert (problem["seq"], problem["path"]) == (1, "/payload/right")
     assert problem["expected"]["payload"] == {"left": 5, "right": 1}
     assert problem["actual"]["payload"] == {"left": 5, "right": 2}
     assert problem["output"] == "about to differ", "what its code wrote, and no other's"
-    result = reenact("replay", "--all")
+    result = onrecord("replay", "--all")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert sum(line.startswith("same ") for line in lines) == 4
@@ -144,14 +144,14 @@ def test_one_that_diverges_does_not_hide_the_others() -> None:
 
 def test_the_worst_wins() -> None:
     record_runs(*steady_runs(1))
-    assert reenact("replay", "--all").exit_code == 0
+    assert onrecord("replay", "--all").exit_code == 0
     record_runs(("odd", "agents.py:odd", []))
-    assert reenact_json("replay", "--all", status=7)["verdicts"] == {"same": 1, "not_replayable": 1}
+    assert onrecord_json("replay", "--all", status=7)["verdicts"] == {"same": 1, "not_replayable": 1}
     record_runs(("changing", "agents.py:changing", [5]))
     Path("changed").touch()
-    assert reenact("replay", "--all").exit_code == 1
+    assert onrecord("replay", "--all").exit_code == 1
     flip_content("steady-0", 2)
-    document = reenact_json("replay", "--all", status=4)
+    document = onrecord_json("replay", "--all", status=4)
     assert document["verdicts"] == {"diverged": 1, "not_replayable": 1, "damaged": 1}
 
 
@@ -159,14 +159,14 @@ def test_damaged_facts_are_damage_and_not_skipped() -> None:
     record_runs(*steady_runs(2))
     with tampering() as connection:
         connection.execute("UPDATE runs SET content = x'00' WHERE run = 'steady-0'")
-    assert verdicts(reenact_json("replay", "--all", status=4)) == {"steady-0": "damaged", "steady-1": "same"}
+    assert verdicts(onrecord_json("replay", "--all", status=4)) == {"steady-0": "damaged", "steady-1": "same"}
 
 
 def test_an_unfinished_run_is_replayed_as_far_as_it_goes() -> None:
     Path("trouble").touch()
-    assert reenact_process("run", "agents.py:troubled", "--input", '"killed"', "--run-id", "killed").returncode == -9
+    assert onrecord_process("run", "agents.py:troubled", "--input", '"killed"', "--run-id", "killed").returncode == -9
     Path("trouble").unlink()
-    document = reenact_json("replay", "--all")
+    document = onrecord_json("replay", "--all")
     assert verdicts(document) == {"killed": "unfinished"}
     assert document["runs"][0]["outcome"] == "passed"
 
@@ -176,33 +176,33 @@ def test_a_run_that_has_just_begun_is_no_pass() -> None:
     facts = {"agent": "steady", "input": {"args": [1], "kwargs": {}}}
     with opened() as store, Journal.create(store, "begun", facts=facts):
         pass
-    document = reenact_json("replay", "--all", "agents.py")
+    document = onrecord_json("replay", "--all", "agents.py")
     assert verdicts(document) == {"steady-0": "same", "begun": "skipped"}
     assert codes(document)["begun"] == "no_effects", "nothing of nothing is not a pass"
 
 
 def test_a_run_without_effects_is_no_pass() -> None:
     record_runs(("one", "agents.py:effectless", [1]))
-    document = reenact_json("replay", "--all", status=1)
+    document = onrecord_json("replay", "--all", status=1)
     assert codes(document) == {"one": "no_effects"}
     assert document["verdicts"] == {"skipped": 1}
 
 
 def test_what_cannot_be_replayed_is_skipped_with_the_reason() -> None:
     record_runs(("left", "agents.py:steady", [987654321]), *steady_runs(1))
-    assert reenact("erase", "--value", "987654321", "--yes").exit_code == 0
+    assert onrecord("erase", "--value", "987654321", "--yes").exit_code == 0
     whole = {"agent": "steady", "input": {"args": [1], "kwargs": {}}}
     record("no-agent", facts={"recording": "nightly"})
     once = ActionRequested(action_id="a1", payload=1, name="mail", effect="tool_call", meta={"once": True})
     record("doubtful", [once], facts=whole)
     record_runs(("imported", "agents.py:steady", [4]), store="elsewhere.db")
-    assert reenact("export", "imported", "-o", "run.jsonl", "--store", "elsewhere.db").exit_code == 0
-    assert reenact("import", "run.jsonl").exit_code == 0
+    assert onrecord("export", "imported", "-o", "run.jsonl", "--store", "elsewhere.db").exit_code == 0
+    assert onrecord("import", "run.jsonl").exit_code == 0
     with opened() as store, Journal.create(store, "running", facts=whole) as journal:
         journal.append([ActionRequested(action_id="a1", payload=1, name="add", effect="durable_step")])
-        document = reenact_json("replay", "--all")
-        text = reenact("replay", "--all").stdout
-        named = reenact_json("replay", "--all", "agents.py")
+        document = onrecord_json("replay", "--all")
+        text = onrecord("replay", "--all").stdout
+        named = onrecord_json("replay", "--all", "agents.py")
     assert codes(document) == {
         "left": "erased",
         "steady-0": None,
@@ -219,25 +219,25 @@ def test_what_cannot_be_replayed_is_skipped_with_the_reason() -> None:
 
 def test_an_erased_answer_is_skipped() -> None:
     record_runs(("one", "agents.py:changing", [987654320]), *steady_runs(1))
-    assert reenact("erase", "--value", "987654321", "--yes").exit_code == 0
-    document = reenact_json("replay", "--all")
+    assert onrecord("erase", "--value", "987654321", "--yes").exit_code == 0
+    document = onrecord_json("replay", "--all")
     assert codes(document) == {"one": "erased", "steady-0": None}
 
 
 def test_skipped_alone_is_no_pass() -> None:
     record("no-agent", facts={"recording": "nightly"})
-    result = reenact("replay", "--all")
+    result = onrecord("replay", "--all")
     assert result.exit_code == 1
     assert_two_lines(result.stderr, "nothing_replayed")
-    assert reenact_json("replay", "--all", status=1)["passed"] is False
+    assert onrecord_json("replay", "--all", status=1)["passed"] is False
 
 
 def test_kept_differences_and_receipts_are_left_out() -> None:
     record_runs(*steady_runs(1))
     with opened() as store:
         keep_difference(store, "default", b"difference", runs=["steady-0"])
-    record("receipts-1", [Completed()], facts={"receipts": "reenact.receipt/1"})
-    assert verdicts(reenact_json("replay", "--all")) == {"steady-0": "same"}
+    record("receipts-1", [Completed()], facts={"receipts": "onrecord.receipt/1"})
+    assert verdicts(onrecord_json("replay", "--all")) == {"steady-0": "same"}
 
 
 # Which runs
@@ -246,20 +246,20 @@ def test_kept_differences_and_receipts_are_left_out() -> None:
 def test_nothing_to_replay_is_not_a_pass() -> None:
     with opened() as store:
         keep_difference(store, "default", b"difference")
-    result = reenact("replay", "--all")
+    result = onrecord("replay", "--all")
     assert result.exit_code == 3
     assert_two_lines(result.stderr, "no_runs")
     record_runs(*steady_runs(1))
     for words in (["--agent", "nobody"], ["--status", "failed"], ["--since", "2100-01-01"], ["--until", "2000-01-01"]):
-        result = reenact("replay", "--all", *words)
+        result = onrecord("replay", "--all", *words)
         assert result.exit_code == 3, words
         assert_two_lines(result.stderr, "no_runs")
-        assert reenact("replay", "--all", "--shard", "1/2", *words).exit_code == 3
+        assert onrecord("replay", "--all", "--shard", "1/2", *words).exit_code == 3
 
 
 def test_the_filter_is_that_of_ls() -> None:
     record_runs(*steady_runs(2), ("greeter-0", "agents.py:greeter", ["x"]), ("failing-0", "agents.py:failing", ["x"]))
-    middle = reenact_json("ls", "--agent", "greeter")["runs"][0]["created"]
+    middle = onrecord_json("ls", "--agent", "greeter")["runs"][0]["created"]
     for words in (
         ["--agent", "steady"],
         ["--agent", "steady", "--agent", "greeter"],
@@ -269,10 +269,10 @@ def test_the_filter_is_that_of_ls() -> None:
         ["--until", middle],
         ["--since", "1h", "--agent", "failing"],
     ):
-        listed = [run["run"] for run in reenact_json("ls", *words)["runs"]]
+        listed = [run["run"] for run in onrecord_json("ls", *words)["runs"]]
         assert listed
         for command in ("replay", "verify"):
-            document = reenact_json(command, "--all", *words)
+            document = onrecord_json(command, "--all", *words)
             assert list(verdicts(document)) == listed[::-1], (command, words)
             assert document["selected"] == len(listed)
 
@@ -281,29 +281,29 @@ def test_the_filter_is_that_of_ls() -> None:
 def test_a_time_that_is_none(time: str) -> None:
     record("one")
     for command in (["ls"], ["replay", "--all"], ["verify", "--all"]):
-        result = reenact(*command, "--since", time)
+        result = onrecord(*command, "--since", time)
         assert result.exit_code == 2, result.output
         assert_two_lines(result.stderr, "bad_time")
 
 
 def test_one_run_alone_needs_one_place_of_code_and_one_process() -> None:
     record_runs(*steady_runs(1))
-    assert reenact("replay", "steady-0", "agents.py:steady").exit_code == 0
-    assert reenact("replay", "steady-0", "-m", "agents:steady").exit_code == 0
+    assert onrecord("replay", "steady-0", "agents.py:steady").exit_code == 0
+    assert onrecord("replay", "steady-0", "-m", "agents:steady").exit_code == 0
     for words in ([], ["steady-0", "a.py", "b.py"], ["steady-0", "a.py", "-m", "b"], ["steady-0", "--jobs", "2"]):
-        result = reenact("replay", *words)
+        result = onrecord("replay", *words)
         assert result.exit_code == 2, words
         assert_two_lines(result.stderr, "usage")
 
 
 def test_an_agent_that_leaves_has_passed_no_check() -> None:
     Path("leaving.py").write_text(
-        "import os, reenact\n\n@reenact.step\ndef add(x):\n    return x\n\n@reenact.agent\ndef leaving():\n"
+        "import os, onrecord\n\n@onrecord.step\ndef add(x):\n    return x\n\n@onrecord.agent\ndef leaving():\n"
         "    add(1)\n    if os.path.exists('changed'):\n        raise SystemExit(0)\n"
     )
     record_runs(("one", "leaving.py:leaving", []))
     Path("changed").touch()
-    result = reenact_process("replay", "one")
+    result = onrecord_process("replay", "one")
     assert result.returncode == 1
     assert_two_lines(result.stderr, "agent_left")
 
@@ -319,7 +319,7 @@ def test_what_is_about_many_runs_is_refused_for_one(command: str) -> None:
         ["--agent", "steady"],
         ["--since", "1d"],
     ):
-        result = reenact(command, "steady-0", *words)
+        result = onrecord(command, "steady-0", *words)
         assert result.exit_code == 2, words
         assert_two_lines(result.stderr, "usage")
     assert not os.path.exists("out.xml")
@@ -328,24 +328,24 @@ def test_what_is_about_many_runs_is_refused_for_one(command: str) -> None:
 def test_shards_are_disjoint_and_complete() -> None:
     record_runs(*steady_runs(12))
     for command in ("replay", "verify"):
-        found = [reenact_json(command, "--all", "--shard", f"{number}/3") for number in (1, 2, 3)]
+        found = [onrecord_json(command, "--all", "--shard", f"{number}/3") for number in (1, 2, 3)]
         assert all(list(verdicts(one)) for one in found)
         assert sorted(run for one in found for run in verdicts(one)) == sorted(f"steady-{n}" for n in range(12))
         assert [one["selected"] for one in found] == [12, 12, 12]
         assert found[1]["shard"] == {"number": 2, "total": 3}
-    fewer = reenact_json("replay", "--all", "--shard", "1/3", "--status", "completed", "--since", "1h")
-    assert verdicts(fewer) == verdicts(reenact_json("replay", "--all", "--shard", "1/3"))
+    fewer = onrecord_json("replay", "--all", "--shard", "1/3", "--status", "completed", "--since", "1h")
+    assert verdicts(fewer) == verdicts(onrecord_json("replay", "--all", "--shard", "1/3"))
 
 
 def test_an_empty_shard_passes_and_says_so() -> None:
     record_runs(*steady_runs(1))
     empty = next(number for number in (1, 2) if number != shard_number("steady-0", 2))
     for command in ("replay", "verify"):
-        result = reenact(command, "--all", "--shard", f"{empty}/2", "--junit", "out.xml")
+        result = onrecord(command, "--all", "--shard", f"{empty}/2", "--junit", "out.xml")
         assert result.exit_code == 0, result.output
-        assert "shard has nothing" in result.stderr
+        assert "shard has no run" in result.stderr
         assert ElementTree.parse("out.xml").getroot().get("tests") == "0"
-    document = reenact_json("replay", "--all", "--shard", f"{empty}/2")
+    document = onrecord_json("replay", "--all", "--shard", f"{empty}/2")
     assert (document["passed"], document["selected"], document["runs"]) == (True, 1, [])
 
 
@@ -353,6 +353,6 @@ def test_an_empty_shard_passes_and_says_so() -> None:
 @pytest.mark.parametrize("command", ["replay", "verify"])
 def test_a_shard_that_is_none(command: str, shard: str) -> None:
     record("one")
-    result = reenact(command, "--all", "--shard", shard)
+    result = onrecord(command, "--all", "--shard", shard)
     assert result.exit_code == 2
     assert_two_lines(result.stderr, "bad_shard")

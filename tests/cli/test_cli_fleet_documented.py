@@ -1,34 +1,13 @@
-"""docs/fleet.md: what it says to type works, and its tables are those of the code."""
+"""Check the tables and the shard matrix of docs/guides/replay-in-ci.md against the code."""
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import subprocess
-import sys
-from pathlib import Path
 
-import pytest
+from kit.paths import DOCS
+from onrecord.analysis.fleet.results import OUTCOMES, FleetReport
 
-from reenact.replays.fleet.results import OUTCOMES, FleetReport
-
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
-
-
-def test_the_commands_work(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
-    (program,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
-    (console,) = re.findall(r"```console\n(.*?)```", DOCUMENT, re.DOTALL)
-    Path("agent.py").write_text(program)
-    lines = [line.removeprefix("$ ") for line in console.splitlines()]
-    assert len(lines) == 5
-    for line in lines:
-        name, *words = shlex.split(line, comments=True)
-        command = [sys.executable, *({"python": [], "reenact": ["-m", "reenact.cli.main"]}[name]), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90, env=dict(os.environ))
-        assert done.returncode == 0, (line, done.stdout, done.stderr)
-    assert Path("results.xml").exists()
+DOCUMENT = (DOCS / "guides" / "replay-in-ci.md").read_text()
 
 
 def test_every_verdict_and_every_member_is_told() -> None:

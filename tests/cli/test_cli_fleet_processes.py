@@ -15,14 +15,15 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from agent_programs import begun
-from cli_support import reenact, reenact_json
-from fleet_support import record_runs, steady_runs, verdicts, write_agents, written
+
+from kit.agent_programs import begun
+from kit.cli import onrecord, onrecord_json
+from kit.fleet import record_runs, steady_runs, verdicts, write_agents, written
 
 
 @pytest.fixture(autouse=True)
-def program(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+def program(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_workers: None) -> Path:
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     return write_agents()
 
 
@@ -34,7 +35,7 @@ def alive(pid: int) -> bool:
 
 
 def soon(happened: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not happened():
         if time.monotonic() > deadline:
             return False
@@ -61,13 +62,13 @@ def test_runs_are_shared_among_processes_that_load_the_code_once() -> None:
 
 def test_one_job_is_one_process() -> None:
     record_runs(*steady_runs(5))
-    assert reenact("replay", "--all", "--jobs", "1").exit_code == 0
+    assert onrecord("replay", "--all", "--jobs", "1").exit_code == 0
     assert len({pid for _, pid in written("replayed")}) == 1
 
 
 def test_there_are_no_more_processes_than_runs() -> None:
     record_runs(*steady_runs(2))
-    assert reenact("replay", "--all", "--jobs", "64").exit_code == 0
+    assert onrecord("replay", "--all", "--jobs", "64").exit_code == 0
     assert len(written("loaded")) <= 2
 
 
@@ -87,14 +88,14 @@ def test_a_long_run_does_not_hold_up_the_others() -> None:
     [
         ("killed", "the process that judged it was killed by SIGKILL"),
         ("segfault", "the process that judged it was killed by SIGSEGV"),
-        ("exits", "the process that judged it ended itself with status 3"),
+        ("exits", "the process that judged it exited with status 3"),
     ],
 )
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_process_that_dies_fails_only_the_run_it_was_at(what: str, told: str, jobs: str) -> None:
     record_runs(*steady_runs(4), ("bad", "agents.py:troubled", [what]), *steady_runs(4, first=4))
     Path("trouble").touch()
-    document = reenact_json("replay", "--all", "--jobs", jobs, "--junit", "out.xml", status=1)
+    document = onrecord_json("replay", "--all", "--jobs", jobs, "--junit", "out.xml", status=1)
     expected = {f"steady-{number}": "same" for number in range(8)} | {"bad": "died"}
     assert verdicts(document) == expected
     problem = document["runs"][4]["problem"]
@@ -110,7 +111,7 @@ def test_every_process_may_die() -> None:
     bad = [(f"bad-{number}", "agents.py:troubled", ["killed"]) for number in range(5)]
     record_runs(*bad, *steady_runs(2))
     Path("trouble").touch()
-    document = reenact_json("replay", "--all", "--jobs", "2", status=1)
+    document = onrecord_json("replay", "--all", "--jobs", "2", status=1)
     assert document["verdicts"] == {"same": 2, "died": 5}
 
 
@@ -119,26 +120,26 @@ def test_what_was_found_is_kept_when_no_process_can_begin_any_more() -> None:
     record_runs(*steady_runs(1), ("bad", "agents.py:troubled", ["killed"]), *steady_runs(2, first=1))
     Path("trouble").touch()
     Path("once.py").write_text("import os\nif os.path.exists('loaded'):\n    os._exit(5)\nfrom agents import *\n")
-    document = reenact_json("replay", "--all", "once.py", "--jobs", "1", status=1)
+    document = onrecord_json("replay", "--all", "once.py", "--jobs", "1", status=1)
     assert list(verdicts(document).values()) == ["same", "died", "error", "error"]
     problem = document["runs"][3]["problem"]
     assert problem["code"] == "workers_failed"
-    assert problem["message"] == "a process that was to judge runs ended itself with status 5 before it began"
-    result = reenact("replay", "--all", "once.py")
+    assert problem["message"] == "a judging process exited with status 5 before it was ready"
+    result = onrecord("replay", "--all", "once.py")
     assert result.exit_code == 70, "nobody could begin at all"
 
 
 def test_a_process_whose_line_is_closed_is_ended() -> None:
     record_runs(("closes", "agents.py:troubled", ["closes"]), *steady_runs(2))
     Path("trouble").touch()
-    document = reenact_json("replay", "--all", "--jobs", "1", status=1)
+    document = onrecord_json("replay", "--all", "--jobs", "1", status=1)
     assert verdicts(document) == {"closes": "died", "steady-0": "same", "steady-1": "same"}
 
 
 def test_an_agent_that_leaves_is_an_error_and_its_process_goes_on() -> None:
     record_runs(("leaves", "agents.py:troubled", ["leaves"]), *steady_runs(2))
     Path("trouble").touch()
-    document = reenact_json("replay", "--all", "--jobs", "1", status=1)
+    document = onrecord_json("replay", "--all", "--jobs", "1", status=1)
     assert verdicts(document)["leaves"] == "error"
     assert document["runs"][0]["problem"]["code"] == "agent_left"
     assert len(written("loaded")) == 1
@@ -147,19 +148,17 @@ def test_an_agent_that_leaves_is_an_error_and_its_process_goes_on() -> None:
 def test_a_run_that_hangs_is_ended_and_the_others_go_on() -> None:
     record_runs(*steady_runs(2), ("hangs", "agents.py:troubled", ["hangs"]), *steady_runs(2, first=2))
     Path("trouble").touch()
-    began = time.monotonic()
-    document = reenact_json("replay", "--all", "--time-limit", "2", status=1)
-    assert time.monotonic() - began < 30
+    document = onrecord_json("replay", "--all", "--time-limit", "2", status=1)
     assert document["verdicts"] == {"same": 4, "timed_out": 1}
     problem = document["runs"][2]["problem"]
-    assert problem["message"] == "it took longer than 2 s and was ended"
+    assert problem["message"] == "it took longer than 2 s and was stopped"
     assert document["runs"][2]["seconds"] >= 2
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "nan", "x"])
 def test_a_limit_that_is_none(limit: str) -> None:
     record_runs(*steady_runs(1))
-    assert reenact("replay", "--all", "--time-limit", limit).exit_code == 2
+    assert onrecord("replay", "--all", "--time-limit", limit).exit_code == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -171,7 +170,7 @@ def test_interrupted_it_tells_what_it_has_and_leaves_nobody_behind(number: signa
     assert soon(lambda: sum(name == "waits" for name, _ in written("replayed")) == 2)
     workers = {int(pid) for (pid,) in written("loaded")}
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 128 + number, stderr
     document = json.loads(stdout)
     assert document["interrupted"] == number.name
@@ -192,18 +191,18 @@ def test_processes_end_with_the_one_that_started_them() -> None:
     (worker,) = {int(pid) for _, pid in written("replayed")}
     assert alive(worker)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert soon(lambda: not alive(worker))
 
 
 def test_code_that_keeps_things_in_globals_is_replayed_in_isolation() -> None:
     for number in range(3):  # each in a process of its own, as they are recorded in life
         record_runs((f"one-{number}", "agents.py:remembering", [number]))
-    together = reenact("replay", "--all", "--jobs", "1")
+    together = onrecord("replay", "--all", "--jobs", "1")
     assert together.exit_code == 1
     assert "--isolate" in together.stderr
     Path("loaded").unlink()
-    assert reenact_json("replay", "--all", "--jobs", "1", "--isolate")["verdicts"] == {"same": 3}
+    assert onrecord_json("replay", "--all", "--jobs", "1", "--isolate")["verdicts"] == {"same": 3}
     assert len({pid for (pid,) in written("loaded")}) == 3
 
 
@@ -216,19 +215,19 @@ def test_what_agents_print_is_not_on_stdout() -> None:
 
 
 def test_a_password_is_in_no_command_line(database_url: str) -> None:
-    url = database_url.replace("reenact@", "reenact:tellnobody@")
+    url = database_url.replace("onrecord@", "onrecord:tellnobody@")
     record_runs(("waits", "agents.py:troubled", ["waits"]), store=url)
     Path("trouble").touch()
     process = subprocess.Popen(
-        [sys.executable, "-m", "reenact.cli.main", "replay", "--all"],
-        env={**os.environ, "REENACT_STORE": url},
+        [sys.executable, "-m", "onrecord.cli.main", "replay", "--all"],
+        env={**os.environ, "ONRECORD_STORE": url},
         stdout=subprocess.PIPE,
     )
     assert soon(lambda: written("replayed"))
     (worker,) = {pid for _, pid in written("replayed")}
     assert b"tellnobody" not in Path(f"/proc/{worker}/cmdline").read_bytes()
     Path("go on").touch()
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 0
 
 
@@ -236,7 +235,7 @@ def test_progress_is_shown_to_who_watches() -> None:
     record_runs(*steady_runs(3), ("hangs", "agents.py:troubled", ["hangs"]))
     Path("trouble").touch()
     parent, child = pty.openpty()
-    words = [sys.executable, "-m", "reenact.cli.main", "replay", "--all", "--time-limit", "3"]
+    words = [sys.executable, "-m", "onrecord.cli.main", "replay", "--all", "--time-limit", "3"]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=child, stdin=subprocess.DEVNULL)
     os.close(child)
     shown = b""

@@ -1,17 +1,16 @@
-"""`reenact replay --all` over runs of programs: each replayed by a process of its own."""
+"""`onrecord replay --all` over runs of programs: each replayed by a process of its own."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from cli_support import reenact_process
-from fleet_support import codes, verdicts
+
+from kit import command_server
+from kit.cli import onrecord, onrecord_json, onrecord_process
+from kit.fleet import codes, verdicts
 
 PROGRAM = """
 import random, sys, time
@@ -27,13 +26,13 @@ time.time()
 subprocess.run([sys.executable, "-c", "import time; time.time()"], check=True)
 """
 CALLER = """
-import time, reenact
+import time, onrecord
 
-@reenact.step
+@onrecord.step
 def add(left):
     return left + 1
 
-@reenact.agent
+@onrecord.agent
 def support(start):
     return add(start)
 
@@ -44,20 +43,18 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(autouse=True)
-def folder(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+def folder(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_workers: None) -> None:
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
 
 
 def recorded(run: str, text: str, *arguments: str, name: str = "program.py") -> None:
     Path(name).write_text(text)
-    done = reenact_process("run", "--run-id", run, name, *arguments)
+    done = onrecord_process("run", "--run-id", run, name, *arguments)
     assert done.returncode == 0, done.stderr
 
 
 def replay_all(*arguments: str, status: int = 0) -> Any:
-    done = reenact_process("replay", "--all", *arguments, "--json")
-    assert done.returncode == status, done.stdout + done.stderr
-    return json.loads(done.stdout)
+    return onrecord_json("replay", "--all", *arguments, status=status)
 
 
 def test_runs_of_programs_are_judged_like_those_of_agents() -> None:
@@ -76,7 +73,7 @@ def test_a_program_that_does_something_else_is_a_failure_of_its_own() -> None:
     recorded("one", PROGRAM)
     recorded("two", PROGRAM, name="other.py")
     Path("program.py").write_text(CHANGED)
-    done = reenact_process("replay", "--all", "--junit", "results.xml")
+    done = onrecord_process("replay", "--all", "--junit", "results.xml")
     assert done.returncode == 1, done.stderr
     assert "1 same, 1 diverged" in done.stdout
     assert "--isolate" not in done.stderr, "it is in a process of its own already"
@@ -95,7 +92,7 @@ def test_a_failure_says_where_the_program_parted() -> None:
     assert (found["verdict"], problem["code"]) == ("diverged", "conflicting_request")
     assert problem["line"].startswith("program.py:")
     assert problem["differences"][0]["actual"] == 2
-    assert problem["record_anew"] == "reenact run program.py"
+    assert problem["record_anew"] == "onrecord run program.py"
 
 
 def test_a_script_that_is_named_is_replayed_and_never_run() -> None:
@@ -108,7 +105,7 @@ def test_a_script_that_is_named_is_replayed_and_never_run() -> None:
 
 def test_a_module_that_is_named_is_replayed_and_never_run() -> None:
     Path("shop.py").write_text(PROGRAM)
-    assert reenact_process("run", "--run-id", "one", "-m", "shop").returncode == 0
+    assert onrecord_process("run", "--run-id", "one", "-m", "shop").returncode == 0
     Path("ran").unlink()
     assert verdicts(replay_all("-m", "shop")) == {"one": "same"}
     assert Path("ran").read_text() == "x", "once, in the replay"
@@ -125,17 +122,18 @@ def test_another_script_of_the_name_is_replayed_in_its_place() -> None:
 def test_a_named_program_that_has_agents_is_still_their_code() -> None:
     recorded("one", CALLER, name="caller.py")
     again = "import caller; caller.support.run(5, run_id='two')"
-    subprocess.run([sys.executable, "-c", again], check=True, timeout=60)
+    assert command_server.call([], code=again).returncode == 0
     found = verdicts(replay_all("caller.py"))
     assert (found["one"], found["two"]) == ("same", "same")
 
 
 def test_an_agent_whose_caller_is_not_there_is_replayed_by_itself() -> None:
     recorded("one", CALLER, name="caller.py")
-    (inner,) = set(codes(replay_all())) - {"one"}
-    assert codes(replay_all())[inner] == "child"
-    assert reenact_process("export", inner, "-o", "inner.jsonl").returncode == 0
-    assert reenact_process("--store", "other.db", "import", "inner.jsonl").returncode == 0
+    found = codes(replay_all())
+    (inner,) = set(found) - {"one"}
+    assert found[inner] == "child"
+    assert onrecord("export", inner, "-o", "inner.jsonl").exit_code == 0
+    assert onrecord("--store", "other.db", "import", "inner.jsonl").exit_code == 0
     assert verdicts(replay_all("--store", "other.db", "caller.py")) == {inner: "same"}
 
 
@@ -147,8 +145,8 @@ def test_nothing_to_compare_is_no_pass() -> None:
 
 def test_an_imported_program_is_told_as_such() -> None:
     recorded("one", PROGRAM)
-    assert reenact_process("export", "one", "-o", "one.jsonl").returncode == 0
-    assert reenact_process("--store", "other.db", "import", "one.jsonl").returncode == 0
+    assert onrecord("export", "one", "-o", "one.jsonl").exit_code == 0
+    assert onrecord("--store", "other.db", "import", "one.jsonl").exit_code == 0
     for named in ((), ("program.py",)):
         document = replay_all("--store", "other.db", *named, status=1)
         assert codes(document) == {"one": "imported_run"}
@@ -159,13 +157,13 @@ def test_a_program_that_is_gone_or_hangs_is_an_error_of_its_run_alone() -> None:
     recorded("two", PROGRAM, name="gone.py")
     recorded("three", PROGRAM, name="slow.py")
     Path("gone.py").unlink()
-    Path("slow.py").write_text("while True: pass\n")
-    document = replay_all("--time-limit", "15", status=1)
+    Path("slow.py").write_text("import signal\nsignal.pause()\n")
+    document = replay_all("--time-limit", "5", status=1)
     assert codes(document) == {"one": None, "two": "no_file", "three": "timed_out"}
 
 
 def test_what_a_program_prints_is_not_the_result() -> None:
     recorded("one", PROGRAM)
-    done = reenact_process("replay", "--all")
+    done = onrecord_process("replay", "--all")
     assert done.returncode == 0
     assert "drawn" not in done.stdout + done.stderr

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_support import asking, assert_two_lines, exported, record, reenact, reenact_json
 
-from reenact.core.codec import ARTIFACT_BYTES
-from reenact.core.events import Completed
+from kit.cli import asking, assert_two_lines, exported, onrecord, onrecord_json, record
+from onrecord.core.codec import ARTIFACT_BYTES
+from onrecord.core.events import Completed
 
 ODD_TEXT = "".join(map(chr, range(0x20))) + '"\\/\x7f\u2028é😀 \\u0073 \\\\u0024 secret'
 
@@ -23,7 +23,7 @@ def altered(path: Path, before: bytes, after: bytes) -> None:
 
 def refused(path: Path, message: str) -> None:
     for command in ("verify", "import"):
-        result = reenact(command, f"./{path}", "--store", "other.db")
+        result = onrecord(command, f"./{path}", "--store", "other.db")
         assert result.exit_code == 4
         assert message in result.stderr
         assert_two_lines(result.stderr, "bad_recording")
@@ -36,8 +36,8 @@ def test_text_that_needs_escapes_is_exported_and_imported() -> None:
     path = exported("one")
     with path.open("a") as file:
         file.write('{"note":"a\\/b \\u0073"}\n')  # a note is not stored text
-    assert reenact("verify", f"./{path}", "--deep").exit_code == 0
-    assert reenact("import", str(path), "--store", "other.db").exit_code == 0
+    assert onrecord("verify", f"./{path}", "--deep").exit_code == 0
+    assert onrecord("import", str(path), "--store", "other.db").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_an_artifact_has_the_size_that_is_named(size: bytes, in_facts: bool) -> 
     else:
         record("one", asking("?", {"image": data}))
     path = exported("one")
-    assert reenact("verify", f"./{path}", "--deep").exit_code == 0
+    assert onrecord("verify", f"./{path}", "--deep").exit_code == 0
     altered(path, b'"size":70000', b'"size":' + size)
-    refused(path, "does not have the size that is named here")
+    refused(path, "does not have the size that is given here")
 
 
 def nested(levels: int) -> Any:
@@ -97,9 +97,9 @@ FACTS: dict[str, dict[Any, Any]] = {
 def test_looking_at_facts_of_any_shape(facts: dict[Any, Any]) -> None:
     record("one", [*asking("?", "!"), Completed(output=facts)], facts=facts)
     for command in (["ls"], ["show", "one"], ["show", "one", "--event", "3"], ["show", "one", "--state", "3"]):
-        assert reenact(*command).exit_code == 0, command
-        reenact_json(*command)
-    assert reenact("doctor").exit_code in (0, 1)
+        assert onrecord(*command).exit_code == 0, command
+        onrecord_json(*command)
+    assert onrecord("doctor").exit_code in (0, 1)
 
 
 def test_looking_at_facts_builds_no_objects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +108,6 @@ def test_looking_at_facts_builds_no_objects(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("decoded")
 
-    monkeypatch.setattr("reenact.journal.reader.decode", fail)
-    assert reenact_json("ls")["runs"][0]["agent"] == "tester"
-    assert reenact_json("show", "one")["facts"]["thing"]["$object"]["type"] == "types:SimpleNamespace"
+    monkeypatch.setattr("onrecord.journal.reader.decode", fail)
+    assert onrecord_json("ls")["runs"][0]["agent"] == "tester"
+    assert onrecord_json("show", "one")["facts"]["thing"]["$object"]["type"] == "types:SimpleNamespace"

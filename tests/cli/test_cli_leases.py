@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from reenact.journal.journal import Journal
-from reenact.journal.sources import SystemSources
-from reenact.reports.leases import is_held
-from reenact.reports.standing import standing_of
-from reenact.store.contract import Store
-from reenact.store.opening import open_store
+from onrecord.journal.journal import Journal
+from onrecord.journal.sources import SystemSources
+from onrecord.reports.status import is_held, standing_of
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

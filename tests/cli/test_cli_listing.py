@@ -1,4 +1,4 @@
-"""`reenact ls`"""
+"""`onrecord ls`"""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_support import (
+
+from kit.cli import (
     STORE,
     assert_two_lines,
     blocked_run,
     exported,
     flip_link,
+    onrecord,
+    onrecord_json,
     opened,
     record,
-    reenact,
-    reenact_json,
     tampering,
     whole_run,
 )
-
-from reenact.core.events import (
+from onrecord.core.events import (
     ActionRequested,
     ActionSucceeded,
     Cancelled,
@@ -35,9 +35,9 @@ from reenact.core.events import (
     StateUpdated,
     WaitCreated,
 )
-from reenact.effect.forking import begin_fork
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.runtime.forks.fork import begin_fork
 
 
 def asked_once() -> ActionRequested:
@@ -47,7 +47,7 @@ def asked_once() -> ActionRequested:
 def test_runs_are_listed_newest_first() -> None:
     for run in ("first", "second", "third"):
         record(run)
-    lines = reenact("ls").stdout.splitlines()
+    lines = onrecord("ls").stdout.splitlines()
     assert lines[0].split() == ["RUN", "STATUS", "AGENT", "EVENTS", "CREATED", "ORIGIN"]
     assert [line.split()[0] for line in lines[1:]] == ["third", "second", "first"]
     assert lines[1].split()[1:4] == ["completed", "tester", "4"]
@@ -55,7 +55,7 @@ def test_runs_are_listed_newest_first() -> None:
 
 def test_the_json_of_a_run() -> None:
     record("one")
-    listed = reenact_json("ls")
+    listed = onrecord_json("ls")
     (run,) = listed["runs"]
     assert listed["more"] is False
     assert run.keys() == {"run", "short", "status", "about", "agent", "events", "created", "imported", "parent", "head"}
@@ -67,7 +67,7 @@ def test_the_json_of_a_run() -> None:
 
 def test_json_is_accepted_before_and_after_the_command() -> None:
     record("one")
-    assert reenact("--json", "ls").stdout == reenact("ls", "--json").stdout
+    assert onrecord("--json", "ls").stdout == onrecord("ls", "--json").stdout
 
 
 @pytest.mark.parametrize(
@@ -90,27 +90,27 @@ def test_json_is_accepted_before_and_after_the_command() -> None:
 )
 def test_the_status_of_a_run(events: list[Draft], status: str) -> None:
     record("one", events)
-    assert reenact_json("ls")["runs"][0]["status"] == status
-    assert [run["run"] for run in reenact_json("ls", "--status", status)["runs"]] == ["one"]
+    assert onrecord_json("ls")["runs"][0]["status"] == status
+    assert [run["run"] for run in onrecord_json("ls", "--status", status)["runs"]] == ["one"]
     other = "failed" if status != "failed" else "completed"
-    assert reenact_json("ls", "--status", other)["runs"] == []
+    assert onrecord_json("ls", "--status", other)["runs"] == []
 
 
 def test_a_run_that_is_held_is_running_until_it_is_let_go() -> None:
     with opened() as store:
         journal = Journal.create(store, "one")
         journal.append(asked_once())
-        assert reenact_json("ls")["runs"][0]["status"] == "running", "its holder may be doing it right now"
-        assert reenact_json("ls", "--status", "in_doubt")["runs"] == []
+        assert onrecord_json("ls")["runs"][0]["status"] == "running", "its holder may be doing it right now"
+        assert onrecord_json("ls", "--status", "in_doubt")["runs"] == []
         journal.release()
-    (run,) = reenact_json("ls")["runs"]
+    (run,) = onrecord_json("ls")["runs"]
     assert (run["status"], run["about"]) == ("in_doubt", ["mail"])
-    assert "in doubt (mail)" in reenact("ls").stdout
+    assert "in doubt (mail)" in onrecord("ls").stdout
 
 
 def test_a_lease_that_expired_or_whose_holder_died_holds_nothing() -> None:
     dead = subprocess.run(
-        [sys.executable, "-c", f"from reenact import *; Journal.create(open_store({STORE!r}), 'dead')"],
+        [sys.executable, "-c", f"from onrecord import *; Journal.create(open_store({STORE!r}), 'dead')"],
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
         timeout=30,
     )
@@ -118,37 +118,37 @@ def test_a_lease_that_expired_or_whose_holder_died_holds_nothing() -> None:
     with opened() as store:
         Journal.create(store, "slow", lease_seconds=0.01)
         time.sleep(0.02)
-        assert {run["status"] for run in reenact_json("ls")["runs"]} == {"interrupted"}
+        assert {run["status"] for run in onrecord_json("ls")["runs"]} == {"interrupted"}
 
 
 def test_what_is_waited_for_is_named() -> None:
     record("one", [WaitCreated(wait_id="w", name="approval\x1b[2J")])
-    assert "waiting (approval\\x1b[2J)" in reenact("ls").stdout
-    assert reenact_json("show", "one")["about"] == ["approval\x1b[2J"]
-    assert "waiting (approval\\x1b[2J)" in reenact("show", "one").stdout
+    assert "waiting (approval\\x1b[2J)" in onrecord("ls").stdout
+    assert onrecord_json("show", "one")["about"] == ["approval\x1b[2J"]
+    assert "waiting (approval\\x1b[2J)" in onrecord("show", "one").stdout
 
 
 def test_a_limit_says_that_there_is_more() -> None:
     for number in range(3):
         record(f"run-{number}", [Completed()])
-    limited = reenact("ls", "--limit", "2")
+    limited = onrecord("ls", "--limit", "2")
     assert len(limited.stdout.splitlines()) == 3
     assert "--limit 20" in limited.stderr
-    assert reenact_json("ls", "--limit", "2")["more"] is True
-    assert reenact("ls", "--limit", "3").stderr == ""
+    assert onrecord_json("ls", "--limit", "2")["more"] is True
+    assert onrecord("ls", "--limit", "3").stderr == ""
 
 
 def test_a_listing_reads_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         record(f"run-{number}", [Completed()])
-    monkeypatch.setattr("reenact.reports.runs.LOOKED_AT_ONCE", 2)
-    assert [run["run"] for run in reenact_json("ls")["runs"]] == [f"run-{number}" for number in (4, 3, 2, 1, 0)]
+    monkeypatch.setattr("onrecord.reports.runs.LOOKED_AT_ONCE", 2)
+    assert [run["run"] for run in onrecord_json("ls")["runs"]] == [f"run-{number}" for number in (4, 3, 2, 1, 0)]
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "1e3", "999999999999999999999", "x; DROP TABLE runs"])
 def test_a_bad_limit_is_refused(limit: str) -> None:
     record("one")
-    result = reenact("ls", "--limit", limit)
+    result = onrecord("ls", "--limit", limit)
     assert result.exit_code == 2
     assert_two_lines(result.stderr, "usage")
 
@@ -156,24 +156,24 @@ def test_a_bad_limit_is_refused(limit: str) -> None:
 def test_an_imported_run_is_marked(workspace: Path) -> None:
     record("one")
     exported("one")
-    assert reenact("import", "run.jsonl", "--store", "other.db").exit_code == 0
-    assert reenact_json("ls", "--store", "other.db")["runs"][0]["imported"] is True
-    assert "imported" in reenact("ls", "--store", "other.db").stdout
+    assert onrecord("import", "run.jsonl", "--store", "other.db").exit_code == 0
+    assert onrecord_json("ls", "--store", "other.db")["runs"][0]["imported"] is True
+    assert "imported" in onrecord("ls", "--store", "other.db").stdout
 
 
 def test_a_fork_says_of_which_run_it_is() -> None:
     record("one")
     with opened() as store:
         begin_fork(store, "one", 2, run_id="other")
-    other, one = reenact_json("ls")["runs"]
+    other, one = onrecord_json("ls")["runs"]
     assert one["parent"] is None
     assert other["parent"] == {"run": "one", "seq": 2, "relation": "fork"}
-    assert "fork of one" in reenact("ls").stdout
+    assert "fork of one" in onrecord("ls").stdout
 
 
 def test_hostile_names_are_inert() -> None:
     record("one", facts={"agent": "\x1b[2J\x1b]0;owned\x07\u202eevil\n\rfake line"})
-    result = reenact("ls")
+    result = onrecord("ls")
     assert len(result.stdout.splitlines()) == 2
     assert not set("\x1b\x07\r\u202e") & set(result.stdout)
     assert "\\x1b[2J" in result.stdout
@@ -182,14 +182,14 @@ def test_hostile_names_are_inert() -> None:
 @pytest.mark.parametrize("facts", [{}, {"agent": 7}, {"agent": {"$unknown": 1}}, {"agent": None}])
 def test_facts_without_a_usable_agent(facts: dict[str, object]) -> None:
     record("one", facts=facts)
-    assert reenact_json("ls")["runs"][0]["agent"] is None
-    assert " - " in reenact("ls").stdout
+    assert onrecord_json("ls")["runs"][0]["agent"] is None
+    assert " - " in onrecord("ls").stdout
 
 
 def test_erased_facts() -> None:
     record("one", facts={"agent": "secret-agent"})
-    assert reenact("erase", "--value", "secret-agent", "--yes").exit_code == 0
-    assert reenact_json("ls")["runs"][0]["agent"] is None
+    assert onrecord("erase", "--value", "secret-agent", "--yes").exit_code == 0
+    assert onrecord_json("ls")["runs"][0]["agent"] is None
 
 
 def test_damage_does_not_keep_the_others_from_being_listed() -> None:
@@ -199,24 +199,24 @@ def test_damage_does_not_keep_the_others_from_being_listed() -> None:
     flip_link("bad-too", 3)
     with tampering() as connection:
         connection.execute("UPDATE runs SET content = x'00' WHERE run = 'bad'")
-    runs = {run["run"]: run for run in reenact_json("ls")["runs"]}
+    runs = {run["run"]: run for run in onrecord_json("ls")["runs"]}
     assert runs.keys() == {"good", "bad", "bad-too"}
     assert runs["bad"]["agent"] is None
 
 
 def test_without_a_store_nothing_is_made(workspace: Path) -> None:
     for command in (["ls"], ["show", "@last"], ["verify", "@last"], ["verify", "--all"], ["gc", "--keep", "1"]):
-        result = reenact(*command)
+        result = onrecord(*command)
         assert result.exit_code == 3, command
         assert_two_lines(result.stderr, "no_store")
-        assert "reenact demo" in result.stderr
+        assert "onrecord demo" in result.stderr
     assert list(workspace.iterdir()) == []
 
 
 def test_an_empty_store_is_not_an_error() -> None:
     with opened():
         pass
-    result = reenact("ls")
+    result = onrecord("ls")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "no runs" in result.stderr
 
@@ -224,8 +224,8 @@ def test_an_empty_store_is_not_an_error() -> None:
 def test_the_store_is_chosen_by_option_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     record("default")
     record("named", path="other.db")
-    assert reenact_json("ls", "--store", "other.db")["runs"][0]["run"] == "named"
-    assert reenact_json("ls", "--store", "sqlite:///other.db")["runs"][0]["run"] == "named"
-    monkeypatch.setenv("REENACT_STORE", "other.db")
-    assert reenact_json("ls")["runs"][0]["run"] == "named"
-    assert reenact_json("ls", "--store", STORE)["runs"][0]["run"] == "default"
+    assert onrecord_json("ls", "--store", "other.db")["runs"][0]["run"] == "named"
+    assert onrecord_json("ls", "--store", "sqlite:///other.db")["runs"][0]["run"] == "named"
+    monkeypatch.setenv("ONRECORD_STORE", "other.db")
+    assert onrecord_json("ls")["runs"][0]["run"] == "named"
+    assert onrecord_json("ls", "--store", STORE)["runs"][0]["run"] == "default"

@@ -1,38 +1,39 @@
-"""`reenact replay --live`."""
+"""`onrecord replay --live`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from cli_support import assert_two_lines, reenact_json, reenact_process
+
+from kit.cli import assert_two_lines, onrecord_json, onrecord_process
 
 PROGRAM = """
 import os
-import reenact
+import onrecord
 
 
-@reenact.tool(kind="model_call")
+@onrecord.tool(kind="model_call")
 def ask(prompt):
     tokens = int(os.environ.get("TOKENS", "100"))
     return {"text": os.environ.get("SAYS", "yes"), "usage": {"input_tokens": tokens, "output_tokens": 5}}
 
 
-@reenact.tool
+@onrecord.tool
 def mail(text):
     with open("ledger", "a") as ledger:
         ledger.write(text + "\\n")
     return "sent"
 
 
-@reenact.agent
+@onrecord.agent
 def support(question):
     answer = ask(question)["text"]
     mail(answer)
     return answer
 
 
-@reenact.agent
+@onrecord.agent
 def mailing(text):
     return mail(text)
 """
@@ -40,9 +41,9 @@ def mailing(text):
 
 @pytest.fixture(autouse=True)
 def recorded(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     Path("shop.py").write_text(PROGRAM)
-    assert reenact_process("run", "shop.py:support", "--input", '["hello"]', "--run-id", "base").returncode == 0
+    assert onrecord_process("run", "shop.py:support", "--input", '["hello"]', "--run-id", "base").returncode == 0
     assert mails() == ["yes"]
 
 
@@ -51,51 +52,54 @@ def mails() -> list[str]:
 
 
 def test_the_same_again_passes_and_sends_no_mail() -> None:
-    done = reenact_process("replay", "base", "--live", "--live-run-id", "again")
+    done = onrecord_process("replay", "base", "--live", "--live-run-id", "again")
     assert done.returncode == 0, done.stderr
     assert "pass" in done.stdout
     assert mails() == ["yes"]
-    shown = reenact_json("show", "again")
+    shown = onrecord_json("show", "again")
     assert (shown["parent"]["run"], shown["parent"]["relation"]) == ("base", "replay")
 
 
 def test_counters_move_within_a_tolerance_or_break(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENS", "101")
-    assert reenact_json("replay", "base", "--live", "--tokens", "1%")["verdict"] == "drift"
-    broken = reenact_json("replay", "base", "--live", status=1)
+    assert onrecord_json("replay", "base", "--live", "--tokens", "1%")["verdict"] == "drift"
+    broken = onrecord_json("replay", "base", "--live", status=1)
     assert broken["verdict"] == "broken"
     assert "input_tokens" in str(broken)
 
 
 def test_another_answer_breaks_and_what_follows_from_it_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAYS", "no")
-    assert reenact_process("replay", "base", "--live").returncode == 1
+    assert onrecord_process("replay", "base", "--live").returncode == 1
     assert mails() == ["yes"]
-    assert reenact_process("replay", "base", "--live", "--live-tool", "mail").returncode == 1
+    assert onrecord_process("replay", "base", "--live", "--live-tool", "mail").returncode == 1
     assert mails() == ["yes", "no"], "named"
 
 
 def test_a_run_of_which_nothing_is_carried_out_is_no_pass() -> None:
-    assert reenact_process("run", "shop.py:mailing", "--input", '["a"]', "--run-id", "mails").returncode == 0
-    done = reenact_process("replay", "mails", "--live")
+    assert onrecord_process("run", "shop.py:mailing", "--input", '["a"]', "--run-id", "mails").returncode == 0
+    done = onrecord_process("replay", "mails", "--live")
     assert done.returncode == 1
     assert mails() == ["yes", "a"]
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_all_runs_are_done_again_and_told_to_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each once: neither the replays that this makes nor those that are there already are carried out again."""
     for number in range(3):
-        reenact_process("run", "shop.py:support", "--input", f'["question {number}"]', "--run-id", f"more-{number}")
-    assert reenact_process("replay", "base", "--live", "--live-run-id", "again").returncode == 0
+        onrecord_process("run", "shop.py:support", "--input", f'["question {number}"]', "--run-id", f"more-{number}")
+    assert onrecord_process("replay", "base", "--live", "--live-run-id", "again").returncode == 0
     before = mails()
-    found = reenact_json("replay", "--all", "--live", "--jobs", "2", "--junit", "all.xml")
+    found = onrecord_json("replay", "--all", "--live", "--jobs", "2", "--junit", "all.xml")
     verdicts = {one["run"]: one["verdict"] for one in found["runs"]}
     assert verdicts == {"base": "pass", "again": "skipped", **{f"more-{number}": "pass" for number in range(3)}}
     assert mails() == before
     monkeypatch.setenv("TOKENS", "104")
-    drifted = reenact_json("replay", "--all", "--live", "--tokens", "5%", "--status", "completed", "--agent", "support")
+    drifted = onrecord_json(
+        "replay", "--all", "--live", "--tokens", "5%", "--status", "completed", "--agent", "support"
+    )
     assert {one["verdict"] for one in drifted["runs"]} == {"drift", "skipped"}
-    broken = reenact_process("replay", "--all", "--live", "--junit", "broken.xml")
+    broken = onrecord_process("replay", "--all", "--live", "--junit", "broken.xml")
     assert broken.returncode == 1
     assert Path("broken.xml").read_text().count("<failure") == 4
     assert "input_tokens" in Path("broken.xml").read_text()
@@ -111,6 +115,6 @@ def test_all_runs_are_done_again_and_told_to_a_build(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], status: int, code: str) -> None:
-    done = reenact_process(*arguments)
+    done = onrecord_process(*arguments)
     assert done.returncode == status, done.stderr
     assert_two_lines(done.stderr, code)

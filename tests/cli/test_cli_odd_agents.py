@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from agent_programs import write_program
-from cli_support import assert_two_lines, reenact_json, reenact_process
+
+from kit.agent_programs import write_program
+from kit.cli import assert_two_lines, onrecord_json, onrecord_process
 
 pytestmark = pytest.mark.usefixtures("workspace")
 
 UNWRITABLE = """
-import reenact
+import onrecord
 
 
 def knot():
@@ -26,12 +27,12 @@ class Mute(Exception):
         raise RuntimeError("nothing to say")
 
 
-@reenact.step
+@onrecord.step
 def tie(value=None):
     return knot()
 
 
-@reenact.agent
+@onrecord.agent
 def odd(what):
     if what == "result":
         return knot()
@@ -65,102 +66,102 @@ def test_an_agent_that_hands_over_no_data_or_leaves_stands_and_is_told_how_to_go
     what: str, code: str, said: str
 ) -> None:
     write_program(UNWRITABLE, "odd.py")
-    done = reenact_process("run", "odd.py:odd", "--input", json.dumps([what]), "--run-id", "o1")
+    done = onrecord_process("run", "odd.py:odd", "--input", json.dumps([what]), "--run-id", "o1")
     assert (done.returncode, done.stdout) == (6, "")
     lines = done.stderr.removeprefix("run o1\n")
     assert_two_lines(lines, code)
     assert "run o1" in lines
     assert said in lines
-    assert lines.endswith("reenact resume o1\n")
+    assert lines.endswith("onrecord resume o1\n")
     assert len(lines) < 500
     write_program(
         UNWRITABLE.replace("return knot()", 'return "mended"').replace("raise SystemExit", "return str"), "odd.py"
     )
     if what not in ("input", "deep"):
-        assert reenact_process("resume", "o1").returncode == 0
+        assert onrecord_process("resume", "o1").returncode == 0
 
 
 def test_an_error_that_cannot_say_anything_is_told_by_its_class() -> None:
     write_program(UNWRITABLE, "odd.py")
-    done = reenact_process("run", "odd.py:odd", "--input", '["mute"]', "--run-id", "o1")
+    done = onrecord_process("run", "odd.py:odd", "--input", '["mute"]', "--run-id", "o1")
     assert done.returncode == 1
     assert "error: the agent failed: Mute [agent_failed]\n" in done.stderr
 
 
 def test_a_store_that_is_full_says_how_the_run_goes_on() -> None:
     write_program(
-        "import os, reenact, resource\n\n@reenact.step\ndef load():\n    return os.urandom(400_000)\n\n"
-        "@reenact.agent\ndef loading():\n    load()\n"
+        "import os, onrecord, resource\n\n@onrecord.step\ndef load():\n    return os.urandom(400_000)\n\n"
+        "@onrecord.agent\ndef loading():\n    load()\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))\n    return len(load())\n",
         "loading.py",
     )
-    done = reenact_process("run", "loading.py:loading", "--run-id", "o1")
+    done = onrecord_process("run", "loading.py:loading", "--run-id", "o1")
     assert done.returncode == 125
-    assert done.stderr.endswith("Then: reenact resume o1\n")
+    assert done.stderr.endswith("Then: onrecord resume o1\n")
 
 
 def test_code_with_a_wrong_line_is_told_by_that_line() -> None:
     write_program("def f(:\n", "wrong.py")
-    done = reenact_process("run", "wrong.py:f")
+    done = onrecord_process("run", "wrong.py:f")
     assert "(wrong.py, line 1)" in done.stderr
     assert "importlib" not in done.stderr
 
 
 def test_a_run_whose_record_lacks_a_value_goes_on_as_a_fork_that_is_told_it() -> None:
     program = (
-        "import ipaddress, os, reenact\n\n"
-        "@reenact.step\ndef address():\n    return ipaddress.ip_address('127.0.0.1')\n\n"
-        "@reenact.step\ndef die():\n    if not os.path.exists('alive'):\n        os._exit(9)\n\n"
-        "@reenact.agent\ndef asking():\n    found = str(address())\n    die()\n    return found\n"
+        "import ipaddress, os, onrecord\n\n"
+        "@onrecord.step\ndef address():\n    return ipaddress.ip_address('127.0.0.1')\n\n"
+        "@onrecord.step\ndef die():\n    if not os.path.exists('alive'):\n        os._exit(9)\n\n"
+        "@onrecord.agent\ndef asking():\n    found = str(address())\n    die()\n    return found\n"
     )
     write_program(program, "odd.py")
-    assert reenact_process("run", "odd.py:asking", "--run-id", "o1").returncode == 9
+    assert onrecord_process("run", "odd.py:asking", "--run-id", "o1").returncode == 9
     write_program("", "alive")
-    done = reenact_process("resume", "o1")
+    done = onrecord_process("resume", "o1")
     assert (done.returncode, done.stdout) == (6, "")
     assert_two_lines(done.stderr.removeprefix("run o1\n"), "not_replayable")
-    assert done.stderr.endswith("reenact fork o1 --event 2 --answer JSON\n")
-    forked = reenact_process("fork", "o1", "--event", "2", "--answer", '"127.0.0.1"')
+    assert done.stderr.endswith("onrecord fork o1 --event 2 --answer JSON\n")
+    forked = onrecord_process("fork", "o1", "--event", "2", "--answer", '"127.0.0.1"')
     assert (forked.returncode, forked.stdout) == (0, "127.0.0.1\n")
 
 
 CALLING = """
-import os, reenact
+import os, onrecord
 
 
-@reenact.tool
+@onrecord.tool
 def pay(to):
     if os.path.exists("die"):
         os._exit(9)
     return f"paid {to}"
 
 
-@reenact.agent
+@onrecord.agent
 def deciding():
-    return reenact.interrupt("go on?")
+    return onrecord.interrupt("go on?")
 
 
-@reenact.agent
+@onrecord.agent
 async def asking():
-    return await reenact.wait_for("approval")
+    return await onrecord.wait_for("approval")
 
 
-@reenact.agent
+@onrecord.agent
 def paying():
     return pay("Ann")
 
 
-@reenact.agent
+@onrecord.agent
 def asks_for_a_decision():
     return deciding()
 
 
-@reenact.agent
+@onrecord.agent
 async def asks_for_approval():
     return await asking()
 
 
-@reenact.agent
+@onrecord.agent
 def has_paid():
     return paying()
 """
@@ -168,39 +169,39 @@ def has_paid():
 
 @pytest.fixture
 def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     write_program(CALLING, "calling.py")
 
 
 @pytest.mark.usefixtures("keys")
 def test_a_decision_that_a_called_run_needs_is_asked_for_and_given_at_its_caller() -> None:
-    done = reenact_process("run", "calling.py:asks_for_a_decision", "--run-id", "o1")
+    done = onrecord_process("run", "calling.py:asks_for_a_decision", "--run-id", "o1")
     assert done.returncode == 6
-    assert done.stderr.endswith("Decide: reenact resume o1 --decision JSON\n")
-    done = reenact_process("resume", "o1", "--decision", '"yes"')
+    assert done.stderr.endswith("Decide: onrecord resume o1 --decision JSON\n")
+    done = onrecord_process("resume", "o1", "--decision", '"yes"')
     assert (done.returncode, done.stdout) == (0, "yes\n")
 
 
 @pytest.mark.usefixtures("keys")
 def test_a_run_that_waits_in_one_that_it_has_called_does_not_wait_when_it_is_told_not_to() -> None:
-    done = reenact_process("run", "calling.py:asks_for_approval", "--run-id", "o1", "--no-wait")
+    done = onrecord_process("run", "calling.py:asks_for_approval", "--run-id", "o1", "--no-wait")
     assert done.returncode == 6
     assert_two_lines(done.stderr.removeprefix("run o1\n"), "waiting")
-    called = next(one["run"] for one in reenact_json("ls")["runs"] if one["run"] != "o1")
-    assert reenact_process("resolve", "--run", called, "--value", '"yes"').returncode == 0
-    assert reenact_process("resume", "o1").stdout == "yes\n"
+    called = next(one["run"] for one in onrecord_json("ls")["runs"] if one["run"] != "o1")
+    assert onrecord_process("resolve", "--run", called, "--value", '"yes"').returncode == 0
+    assert onrecord_process("resume", "o1").stdout == "yes\n"
 
 
 @pytest.mark.usefixtures("keys")
 def test_the_command_that_settles_a_doubt_names_the_called_run() -> None:
     write_program("", "die")
-    assert reenact_process("run", "calling.py:has_paid", "--run-id", "o1").returncode == 9
-    called = next(one["run"] for one in reenact_json("ls")["runs"] if one["run"] != "o1")
-    alone = reenact_process("resume", called)
+    assert onrecord_process("run", "calling.py:has_paid", "--run-id", "o1").returncode == 9
+    called = next(one["run"] for one in onrecord_json("ls")["runs"] if one["run"] != "o1")
+    alone = onrecord_process("resume", called)
     assert_two_lines(alone.stderr, "no_origin")
-    assert "It was called by run o1: go on with that one" in alone.stderr
-    done = reenact_process("resume", "o1")
+    assert "Run o1 called it: resume that run" in alone.stderr
+    done = onrecord_process("resume", "o1")
     assert done.returncode == 6
-    assert f"reenact settle {called} --effect 1 --done JSON" in done.stderr
-    assert done.stderr.endswith("; then reenact resume o1\n")
-    assert reenact_process("settle", "o1", "--effect", "1", "--done", '"paid"').returncode == 3
+    assert f"onrecord settle {called} --effect 1 --done JSON" in done.stderr
+    assert done.stderr.endswith("; then onrecord resume o1\n")
+    assert onrecord_process("settle", "o1", "--effect", "1", "--done", '"paid"').returncode == 3

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pty
 import re
-import struct
 import subprocess
 import sys
 import termios
@@ -16,16 +14,17 @@ from pathlib import Path
 
 import click
 import pytest
-from cli_support import assert_two_lines, blocked_run, record, reenact, reenact_process
 
-from reenact import errors
-from reenact.cli.main import COMMANDS, cli
-from reenact.cli.problems import complaint_of
-from reenact.cli.progress import Progress
-from reenact.core.events import Completed, StateUpdated
+from kit import terminal
+from kit.cli import assert_two_lines, blocked_run, onrecord, onrecord_process, record
+from onrecord import errors
+from onrecord.cli.error_exit import complaint_of
+from onrecord.cli.main import COMMANDS, cli
+from onrecord.cli.render.progress import Progress
+from onrecord.core.events import Completed, StateUpdated
 
 
-class NotReplayable(errors.ReenactError):
+class NotReplayable(errors.OnrecordError):
     exit_status = 7
 
 
@@ -46,7 +45,7 @@ class NotReplayable(errors.ReenactError):
         (errors.Refused("x"), 6),
         (errors.RunExists("x"), 6),
         (NotReplayable("x"), 7),
-        (errors.ReenactError("x"), 70),
+        (errors.OnrecordError("x"), 70),
         (ValueError("x"), 70),
         (click.Abort(), 130),
     ],
@@ -61,9 +60,9 @@ def test_every_error_has_its_status_and_something_to_do(error: Exception, status
 
 def test_statuses_of_a_process() -> None:
     record("one")
-    assert reenact_process("ls").returncode == 0
-    assert reenact_process("frobnicate").returncode == 2
-    missing = reenact_process("show", "missing")
+    assert onrecord_process("ls").returncode == 0
+    assert onrecord_process("frobnicate").returncode == 2
+    missing = onrecord_process("show", "missing")
     assert (missing.returncode, missing.stdout) == (3, "")
     assert_two_lines(missing.stderr, "unknown_run")
 
@@ -71,7 +70,7 @@ def test_statuses_of_a_process() -> None:
 @pytest.mark.parametrize("arguments", [["--json", "show", "missing"], ["show", "missing", "--json"]])
 def test_an_error_as_json_is_one_document_and_two_lines(arguments: list[str]) -> None:
     record("one")
-    result = reenact(*arguments)
+    result = onrecord(*arguments)
     assert result.exit_code == 3
     error = json.loads(result.stdout)["error"]
     assert error.keys() == {"code", "message", "hint"}
@@ -80,7 +79,7 @@ def test_an_error_as_json_is_one_document_and_two_lines(arguments: list[str]) ->
 
 
 def test_a_usage_error_as_json() -> None:
-    result = reenact("ls", "--nonsense", "--json")
+    result = onrecord("ls", "--nonsense", "--json")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"]["code"] == "usage"
 
@@ -89,13 +88,13 @@ def break_ls(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("recorded secret")
 
-    monkeypatch.setattr("reenact.cli.listing._listed", broken)
+    monkeypatch.setattr("onrecord.cli.commands.ls._list_runs", broken)
 
 
 def test_an_internal_error_says_how_to_report_it_and_quotes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     record("one")
     break_ls(monkeypatch)
-    result = reenact("ls")
+    result = onrecord("ls")
     assert result.exit_code == 70
     assert_two_lines(result.stderr, "internal_error")
     assert "RuntimeError" in result.stderr
@@ -107,7 +106,7 @@ def test_an_internal_error_says_how_to_report_it_and_quotes_nothing(monkeypatch:
 def test_a_traceback_is_shown_when_asked_for(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     record("one")
     break_ls(monkeypatch)
-    result = reenact(*arguments)
+    result = onrecord(*arguments)
     assert result.exit_code == 70
     assert "Traceback" in result.stderr
     assert result.stderr.splitlines()[-2].startswith("error: ")
@@ -117,7 +116,7 @@ def pipe_closed_early(*arguments: str, unbuffered: str) -> tuple[int, str]:
     """Runs the command with a reader that takes one line and goes."""
     read, write = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "reenact.cli.main", *arguments],
+        [sys.executable, "-m", "onrecord.cli.main", *arguments],
         stdout=write,
         stderr=subprocess.PIPE,
         text=True,
@@ -130,69 +129,57 @@ def pipe_closed_early(*arguments: str, unbuffered: str) -> tuple[int, str]:
     return process.returncode, stderr
 
 
-@pytest.mark.parametrize(
-    "command",
-    [["show", "one", "--limit", "3000"], ["show", "one", "--json", "--limit", "3000"], ["export", "one", "-o", "-"]],
-)
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_closed_pipe_ends_quietly_and_is_no_success(command: list[str], unbuffered: str) -> None:
-    record("one", [*(StateUpdated(payload="x" * 150) for _ in range(2000)), Completed()])
-    status, stderr = pipe_closed_early(*command, unbuffered=unbuffered)
-    assert (status, stderr) == (141, "")
+def test_a_closed_pipe_ends_quietly_and_is_no_success() -> None:
+    record("one", [*(StateUpdated(payload="x" * 150) for _ in range(1200)), Completed()])
+    for command in ("show one --limit 3000", "show one --json --limit 3000", "export one -o -"):
+        for unbuffered in ("", "1"):
+            status, stderr = pipe_closed_early(*command.split(), unbuffered=unbuffered)
+            assert (status, stderr) == (141, ""), (command, unbuffered)
 
 
 def test_a_full_output_is_an_error() -> None:
     record("one")
     with open("/dev/full", "w") as full:
         for arguments in (["ls"], ["verify", "one"], ["ls", "--json"]):
-            result = reenact_process(*arguments, stdout=full)
+            result = onrecord_process(*arguments, stdout=full)
             assert result.returncode == 5
             assert_two_lines(result.stderr, "io_error")
 
 
 WHERE_NOBODY_IS = ["sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh"]
-DOING_SOMETHING = "import time, reenact\n@reenact.agent\ndef doing():\n    return 7\nprint(time.time())\n"
+DOING_SOMETHING = "import time, onrecord\n@onrecord.agent\ndef doing():\n    return 7\nprint(time.time())\n"
 
 
 def from_a_removed_folder(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [*WHERE_NOBODY_IS, sys.executable, "-m", "reenact.cli.main", *arguments]
+    command = [*WHERE_NOBODY_IS, sys.executable, "-m", "onrecord.cli.main", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=90, env={**os.environ, **env})
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["run", "{here}/program.py"],
-        ["run", "-m", "json.tool"],
-        ["run", "program.py:doing", "--input", "[]"],
-        ["run", "-m", "program:doing", "--input", "[]"],
-        ["run", "--", "ls"],
-        ["replay", "one", "--", "python", "{here}/program.py"],
-    ],
-)
-def test_a_working_folder_that_was_removed_is_told(command: list[str], tmp_path: Path) -> None:
+def test_a_working_folder_that_was_removed_is_told(tmp_path: Path) -> None:
     Path("program.py").write_text(DOING_SOMETHING)
     store = str(tmp_path / "runs.db")
-    assert reenact_process("run", "--store", store, "--run-id", "one", "program.py").returncode == 0
-    done = from_a_removed_folder(*(word.format(here=Path.cwd()) for word in command), REENACT_STORE=store)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert_two_lines(done.stderr, "no_working_folder")
-
-
-@pytest.mark.parametrize("command", [["replay", "one"], ["resume", "one"], ["ls"]])
-def test_what_needs_no_working_folder_works_without_one(command: list[str], tmp_path: Path) -> None:
-    Path("program.py").write_text(DOING_SOMETHING)
-    store = str(tmp_path / "runs.db")
-    assert reenact_process("run", "--store", store, "--run-id", "one", "program.py").returncode == 0
-    done = from_a_removed_folder(*command, REENACT_STORE=store)
-    assert done.returncode == 0, done.stderr
-    without = from_a_removed_folder(*command, REENACT_STORE="")  # it would be looked for from the working folder
-    assert without.returncode == 2
-    assert_two_lines(without.stderr, "no_working_folder")
+    assert onrecord_process("run", "--store", store, "--run-id", "one", "program.py").returncode == 0
+    for command in (
+        f"run {Path.cwd()}/program.py",
+        "run -m json.tool",
+        "run program.py:doing --input []",
+        "run -m program:doing --input []",
+        "run -- ls",
+        f"replay one -- python {Path.cwd()}/program.py",
+    ):
+        done = from_a_removed_folder(*command.split(), ONRECORD_STORE=store)
+        assert (done.returncode, done.stdout) == (2, ""), command
+        assert_two_lines(done.stderr, "no_working_folder")
+    for command in ("replay one", "resume one", "ls"):  # these need none
+        done = from_a_removed_folder(*command.split(), ONRECORD_STORE=store)
+        assert done.returncode == 0, done.stderr
+        without = from_a_removed_folder(*command.split(), ONRECORD_STORE="")  # the store is relative to the folder
+        assert without.returncode == 2, command
+        assert_two_lines(without.stderr, "no_working_folder")
 
 
 def test_help_loads_neither_rich_nor_a_store() -> None:
-    code = "import sys; from reenact.cli.main import cli; cli.main(['--help'], standalone_mode=False)"
+    code = "import sys; from onrecord.cli.main import cli; cli.main(['--help'], standalone_mode=False)"
     script = f"try:\n {code}\nexcept SystemExit: pass\nprint('|'.join(sys.modules), file=sys.stderr)"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
     loaded = set(result.stderr.split("|"))
@@ -203,7 +190,7 @@ def test_help_loads_neither_rich_nor_a_store() -> None:
 
 def test_reading_an_sqlite_store_loads_no_psycopg() -> None:
     record("one")
-    code = "import sys; from reenact.cli.main import cli; cli.main(['ls'])"
+    code = "import sys; from onrecord.cli.main import cli; cli.main(['ls'])"
     script = f"try:\n {code}\nexcept SystemExit: pass\nprint('|'.join(sys.modules), file=sys.stderr)"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
     loaded = set(result.stderr.split("|"))
@@ -213,36 +200,15 @@ def test_reading_an_sqlite_store_loads_no_psycopg() -> None:
 
 def test_every_command_has_help_and_the_shared_options() -> None:
     for name in COMMANDS:
-        text = reenact(name, "--help").stdout
+        text = onrecord(name, "--help").stdout
         assert all(option in text for option in ("--store", "--namespace", "--json", "-v")), name
         assert cli.get_command(click.Context(cli), name) is not None
-    assert reenact("--version").stdout.startswith("reenact ")
+    assert onrecord("--version").stdout.startswith("onrecord ")
 
 
 def on_terminal(columns: int, *arguments: str, env: dict[str, str] | None = None) -> str:
-    """What the command writes to a terminal of that width."""
-    leader, follower = pty.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "reenact.cli.main", *arguments],
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        env={**os.environ, "TERM": "xterm", **(env or {})},
-    )
-    os.close(follower)
-    parts = []
-    while True:
-        try:
-            part = os.read(leader, 65536)
-        except OSError:  # the last follower is closed
-            break
-        if not part:
-            break
-        parts.append(part)
-    os.close(leader)
-    assert process.wait(timeout=30) == 0
-    return b"".join(parts).decode()
+    """Return what the command writes to a terminal of that width."""
+    return terminal.shown(*arguments, columns=columns, rows=24, env=env).written
 
 
 def without_colour(text: str) -> list[str]:
@@ -273,7 +239,7 @@ def test_the_value_to_erase_is_asked_for_without_echo() -> None:
     record("one", [StateUpdated(payload="correct horse battery"), Completed()])
     leader, follower = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "reenact.cli.main", "erase"],
+        [sys.executable, "-m", "onrecord.cli.main", "erase"],
         stdin=follower,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -314,44 +280,44 @@ class Terminal:
 def test_progress_is_for_who_watches_and_waits(
     watching: bool, first_after: float, shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminal = Terminal(watching)
-    monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr("reenact.cli.progress.FIRST_AFTER_SECONDS", first_after)
+    watched = Terminal(watching)
+    monkeypatch.setattr("sys.stderr", watched)
+    monkeypatch.setattr("onrecord.cli.render.progress.FIRST_AFTER_SECONDS", first_after)
     with Progress("working") as progress:
         progress.step(1, 4)
         deadline = time.monotonic() + (10 if shown else 0.1)
-        while "working" not in terminal.text and time.monotonic() < deadline:
+        while "working" not in watched.text and time.monotonic() < deadline:
             time.sleep(0.01)
-    assert ("working 25 %" in terminal.text) is shown
-    assert terminal.text.endswith("\x1b[2K") is shown
+    assert ("working 25 %" in watched.text) is shown
+    assert watched.text.endswith("\x1b[2K") is shown
 
 
 def test_an_output_that_lacks_characters() -> None:
     record("one", facts={"agent": "日本"})
-    result = reenact_process("ls", env={"PYTHONIOENCODING": "latin-1"})
+    result = onrecord_process("ls", env={"PYTHONIOENCODING": "latin-1"})
     assert result.returncode == 0
     assert "\\u65e5" in result.stdout
 
 
 def test_the_entry_point_is_installed() -> None:
-    script = Path(sys.executable).with_name("reenact")
+    script = Path(sys.executable).with_name("onrecord")
     result = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=30)
-    assert (result.returncode, result.stdout.split()[0]) == (0, "reenact")
+    assert (result.returncode, result.stdout.split()[0]) == (0, "onrecord")
 
 
 def test_without_arguments_the_help_is_shown() -> None:
-    result = reenact_process()
+    result = onrecord_process()
     assert result.returncode == 0
     assert result.stderr == ""
-    assert result.stdout == reenact_process("--help").stdout
+    assert result.stdout == onrecord_process("--help").stdout
     assert len(result.stdout.splitlines()) > 15
 
 
 @pytest.mark.parametrize(
-    ("command", "example"), [("verify", "`reenact verify @last`"), ("gc", "`reenact gc --older-than 30d`")]
+    ("command", "example"), [("verify", "`onrecord verify @last`"), ("gc", "`onrecord gc --older-than 30d`")]
 )
 def test_a_usage_error_says_what_to_type(command: str, example: str) -> None:
-    result = reenact_process(command)
+    result = onrecord_process(command)
     assert result.returncode == 2
     assert_two_lines(result.stderr, "usage")
     assert example in result.stderr.splitlines()[1]

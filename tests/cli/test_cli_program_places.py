@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_support import assert_two_lines, reenact_process
+
+from kit.cli import assert_two_lines, onrecord_process
 
 PROGRAM = "import time\nprint(time.time())\n"
 UNFINISHED = "import os, signal, time\ntime.sleep(0)\ntime.time()\nos.kill(os.getpid(), signal.SIGKILL)\n"
@@ -17,13 +18,13 @@ PARENT = PROGRAM + "import subprocess, sys\nsubprocess.run([sys.executable, 'pro
 
 @pytest.fixture(autouse=True)
 def folder(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
 
 
 def recorded(text: str, *words: str, name: str = "program.py") -> None:
     Path(name).parent.mkdir(exist_ok=True)
     Path(name).write_text(text)
-    done = reenact_process("run", "--run-id", "one", *(words or (name,)))
+    done = onrecord_process("run", "--run-id", "one", *(words or (name,)))
     assert done.returncode in (0, -9), done.stderr
 
 
@@ -31,17 +32,17 @@ def recorded(text: str, *words: str, name: str = "program.py") -> None:
 def test_a_script_that_is_gone_is_told_before_anything_is_done(command: tuple[str, ...]) -> None:
     recorded(PROGRAM)
     Path("program.py").unlink()
-    done = reenact_process(*command)
+    done = onrecord_process(*command)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-2].endswith("[no_file]")
     assert "program.py" in done.stderr
-    assert "two" not in reenact_process("ls").stdout, "no fork was begun"
+    assert "two" not in onrecord_process("ls").stdout, "no fork was begun"
 
 
 def test_a_run_that_was_cut_off_does_not_go_on_without_its_script() -> None:
     recorded(UNFINISHED)
     Path("program.py").unlink()
-    done = reenact_process("resume", "one")
+    done = onrecord_process("resume", "one")
     assert done.returncode == 2
     assert_two_lines(done.stderr, "no_file")
 
@@ -49,13 +50,13 @@ def test_a_run_that_was_cut_off_does_not_go_on_without_its_script() -> None:
 def test_the_result_of_an_ended_run_needs_no_script() -> None:
     recorded(PROGRAM)
     Path("program.py").unlink()
-    assert reenact_process("resume", "one").returncode == 0
+    assert onrecord_process("resume", "one").returncode == 0
 
 
 def test_a_module_that_is_gone() -> None:
     recorded(PROGRAM, "-m", "shop.main", name="shop/main.py")
     shutil.rmtree("shop")
-    done = reenact_process("replay", "one")
+    done = onrecord_process("replay", "one")
     assert done.returncode == 2
     assert_two_lines(done.stderr, "no_module")
 
@@ -65,18 +66,18 @@ def test_a_command_that_is_gone() -> None:
     Path("start").chmod(0o755)
     recorded(PROGRAM, "--", "./start")
     Path("start").unlink()
-    done = reenact_process("replay", "one")
+    done = onrecord_process("replay", "one")
     assert done.returncode == 2
     assert_two_lines(done.stderr, "no_command")
 
 
 # A file system that nobody can write to
 
-MOUNTED = 'mount --bind .reenact .reenact && mount -o remount,ro,bind .reenact && exec "$@"'
+MOUNTED = 'mount --bind .onrecord .onrecord && mount -o remount,ro,bind .onrecord && exec "$@"'
 
 
 def with_read_only_store(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["unshare", "-rm", "sh", "-c", MOUNTED, "sh", sys.executable, "-m", "reenact.cli.main", *arguments]
+    command = ["unshare", "-rm", "sh", "-c", MOUNTED, "sh", sys.executable, "-m", "onrecord.cli.main", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=90)
 
 

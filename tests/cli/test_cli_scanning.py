@@ -1,4 +1,4 @@
-"""`reenact scan`: a recording is clean, or it is told where it is not; never what was found."""
+"""`onrecord scan`: a recording is clean, or it is told where it is not; never what was found."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import base64
 from pathlib import Path
 
 import pytest
-from cli_support import STORE, reenact, reenact_json
 
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
-from reenact.journal.journal import Journal
-from reenact.store.opening import open_store
+from kit.cli import STORE, onrecord, onrecord_json
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
+from onrecord.journal.journal import Journal
+from onrecord.store.factory import open_store
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
 CARD = "4111 1111 1111 1111"
@@ -19,7 +19,7 @@ CARD = "4111 1111 1111 1111"
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".reenact").mkdir()
+    (tmp_path / ".onrecord").mkdir()
 
 
 def record(run: str, output: object, namespace: str = "default") -> None:
@@ -32,10 +32,10 @@ def record(run: str, output: object, namespace: str = "default") -> None:
 
 def test_a_clean_run() -> None:
     record("r1", {"max_tokens": 5, "password": "<secret:credential:2.1>", "note": "<secret:jwt:2.2>"})
-    result = reenact("scan", "r1")
+    result = onrecord("scan", "r1")
     assert result.exit_code == 0, result.output
     assert result.stdout.endswith("CLEAN\n")
-    assert reenact_json("scan", "r1") == {"clean": True, "runs": 1, "contents": 4, "found": []}
+    assert onrecord_json("scan", "r1") == {"clean": True, "runs": 1, "contents": 4, "found": []}
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_a_clean_run() -> None:
 )
 def test_what_is_found_is_told_by_place_and_kind(output: object, path: str, kind: str) -> None:
     record("r1", output)
-    found = reenact_json("scan", "@last", status=1)["found"]
+    found = onrecord_json("scan", "@last", status=1)["found"]
     assert found == [{"run": "r1", "where": "seq 2", "path": path, "kind": kind}]
-    result = reenact("scan", "r1")
+    result = onrecord("scan", "r1")
     assert result.exit_code == 1
     assert result.stdout.endswith("FOUND\n")
     assert not any(secret in result.output for secret in (JWT, CARD, "hunter2", "a=b", "abc"))
@@ -67,35 +67,35 @@ def test_what_is_found_is_told_by_place_and_kind(output: object, path: str, kind
 def test_values_of_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SERVICE_TOKEN", "looks-like-nothing-1")
     record("r1", "it is looks-like-nothing-1")
-    assert reenact("scan", "r1").exit_code == 1
-    assert reenact("scan", "r1", "--no-env").exit_code == 0
+    assert onrecord("scan", "r1").exit_code == 1
+    assert onrecord("scan", "r1", "--no-env").exit_code == 0
 
 
 def test_a_file_and_any_other_text() -> None:
     record("r1", {"note": JWT})
     record("r2", {"note": "fine"})
     for run in ("r1", "r2"):
-        assert reenact("export", run, "-o", f"{run}.jsonl").exit_code == 0
-    assert reenact_json("scan", "r1.jsonl", status=1)["found"][0]["kind"] == "jwt"
-    assert reenact("scan", "r2.jsonl").exit_code == 0
+        assert onrecord("export", run, "-o", f"{run}.jsonl").exit_code == 0
+    assert onrecord_json("scan", "r1.jsonl", status=1)["found"][0]["kind"] == "jwt"
+    assert onrecord("scan", "r2.jsonl").exit_code == 0
     Path("notes.txt").write_text(f"one\ntwo {CARD}\n")
-    [found] = reenact_json("scan", "./notes.txt", status=1)["found"]
+    [found] = onrecord_json("scan", "./notes.txt", status=1)["found"]
     assert (found["where"], found["kind"]) == ("line 2", "card")
 
 
 def test_the_whole_store() -> None:
     record("r1", "fine")
-    assert reenact("scan", "--all").exit_code == 0
+    assert onrecord("scan", "--all").exit_code == 0
     record("r2", JWT, "other")
-    found = reenact_json("scan", "--all", status=1)["found"]
+    found = onrecord_json("scan", "--all", status=1)["found"]
     assert [one["run"] for one in found] == ["r2"]
 
 
 def test_nothing_to_look_at_is_not_clean() -> None:
     open_store(STORE).close()
-    result = reenact("scan", "--all")
+    result = onrecord("scan", "--all")
     assert result.exit_code == 1
-    assert "nothing to look at" in result.stdout
+    assert "nothing to scan" in result.stdout
 
 
 def test_states_are_looked_at() -> None:
@@ -104,7 +104,7 @@ def test_states_are_looked_at() -> None:
     journal.append([StateUpdated({"token_count": 3, "secret": "x" * 9})])
     journal.release()
     store.close()
-    assert reenact_json("scan", "r1", status=1)["found"][0]["path"] == "/payload/secret"
+    assert onrecord_json("scan", "r1", status=1)["found"][0]["path"] == "/payload/secret"
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_states_are_looked_at() -> None:
 )
 def test_what_cannot_be_scanned(arguments: tuple[str, ...], status: int) -> None:
     record("r1", "fine")
-    assert reenact(*arguments).exit_code == status
+    assert onrecord(*arguments).exit_code == status

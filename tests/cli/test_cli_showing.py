@@ -1,31 +1,31 @@
-"""`reenact show`"""
+"""`onrecord show`"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from cli_support import (
+
+from kit.cli import (
     asking,
     assert_two_lines,
     blocked_run,
     exported,
     flip_content,
     flip_link,
+    onrecord,
+    onrecord_json,
     opened,
     record,
-    reenact,
-    reenact_json,
 )
-
-from reenact.core.events import Completed, Event, StateUpdated
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
+from onrecord.core.events import Completed, Event, StateUpdated
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
 
 
 def test_the_timeline() -> None:
     record("one", facts={"agent": "tester", "command": ["python", "agent.py"]})
-    text = reenact("show", "one").stdout
+    text = onrecord("show", "one").stdout
     assert "run      one" in text
     assert 'command  ["python", "agent.py"]' in text
     lines = text.splitlines()
@@ -38,7 +38,7 @@ def test_the_timeline() -> None:
 
 def test_the_timeline_as_json() -> None:
     record("one")
-    shown = reenact_json("show", "one")
+    shown = onrecord_json("show", "one")
     assert [event["kind"] for event in shown["timeline"]][-1] == "Completed"
     assert shown["timeline"][1]["content"]["output"] == "the answer is 4"
     assert shown["timeline"][1]["parent"] == 1
@@ -50,35 +50,35 @@ def test_the_timeline_as_json() -> None:
 def test_one_event_in_full() -> None:
     long = "x" * 5000
     record("one", [*asking("q", {"text": long, "more": [1, 2.0]}), Completed()])
-    result = reenact("show", "one", "--event", "2")
+    result = onrecord("show", "one", "--event", "2")
     assert long in result.stdout
     assert "2.0" in result.stdout
-    assert reenact_json("show", "one", "--event", "2")["content"]["output"] == {"text": long, "more": [1, 2.0]}
+    assert onrecord_json("show", "one", "--event", "2")["content"]["output"] == {"text": long, "more": [1, 2.0]}
 
 
 def test_an_answer_says_what_it_answers_and_what_it_used() -> None:
     usage = {"model": "m", "usage": {"input_tokens": 7, "output_tokens": 3, "cost": 0.25}}
     record("one", [*asking("q", usage), Completed()])
-    text = reenact("show", "one", "--event", "2").stdout
+    text = onrecord("show", "one", "--event", "2").stdout
     assert "answers  event 1 ask" in text
     assert "took " in text
     assert "used     1 model call, 10 tokens, $0.2500" in text
-    assert "answers" not in reenact("show", "one", "--event", "1").stdout
-    assert "used     1 model call, 10 tokens, $0.2500" in reenact("show", "one").stdout
+    assert "answers" not in onrecord("show", "one", "--event", "1").stdout
+    assert "used     1 model call, 10 tokens, $0.2500" in onrecord("show", "one").stdout
 
 
 def test_values_without_a_json_form_are_shown_with_their_tags() -> None:
     record("one", [StateUpdated(payload={"data": b"\x00\x01", "pair": (1, 2)}), Completed()])
-    assert reenact_json("show", "one", "--event", "1")["content"]["payload"]["data"] == {"$bytes": "AAE="}
-    assert reenact_json("show", "one", "--state", "1")["state"]["pair"] == {"$tuple": [1, 2]}
+    assert onrecord_json("show", "one", "--event", "1")["content"]["payload"]["data"] == {"$bytes": "AAE="}
+    assert onrecord_json("show", "one", "--state", "1")["state"]["pair"] == {"$tuple": [1, 2]}
 
 
 def test_the_state_at_a_position() -> None:
     record("one", [StateUpdated(payload={"n": 1}), StateUpdated(payload={"n": 2}), Completed()])
-    states = [reenact_json("show", "one", "--state", str(n)) for n in range(4)]
+    states = [onrecord_json("show", "one", "--state", str(n)) for n in range(4)]
     assert [state["state"] for state in states] == [None, {"n": 1}, {"n": 2}, {"n": 2}]
     assert states[2]["state_hash"] == states[3]["state_hash"] != states[1]["state_hash"]
-    assert '"n": 1' in reenact("show", "one", "--state", "1").stdout
+    assert '"n": 1' in onrecord("show", "one", "--state", "1").stdout
 
 
 class Counting:
@@ -95,7 +95,7 @@ class Counting:
 def test_the_state_of_a_foreign_reducer_is_not_guessed() -> None:
     with opened() as store, Journal.create(store, "one", reducer=Counting()) as journal:
         journal.append(StateUpdated(payload="update"))
-    result = reenact("show", "one", "--state", "1")
+    result = onrecord("show", "one", "--state", "1")
     assert result.exit_code == 2
     assert_two_lines(result.stderr, "other_reducer")
 
@@ -106,7 +106,7 @@ def test_the_state_of_a_foreign_reducer_is_not_guessed() -> None:
 )
 def test_a_position_that_is_not_there_is_refused(arguments: list[str]) -> None:
     record("one")
-    result = reenact("show", "one", *arguments)
+    result = onrecord("show", "one", *arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 2
@@ -114,13 +114,13 @@ def test_a_position_that_is_not_there_is_refused(arguments: list[str]) -> None:
 
 def test_a_long_run_is_shown_in_parts() -> None:
     record("one", [*(StateUpdated(payload=number) for number in range(120)), Completed()])
-    first = reenact("show", "one")
+    first = onrecord("show", "one")
     assert "--from 101" in first.stderr
-    rest = reenact_json("show", "one", "--from", "101")
+    rest = onrecord_json("show", "one", "--from", "101")
     assert [event["seq"] for event in rest["timeline"]] == list(range(101, 122))
     assert rest["next"] is None
-    assert reenact_json("show", "one", "--from", "3", "--limit", "2")["next"] == 5
-    assert reenact("show", "one", "--limit", "121").stderr == ""
+    assert onrecord_json("show", "one", "--from", "3", "--limit", "2")["next"] == 5
+    assert onrecord("show", "one", "--limit", "121").stderr == ""
 
 
 def test_hostile_contents_are_inert() -> None:
@@ -135,11 +135,11 @@ def test_hostile_contents_are_inert() -> None:
         facts={"agent": hostile, hostile: hostile},
     )
     outputs = [
-        reenact("show", "one"),
-        reenact("show", "one", "--event", "1"),
-        reenact("show", "one", "--state", "1"),
-        reenact("show", "one", "--json"),
-        reenact("show", "one", "--event", "3", "--json"),
+        onrecord("show", "one"),
+        onrecord("show", "one", "--event", "1"),
+        onrecord("show", "one", "--state", "1"),
+        onrecord("show", "one", "--json"),
+        onrecord("show", "one", "--event", "3", "--json"),
     ]
     for result in outputs:
         assert result.exit_code == 0
@@ -149,39 +149,39 @@ def test_hostile_contents_are_inert() -> None:
 
 def test_erased_events_say_so() -> None:
     record("one", [StateUpdated(payload="keep"), StateUpdated(payload="forget me"), Completed()])
-    assert reenact("erase", "--value", "forget me", "--yes").exit_code == 0
-    assert "(erased)" in reenact("show", "one").stdout
-    assert "was erased" in reenact("show", "one", "--event", "2").stdout
-    assert reenact_json("show", "one", "--event", "2")["erased"] is True
+    assert onrecord("erase", "--value", "forget me", "--yes").exit_code == 0
+    assert "(erased)" in onrecord("show", "one").stdout
+    assert "was erased" in onrecord("show", "one", "--event", "2").stdout
+    assert onrecord_json("show", "one", "--event", "2")["erased"] is True
     # The state after an erased update is unknown: neither the one before it nor null.
-    result = reenact("show", "one", "--state", "2")
+    result = onrecord("show", "one", "--state", "2")
     assert result.exit_code == 2
     assert_two_lines(result.stderr, "erased")
-    assert reenact_json("show", "one", "--state", "1")["state"] == "keep"
+    assert onrecord_json("show", "one", "--state", "1")["state"] == "keep"
 
 
 @pytest.mark.parametrize("damage", [flip_content, flip_link])
 def test_a_damaged_event_is_marked_and_the_others_are_shown(damage: Any) -> None:
     record("one")
     damage("one", 2)
-    result = reenact("show", "one")
+    result = onrecord("show", "one")
     assert result.exit_code == 4
     assert result.stdout.count("DAMAGED") == 1
     assert '"4"' in result.stdout
     assert_two_lines(result.stderr, "damaged")
-    shown = reenact_json("show", "one", status=4)
+    shown = onrecord_json("show", "one", status=4)
     assert [event["seq"] for event in shown["timeline"] if event["damage"]] == [2]
-    single = reenact("show", "one", "--event", "2")
+    single = onrecord("show", "one", "--event", "2")
     assert single.exit_code == 4
     assert_two_lines(single.stderr, "damaged")
 
 
 def test_a_blocked_and_an_imported_run() -> None:
     record("one", blocked_run())
-    assert "blocked" in reenact("show", "one").stdout
+    assert "blocked" in onrecord("show", "one").stdout
     exported("one")
-    reenact("import", "run.jsonl", "--store", "other.db")
-    assert "recorded elsewhere" in reenact("show", "one", "--store", "other.db").stdout
+    onrecord("import", "run.jsonl", "--store", "other.db")
+    assert "recorded elsewhere" in onrecord("show", "one", "--store", "other.db").stdout
 
 
 def test_a_deeply_nested_value() -> None:
@@ -190,5 +190,5 @@ def test_a_deeply_nested_value() -> None:
         deep = [deep]
     record("one", [StateUpdated(payload=deep), Completed()])
     for arguments in (["--event", "1"], ["--event", "1", "--json"], ["--state", "1"], []):
-        assert reenact("show", "one", *arguments).exit_code == 0
-    assert "core" in reenact("show", "one", "--event", "1").stdout
+        assert onrecord("show", "one", *arguments).exit_code == 0
+    assert "core" in onrecord("show", "one", "--event", "1").stdout

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.cli.output import Column, json_text, layout, value_lines
-from reenact.cli.text import brief, cells, fit, inert, iso_time, local_time, url_text
+from onrecord.cli.render.output import Column, json_text, layout, value_lines
+from onrecord.cli.render.text import brief, cells, fit, inert, iso_time, local_time, url_text
 
 
 @pytest.mark.parametrize(

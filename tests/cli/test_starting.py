@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from cli_support import reenact, reenact_process
 
-from reenact.capture.terms import VARIABLE, Task
-from reenact.cli.starting import start_at_once
+from kit.cli import onrecord, onrecord_process
+from kit.paths import ROOT
+from onrecord.capture.program_task import VARIABLE, ProgramTask
+from onrecord.cli.fast_start import start_at_once
 
 HEAVY = {"click", "rich", "typing", "re", "hashlib", "secrets", "json", "msgspec", "apsw", "asyncio", "pathlib"}
 
@@ -27,7 +28,7 @@ class Became(BaseException):
         self.environment = environment
 
     def task(self) -> dict[str, Any]:
-        task = msgspec.json.decode(self.environment[VARIABLE], type=Task)
+        task = msgspec.json.decode(self.environment[VARIABLE], type=ProgramTask)
         assert task.program.hash_seed == int(self.environment["PYTHONHASHSEED"])
         told: dict[str, Any] = msgspec.to_builtins(task)
         assert len(told.pop("run")) == 20
@@ -67,7 +68,7 @@ def test_what_starts_at_once_is_told_the_same_as_by_the_command(words: list[str]
     with pytest.raises(Became) as at_once:
         start_at_once(["run", *words])
     with pytest.raises(Became) as by_command:
-        reenact("run", *words)
+        onrecord("run", *words)
     assert at_once.value.command == by_command.value.command
     assert at_once.value.task() == by_command.value.task()
     assert set(at_once.value.environment) == set(by_command.value.environment)
@@ -109,7 +110,7 @@ def test_anything_else_is_left_to_the_command(words: list[str]) -> None:
 def test_what_is_wrong_with_the_project_is_told_by_the_command() -> None:
     Path("pyproject.toml").write_text("[tool")
     start_at_once(["run", "agent.py"])
-    result = reenact_process("run", "agent.py")
+    result = onrecord_process("run", "agent.py")
     assert result.returncode == 2
     assert "pyproject.toml" in result.stderr
 
@@ -124,11 +125,11 @@ def test_a_hash_seed_of_the_users_own_is_kept(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_program_is_started_before_anything_is_loaded() -> None:
     show = "os.execve = lambda *_: (print('|'.join(sys.modules)), sys.stdout.flush(), os._exit(0))"
-    code = f"import os, sys; {show}; from reenact.cli.entry import run; run()"
+    code = f"import os, sys; {show}; from onrecord.cli.entry import run; run()"
     command = [sys.executable, "-S", "-c", code, "run", "agent.py", "word"]
-    source = str(Path(__file__).parents[2] / "src")  # without `site`, whose own .pth files may load anything
+    source = str(ROOT / "src")  # without `site`, whose own .pth files may load anything
     environment = {**os.environ, "PYTHONPATH": source}
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
     loaded = set(result.stdout.strip().split("|"))
-    assert "reenact.cli.starting" in loaded
+    assert "onrecord.cli.fast_start" in loaded
     assert not loaded & HEAVY

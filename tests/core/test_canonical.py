@@ -17,9 +17,10 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reenact.core import canonical
-from reenact.core.canonical import canonical_bytes, ecmascript_number, parse_stored, stored_bytes
-from reenact.errors import Damaged, InvalidValue
+from kit.chance import examples
+from onrecord.core import canonical
+from onrecord.core.canonical import canonical_bytes, ecmascript_number, parse_stored, stored_bytes
+from onrecord.errors import Damaged, InvalidValue
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 # Keys from both sides of the surrogates, where UTF-16 order and code point order part.
@@ -37,20 +38,20 @@ TREES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800))
 @given(TREES)
 def test_canonical_bytes_are_those_of_the_definition(tree: Any) -> None:
     assert canonical_bytes(tree) == rfc8785.dumps(tree)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(TREES)
 def test_the_slow_writer_agrees_with_the_fast_one(tree: Any) -> None:
     assert canonical._write(tree, canonical=True) == canonical_bytes(tree)
     assert canonical._write(tree, canonical=False) == stored_bytes(tree) == stored_bytes(tree, trusted=True)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500))
 @given(TREES)
 def test_stored_bytes_keep_what_repr_shows(tree: Any) -> None:
     read = parse_stored(stored_bytes(tree))
@@ -58,7 +59,7 @@ def test_stored_bytes_keep_what_repr_shows(tree: Any) -> None:
     assert b"\n" not in stored_bytes(tree)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(TREES)
 def test_writing_leaves_the_tree_alone(tree: Any) -> None:
     before = repr(tree)

@@ -54,9 +54,9 @@ from codec_examples import (
     Word,
 )
 
-from reenact.core import hashing
-from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
-from reenact.core.codec import (
+from onrecord.core import hashing
+from onrecord.core.canonical import canonical_bytes, parse_stored, stored_bytes
+from onrecord.core.codec import (
     Erased,
     NonReplayable,
     Plain,
@@ -67,7 +67,7 @@ from reenact.core.codec import (
     encode,
     encode_json_text,
 )
-from reenact.errors import Damaged, InvalidInput, InvalidValue
+from onrecord.errors import Damaged, InvalidInput, InvalidValue
 
 PARIS = ZoneInfo("Europe/Paris")
 

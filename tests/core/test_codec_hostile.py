@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reenact.core.codec import Registry, decode, encode
-from reenact.errors import Damaged
+from kit.chance import examples
+from onrecord.core.codec import Registry, decode, encode
+from onrecord.errors import Damaged
 
 DIGEST = "sha256:" + "0" * 64
 # One of every row of docs/format.md, section 3.1, and what stands inside.
@@ -111,7 +112,7 @@ def damaged_tags(draw: st.DrawFn) -> Any:
     return {tag: members}
 
 
-@settings(max_examples=1500, deadline=30_000)
+@settings(max_examples=examples(1500))
 @given(damaged_tags(), st.booleans(), st.booleans())
 def test_a_tag_with_anything_inside_is_decoded_or_refused_as_damage(tree: Any, loaded: bool, artifacts: bool) -> None:
     with suppress(Damaged):
@@ -126,11 +127,11 @@ def test_the_examples_are_well_formed(tag: str) -> None:
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_a_strangers_integer_has_at_most_4300_digits(sign: str) -> None:
     assert decode({"$int": sign + "9" * 4300}) == int(sign + "9" * 4300)
-    began = time.monotonic()
+    began = time.process_time()
     for digits in (4301, 10**6):
         with pytest.raises(Damaged, match=r"\$int holds .* digits, the limit is 4,300"):
             decode([{"$int": sign + "9" * digits}])
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_ones_own_integer_may_be_longer() -> None:
@@ -148,15 +149,15 @@ def nested_json(levels: int) -> Any:
 def test_text_in_text_has_an_end() -> None:
     assert type(decode(nested_json(8))[0]) is str
     assert len(decode([nested_json(8)] * 3)) == 3  # beside one another they do not count
-    began = time.monotonic()
+    began = time.process_time()
     for levels in (9, 40, 300):
-        with pytest.raises(Damaged, match=r"\$json stands in itself more than 8 times"):
+        with pytest.raises(Damaged, match=r"\$json is nested in itself more than 8 times"):
             decode(nested_json(levels))
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_text_from_little_data_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("reenact.core.codec.decode"), "MAX_JSON_CHARACTERS", 10_000)
+    monkeypatch.setattr(import_module("onrecord.core.codec.decode"), "MAX_JSON_CHARACTERS", 10_000)
     tree: Any = [1] * 100
     for _ in range(100):
         tree = [tree]

@@ -27,10 +27,11 @@ from codec_examples import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
-from reenact.core.codec import decode, encode
-from reenact.core.strict_json import read_strict
-from reenact.errors import Damaged
+from kit.chance import examples
+from onrecord.core.canonical import canonical_bytes, parse_stored, stored_bytes
+from onrecord.core.codec import decode, encode
+from onrecord.core.strict_json import read_strict
+from onrecord.errors import Damaged
 
 ANY_TEXT = st.text(st.characters(), max_size=8)  # lone surrogates included
 KEYS = st.one_of(ANY_TEXT, st.sampled_from(["$", "$ref", "$$ref", "$tuple", "$object"]))
@@ -94,7 +95,7 @@ def types_of(value: Any) -> Any:
     return type(value)
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=examples(700))
 @given(VALUES)
 def test_decoding_gives_the_value_and_its_types_again(value: Any) -> None:
     encoded = encode(value)
@@ -104,7 +105,7 @@ def test_decoding_gives_the_value_and_its_types_again(value: Any) -> None:
     assert types_of(found) == types_of(value)
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=examples(700))
 @given(VALUES, st.booleans())
 def test_what_is_seen_is_stable_from_the_first_decoding_on(value: Any, loaded: bool) -> None:
     tree = encode(value).tree
@@ -115,7 +116,7 @@ def test_what_is_seen_is_stable_from_the_first_decoding_on(value: Any, loaded: b
     assert repr(decode(again.tree, loaded_classes=loaded)) == repr(once)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(VALUES)
 def test_an_encoded_value_can_always_be_written_and_read(value: Any) -> None:
     tree = encode(value).tree
@@ -123,7 +124,7 @@ def test_an_encoded_value_can_always_be_written_and_read(value: Any) -> None:
     assert canonical_bytes(read_strict(stored_bytes(tree))) == canonical_bytes(tree)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(VALUES, st.integers())
 def test_errors_carry_any_value(value: Any, code: int) -> None:
     found = decode(encode(AppError(code, detail=value)).tree, loaded_classes=True)
@@ -154,7 +155,7 @@ HOSTILE = st.recursive(
 )
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=examples(700))
 @given(HOSTILE)
 def test_any_tree_is_decoded_or_refused_as_damage(tree: Any) -> None:
     for loaded in (False, True):

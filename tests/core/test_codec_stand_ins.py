@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from reenact.core.canonical import parse_stored, stored_bytes
-from reenact.core.codec import RecordedError, decode, encode
-from reenact.errors import ReenactError
+from onrecord.core.canonical import parse_stored, stored_bytes
+from onrecord.core.codec import RecordedError, decode, encode
+from onrecord.errors import OnrecordError
 
 
 def through(value: Any, **options: Any) -> Any:
@@ -134,6 +134,6 @@ def test_an_old_record_without_bases_has_a_plain_stand_in() -> None:
 def test_bases_that_are_none_are_refused_or_left_out(bases: Any) -> None:
     try:
         found = decode({"$error": {"type": "gone:Gone", "message": "m", "bases": bases}}, loaded_classes=True)
-    except ReenactError:
+    except OnrecordError:
         return
     assert type(found) is RecordedError

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.codec import encode
-from reenact.core.hashing import match_digest
-from reenact.core.matching import VOLATILE_MEMBERS, MatchRules
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.codec import encode
+from onrecord.core.hashing import match_digest
+from onrecord.core.matching import VOLATILE_MEMBERS, MatchRules
 
 _NAMES = st.sampled_from(
     ["payload", "output", "name", "meta", "$tuple", "$", "#a", "é", "\U0001f600", "\uffff", "action_id"]

@@ -12,14 +12,14 @@ from typing import Any
 import orjson
 import pytest
 
-from reenact.core.canonical import canonical_bytes, ecmascript_number, parse_stored, stored_bytes
-from reenact.core.codec import decode, encode
-from reenact.core.strict_json import read_strict
-from reenact.errors import InvalidValue
+from onrecord.core.canonical import canonical_bytes, ecmascript_number, parse_stored, stored_bytes
+from onrecord.core.codec import decode, encode
+from onrecord.core.strict_json import read_strict
+from onrecord.errors import InvalidValue
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
-VERDICTS = ROOT / "docs" / "json-verdicts.md"
+VERDICTS = ROOT / "docs" / "reference" / "json.md"
 
 
 def folder(*names: str) -> Path:

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from reenact.core.packing import pack, unpack
-from reenact.core.packing_dictionary import DICTIONARY
-from reenact.errors import Damaged
+from onrecord.core.packing import pack, unpack
+from onrecord.core.packing_dictionary import DICTIONARY
+from onrecord.errors import Damaged
 
 ANSWER = (
     b'{"action_id":"0/POST api.example.com/v1/chat/completions/0","output":{"status":200,"reason":"OK","version":'
@@ -20,7 +20,7 @@ ANSWER = (
     b'"total_tokens":12}},"style":"python"}}}'
 )
 OF_AN_EARLIER_VERSION = bytes.fromhex(
-    "01ce3b8fd2e08f91b52018ae9f65c740fafbf1d257b2c04ff8e53ccfd495e0dc5128b52ffd603b0085010084025b2261206672616d65206f66"
+    "01d15249ce0e3223d3338fa787d5886ec8318026c5fdd30eda7ee70822c7ddecce28b52ffd603b0085010084025b2261206672616d65206f66"
     "20616e206561726c6965722076657273696f6e222c22776f7264315d010086905a9e"
 )
 

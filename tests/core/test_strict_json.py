@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reenact.core import strict_json
-from reenact.core.strict_json import read_strict
-from reenact.errors import InvalidValue
+from kit.chance import examples
+from onrecord.core import strict_json
+from onrecord.core.strict_json import read_strict
+from onrecord.errors import InvalidValue
 
 LONG = b"1" + b"0" * 400  # valid, but more than a float holds: leaves the fast way
 
@@ -70,13 +71,13 @@ def test_refused_with_a_code_and_without_hanging(data: bytes, code: str) -> None
 
 
 def test_a_duplicate_names_key_and_offset() -> None:
-    with pytest.raises(InvalidValue, match=r"the key \.x stands twice at byte 14"):
+    with pytest.raises(InvalidValue, match=r"the key \.x occurs twice at byte 14"):
         read_strict('{"é":[{"x":1,"x":2}]}'.encode())
 
 
 def test_a_duplicate_in_a_large_text_names_the_key() -> None:
     data = b'[{"x":1,"x":2},"' + b"a" * 2_000_000 + b'"]'
-    with pytest.raises(InvalidValue, match=r"key \.x stands twice") as caught:
+    with pytest.raises(InvalidValue, match=r"key \.x occurs twice") as caught:
         read_strict(data)
     assert caught.value.code == "duplicate_key"
 
@@ -125,15 +126,15 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(VALUES, st.sampled_from([None, 1]), st.booleans())
 def test_every_way_reads_what_json_wrote(value: Any, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    loop = strict_json._Loop(text, 1000, strict_json._Numbers(4300))
+    loop = strict_json._LoopParser(text, 1000, strict_json._Numbers(4300))
     assert repr(read_strict(text.encode())) == repr(loop.read()) == repr(value)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600))
 @given(st.text(st.sampled_from('[]{},:"\\u0d8a1.eE+- \ntruefalsn'), max_size=25))
 def test_the_loop_and_the_fast_way_judge_alike(text: str) -> None:
     def verdict(read: Any) -> str:
@@ -142,12 +143,12 @@ def test_the_loop_and_the_fast_way_judge_alike(text: str) -> None:
         except InvalidValue:
             return "refused"
 
-    loop = strict_json._Loop(text, 1000, strict_json._Numbers(4300))
+    loop = strict_json._LoopParser(text, 1000, strict_json._Numbers(4300))
     if "\\u" not in text:  # lone surrogates are judged before the loop
         assert verdict(lambda: read_strict(text.encode())) == verdict(loop.read)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(st.binary(max_size=30))
 def test_any_bytes_give_a_tree_or_a_refusal(data: bytes) -> None:
     with contextlib.suppress(InvalidValue):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.core import wait_keys
-from reenact.core.wait_keys import (
+from kit.paths import DATA
+from onrecord.core import wait_keys
+from onrecord.core.wait_keys import (
     DECOY,
     WAIT_KEY_SHAPE,
     Resolution,
@@ -24,15 +24,15 @@ from reenact.core.wait_keys import (
     hmac_sha256,
     parse_wait_key,
 )
-from reenact.errors import InvalidInput
+from onrecord.errors import InvalidInput
 
-WYCHEPROOF = Path(__file__).parents[3] / "shared" / "data" / "wycheproof" / "testvectors_v1" / "hmac_sha256_test.json"
+WYCHEPROOF = DATA / "wycheproof" / "testvectors_v1" / "hmac_sha256_test.json"
 SECRET = bytes(range(32))
 PLAIN = WaitKey("default", "run-1", None, "named", "approval", 1, "k1")
 KEY = WaitKey("default", "run-1", "session-1", "tool_completion", "call-1", 2, "k1").signed(SECRET)
 GOLDEN = (
     "rwk1.AAAAATEAAAAHZGVmYXVsdAAAAAVydW4tMQAAAAdzZXNzaW9uAAAACXNlc3Npb24tMQAAAA90b29sX2NvbXBsZ"
-    "XRpb24AAAAGY2FsbC0xAAAAATIAAAACazE.dssiFCW7qdAMD-BGw49Kc8N9s8_McOhhcSaB3eVrQ28"
+    "XRpb24AAAAGY2FsbC0xAAAAATIAAAACazE.LqoUcYIG1o88F42u5DO2w9HqhI1XJ4r0ZyzGos5FXH4"
     ""
 )
 
@@ -55,14 +55,14 @@ ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,20}", fullmatch=True)
 def test_golden_text() -> None:
     assert KEY.text == GOLDEN
     assert parse_wait_key(GOLDEN) == KEY
-    assert KEY.wait_id == WaitIdentity.tool_completion("call-1", 2).id == "7429d1131b6465dc4bc293227559dd55"
+    assert KEY.wait_id == WaitIdentity.tool_completion("call-1", 2).id == "d50519f9a5cf5e61f93a8477c6bba895"
 
 
 def test_the_preimage_is_the_documented_one() -> None:
     """Put together by hand: tag, then each field behind its length in four bytes."""
     fields = ["1", "default", "run-1", "session", "session-1", "tool_completion", "call-1", "2", "k1"]
     framed = b"".join(struct.pack(">I", len(field)) + field.encode() for field in fields)
-    assert KEY.preimage() == b"reenact.wait-key/1\0" + framed
+    assert KEY.preimage() == b"onrecord.wait-key/1\0" + framed
 
 
 def test_every_field_is_signed() -> None:
@@ -102,10 +102,10 @@ def test_text_and_key_are_one_to_one(
 
 
 def spelled(fields: bytes, signature: str = KEY.signature) -> str:
-    return f"rwk1.{wait_keys._base64(fields)}.{signature}"
+    return f"rwk1.{wait_keys._encode_base64(fields)}.{signature}"
 
 
-GOOD_FIELDS = wait_keys._framed(*KEY._fields())
+GOOD_FIELDS = wait_keys._frame(*KEY._fields())
 
 
 @pytest.mark.parametrize(
@@ -126,17 +126,17 @@ GOOD_FIELDS = wait_keys._framed(*KEY._fields())
         spelled(GOOD_FIELDS + struct.pack(">I", 0)),
         spelled(GOOD_FIELDS[:-1]),
         spelled(b"\xff\xff\xff\xff"),
-        spelled(wait_keys._framed("1", "default", "run-1", "yes", "s", "named", "n", "1", "k1")),
-        spelled(wait_keys._framed("1", "default", "run-1", "", "s", "named", "n", "1", "k1")),
-        spelled(wait_keys._framed("01", "default", "run-1", "", "", "named", "n", "1", "k1")),
-        spelled(wait_keys._framed("1", "default", "run-1", "", "", "named", "n", "+1", "k1")),
-        spelled(wait_keys._framed("1", "default", "run-1", "", "", "named", "n", "0", "k1")),
-        spelled(wait_keys._framed("1", "default", "run-1", "", "", "named", "n", "9" * 5000, "k1")),
-        spelled(wait_keys._framed("1", "default", "run-1", "", "", "other", "n", "1", "k1")),
-        spelled(wait_keys._framed("1", "default", "run\0", "", "", "named", "n", "1", "k1")),
-        spelled(wait_keys._framed("1", "default", "run-1", "", "", "named", "\n", "1", "k1")),
-        spelled(wait_keys._framed("1", "default", "run-1", "", "", "named", "n" * 257, "1", "k1")),
-        spelled(wait_keys._framed("2", "default", "run-1", "", "", "named", "n", "1", "k1")),
+        spelled(wait_keys._frame("1", "default", "run-1", "yes", "s", "named", "n", "1", "k1")),
+        spelled(wait_keys._frame("1", "default", "run-1", "", "s", "named", "n", "1", "k1")),
+        spelled(wait_keys._frame("01", "default", "run-1", "", "", "named", "n", "1", "k1")),
+        spelled(wait_keys._frame("1", "default", "run-1", "", "", "named", "n", "+1", "k1")),
+        spelled(wait_keys._frame("1", "default", "run-1", "", "", "named", "n", "0", "k1")),
+        spelled(wait_keys._frame("1", "default", "run-1", "", "", "named", "n", "9" * 5000, "k1")),
+        spelled(wait_keys._frame("1", "default", "run-1", "", "", "other", "n", "1", "k1")),
+        spelled(wait_keys._frame("1", "default", "run\0", "", "", "named", "n", "1", "k1")),
+        spelled(wait_keys._frame("1", "default", "run-1", "", "", "named", "\n", "1", "k1")),
+        spelled(wait_keys._frame("1", "default", "run-1", "", "", "named", "n" * 257, "1", "k1")),
+        spelled(wait_keys._frame("2", "default", "run-1", "", "", "named", "n", "1", "k1")),
         "rwk1." + "A" * 100_000 + "." + KEY.signature,
     ],
 )
@@ -191,10 +191,10 @@ def test_resolutions_are_the_same_as_data() -> None:
     assert not Resolution.ok("1").same_as(Resolution.ok(1))
     assert not Resolution.ok(None).same_as(Resolution.cancelled())
     assert not Resolution.error("x").same_as(Resolution.ok("x"))
-    assert ResolveOutcome.accepted().stands(Resolution.ok(1))
-    assert ResolveOutcome.already_resolved(Resolution.ok(1)).stands(Resolution.ok(1))
-    assert not ResolveOutcome.already_resolved(Resolution.ok(1)).stands(Resolution.ok(2))
-    assert not ResolveOutcome.unknown_or_revoked().stands(Resolution.ok(1))
+    assert ResolveOutcome.accepted().confirms(Resolution.ok(1))
+    assert ResolveOutcome.already_resolved(Resolution.ok(1)).confirms(Resolution.ok(1))
+    assert not ResolveOutcome.already_resolved(Resolution.ok(1)).confirms(Resolution.ok(2))
+    assert not ResolveOutcome.unknown_or_revoked().confirms(Resolution.ok(1))
 
 
 # --- Wycheproof ---
@@ -224,7 +224,7 @@ def test_wycheproof_vector(vector: dict[str, Any], tag_bits: int) -> None:
     valid = vector["result"] == "valid"
     key = WithPreimage(*(getattr(PLAIN, field) for field in PLAIN.__struct_fields__[:7]), given=message)
     assert (hmac_sha256(secret, message)[: tag_bits // 8] == tag) is valid
-    tagged = msgspec.structs.replace(key, signature=wait_keys._base64(tag))
+    tagged = msgspec.structs.replace(key, signature=wait_keys._encode_base64(tag))
     # A signature is whole: one that was cut to half its bits is not taken, though the vectors call it valid.
     assert tagged.is_signed_by(secret) is (valid and tag_bits == 256)
     if valid and tag_bits == 256:

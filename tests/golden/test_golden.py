@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from golden import vectors
-from reenact.core.codec import decode
-from reenact.core.events import KINDS
-from reenact.core.sharing import expand
-from reenact.journal.importing import verify_file
+from kit.paths import DOCS
+from onrecord.core.codec import decode
+from onrecord.core.events import KINDS
+from onrecord.core.merkle import expand
+from onrecord.journal.import_file import verify_file
 
 PINNED: dict[str, Any] = json.loads(vectors.VECTORS.read_text(encoding="utf-8"))
 TABLE = [
@@ -26,15 +27,15 @@ TABLE = [
 
 def test_every_row_of_the_table_is_pinned() -> None:
     assert {vector["hash"] for vector in PINNED["hashes"]} == set(TABLE)
-    rows = Path(__file__).resolve().parents[2].joinpath("docs/format.md").read_text(encoding="utf-8")
-    tags = {line.split("`reenact.")[1].split("/1`")[0] for line in rows.splitlines() if "| `reenact." in line}
+    rows = (DOCS / "format.md").read_text(encoding="utf-8")
+    tags = {line.split("`onrecord.")[1].split("/1`")[0] for line in rows.splitlines() if "| `onrecord." in line}
     assert tags == set(TABLE)
 
 
 @pytest.mark.parametrize("vector", PINNED["hashes"], ids=lambda v: f"{v['hash']}: {v['case']}")
 def test_a_pinned_hash_is_the_digest_of_tag_zero_and_parts(vector: dict[str, Any]) -> None:
     parts = b"".join(bytes.fromhex(part) for part in vector["parts"])
-    digest = hashlib.sha256(f"reenact.{vector['hash']}/1".encode() + b"\0" + parts).hexdigest()
+    digest = hashlib.sha256(f"onrecord.{vector['hash']}/1".encode() + b"\0" + parts).hexdigest()
     assert vector["expected"] == "sha256:" + digest
 
 
@@ -48,7 +49,7 @@ def test_no_two_hashes_of_the_file_are_equal() -> None:
 
 
 def test_equal_bytes_under_two_tags_differ() -> None:
-    from reenact.core import hashing
+    from onrecord.core import hashing
 
     functions = [
         *(hashing.header_hash, hashing.link_hash, hashing.match_digest, hashing.node_address),
@@ -58,7 +59,7 @@ def test_equal_bytes_under_two_tags_differ() -> None:
 
 
 def test_two_splits_of_the_parts_of_a_seal_differ() -> None:
-    from reenact.core.hashing import snapshot_seal
+    from onrecord.core.hashing import snapshot_seal
 
     head = bytes(32)
     assert snapshot_seal("r1", 2, head, "a", 1, b"x") != snapshot_seal("r", 12, head, "a", 1, b"x")
@@ -71,7 +72,7 @@ def test_the_code_shares_as_pinned() -> None:
 
 @pytest.mark.parametrize("case", list(vectors.sharing_inputs()))
 def test_what_was_shared_expands_to_what_it_was(case: str) -> None:
-    from reenact.core.sharing import Sharer
+    from onrecord.core.merkle import Sharer
 
     tree = vectors.sharing_inputs()[case]
     sharer = Sharer()
@@ -126,7 +127,7 @@ def test_the_golden_recordings_verify(tmp_path: Path) -> None:
 
 def test_changing_one_answer_changes_the_recording() -> None:
     """The counterpart: the comparison above can fail."""
-    from reenact.store.memory import MemoryStore
+    from onrecord.store.memory import MemoryStore
 
     store = MemoryStore()
     vectors.golden_run(store, sources=vectors.FixedSources("another seed"))

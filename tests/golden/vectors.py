@@ -17,10 +17,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import UUID
 
-from reenact.core import hashing
-from reenact.core.canonical import canonical_bytes, stored_bytes
-from reenact.core.codec import encode, encode_json_text
-from reenact.core.events import (
+from onrecord.core import hashing
+from onrecord.core.canonical import canonical_bytes, stored_bytes
+from onrecord.core.codec import encode, encode_json_text
+from onrecord.core.events import (
     ActionDenied,
     ActionFailed,
     ActionRequested,
@@ -45,17 +45,17 @@ from reenact.core.events import (
     WaitCreated,
     WaitResolved,
 )
-from reenact.core.links import Header, Link, ParentRun, link_bytes
-from reenact.core.matching import MatchRules
-from reenact.core.packing import pack
-from reenact.core.sharing import Sharer
-from reenact.core.state import state_hash, state_link
-from reenact.journal.exporting import export_lines
-from reenact.journal.journal import Draft, Journal
-from reenact.journal.operations import OperationsJournal
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import SnapshotRow
-from reenact.store.memory import MemoryStore
+from onrecord.core.links import Header, Link, ParentRun, link_bytes
+from onrecord.core.matching import MatchRules
+from onrecord.core.merkle import Sharer
+from onrecord.core.packing import pack
+from onrecord.core.state import state_hash, state_link
+from onrecord.journal.export import export_lines
+from onrecord.journal.journal import Draft, Journal
+from onrecord.journal.operations import OperationsJournal
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import SnapshotRow
+from onrecord.store.memory import MemoryStore
 
 FOLDER = Path(__file__).resolve().parent
 VECTORS = FOLDER / "format-1.json"
@@ -181,12 +181,12 @@ def _header(parent: ParentRun | None) -> bytes:
     return Header(
         content=hashing.render(_A),
         created=START_US,
-        format="reenact/1",
+        format="onrecord/1",
         kind="run",
         namespace="default",
         parent=parent,
         reducer="replace/1",
-        rules="reenact.rules/1",
+        rules="onrecord.rules/1",
         run="r",
     ).to_bytes()
 
@@ -254,13 +254,13 @@ def hash_rows() -> list[Row]:
 
 
 def _erased_prefix() -> bytes:
-    from reenact.core.matching import advance_prefix
+    from onrecord.core.matching import advance_prefix
 
     return advance_prefix(None, None, 0)
 
 
 def _value_of_rules() -> bytes:
-    return hashing.parse_hash(MatchRules([("*", "/payload/*")]).id.removeprefix("reenact.rules/1+"))
+    return hashing.parse_hash(MatchRules([("*", "/payload/*")]).id.removeprefix("onrecord.rules/1+"))
 
 
 def _snapshot_parts() -> list[bytes]:
@@ -371,7 +371,7 @@ def tag_vectors() -> dict[str, str]:
 def all_vectors() -> dict[str, Any]:
     exports = recordings()
     return {
-        "format": "reenact/1",
+        "format": "onrecord/1",
         "hashes": hash_vectors(),
         "sharing": sharing_vectors(),
         "tags": tag_vectors(),

@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from host_subjects import JournalHostSubject, subject_over
+from kit.host_subjects import JournalHostSubject, subject_over
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

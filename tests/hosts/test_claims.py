@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from reenact.core.claims import Busy, Decision, Lease, Observed, Policy, Record, Settled, decide
+from onrecord.hosts.decision import Busy, Decision, DecisionPolicy, Lease, Observed, Record, Settled, decide
 
 OBSERVED = [
     Observed(*each) for each in itertools.product(Record, (False, True), Lease, (False, True), (False, True), Settled)
 ]
-POLICIES = [Policy(*each) for each in itertools.product((False, True), Busy)]
+POLICIES = [DecisionPolicy(*each) for each in itertools.product((False, True), Busy)]
 SPACE = list(itertools.product(OBSERVED, POLICIES))
 
 NOTHING_RUNS = {Decision.SERVE, Decision.CONFLICT, Decision.MISSING, Decision.CORRUPT, Decision.YIELD, Decision.WAIT}
@@ -58,15 +58,15 @@ RULES = {
 }
 
 
-def may_act(o: Observed, p: Policy) -> bool:
+def may_act(o: Observed, p: DecisionPolicy) -> bool:
     return undecided(o) and not p.strict and not o.in_flight
 
 
-def rival(o: Observed, p: Policy) -> bool:
+def rival(o: Observed, p: DecisionPolicy) -> bool:
     return may_act(o, p) and o.lease == Lease.LIVE
 
 
-def left_behind(o: Observed, p: Policy) -> bool:
+def left_behind(o: Observed, p: DecisionPolicy) -> bool:
     return may_act(o, p) and o.lease == Lease.OURS and o.record == Record.REQUESTED
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from host_subjects import JournalHostSubject
 
-from reenact.effect.hosts.contract import Durability, EffectHost
-from reenact.effect.hosts.in_process import InProcessEffectHost
-from reenact.effect.hosts.recording import RecordingEffectHost
-from reenact.testing.effect_conformance import CASES, Claim, EffectHostConformance, run_case
+from kit.host_subjects import JournalHostSubject
+from onrecord.hosts.contract import Durability, EffectHost
+from onrecord.hosts.in_process import InProcessEffectHost
+from onrecord.hosts.recording_host import RecordingEffectHost
+from onrecord.testing.effect_conformance import CASES, EffectHostConformance, HostClaim, run_case
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -18,14 +18,14 @@ def test_journal_host(subject: JournalHostSubject, name: str) -> None:
 
 
 class TestInProcessHost(EffectHostConformance):
-    claims = frozenset({Claim.SCOPES, Claim.AWAIT_EVENTS})
+    claims = frozenset({HostClaim.SCOPES, HostClaim.AWAIT_EVENTS})
 
     def make_host(self) -> EffectHost:
         return InProcessEffectHost()
 
 
 class TestRecordingHost(EffectHostConformance):
-    claims = frozenset({Claim.SCOPES})
+    claims = frozenset({HostClaim.SCOPES})
 
     def make_host(self) -> EffectHost:
         return RecordingEffectHost()
@@ -42,4 +42,4 @@ def test_durability_is_advertised(subject: JournalHostSubject) -> None:
 
 
 def test_every_claim_is_tried() -> None:
-    assert {claim for case in CASES.values() for claim in case.needs} == set(Claim)
+    assert {claim for case in CASES.values() for claim in case.needs} == set(HostClaim)

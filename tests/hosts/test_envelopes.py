@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.effect_outcomes import CONFLICT, IN_DOUBT
-from reenact.core.envelopes import (
+from kit.effect_commands import COMMAND_EXAMPLES
+from onrecord.core.canonical import canonical_bytes
+from onrecord.errors import InvalidValue, OnrecordError
+from onrecord.hosts.envelopes import (
     COMMANDS,
     AwaitEvent,
     Clock,
@@ -21,8 +22,6 @@ from reenact.core.envelopes import (
     ExecCode,
     HttpRequest,
     ModelCall,
-    Process,
-    Random,
     RuntimeEffectCommand,
     RuntimeEffectControllerError,
     RuntimeEffectEnvelope,
@@ -31,21 +30,8 @@ from reenact.core.envelopes import (
     Sleep,
     ToolCall,
 )
-from reenact.core.scopes import RuntimeScope
-from reenact.errors import InvalidValue, ReenactError
-
-COMMAND_EXAMPLES: list[RuntimeEffectCommand] = [
-    ModelCall(provider="acme", model="m-1", request={"messages": [{"role": "user", "content": "2+2?"}]}),
-    ToolCall(tool="send_mail", arguments={"to": "a@example.org"}),
-    HttpRequest(method="POST", url="https://example.org/", headers=[["accept", "*/*"]], body=b"\x00\xff"),
-    ExecCode(code="print(1)"),
-    Sleep(seconds=1.5),
-    DurableStep(step_id="create", input={"x": 1}),
-    AwaitEvent(wait="named", name="approval", timeout_seconds=60.0),
-    Process(process_id="child", operation="start", input=[1, 2]),
-    Clock(),
-    Random(size=32),
-]
+from onrecord.hosts.outcomes import CONFLICT, IN_DOUBT
+from onrecord.hosts.scopes import RuntimeScope
 
 
 def envelope(
@@ -121,7 +107,7 @@ def test_hashes_are_equal_exactly_when_the_inputs_are(one: Any, two: Any) -> Non
 
 
 def canonical_bytes_of(value: Any) -> bytes:
-    from reenact.core.codec import encode
+    from onrecord.core.codec import encode
 
     return canonical_bytes(encode(value).tree)
 
@@ -153,16 +139,16 @@ def test_hashes_are_pinned() -> None:
 
 
 PINNED = {
-    "model_call": "sha256:2a0697e4b45c5c5f858e10a0386d89702fa188828ab93af4477b53dec22c7ea8",
-    "tool_call": "sha256:8e87c8bd385e7f306e53811d8819d604cbc34f775bde0c238d56e8d379694338",
-    "http": "sha256:274f71ec6443ea52b937f7d9abe0489bc4e26fba9ed95c583624f9ce3258a3fe",
-    "exec_code": "sha256:1c1d5bb923ffed66482fe99164a4de51abd174775434f9f364ee15aa6af65380",
-    "sleep": "sha256:a1a6834c2bd5676b2b0e7685fb026f70d2c15d8c0fe2641479b71b9c71e3af60",
-    "durable_step": "sha256:6099f7beeb82efc89fdcbdd3bcf1935166d581e39de21571b5f529d9cab1dc57",
-    "await_event": "sha256:6bbe31a4ce76db6a109db6d227d7576c9eb900f27eeb91a61525badd37d4f27a",
-    "process": "sha256:24ac36f7ca1bd8a0582195e68ab0f02a4497bfb5a9e42479c9a281c4510b158c",
-    "clock": "sha256:944fc785288158f015ec0ad0da05c2d94b3cce84e12317a02478e6a570181fe9",
-    "random": "sha256:82e0859afb605e9fad4298c254479a50d3108aa83d115b8ec5f8c44cd3bdc6c3",
+    "model_call": "sha256:8a7b20f174c5937fdaa3bb5f92b068e04c814a0e56b8cf3740f25ab408b55ebf",
+    "tool_call": "sha256:6165cf02ff02850c9e772fe75d09df8b551ab1c6dafa58cad2d7331c452a1a96",
+    "http": "sha256:ce7e6088854d6a723f1673faabedb18897bd9d53e5176e51f34242a771c0469e",
+    "exec_code": "sha256:e4ed563fb271f463a84c5dd40d30bead0652dacc84f476920b56311f05ba1ef6",
+    "sleep": "sha256:e1114d7cfea2d25250fe56d58e5d0123956ea11e3d556266ef1b7cf28babc9f6",
+    "durable_step": "sha256:9687abd26b2f7fc8385662919ebdcd2b34abdab27b63c78a75a767c225fbc928",
+    "await_event": "sha256:b5b695dc9212aa377395335d987198c687160534853a349e1bc8b2d2812b0a86",
+    "process": "sha256:c74f1777de63128eeb643bb4161e3d33eafb15188009a2bfb9fbfb0b1600c1c2",
+    "clock": "sha256:5cf0c69cec020d509d216cb8e7e791e2fbb6da42f80f752e083fc885c524afb0",
+    "random": "sha256:3a2e04cee5c8e4aed8c35fe172f7c57f316b1bbb17f371557046af6f028d4839",
 }
 
 
@@ -251,7 +237,7 @@ def test_hostile_input_is_refused_with_its_path(text: str, path: str) -> None:
     ids=lambda text: repr(text[:40]),
 )
 def test_hostile_text_is_refused(text: str | bytes) -> None:
-    with pytest.raises(ReenactError):
+    with pytest.raises(OnrecordError):
         RuntimeEffectEnvelope.from_json(text)
 
 
@@ -291,7 +277,7 @@ def test_every_kind_has_an_outcome() -> None:
 def test_errors_keep_code_and_message_when_pickled_and_when_encoded() -> None:
     import pickle
 
-    from reenact.core.codec import decode, encode
+    from onrecord.core.codec import decode, encode
 
     error = RuntimeEffectControllerError("my_code", "my message", hint="my hint")
     for again in (pickle.loads(pickle.dumps(error)), decode(encode(error).tree, loaded_classes=True)):

@@ -6,16 +6,16 @@ import asyncio
 from typing import Any
 
 import pytest
-from host_subjects import give_up_leases
 
-from reenact.core.effect_outcomes import IN_DOUBT
-from reenact.core.envelopes import RuntimeEffectEnvelope
-from reenact.effect.hosts.groups import GroupResult, Losers, Member, Wake, group_invocation, run_group
-from reenact.effect.hosts.in_process import InProcessEffectHost
-from reenact.effect.hosts.journal_backed import JournalEffectHost
-from reenact.errors import InvalidInput
-from reenact.store.memory import MemoryStore
-from reenact.testing.effect_conformance import SCOPE, Calls, Died, code_of, step, tool
+from kit.host_subjects import give_up_leases
+from onrecord.errors import InvalidInput
+from onrecord.hosts.envelopes import RuntimeEffectEnvelope
+from onrecord.hosts.groups import GroupMember, GroupResult, Losers, Wake, group_invocation, run_group
+from onrecord.hosts.in_process import InProcessEffectHost
+from onrecord.hosts.journal_backed import JournalEffectHost
+from onrecord.hosts.outcomes import IN_DOUBT
+from onrecord.store.memory import MemoryStore
+from onrecord.testing.effect_conformance import SCOPE, Calls, Died, code_of, step, tool
 
 
 async def race(host: Any, calls: Calls, plan: dict[str, Any], wake: Wake, losers: Losers) -> GroupResult:
@@ -27,7 +27,7 @@ async def race(host: Any, calls: Calls, plan: dict[str, Any], wake: Wake, losers
             raise LookupError(envelope.replay_key)
         return envelope.replay_key
 
-    members = [Member(step(key), calls.executor(after)) for key in plan]
+    members = [GroupMember(step(key), calls.executor(after)) for key in plan]
     async with asyncio.timeout(10):
         return await run_group(
             host.scoped(SCOPE), group_invocation(members[0].envelope, "race", "race"), members, wake=wake, losers=losers
@@ -79,7 +79,7 @@ def test_a_member_in_doubt_stops_the_group() -> None:
             await host.scoped(SCOPE).execute_effect(tool("mail"), calls.dying())
         give_up_leases(host)
         scoped = JournalEffectHost(store).scoped(SCOPE)
-        members = [Member(tool("mail"), calls.forbidden()), Member(step("other"), calls.returning(1))]
+        members = [GroupMember(tool("mail"), calls.forbidden()), GroupMember(step("other"), calls.returning(1))]
         group = run_group(scoped, group_invocation(members[0].envelope, "race", "race"), members, wake=Wake.ALL)
         assert await code_of(group) == IN_DOUBT
 
@@ -91,7 +91,7 @@ def test_members_have_keys_of_their_own(keys: list[str]) -> None:
     calls = Calls()
 
     async def scene() -> None:
-        members = [Member(step(key), calls.returning(1)) for key in keys]
+        members = [GroupMember(step(key), calls.returning(1)) for key in keys]
         invocation = group_invocation(step("race"), "race", "race")
         with pytest.raises(InvalidInput):
             await run_group(JournalEffectHost(MemoryStore()).scoped(SCOPE), invocation, members)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reenact.effect.hosts import handover
-from reenact.effect.hosts.handover import Handover
+from onrecord.hosts import delivery as handover
+from onrecord.hosts.delivery import Handover
 
 
 def test_recorded_order_whatever_the_order_of_asking() -> None:

@@ -8,22 +8,23 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from host_subjects import url_maker
 
-from reenact.core.effect_outcomes import IN_DOUBT, RuntimeEffectControllerError
-from reenact.core.envelopes import RuntimeEffectEnvelope, RuntimeEffectOutcome
-from reenact.core.scopes import run_id
-from reenact.effect.hosts.contract import LocalExecutor
-from reenact.effect.hosts.journal_backed import JournalEffectHost
-from reenact.errors import StaleEpoch
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.store.opening import open_store
-from reenact.testing.effect_conformance import SCOPE, Calls, step, tool
+from kit.host_subjects import url_maker
+from onrecord.errors import StaleEpoch
+from onrecord.hosts.contract import LocalExecutor
+from onrecord.hosts.envelopes import RuntimeEffectEnvelope, RuntimeEffectOutcome
+from onrecord.hosts.journal_backed import JournalEffectHost
+from onrecord.hosts.outcomes import IN_DOUBT, RuntimeEffectControllerError
+from onrecord.hosts.scopes import run_id
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.store.factory import open_store
+from onrecord.testing.effect_conformance import SCOPE, Calls, step, tool
 
 RUN = run_id("default", SCOPE)
 LEASE_SECONDS = 0.5
@@ -47,17 +48,24 @@ def forked(work: Any) -> int:
     return pid
 
 
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.005)
+
+
 def exit_of(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_a_worker_stopped_for_three_leases_cannot_record(url: str, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
+def test_a_worker_stopped_for_longer_than_its_lease_cannot_record(url: str, tmp_path: Path) -> None:
+    begun, go_on = tmp_path / "begun", tmp_path / "go on"
 
     def zombie() -> int:
         async def carry_out(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
             begun.touch()
-            time.sleep(0.3)  # blocks the loop, so nothing is renewed; and is stopped in the middle of it
+            until(go_on.exists)  # blocks the loop, so nothing is renewed; and is stopped in the middle of it
             return RuntimeEffectOutcome.durable_step("zombie")
 
         async def work() -> int:
@@ -71,13 +79,13 @@ def test_a_worker_stopped_for_three_leases_cannot_record(url: str, tmp_path: Pat
         return asyncio.run(work())
 
     pid = forked(zombie)
-    while not begun.exists():
-        time.sleep(0.01)
+    until(begun.exists)
     os.kill(pid, signal.SIGSTOP)
-    time.sleep(3 * LEASE_SECONDS)
     store, calls = open_store(url), Calls()
+    until(lambda: store.holder("default", RUN) is None)
     heir = JournalEffectHost(store, lease_seconds=LEASE_SECONDS)
     asyncio.run(heir.scoped(SCOPE).execute_effect(step("work"), calls.returning("heir")))
+    go_on.touch()
     os.kill(pid, signal.SIGCONT)
     assert exit_of(pid) == 7, "the zombie learned that it had lost the scope"
     (answer,) = [event for event in JournalReader(store, RUN).scan() if event.kind == "ActionSucceeded"]
@@ -119,18 +127,21 @@ def test_workers_that_are_killed_and_stopped_never_do_a_thing_twice(url: str, tm
             return 0
 
         async def guarded() -> int:
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(100):
                 return await work()
 
         return asyncio.run(guarded())
 
+    def effects() -> int:
+        return len(ledger.read_text().splitlines()) if ledger.exists() else 0
+
     workers = [forked(worker) for _ in range(6)]
-    time.sleep(0.2)
+    until(lambda: effects() >= 2)
     os.kill(workers[0], signal.SIGKILL)
     os.kill(workers[1], signal.SIGSTOP)
-    time.sleep(0.2)
+    until(lambda: effects() >= 5)
     os.kill(workers[2], signal.SIGKILL)
-    time.sleep(3 * LEASE_SECONDS)
+    time.sleep(1.2 * LEASE_SECONDS)
     os.kill(workers[1], signal.SIGCONT)
     # A worker may have come to its end before it was killed.
     assert {exit_of(pid) for pid in (workers[0], workers[2])} <= {0, -signal.SIGKILL}

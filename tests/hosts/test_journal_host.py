@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from host_subjects import RUN, JournalHostSubject, ends_with, give_up_leases, journal_of, run
 
-from reenact.core.effect_outcomes import CONFLICT
-from reenact.core.envelopes import ModelCall, RuntimeEffectEnvelope
-from reenact.effect.hosts.journal_backed import JournalEffectHost, is_in_doubt
-from reenact.errors import ClosedRun, OutcomeUnknown, ReenactError
-from reenact.journal.erasure import erase_value
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
-from reenact.testing.effect_conformance import SCOPE, Calls, Died, code_of, envelope_of, step, tool
+from kit.host_subjects import RUN, JournalHostSubject, ends_with, give_up_leases, journal_of, run
+from onrecord.errors import ClosedRun, OnrecordError, OutcomeUnknown
+from onrecord.hosts.envelopes import ModelCall, RuntimeEffectEnvelope
+from onrecord.hosts.journal_backed import JournalEffectHost, is_in_doubt
+from onrecord.hosts.outcomes import CONFLICT
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
+from onrecord.testing.effect_conformance import SCOPE, Calls, Died, code_of, envelope_of, step, tool
 
 # What is written
 
@@ -102,7 +102,7 @@ def test_what_the_host_may_repeat_can_be_said() -> None:
             await careful.scoped(SCOPE).execute_effect(model, calls.dying())
         give_up_leases(careful)
         careful = JournalEffectHost(store, may_repeat=lambda _: False)
-        with pytest.raises(ReenactError) as caught:
+        with pytest.raises(OnrecordError) as caught:
             await careful.scoped(SCOPE).execute_effect(model, calls.forbidden())
         assert is_in_doubt(caught.value)
         assert caught.value.exit_status == 6
@@ -194,7 +194,7 @@ def test_a_scope_at_work_is_neither_released_nor_ended() -> None:
         )
         while not calls.made:
             await asyncio.sleep(0.01)
-        with pytest.raises(ReenactError) as caught:
+        with pytest.raises(OnrecordError) as caught:
             host.release(SCOPE)
         assert caught.value.code == "scope_at_work"
         assert await code_of(host.end_scope(SCOPE)) == "scope_at_work"

@@ -6,43 +6,46 @@ import asyncio
 import time
 
 import pytest
-from host_subjects import RUN, JournalHostSubject, ends_with, give_up_lease, give_up_leases, journal_of, run
 
-from reenact.core.claims import Busy
-from reenact.core.effect_outcomes import IN_DOUBT
-from reenact.core.envelopes import AwaitEvent, Sleep
-from reenact.core.events import ActionRequested
-from reenact.core.scopes import ExecutionScope
-from reenact.core.wait_keys import Resolution, WaitIdentity
-from reenact.effect.hosts.contract import LocalExecutor, Settlement
-from reenact.effect.hosts.journal_backed import JournalEffectHost
-from reenact.errors import InvalidInput, StaleEpoch
-from reenact.journal.operations import OperationsJournal
-from reenact.journal.reader import JournalReader
-from reenact.journal.sources import SystemSources
-from reenact.journal.verify import verify_run
-from reenact.store.memory import MemoryStore
-from reenact.testing.effect_conformance import SCOPE, Calls, Died, code_of, envelope_of, step, tool
+from kit.host_subjects import RUN, JournalHostSubject, ends_with, give_up_lease, give_up_leases, journal_of, run
+from onrecord.core.events import ActionRequested
+from onrecord.core.wait_keys import Resolution, WaitIdentity
+from onrecord.errors import InvalidInput, StaleEpoch
+from onrecord.hosts.contract import LocalExecutor, Settlement
+from onrecord.hosts.decision import Busy
+from onrecord.hosts.envelopes import AwaitEvent, Sleep
+from onrecord.hosts.journal_backed import JournalEffectHost
+from onrecord.hosts.outcomes import IN_DOUBT
+from onrecord.hosts.scopes import ExecutionScope
+from onrecord.journal.operations import OperationsJournal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.sources import SystemSources
+from onrecord.journal.verify import verify_run
+from onrecord.store.memory import MemoryStore
+from onrecord.testing.effect_conformance import SCOPE, Calls, Died, code_of, envelope_of, step, tool
 
 # Leases
 
 
 def test_lease_is_renewed_while_an_effect_runs(subject: JournalHostSubject) -> None:
     store, calls = subject.opened(subject.new_url()), Calls()
-    host, rival = subject.host(store, lease_seconds=0.6), subject.host(store, lease_seconds=0.6, busy=Busy.YIELD)
+    host, rival = subject.host(store, lease_seconds=0.9), subject.host(store, lease_seconds=0.9, busy=Busy.YIELD)
+    ends = asyncio.Event()
 
     async def scene() -> None:
         async def long() -> str:
-            await asyncio.sleep(1.6)
+            await ends.wait()
             return "long"
 
         scoped = host.scoped(SCOPE)
         working = asyncio.ensure_future(scoped.execute_effect(step("work"), calls.executor(lambda _: long())))
-        ends = time.monotonic() + 1.4
-        await asyncio.sleep(0.1)
-        while time.monotonic() < ends:
+        while not calls.made:
+            await asyncio.sleep(0.01)
+        began = time.monotonic()
+        while time.monotonic() < began + 1.2:  # longer than one lease
             await ends_with(rival, step("work"), calls, "scope_busy")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
+        ends.set()
         assert (await working).into_durable_step() == "long"
 
     run(scene())
@@ -59,11 +62,11 @@ def test_lease_of_a_stopped_worker_runs_out(subject: JournalHostSubject) -> None
             await stopped.scoped(SCOPE).execute_effect(step("work"), calls.dying())
 
     async def take_over() -> None:
-        began = time.monotonic()
         outcome = await heir.scoped(SCOPE).execute_effect(step("work"), calls.returning("heir"))
         assert outcome.into_durable_step() == "heir"
-        assert time.monotonic() - began > 0.1, "it waits until the lease has run out"
+        assert time.monotonic() - began >= 0.3, "it waits until the lease has run out"
 
+    began = time.monotonic()
     run(begin())
     run(take_over())
     kinds = [event.kind for event in JournalReader(store, RUN).scan()]
@@ -194,13 +197,14 @@ def test_waiting_is_an_effect_that_goes_on_in_another_process(subject: JournalHo
 
     async def scene() -> None:
         waiting = asyncio.ensure_future(host.scoped(SCOPE).execute_effect(wait, unused))
-        await asyncio.sleep(0.1)
+        while host.store.last_event("default", RUN) is None:
+            await asyncio.sleep(0.005)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         later = subject.after_crash(host)
         key = await later.await_event_key(SCOPE, WaitIdentity.named("approval"))
         going_on = asyncio.ensure_future(later.scoped(SCOPE).execute_effect(wait, unused))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.02)
         await later.resolve_await_event(key.text, Resolution.ok({"approved": True}))
         assert (await going_on).into_await_event() == Resolution.ok({"approved": True})
         cold = subject.reopen(later)

@@ -6,9 +6,9 @@ They are one host that keeps its records in a table and no journal, so that the 
 from __future__ import annotations
 
 import pytest
-from table_host import FAULTS, TableHostSubject
 
-from reenact.testing.effect_conformance import broken_rules
+from kit.table_host import FAULTS, TableHostSubject
+from onrecord.testing.effect_conformance import broken_rules
 
 CAUGHT_BY = {
     "executes_before_recording": "effect_controller_records_the_request_before_the_effect",
@@ -16,7 +16,7 @@ CAUGHT_BY = {
     "does_not_fence": "effect_host_zombie_cannot_finalize",
     "loses_early_resolutions": "effect_host_await_event_accepts_early_resolution",
     "serves_by_position": "effect_controller_concurrent_replay_deterministic_cold",
-    "two_outcomes_in_one_turn": "effect_controller_hands_over_one_outcome_at_a_time",
+    "two_outcomes_in_one_turn": "effect_controller_delivers_one_outcome_at_a_time",
     "repeats_unknown_tools": "effect_controller_records_the_request_before_the_effect",
     "forgets_messages": "effect_controller_durable_steps_replay",
     "sleeps_anew": "effect_controller_sleep_keeps_its_due_time",

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from reenact.core.scopes import ExecutionScope, run_id
-from reenact.effect.hosts.journal_backed import JournalEffectHost
-from reenact.effect.hosts.retirement import RetirementCounts, retire_process, retire_session
-from reenact.errors import InvalidInput
-from reenact.journal.operations import OperationsJournal
-from reenact.store.contract import Store
-from reenact.testing.effect_conformance import Calls, step
+from onrecord.errors import InvalidInput
+from onrecord.hosts.journal_backed import JournalEffectHost
+from onrecord.hosts.retirement import RetirementCounts, retire_process, retire_session
+from onrecord.hosts.scopes import ExecutionScope, run_id
+from onrecord.journal.operations import OperationsJournal
+from onrecord.store.contract import Store
+from onrecord.testing.effect_conformance import Calls, step
 
 SCOPES = [
     ExecutionScope.turn("s", "t1"),

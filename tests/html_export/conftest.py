@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-import reenact
-from reenact.store.contract import Store
+import onrecord
+from onrecord.store.contract import Store
 
 
 @pytest.fixture(autouse=True)
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("REENACT_STORE", "REENACT_DURABILITY", "NO_COLOR", "COLUMNS"):
+    for name in ("ONRECORD_STORE", "ONRECORD_DURABILITY", "NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -22,6 +22,6 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    opened = reenact.open_store("store.db")
+    opened = onrecord.open_store("store.db")
     yield opened
     opened.close()

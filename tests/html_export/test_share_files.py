@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.journal.exporting import export_lines
-from reenact.journal.reader import JournalReader
-from reenact.sharing.blocks import escaped, unescaped
-from reenact.sharing.reading import opened_share
-from reenact.store.contract import Store
-from sharing.shared_runs import HOSTILE, damage, record_hostile, record_two, say
+import onrecord
+from kit import command_server
+from kit.shared_runs import HOSTILE, damage, record_hostile, record_two, say
+from onrecord.html_export.blocks import escaped, unescaped
+from onrecord.html_export.reader import opened_share
+from onrecord.journal.export import export_lines
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import Store
 
 
-def reenact_command(*arguments: str, store: str = "store.db") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "reenact.cli.main", "--store", store, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+def onrecord_command(*arguments: str, store: str = "store.db") -> subprocess.CompletedProcess[str]:
+    return command_server.call(["--store", store, *arguments])
 
 
 def told(done: subprocess.CompletedProcess[str]) -> Any:
@@ -44,7 +44,7 @@ def test_a_line_comes_out_as_it_went_in(text: str) -> None:
 @pytest.mark.parametrize("run", ["first", "hostile"])
 def test_the_recording_within_is_the_export_to_the_byte(store: Store, run: str) -> None:
     record_two(store) if run == "first" else record_hostile(store)
-    done = reenact_command("export", "--html", run, "-o", "run.html")
+    done = onrecord_command("export", "--html", run, "-o", "run.html")
     assert done.returncode == 0, done.stderr
     assert JournalReader(store, run).head().hash.hex() in done.stdout, "the head, to be told by another way"
     with opened_share("run.html") as share:
@@ -58,29 +58,29 @@ def test_the_recording_within_is_the_export_to_the_byte(store: Store, run: str) 
 
 def test_it_asks_for_nothing_and_allows_nothing(store: Store) -> None:
     record_two(store)
-    reenact_command("export", "--html", "first", "-o", "run.html")
+    onrecord_command("export", "--html", "first", "-o", "run.html")
     page = Path("run.html").read_text(encoding="utf-8")
     assert "default-src 'none'; script-src 'sha256-" in page
     assert "unsafe" not in page.partition("<style>")[0]
     for asking in (" src=", "http://", "https://", "@import", "url("):
-        around = page.partition('<script type="application/x-reenact')[0]
+        around = page.partition('<script type="application/x-onrecord')[0]
         assert asking not in around, asking
 
 
 def test_verify_and_import_read_it_with_code_of_their_own(store: Store) -> None:
     record_two(store)
-    reenact_command("export", "--html", "first", "-o", "run.html")
-    verified = reenact_command("verify", "run.html")
+    onrecord_command("export", "--html", "first", "-o", "run.html")
+    verified = onrecord_command("verify", "run.html")
     assert verified.returncode == 0
     assert verified.stdout.strip().endswith("VALID")
-    report = told(reenact_command("verify", "run.html", "--json", "--deep"))
+    report = told(onrecord_command("verify", "run.html", "--json", "--deep"))
     assert (report["valid"], report["own_page"], report["run"]) == (True, True, "first")
     head = f"{report['events']}:{report['head']}"
-    assert reenact_command("verify", "run.html", "--expect", head).returncode == 0
-    assert reenact_command("verify", "run.html", "--expect", f"{report['events']}:{'0' * 64}").returncode == 4
-    imported = told(reenact_command("import", "run.html", "--json", store="other.db"))
+    assert onrecord_command("verify", "run.html", "--expect", head).returncode == 0
+    assert onrecord_command("verify", "run.html", "--expect", f"{report['events']}:{'0' * 64}").returncode == 4
+    imported = told(onrecord_command("import", "run.html", "--json", store="other.db"))
     assert (imported["run"], imported["events"]) == ("first", report["events"])
-    again = reenact.open_store("other.db")
+    again = onrecord.open_store("other.db")
     try:
         assert exported(again, "first") == exported(store, "first")
     finally:
@@ -99,7 +99,7 @@ REGIONS = {
 @pytest.mark.parametrize("region", REGIONS)
 def test_one_byte_is_noticed(store: Store, region: str) -> None:
     record_two(store)
-    reenact_command("export", "--html", "first", "-o", "run.html")
+    onrecord_command("export", "--html", "first", "-o", "run.html")
     page = Path("run.html").read_bytes()
     before, after = REGIONS[region]
     place = page.index(before)
@@ -109,34 +109,34 @@ def test_one_byte_is_noticed(store: Store, region: str) -> None:
     else:
         altered = page[:place] + after + page[place + len(before) :]
     Path("altered.html").write_bytes(altered)
-    assert reenact_command("verify", "altered.html").returncode == 4
-    assert reenact_command("import", "altered.html", store="other.db").returncode == 4
+    assert onrecord_command("verify", "altered.html").returncode == 4
+    assert onrecord_command("import", "altered.html", store="other.db").returncode == 4
     assert not Path("other.db").exists(), "a bad file leaves no store behind"
 
 
 def test_line_ends_of_a_mail_program_do_no_harm(store: Store) -> None:
     record_two(store)
-    reenact_command("export", "--html", "first", "-o", "run.html")
+    onrecord_command("export", "--html", "first", "-o", "run.html")
     Path("mailed.html").write_bytes(Path("run.html").read_bytes().replace(b"\n", b"\r\n"))
-    assert told(reenact_command("verify", "mailed.html", "--json"))["own_page"]
-    assert reenact_command("import", "mailed.html", store="other.db").returncode == 0
+    assert told(onrecord_command("verify", "mailed.html", "--json"))["own_page"]
+    assert onrecord_command("import", "mailed.html", store="other.db").returncode == 0
 
 
 def test_a_page_that_was_altered_around_the_recording_is_told(store: Store) -> None:
     record_two(store)
-    reenact_command("export", "--html", "first", "-o", "run.html")
+    onrecord_command("export", "--html", "first", "-o", "run.html")
     page = Path("run.html").read_text(encoding="utf-8")
     Path("altered.html").write_text(page.replace("Not checked", "All is well"), encoding="utf-8")
-    done = reenact_command("verify", "altered.html")
+    done = onrecord_command("verify", "altered.html")
     assert done.returncode == 0, "the recording is what it was"
-    assert "not the one that this version writes" in done.stdout
+    assert "this version writes another page" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("made", "why"),
     [
         (lambda page: page.replace('id="recording-1"', 'id="recording-7"'), "not those that one page has"),
-        (lambda page: page.replace('<script type="application/x-reenact', "<script type='application/x"), "without a"),
+        (lambda page: page.replace('<script type="application/x-onrecord', "<script type='application/x"), "without a"),
         (
             lambda page: page.replace("<script>", page[page.index("<script type") : page.index("<script>") + 8], 1),
             "not",
@@ -148,9 +148,9 @@ def test_a_page_that_was_altered_around_the_recording_is_told(store: Store) -> N
 )
 def test_a_page_that_is_none_of_ours_is_refused(store: Store, made: Any, why: str) -> None:
     record_two(store)
-    reenact_command("export", "--html", "first", "-o", "run.html")
+    onrecord_command("export", "--html", "first", "-o", "run.html")
     Path("made.html").write_text(made(Path("run.html").read_text(encoding="utf-8")), encoding="utf-8")
-    done = reenact_command("verify", "made.html")
+    done = onrecord_command("verify", "made.html")
     assert done.returncode == 4
     assert why in done.stderr
     assert len(done.stderr.strip().splitlines()) == 2
@@ -158,69 +158,70 @@ def test_a_page_that_is_none_of_ours_is_refused(store: Store, made: Any, why: st
 
 def test_two_runs_in_one_file(store: Store) -> None:
     record_two(store)
-    done = reenact_command("diff", "--html", "first", "second", "-o", "both.html", "--json")
+    done = onrecord_command("diff", "--html", "first", "second", "-o", "both.html", "--json")
     assert done.returncode == 1, "they did not do the same"
     assert told(done)["verdict"] == "diverged"
-    verified = told(reenact_command("verify", "both.html", "--json"))
+    verified = told(onrecord_command("verify", "both.html", "--json"))
     assert [(one["run"], one["valid"], one["own_page"]) for one in verified] == [
         ("first", True, True),
         ("second", True, True),
     ]
-    imported = told(reenact_command("import", "both.html", "--json", store="other.db"))
+    imported = told(onrecord_command("import", "both.html", "--json", store="other.db"))
     assert [one["run"] for one in imported] == ["first", "second"]
-    assert reenact_command("verify", "both.html", "--expect", f"1:{'0' * 64}").returncode == 2
+    assert onrecord_command("verify", "both.html", "--expect", f"1:{'0' * 64}").returncode == 2
 
 
 def test_of_two_runs_none_is_imported_when_one_is_bad(store: Store) -> None:
     record_two(store)
-    reenact_command("diff", "--html", "first", "second", "-o", "both.html")
+    onrecord_command("diff", "--html", "first", "second", "-o", "both.html")
     page = Path("both.html").read_bytes()
     Path("bad.html").write_bytes(page.replace(b'"action_id":"0/look_up/4"', b'"action_id":"0/look_up/5"'))
     assert Path("bad.html").read_bytes() != page
-    assert reenact_command("import", "bad.html", store="other.db").returncode == 4
+    assert onrecord_command("import", "bad.html", store="other.db").returncode == 4
     assert not Path("other.db").exists()
 
 
 def test_what_may_hold_a_secret_is_not_written_unasked(store: Store) -> None:
-    @reenact.agent
+    @onrecord.agent
     def careless() -> str:
         return str(say("key sk-proj-Zq8" + "aB3dE5fG7hJ9kL1m" * 3))
 
     careless.run(run_id="careless", store=store)
-    assert reenact_command("scan", "careless").returncode == 1
-    done = reenact_command("export", "--html", "careless", "-o", "run.html")
+    assert onrecord_command("scan", "careless").returncode == 1
+    done = onrecord_command("export", "--html", "careless", "-o", "run.html")
     assert (done.returncode, Path("run.html").exists()) == (6, False)
     assert "may hold a secret" in done.stderr
     assert "aB3dE5fG7hJ9kL1m" not in done.stderr
-    assert reenact_command("export", "--html", "careless", "-o", "run.html", "--allow-secrets").returncode == 0
-    assert reenact_command("diff", "--html", "careless", "careless", "-o", "both.html").returncode == 6
+    assert onrecord_command("export", "--html", "careless", "-o", "run.html", "--allow-secrets").returncode == 0
+    assert onrecord_command("diff", "--html", "careless", "careless", "-o", "both.html").returncode == 6
 
 
 def test_files_are_not_replaced_unasked_and_half_an_option_is_refused(store: Store) -> None:
     record_two(store)
     Path("run.html").write_text("mine")
-    assert reenact_command("export", "--html", "first", "-o", "run.html").returncode == 6
+    assert onrecord_command("export", "--html", "first", "-o", "run.html").returncode == 6
     assert Path("run.html").read_text() == "mine"
-    assert reenact_command("export", "--html", "first", "-o", "run.html", "--force").returncode == 0
-    assert reenact_command("export", "--html", "first", "-o", "-").returncode == 2
-    assert reenact_command("export", "first", "-o", "x", "--allow-secrets").returncode == 2
-    assert reenact_command("diff", "first", "second", "-o", "x.html").returncode == 2
-    assert reenact_command("diff", "first", "second", "--html").returncode == 2
-    assert reenact_command("export", "--html", "none", "-o", "x.html").returncode == 3
+    assert onrecord_command("export", "--html", "first", "-o", "run.html", "--force").returncode == 0
+    assert onrecord_command("export", "--html", "first", "-o", "-").returncode == 2
+    assert onrecord_command("export", "first", "-o", "x", "--allow-secrets").returncode == 2
+    assert onrecord_command("diff", "first", "second", "-o", "x.html").returncode == 2
+    assert onrecord_command("diff", "first", "second", "--html").returncode == 2
+    assert onrecord_command("export", "--html", "none", "-o", "x.html").returncode == 3
     assert sorted(path.name for path in Path().glob("*.html")) == ["run.html"]
 
 
 def test_a_damaged_run_is_not_shared(store: Store) -> None:
     record_two(store)
     damage("store.db", "first", 3)
-    done = reenact_command("export", "--html", "first", "-o", "run.html", "--allow-secrets")
+    done = onrecord_command("export", "--html", "first", "-o", "run.html", "--allow-secrets")
     assert done.returncode == 4
     assert not Path("run.html").exists()
 
 
 def test_it_needs_no_extra() -> None:
     code = (
-        "import sys, reenact.cli.sharing, reenact.sharing.writing, reenact.sharing.reading, reenact.sharing.comparing;"
+        "import sys, onrecord.cli.commands.html_export, onrecord.html_export.writer;"
+        "import onrecord.html_export.reader, onrecord.html_export.comparison;"
         "assert not {'starlette', 'jinja2', 'uvicorn'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -230,5 +231,5 @@ def test_a_thousand_events_take_little_more_than_their_export(store: Store) -> N
     record_two(store, turns=249)
     reader = JournalReader(store, "first")
     assert reader.head().seq >= 998
-    done = told(reenact_command("export", "--html", "first", "-o", "run.html", "--json"))
+    done = told(onrecord_command("export", "--html", "first", "-o", "run.html", "--json"))
     assert done["bytes"] <= 1.5 * len(exported(store, "first")) + 200_000

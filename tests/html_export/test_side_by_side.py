@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.core.events import BEHAVIOURAL_KINDS
-from reenact.journal.reader import JournalReader
-from reenact.reports.side_by_side import Side, event_difference, side_by_side
-from reenact.store.contract import Store
-from sharing.shared_runs import record_two, say, support
+import onrecord
+from kit.shared_runs import record_two, say, support
+from onrecord.core.events import BEHAVIOURAL_KINDS
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.side_by_side import Side, event_difference, side_by_side
+from onrecord.store.contract import Store
 
 
-@reenact.agent
+@onrecord.agent
 def told(words: list[Any]) -> int:
     for word in words:
         say(word)
@@ -66,7 +66,7 @@ def test_every_event_is_in_one_row(store: Store, seed: int) -> None:
 def test_a_fork_is_compared_with_all_that_it_shares(store: Store) -> None:
     record_two(store)
     support.fork(
-        "first", change=reenact.AnotherAnswer(4, {"role": "assistant", "content": "no"}), fork_id="f", store=store
+        "first", change=onrecord.AnotherAnswer(4, {"role": "assistant", "content": "no"}), fork_id="f", store=store
     )
     report = compared(store, "first", "f")
     assert report["rows"][0]["row"] == "same"
@@ -85,7 +85,7 @@ def test_long_texts_are_told_by_the_words_that_differ(store: Store) -> None:
 
 
 def test_an_erased_content_is_unknown(store: Store) -> None:
-    from reenact.journal.erasure import erase_value
+    from onrecord.journal.erasure import erase_value
 
     told.run(["keep", "gone-for-good"], run_id="a", store=store)
     told.run(["keep", "something else"], run_id="b", store=store)

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from reenact.index.opening import Index
-from reenact.store.contract import Store
-from reenact.store.opening import open_store
+from onrecord.index.index import Index
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
 
 
 @pytest.fixture(autouse=True)
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("REENACT_STORE", "REENACT_DURABILITY"):
+    for name in ("ONRECORD_STORE", "ONRECORD_DURABILITY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from unittest.mock import ANY
 
 import apsw
 import pytest
-from index_support import CANARY, found, listed, record, said, states
 
-from reenact.core.events import ActionRequested, Completed, StateUpdated
-from reenact.core.links import OPERATIONS_RUN
-from reenact.index import catching_up
-from reenact.index.attention import attention_report
-from reenact.index.lists import ListFilter, changes_since, list_report, place_of
-from reenact.index.opening import Index
-from reenact.index.searches import search_report
-from reenact.journal.chain import Draft
-from reenact.journal.erasure import erase_value
-from reenact.journal.journal import Journal
-from reenact.journal.retention import retire_run
-from reenact.reports.runs import RunFilter, runs_page
-from reenact.reports.times import iso_time
-from reenact.store.contract import Store
-from reenact.store.opening import open_store
+from kit.command_server import ForkedProcess
+from kit.index import CANARY, found, listed, record, said, states
+from onrecord.core.events import ActionRequested, Completed, StateUpdated
+from onrecord.core.links import OPERATIONS_RUN
+from onrecord.index import sync as catching_up
+from onrecord.index.attention import attention_report
+from onrecord.index.index import Index
+from onrecord.index.lists import ListFilter, changes_since, list_report, place_of
+from onrecord.index.searches import search_report
+from onrecord.journal.chain import Draft
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.journal import Journal
+from onrecord.journal.retention import retire_run
+from onrecord.reports.runs import RunFilter, runs_page
+from onrecord.reports.times import iso_time
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
 
 
 def test_it_is_a_file_for_us_alone(store: Store, index: Index, path: str) -> None:
@@ -126,7 +125,7 @@ def test_changes_are_told_once_with_what_is_wanted(store: Store, index: Index) -
 
 
 def test_a_run_that_was_left_is_noticed(store: Store, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reenact.index.opening.LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("onrecord.index.index.RECHECK_SECONDS", 0.0)
     journal = Journal.create(store, "live", facts={"agent": "a"})
     journal.append(states("x"))
     running = ListFilter(RunFilter(statuses=frozenset({"running"})))
@@ -182,8 +181,8 @@ def test_a_removal_elsewhere_is_noticed(removed: str, tmp_path: Path) -> None:
 
 
 def test_other_operations_do_not_empty_it(store: Store, index: Index) -> None:
-    from reenact.core.events import OperationNoted
-    from reenact.journal.operations import OperationsJournal
+    from onrecord.core.events import OperationNoted
+    from onrecord.journal.operations import OperationsJournal
 
     record(store, "one", said("fox"))
     assert index.catch_up()
@@ -249,7 +248,7 @@ def test_an_index_that_is_not_right_is_made_anew(store: Store, how: str) -> None
 def test_an_index_that_breaks_while_it_is_used_is_made_anew(store: Store, index: Index, how: str) -> None:
     record(store, "one", said("fox"))
     assert found(index, "fox") == [("one", 2)]
-    index._database._opened().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    index._database._ensure_open().execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert index.path is not None
     broken(index.path, how)
     record(store, "two", said("hare"))
@@ -348,15 +347,18 @@ def test_a_process_that_is_killed_leaves_a_whole_index(store: Store, path: str) 
     for number in range(150):
         record(store, f"run-{number:03}", said(f"fox number{number}"))
     code = (
-        "import sys; from reenact.index.opening import Index; from reenact.store.opening import open_store\n"
+        "import sys; from onrecord.index.index import Index; from onrecord.store.factory import open_store\n"
         "index = Index(open_store(sys.argv[1], read_only=True)); print('begun', flush=True); index.catch_up()"
     )
     for wait in (0.0, 0.03, 0.06, 0.1):
-        with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
+        ours, theirs = os.pipe()
+        process = ForkedProcess([path], {1: theirs}, code=code)
+        os.close(theirs)
+        with open(ours) as printed:
+            assert printed.readline() == "begun\n"
             threading.Event().wait(wait)
             process.kill()
+        process.wait(60)
     index = Index(store)
     runs = [run for run, _ in found(index, "fox", limit=1000)]
     assert len(runs) == len(set(runs)) == 150

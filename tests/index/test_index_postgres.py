@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from click.testing import CliRunner
-from index_support import CANARY, found, listed, record, said
 
-from reenact.cli.main import cli
-from reenact.index.opening import Index
-from reenact.journal.erasure import erase_value
-from reenact.store.opening import open_store
+from kit.index import CANARY, found, listed, record, said
+from onrecord.cli.main import cli
+from onrecord.index.index import Index
+from onrecord.journal.erasure import erase_value
+from onrecord.store.factory import open_store
 
 
 def test_a_store_in_postgres_is_followed(database_url: str, tmp_path: Path) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from index_support import found, record, said, states
 
-from reenact.core.events import Completed, StateUpdated
-from reenact.errors import InvalidInput
-from reenact.index import searches
-from reenact.index.opening import Index
-from reenact.index.queries import parse_query
-from reenact.index.searches import search_report
-from reenact.index.texts import MOST_CHARACTERS
-from reenact.journal.journal import Journal
-from reenact.store.contract import Store
+from kit.index import found, record, said, states
+from onrecord.core.events import Completed, StateUpdated
+from onrecord.errors import InvalidInput
+from onrecord.index import searches
+from onrecord.index.index import Index
+from onrecord.index.queries import parse_query
+from onrecord.index.searches import search_report
+from onrecord.index.texts import MOST_CHARACTERS
+from onrecord.journal.journal import Journal
+from onrecord.store.contract import Store
 
 
 def marked(index: Index, query: str) -> list[str]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from reenact.core.events import (
+from kit.journals import NS, Draft, FixedSources, begin, call, everything, rows_of
+from onrecord.core.events import (
     ActionDenied,
     ActionFailed,
     ActionRequested,
@@ -22,7 +23,7 @@ from reenact.core.events import (
     WaitCreated,
     WaitResolved,
 )
-from reenact.errors import (
+from onrecord.errors import (
     ClosedRun,
     ConflictingDuplicate,
     Damaged,
@@ -31,9 +32,9 @@ from reenact.errors import (
     MissingParent,
     MovedHead,
     NotFound,
+    OnrecordError,
     OutcomeUnknown,
     Poisoned,
-    ReenactError,
     Refused,
     RunExists,
     StaleEpoch,
@@ -41,13 +42,11 @@ from reenact.errors import (
     WrongRun,
     WrongSequence,
 )
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.store.contract import Head, Store
-from reenact.store.memory import MemoryStore
-
-from .helpers import NS, Draft, FixedSources, begin, call, everything, rows_of
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.store.contract import Head, Store
+from onrecord.store.memory import MemoryStore
 
 
 def test_seqs_are_contiguous_and_links_chained(store: Store) -> None:
@@ -61,7 +60,7 @@ def test_seqs_are_contiguous_and_links_chained(store: Store) -> None:
     assert journal.head() == Head(4, rows[-1].hash)
 
 
-REFUSALS: list[tuple[type[ReenactError], str, Draft]] = [
+REFUSALS: list[tuple[type[OnrecordError], str, Draft]] = [
     (WrongRun, "wrong_run", Draft(StateUpdated(2), run="r2")),
     (WrongSequence, "wrong_sequence", Draft(StateUpdated(2), seq=5)),
     (WrongSequence, "wrong_sequence", Draft(StateUpdated(2), seq=1)),
@@ -81,7 +80,7 @@ REFUSALS: list[tuple[type[ReenactError], str, Draft]] = [
 
 @pytest.mark.parametrize(("error", "code", "draft"), REFUSALS)
 def test_refusals_have_their_own_error_and_write_nothing(
-    memory: MemoryStore, error: type[ReenactError], code: str, draft: Draft
+    memory: MemoryStore, error: type[OnrecordError], code: str, draft: Draft
 ) -> None:
     journal = begin(memory)
     journal.append(StateUpdated(1))
@@ -97,7 +96,7 @@ def test_refusals_have_their_own_error_and_write_nothing(
 @pytest.mark.parametrize("time", [-1, 2**53, 2**63])
 def test_a_time_that_no_link_may_hold_is_refused(memory: MemoryStore, time: int) -> None:
     journal = begin(memory)
-    with pytest.raises(ReenactError):
+    with pytest.raises(OnrecordError):
         journal.append(Draft(StateUpdated(1), time=time))
     assert rows_of(memory) == []
 
@@ -105,7 +104,7 @@ def test_a_time_that_no_link_may_hold_is_refused(memory: MemoryStore, time: int)
 def test_a_salt_of_another_length_is_refused(memory: MemoryStore) -> None:
     """The commitment's preimage is unambiguous only because the salt has 16 bytes."""
     journal = begin(memory)
-    with pytest.raises(ReenactError):
+    with pytest.raises(OnrecordError):
         journal.append(Draft(StateUpdated(1), salt=b"short"))
     assert rows_of(memory) == []
 
@@ -136,7 +135,7 @@ def test_a_batch_is_appended_whole_or_not_at_all(store: Store, bad: Draft, place
     before = everything(store)
     batch: list[Any] = [StateUpdated({"text": "other " * 100}), ActionRequested("a1", "x")]
     batch.insert(place, bad)
-    with pytest.raises(ReenactError):
+    with pytest.raises(OnrecordError):
         journal.append(batch)
     assert everything(store) == before
     # What the handle remembers was undone too: the same request can be made, and the chain of states goes on.
@@ -182,7 +181,7 @@ def test_an_expected_head_that_is_not_the_head_is_refused(store: Store) -> None:
 
 @pytest.mark.parametrize("end", ["Completed", "Failed", "Cancelled"])
 def test_nothing_is_accepted_after_the_terminal_event(store: Store, end: str) -> None:
-    from reenact.core.events import Cancelled, Failed
+    from onrecord.core.events import Cancelled, Failed
 
     journal = begin(store)
     terminal: dict[str, Event] = {"Completed": Completed(), "Failed": Failed("x"), "Cancelled": Cancelled()}
@@ -378,7 +377,7 @@ def test_the_holder_may_be_renewed_and_keeps_its_epoch(store: Store) -> None:
 
 
 def test_a_run_whose_holder_died_on_this_machine_is_taken_over_at_once(memory: MemoryStore) -> None:
-    from reenact.journal.sources import SystemSources
+    from onrecord.journal.sources import SystemSources
 
     boot, host, space, _pid, _started = SystemSources().holder().split("/")
     begin(memory, sources=FixedSources("dead", holder=f"{boot}/{host}/{space}/4194303/1"))

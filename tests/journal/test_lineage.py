@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from reenact.core.events import Completed, StateUpdated
-from reenact.core.hashing import render
-from reenact.core.links import ParentRun
-from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.errors import Damaged, InvalidInput, NotFound
-from reenact.journal.journal import Journal
-from reenact.journal.lineage import LONGEST, shared_stretches
-from reenact.journal.reader import JournalReader
-from reenact.journal.retention import retirable_runs, retire_run
-from reenact.journal.snapshots import StateFold
-from reenact.journal.verify import verify_run
-from reenact.replays.engine import ReplayEngine
-from reenact.store.memory import MemoryStore
+from onrecord.analysis.timeline import ReplayEngine
+from onrecord.core.events import Completed, StateUpdated
+from onrecord.core.hashing import render
+from onrecord.core.links import ParentRun
+from onrecord.core.state import StateUpdatedOnlyReducer
+from onrecord.errors import Damaged, InvalidInput, NotFound
+from onrecord.journal import lineage
+from onrecord.journal.journal import Journal
+from onrecord.journal.lineage import shared_stretches
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.retention import retirable_runs, retire_run
+from onrecord.journal.snapshots import StateFold
+from onrecord.journal.verify import verify_run
+from onrecord.store.memory import MemoryStore
 
 
 def recorded(store: MemoryStore, run: str, parent: ParentRun | None = None, states: int = 3) -> None:
@@ -76,9 +77,10 @@ def test_a_parent_that_is_not_here_is_said_to_be_missing(store: MemoryStore) -> 
     assert any("shares 1 events with run fork" in note for note in verify_run(store, "below").notes)
 
 
-def test_a_line_has_an_end(store: MemoryStore) -> None:
+def test_a_line_has_an_end(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage, "LONGEST", 50)
     above = "base"
-    for number in range(LONGEST + 1):
+    for number in range(51):
         with Journal.create(store, f"deep{number}", parent=fork_of(store, above, 0)):
             above = f"deep{number}"
     with pytest.raises(Damaged) as damage:

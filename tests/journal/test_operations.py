@@ -6,16 +6,15 @@ import threading
 
 import pytest
 
-from reenact.core.events import Completed, OperationNoted, RunRetired, StateUpdated
-from reenact.errors import ReenactError
-from reenact.journal.journal import Journal
-from reenact.journal.operations import OperationsJournal
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
-
-from .helpers import NS, Altered, FixedSources, begin, flipped, rows_of, with_content
+from kit.journals import NS, Altered, FixedSources, begin, flipped, rows_of, with_content
+from onrecord.core.events import Completed, OperationNoted, RunRetired, StateUpdated
+from onrecord.errors import OnrecordError
+from onrecord.journal.journal import Journal
+from onrecord.journal.operations import OperationsJournal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 
 def test_it_begins_with_the_first_note(store: Store) -> None:
@@ -77,17 +76,17 @@ def test_it_is_not_among_the_runs_and_each_namespace_has_its_own(store: Store) -
 def test_it_never_ends_and_holds_no_state(memory: MemoryStore) -> None:
     """Nothing follows a terminal event; so that the operations journal never ends, it may not hold one."""
     journal = OperationsJournal.open_for(memory)
-    with pytest.raises(ReenactError):
+    with pytest.raises(OnrecordError):
         journal.note(Completed())
     journal.note(OperationNoted("still going"))
 
 
 def test_a_run_may_not_take_its_name_or_its_events(memory: MemoryStore) -> None:
-    with pytest.raises(ReenactError):
+    with pytest.raises(OnrecordError):
         Journal.create(memory, "operations")
     journal = begin(memory)
     for event in (OperationNoted("x"), RunRetired("r", "h", 1, "h", "x")):
-        with pytest.raises(ReenactError):
+        with pytest.raises(OnrecordError):
             journal.append(event)
     journal.append(StateUpdated(1))
 

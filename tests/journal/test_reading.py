@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from golden.vectors import golden_run
-from reenact.core.events import KINDS, ActionRequested, Completed, StateUpdated, UnknownEvent
-from reenact.errors import BadPosition, Damaged, NotFound
-from reenact.journal.journal import Journal, create_header
-from reenact.journal.reader import JournalReader
-from reenact.journal.views import scan_execution_trace
-from reenact.store.contract import Head, Store
-from reenact.store.memory import MemoryStore
-
-from .helpers import NS, Altered, Draft, FixedSources, begin, call, flipped, rows_of, small_run, with_content
+from kit.journals import NS, Altered, Draft, FixedSources, begin, call, flipped, rows_of, small_run, with_content
+from onrecord.core.events import KINDS, ActionRequested, Completed, StateUpdated, UnknownEvent
+from onrecord.errors import BadPosition, Damaged, NotFound
+from onrecord.journal.execution_log import scan_execution_trace
+from onrecord.journal.journal import Journal, create_header
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import Head, Store
+from onrecord.store.memory import MemoryStore
 
 
 def test_scan_begins_with_the_event_named(store: Store) -> None:
@@ -90,7 +89,7 @@ def test_facts_come_back_and_header_says_who(store: Store) -> None:
     reader = JournalReader(store, "r1")
     assert reader.facts() == facts
     assert (reader.header.run, reader.header.namespace, reader.header.kind) == ("r1", NS, "run")
-    assert reader.header.format == "reenact/1"
+    assert reader.header.format == "onrecord/1"
     assert not reader.imported
 
 
@@ -171,12 +170,12 @@ def test_altered_facts_and_headers_are_refused(memory: MemoryStore) -> None:
 
 def test_an_event_of_a_kind_from_the_future_is_shown_as_it_is(memory: MemoryStore) -> None:
     """Written as a later version would, by way of a kind that this version is made to forget."""
-    from reenact.core.canonical import stored_bytes
-    from reenact.core.hashing import commitment, link_hash, render
-    from reenact.core.links import Link, link_bytes
-    from reenact.core.matching import MatchRules
-    from reenact.core.packing import pack
-    from reenact.store.contract import EventRow
+    from onrecord.core.canonical import stored_bytes
+    from onrecord.core.hashing import commitment, link_hash, render
+    from onrecord.core.links import Link, link_bytes
+    from onrecord.core.matching import MatchRules
+    from onrecord.core.packing import pack
+    from onrecord.store.contract import EventRow
 
     journal = begin(memory)
     content = {"thought": "42"}
@@ -227,10 +226,10 @@ def test_equal_behaviours_have_equal_prefix_digests_at_every_position(store: Sto
         for number in range(20):
             journal.append([ActionRequested(f"{run}-{number}", number)])
             if run == "r2":
-                from reenact.core.events import AttemptRecorded
+                from onrecord.core.events import AttemptRecorded
 
                 journal.append(AttemptRecorded(f"{run}-{number}", 1, "bookkeeping does not count"))
-            from reenact.core.events import ActionSucceeded
+            from onrecord.core.events import ActionSucceeded
 
             journal.append(ActionSucceeded(f"{run}-{number}", number))
         journal.append(Completed())
@@ -241,7 +240,7 @@ def test_equal_behaviours_have_equal_prefix_digests_at_every_position(store: Sto
 
 
 def test_swapped_answers_change_the_prefix_digests(store: Store) -> None:
-    from reenact.core.events import ActionSucceeded
+    from onrecord.core.events import ActionSucceeded
 
     for run, order in (("r1", ["a", "b"]), ("r2", ["b", "a"])):
         journal = begin(store, run)
@@ -276,12 +275,12 @@ def test_declared_volatile_paths_take_no_part(store: Store) -> None:
     plain.append(call(1, {"headers": [{"date": "Monday", "host": "h"}], "date": "kept"}, {"span": "x", "text": "t"}))
     assert prefixes(store, "r3") != prefixes(store, "r1")
     ids = [JournalReader(store, run).header.rules for run in ("r1", "r2", "r3")]
-    assert ids[0] == ids[1] != ids[2] == "reenact.rules/1"
+    assert ids[0] == ids[1] != ids[2] == "onrecord.rules/1"
     assert Journal.open(store, "r1", sources=FixedSources("again")).rules().volatile == sorted(volatile)
 
 
 def test_a_header_can_name_the_run_it_comes_from(store: Store) -> None:
-    from reenact.core.links import ParentRun
+    from onrecord.core.links import ParentRun
 
     head = small_run(store).head()
     parent = ParentRun(head="sha256:" + head.hash.hex(), relation="fork", run="r1", seq=head.seq)

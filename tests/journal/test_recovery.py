@@ -7,19 +7,7 @@ from typing import Any
 import pytest
 
 from golden.vectors import golden_run
-from reenact.core.events import Completed, StateUpdated
-from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.errors import Damaged, NotFound, RunExists
-from reenact.journal.erasure import erase_value
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.journal.recovery import recover_run
-from reenact.journal.snapshots import take_snapshot
-from reenact.journal.verify import verify_run
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
-
-from .helpers import (
+from kit.journals import (
     NS,
     Altered,
     FixedSources,
@@ -32,6 +20,17 @@ from .helpers import (
     small_run,
     with_content,
 )
+from onrecord.core.events import Completed, StateUpdated
+from onrecord.core.state import StateUpdatedOnlyReducer
+from onrecord.errors import Damaged, NotFound, RunExists
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.recovery import recover_run
+from onrecord.journal.snapshots import take_snapshot
+from onrecord.journal.verify import verify_run
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 
 @pytest.mark.parametrize("bad", range(1, 23))

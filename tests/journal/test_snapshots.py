@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from reenact.core.events import ActionRequested, Completed, SnapshotTaken, StateUpdated
-from reenact.core.hashing import snapshot_seal
-from reenact.core.packing import pack
-from reenact.core.state import StateUpdatedOnlyReducer, state_link
-from reenact.errors import InvalidInput
-from reenact.journal.journal import Draft, Journal
-from reenact.journal.reader import JournalReader
-from reenact.journal.snapshots import (
+from kit.journals import NS, Altered, Counting, FixedSources, begin, flipped, rows_of, with_content
+from onrecord.core.events import ActionRequested, Completed, SnapshotTaken, StateUpdated
+from onrecord.core.hashing import snapshot_seal
+from onrecord.core.packing import pack
+from onrecord.core.state import StateUpdatedOnlyReducer, state_link
+from onrecord.errors import InvalidInput
+from onrecord.journal.journal import Draft, Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.snapshots import (
     AtMarkedPoints,
     EveryEvents,
     SnapshotManager,
@@ -22,11 +23,9 @@ from reenact.journal.snapshots import (
     load_snapshot,
     take_snapshot,
 )
-from reenact.journal.verify import verify_run
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
-
-from .helpers import NS, Altered, Counting, FixedSources, begin, flipped, rows_of, with_content
+from onrecord.journal.verify import verify_run
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 REPLACE = StateUpdatedOnlyReducer()
 

@@ -6,21 +6,20 @@ from typing import Any
 
 import pytest
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.codec import encode
-from reenact.core.events import ActionRequested, Completed, Event, StateUpdated
-from reenact.core.hashing import render, state_hash_of, state_link_of
-from reenact.core.state import StateUpdatedOnlyReducer, state_hash
-from reenact.errors import BadPosition, InvalidInput
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.journal.snapshots import StateFold
-from reenact.journal.verify import verify_run
-from reenact.journal.views import scan_execution_log_with_state_hashes
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
-
-from .helpers import Altered, Counting, Draft, FixedSources, begin, rows_of, small_run
+from kit.journals import Altered, Counting, Draft, FixedSources, begin, rows_of, small_run
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.codec import encode
+from onrecord.core.events import ActionRequested, Completed, Event, StateUpdated
+from onrecord.core.hashing import render, state_hash_of, state_link_of
+from onrecord.core.state import StateUpdatedOnlyReducer, state_hash
+from onrecord.errors import BadPosition, InvalidInput
+from onrecord.journal.execution_log import scan_execution_log_with_state_hashes
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.snapshots import StateFold
+from onrecord.journal.verify import verify_run
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 REPLACE = StateUpdatedOnlyReducer()
 

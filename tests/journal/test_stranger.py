@@ -1,4 +1,4 @@
-"""A stranger's verifier: docs/format.md in a page of standard library, without Reenact.
+"""A stranger's verifier: docs/format.md in a page of standard library, without Onrecord.
 
 It accepts the golden recordings and refuses what was altered.
 """
@@ -16,13 +16,13 @@ import pytest
 
 from golden.vectors import RECORDING, VECTORS
 
-# --- the page: nothing below knows Reenact ---
+# --- the page: nothing below knows Onrecord ---
 
 ANSWERS = {"ActionSucceeded": "ActionRequested", "ActionFailed": "ActionRequested", "ActionDenied": "ActionRequested"}
 ANSWERS |= {"Resumed": "Interrupted", "WaitResolved": "WaitCreated"}
 HASH = r'"sha256:[0-9a-f]{64}"'
 BESIDE = rf'"salt":(null|"[0-9a-f]{{32}}"),"match":(null|{HASH}),"hash":({HASH})'
-FIRST = re.compile(rf'\{{"reenact":"recording","format":1,"header":(.*?),{BESIDE},("erased":true|"stored":(.*))\}}')
+FIRST = re.compile(rf'\{{"onrecord":"recording","format":1,"header":(.*?),{BESIDE},("erased":true|"stored":(.*))\}}')
 NODE = re.compile(rf'\{{"node":({HASH}),"stored":(.*)\}}')
 ARTIFACT = re.compile(rf'\{{"artifact":({HASH}),"parts":(\d+),"part":(\d+),"base64":"([^"]*)"\}}')
 CONTENT = re.compile(r'\{"seq":(\d+),"kind":"([A-Za-z]{1,64})",("erased":true|"stored":(.*))\}')
@@ -36,7 +36,7 @@ def refuse(seq: int, why: str) -> None:
 
 
 def digest(tag: str, data: bytes) -> str:
-    return '"sha256:' + hashlib.sha256(f"reenact.{tag}/1".encode() + b"\0" + data).hexdigest() + '"'
+    return '"sha256:' + hashlib.sha256(f"onrecord.{tag}/1".encode() + b"\0" + data).hexdigest() + '"'
 
 
 def commitment(salt: str, match: str, stored: str) -> str:
@@ -79,7 +79,7 @@ def verify(data: bytes) -> tuple[int, str]:
     first = FIRST.fullmatch(next(lines)) or refuse(0, "no header")
     header, salt, match, head, erased, stored = first.groups()
     run = canonical(header, 0)
-    if digest("header", header.encode()) != head or run["format"] != "reenact/1":
+    if digest("header", header.encode()) != head or run["format"] != "onrecord/1":
         refuse(0, "the header does not match its hash")
     if erased == '"erased":true':
         if (salt, match) != ("null", "null"):
@@ -164,10 +164,10 @@ def joined(lines: list[bytes]) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
-def test_the_page_knows_nothing_of_reenact() -> None:
+def test_the_page_knows_nothing_of_onrecord() -> None:
     page = Path(__file__).read_text(encoding="utf-8").split("# --- the page")[1].split("# --- the tests")[0]
     assert "import" not in page
-    assert "reenact." in page, "but for the tags"
+    assert "onrecord." in page, "but for the tags"
     assert page.count("\n") < 140
 
 
@@ -180,11 +180,10 @@ def test_a_stranger_accepts_the_golden_recordings() -> None:
         assert verify("".join(f"{line}\n" for line in lines).encode()) == (end["events"], end["head"])
 
 
-def test_a_stranger_and_reenact_agree_on_erased_and_shared_contents(memory) -> None:
-    from reenact.core.events import Completed, StateUpdated
-    from reenact.journal.erasure import erase_value
-
-    from .helpers import begin, call, export
+def test_a_stranger_and_onrecord_agree_on_erased_and_shared_contents(memory) -> None:
+    from kit.journals import begin, call, export
+    from onrecord.core.events import Completed, StateUpdated
+    from onrecord.journal.erasure import erase_value
 
     begin(memory, facts={"agent": "Ada Lovelace"}).append(
         [*call(1, ["Ada Lovelace", "x" * 3000], bytes(70_001)), StateUpdated(["y" * 1200] * 30), Completed()]
@@ -273,7 +272,7 @@ def test_a_stranger_refuses_and_names_the_seq(name: str, seq: int) -> None:
 
 def test_a_stranger_refuses_the_tail_of_another_run() -> None:
     from golden.vectors import FixedSources, _export, golden_run
-    from reenact.store.memory import MemoryStore
+    from onrecord.store.memory import MemoryStore
 
     store = MemoryStore()
     golden_run(store, "golden-2", FixedSources("other"))

@@ -9,11 +9,20 @@ from typing import Any
 
 import pytest
 
-from journal.helpers import begin
-from reenact import ActionRequested, ActionSucceeded, Completed, Draft, Journal, JournalReader, StateUpdated, verify_run
-from reenact.errors import ClosedRun, ConflictingDuplicate, MovedHead, OutcomeUnknown, Poisoned, Refused
-from reenact.store.contract import PendingAppend, Store
-from reenact.store.memory import MemoryStore
+from kit.journals import begin
+from onrecord import (
+    ActionRequested,
+    ActionSucceeded,
+    Completed,
+    Draft,
+    Journal,
+    JournalReader,
+    StateUpdated,
+    verify_run,
+)
+from onrecord.errors import ClosedRun, ConflictingDuplicate, MovedHead, OutcomeUnknown, Poisoned, Refused
+from onrecord.store.contract import PendingAppend, Store
+from onrecord.store.memory import MemoryStore
 
 
 class Counted(MemoryStore):

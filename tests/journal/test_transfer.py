@@ -14,18 +14,7 @@ from typing import Any
 import pytest
 
 from golden.vectors import RECORDING, FixedSources, golden_run
-from reenact.core.events import ActionRequested, Completed, StateUpdated, UnknownEvent
-from reenact.errors import BadRecording, Damaged, InvalidInput, NotFound, ReenactError, Refused, RunExists
-from reenact.journal.erasure import erase_value
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file, verify_file
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import VerificationReport, verify_run
-from reenact.store.contract import Head, Store
-from reenact.store.memory import MemoryStore
-
-from .helpers import (
+from kit.journals import (
     NS,
     Altered,
     begin,
@@ -40,6 +29,17 @@ from .helpers import (
     with_content,
     written,
 )
+from kit.soak import SOAK, seeds
+from onrecord.core.events import ActionRequested, Completed, StateUpdated, UnknownEvent
+from onrecord.errors import BadRecording, Damaged, InvalidInput, NotFound, OnrecordError, Refused, RunExists
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file, verify_file
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import VerificationReport, verify_run
+from onrecord.store.contract import Head, Store
+from onrecord.store.memory import MemoryStore
 
 GOLDEN = RECORDING.read_bytes()
 LINES = GOLDEN.split(b"\n")[:-1]
@@ -183,7 +183,7 @@ def test_an_operations_journal_stays_where_it_was_written(memory: MemoryStore, t
 
 def test_foreign_class_names_stay_plain_data(memory: MemoryStore, tmp_path: Path) -> None:
     """Nothing is imported or built because a file names it."""
-    from reenact.core.codec import Plain
+    from onrecord.core.codec import Plain
 
     bait = b'{"payload":{"$object":{"type":"pathlib:Path","form":"dataclass","fields":{"x":1}}}}'
     error = b'{"payload":{"$error":{"type":"subprocess:CalledProcessError","message":"m","args":[1,"id"]}}}'
@@ -191,12 +191,12 @@ def test_foreign_class_names_stay_plain_data(memory: MemoryStore, tmp_path: Path
     import_file(memory, path)
     one, two = (event.event.payload for event in JournalReader(memory, "crafted").scan())  # type: ignore[attr-defined]
     assert isinstance(one, Plain)
-    assert type(two).__module__.startswith("reenact.")
+    assert type(two).__module__.startswith("onrecord.")
 
 
 def test_a_class_of_this_program_is_built_only_for_runs_recorded_here(memory: MemoryStore, tmp_path: Path) -> None:
     from golden.vectors import Colour
-    from reenact.core.codec import Plain
+    from onrecord.core.codec import Plain
 
     begin(memory).append(StateUpdated(Colour.RED))
     assert JournalReader(memory, "r1").event(1).event.payload is Colour.RED  # type: ignore[attr-defined]
@@ -250,7 +250,7 @@ def test_facts_missing_without_a_record_are_not_exported_as_erased(memory: Memor
 
 
 def test_a_file_that_cannot_be_written_is_an_error_of_the_store(memory: MemoryStore, tmp_path: Path) -> None:
-    from reenact.errors import StoreUnavailable
+    from onrecord.errors import StoreUnavailable
 
     small_run(memory)
     with pytest.raises(StoreUnavailable):
@@ -297,7 +297,7 @@ def test_an_erased_run_can_be_exported_imported_and_verified(memory: MemoryStore
 
 def assert_refused(
     memory: MemoryStore, path: Path, data: bytes, *, match: str = "", seconds: float = 60.0
-) -> ReenactError:
+) -> OnrecordError:
     written(path, data)
     begun = time.monotonic()
     with pytest.raises(Damaged) as caught:
@@ -375,12 +375,12 @@ def test_a_node_out_of_its_place_is_refused(memory: MemoryStore, path: Path) -> 
     ("old", "new"),
     [
         (b'"format":1', b'"format":2'),
-        (b'{"reenact"', b'\xef\xbb\xbf{"reenact"'),
-        (b'{"reenact"', b' {"reenact"'),
+        (b'{"onrecord"', b'\xef\xbb\xbf{"onrecord"'),
+        (b'{"onrecord"', b' {"onrecord"'),
         (b'"kind":"run"', b'"kind":"other"'),
         (b'"parent":null,"reducer"', b'"parent":{},"reducer"'),
         (b'"run":"golden-1"},', b'"run":"golden-1","more":1},'),
-        (b'"rules":"reenact.rules/1"', b'"rules":"reenact.rules/2"'),
+        (b'"rules":"onrecord.rules/1"', b'"rules":"onrecord.rules/2"'),
         (b'"agent":"golden"', b'"agent":"golden","agent":"golden"'),
         (b'"agent":"golden"', b'"agent":NaN'),
         (b'"stored":{"agent', b'"stored": {"agent'),
@@ -606,7 +606,7 @@ def test_parts_of_artifacts_are_as_the_format_says(memory: MemoryStore, path: Pa
 def test_what_is_no_regular_file_is_refused(memory: MemoryStore, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for odd in (tmp_path / "fifo", tmp_path, Path("/dev/zero")):
-        with pytest.raises(ReenactError):
+        with pytest.raises(OnrecordError):
             import_file(memory, odd)
     with pytest.raises(NotFound):
         import_file(memory, tmp_path / "nothing")
@@ -734,21 +734,22 @@ def small_recording() -> bytes:
     return export(store)
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_every_single_bit_of_a_recording_is_guarded(tmp_path: Path, part: int) -> None:
-    data = small_recording()
-    done = sweep(tmp_path / "f.jsonl", data, lambda at: [1 << bit for bit in range(8)] if at % 4 == part else [])
-    assert done == 8 * len(range(part, len(data), 4))
+@pytest.mark.parametrize("part", seeds(1, 4))
+def test_every_bit_of_a_small_recording_is_guarded(tmp_path: Path, part: int) -> None:
+    check_guarded(tmp_path / "f.jsonl", small_recording(), part, apart=2)
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_every_byte_of_the_golden_recording_is_guarded(tmp_path: Path, part: int) -> None:
-    """All bits with REENACT_FULL_SWEEP=1 (some two minutes); else one of each byte, another one for each."""
-    everything_wanted = os.environ.get("REENACT_FULL_SWEEP") == "1"
+@pytest.mark.parametrize("part", seeds(1, 4))
+def test_every_bit_of_the_golden_recording_is_guarded(tmp_path: Path, part: int) -> None:
+    check_guarded(tmp_path / "f.jsonl", GOLDEN, part, apart=16)
+
+
+def check_guarded(path: Path, data: bytes, part: int, *, apart: int) -> None:
+    """Flip every bit of every fourth byte in `make soak`; in `make test` one bit of some bytes, each time another."""
 
     def flips(at: int) -> list[int]:
-        if at % 4 != part:
-            return []
-        return [1 << bit for bit in range(8)] if everything_wanted else [1 << at // 4 % 8]
+        if SOAK:
+            return [1 << bit for bit in range(8)] if at % 4 == part else []
+        return [1 << at // apart % 8] if at % apart == 0 else []
 
-    assert sweep(tmp_path / "f.jsonl", GOLDEN, flips) >= len(range(part, len(GOLDEN), 4))
+    assert sweep(path, data, flips) >= len(data) // max(4, apart)

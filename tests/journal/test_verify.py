@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from golden.vectors import golden_run
-from reenact.core.events import (
+from kit.journals import NS, Altered, Draft, begin, call, flipped, rows_of, small_run, with_content
+from kit.soak import SOAK
+from onrecord.core.events import (
     ActionRequested,
     ActionSucceeded,
     Completed,
@@ -19,21 +21,19 @@ from reenact.core.events import (
     StateUpdated,
     WaitCreated,
 )
-from reenact.core.hashing import link_hash, render
-from reenact.core.links import link_bytes
-from reenact.core.packing import pack, unpack
-from reenact.core.state import state_link
-from reenact.errors import Damaged, InvalidInput, NotFound
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file
-from reenact.journal.operations import OperationsJournal
-from reenact.journal.reader import JournalReader
-from reenact.journal.records import erasure_record
-from reenact.journal.verify import verify_run
-from reenact.store.contract import EventRow, Head, Store
-from reenact.store.memory import MemoryStore
-
-from .helpers import NS, Altered, Draft, begin, call, flipped, rows_of, small_run, with_content
+from onrecord.core.hashing import link_hash, render
+from onrecord.core.links import link_bytes
+from onrecord.core.packing import pack, unpack
+from onrecord.core.state import state_link
+from onrecord.errors import Damaged, InvalidInput, NotFound
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file
+from onrecord.journal.operation_records import erasure_record
+from onrecord.journal.operations import OperationsJournal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.store.contract import EventRow, Head, Store
+from onrecord.store.memory import MemoryStore
 
 
 def test_the_line_is_exact(store: Store) -> None:
@@ -127,7 +127,7 @@ def test_every_bit_of_links_and_digests(memory: MemoryStore) -> None:
     for index, row in enumerate(original):
         for name in ("link", "hash", "salt", "match", "prefix", "content"):
             data: bytes = getattr(row, name)
-            for bit in range(8 * len(data)):
+            for bit in range(0, 8 * len(data), 1 if SOAK else 11):
                 altered = row._replace(**{name: flipped(data, bit // 8, 1 << bit % 8)})
                 rows = [*original[:index], altered, *original[index + 1 :]]
                 report = verify_run(Altered(memory, rows=rows), "r1")
@@ -261,7 +261,7 @@ def test_an_event_after_the_end_is_found_though_it_chains(memory: MemoryStore) -
     ],
 )
 def test_a_link_that_breaks_a_rule_is_found_though_it_chains(memory: MemoryStore, member: str, value: Any) -> None:
-    from reenact.core.events import TurnTaken
+    from onrecord.core.events import TurnTaken
 
     begin(memory).append([Draft(StateUpdated(1), id="e1"), Draft(TurnTaken([]), id="e2")])
     rows = rehashed(rows_of(memory), JournalReader(memory, "r1"), e2={member: value})
@@ -361,7 +361,7 @@ def test_an_artifact_inside_a_shared_node_is_looked_at_too(memory: MemoryStore) 
 
 def test_deep_recomputes_what_is_only_claimed(memory: MemoryStore) -> None:
     """A writer that lies about the match digest commits to the lie; only recomputing finds it."""
-    from reenact.core.matching import MatchRules
+    from onrecord.core.matching import MatchRules
 
     journal = begin(memory)
     journal.append(StateUpdated(1))
@@ -371,7 +371,7 @@ def test_deep_recomputes_what_is_only_claimed(memory: MemoryStore) -> None:
         def match(self, kind: str, content: Any, **more: Any) -> bytes:
             return bytes(32) if kind == "SignalReceived" else honest(kind, content, **more)
 
-    from reenact.core.events import SignalReceived
+    from onrecord.core.events import SignalReceived
 
     journal._chain.rules = Lying()
     journal.append([SignalReceived("s", 1), Completed()])
@@ -504,7 +504,7 @@ def test_events_before_the_first_are_found(memory: MemoryStore) -> None:
 
 def test_stretches_agree_with_the_whole_on_answers_and_vouchers(memory: MemoryStore) -> None:
     """What reaches over the ends of a stretch is judged by kind, too."""
-    from reenact.journal.verify import _range_verifier, merge_results
+    from onrecord.journal.verify import _make_range_verifier, merge_results
 
     journal = begin(memory)
     journal.append([StateUpdated({"n": 1}), ActionRequested("a", 1), Interrupted("?")])
@@ -515,7 +515,7 @@ def test_stretches_agree_with_the_whole_on_answers_and_vouchers(memory: MemorySt
     store = Altered(memory, rows=rows)
     results = []
     for start, stop in ((1, 4), (4, 8)):
-        verifier = _range_verifier(store, "r1", NS, start, stop, False, None, {})  # type: ignore[arg-type]
+        verifier = _make_range_verifier(store, "r1", NS, start, stop, False, None, {})  # type: ignore[arg-type]
         verifier.feed(store.scan(NS, "r1", start, stop))  # type: ignore[attr-defined]
         results.append(verifier.result)
     found = {(problem.seq, problem.code) for problem in merge_results("r1", results, [], 7).problems}

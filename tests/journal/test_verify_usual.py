@@ -11,7 +11,8 @@ from typing import Any
 import apsw
 import pytest
 
-from reenact.core.events import (
+from kit.journals import Altered, Draft, begin, flipped, rows_of
+from onrecord.core.events import (
     ActionRequested,
     ActionSucceeded,
     AttemptRecorded,
@@ -19,16 +20,14 @@ from reenact.core.events import (
     SignalReceived,
     StateUpdated,
 )
-from reenact.core.hashing import link_hash, render
-from reenact.errors import Damaged
-from reenact.journal.verify import VerificationReport, verify_run
-from reenact.journal.verifying import RangeVerifier
-from reenact.store.contract import EventRow, Store
-from reenact.store.memory import MemoryStore
-from reenact.store.sqlite import row_types
-from reenact.store.sqlite.store import SqliteStore
-
-from .helpers import Altered, Draft, begin, flipped, rows_of
+from onrecord.core.hashing import link_hash, render
+from onrecord.errors import Damaged
+from onrecord.journal.range_checks import RangeVerifier
+from onrecord.journal.verify import VerificationReport, verify_run
+from onrecord.store.contract import EventRow, Store
+from onrecord.store.memory import MemoryStore
+from onrecord.store.sqlite import row_types
+from onrecord.store.sqlite.store import SqliteStore
 
 
 def mixed_run(store: Store) -> None:
@@ -49,7 +48,7 @@ def without_the_quick_half(check: Callable[[], VerificationReport]) -> Verificat
         return next(rows, None)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RangeVerifier, "_usual", none_is_usual)
+        patch.setattr(RangeVerifier, "_check_usual", none_is_usual)
         return check()
 
 
@@ -77,13 +76,13 @@ def chained(rows: list[EventRow], index: int, link: bytes, **columns: Any) -> li
 
 def test_usual_events_do_not_reach_the_thorough_half(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     mixed_run(memory)
-    thorough, reached = RangeVerifier._event, []
+    thorough, reached = RangeVerifier._check_event, []
 
     def noted(self: RangeVerifier, row: EventRow) -> None:
         reached.append((row.seq, row.kind, row.lane))
         thorough(self, row)
 
-    monkeypatch.setattr(RangeVerifier, "_event", noted)
+    monkeypatch.setattr(RangeVerifier, "_check_event", noted)
     assert verify_run(memory, "r1").valid
     rows = rows_of(memory)
     first_of_lane = next(row.seq for row in rows if row.lane == "0.1")
@@ -235,16 +234,16 @@ def test_both_halves_come_to_the_same_report_whatever_is_altered(memory: MemoryS
 def test_a_column_of_a_wrong_type_ends_a_page_before_it(memory: MemoryStore, column: int) -> None:
     mixed_run(memory)
     rows = [tuple(row) for row in rows_of(memory)]
-    assert row_types.events(rows, "r1") == rows_of(memory)
+    assert row_types.make_events(rows, "r1") == rows_of(memory)
     wrong: list[Any] = [1.0, 7, "text", b"bytes", None, float(rows[3][0])]
     for value in wrong:
         row = (*rows[3][:column], value, *rows[3][column + 1 :])
         allowed = tuple(map(type, row)) in row_types.EVENT
         page = [*rows[:3], row, *rows[4:]]
-        assert len(row_types.events(page, "r1")) == (len(rows) if allowed else 3)
+        assert len(row_types.make_events(page, "r1")) == (len(rows) if allowed else 3)
         if not allowed:
             with pytest.raises(Damaged, match=r"event .* of run 'r1' has a column of the wrong type"):
-                row_types.events(page[3:], "r1")
+                row_types.make_events(page[3:], "r1")
 
 
 @pytest.mark.parametrize("change", ["link = 'text'", "content = 'text'", "hash = 'text'", "prefix = 'text'"])

@@ -9,11 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from cli_support import reenact
+from kit.cli import onrecord
+from kit.processes import restore_interrupts
 
 PROGRAM = """
 import os, signal, threading
-import reenact
+import onrecord
 
 
 def happened(what):
@@ -21,7 +22,7 @@ def happened(what):
         ledger.write(what + "\\n")
 
 
-@reenact.tool
+@onrecord.tool
 def mail(to):
     happened(f"mail {to}")
     if os.path.exists("die"):
@@ -29,12 +30,12 @@ def mail(to):
     return "sent"
 
 
-@reenact.step
+@onrecord.step
 def add(left, right):
     return left + right
 
 
-@reenact.agent
+@onrecord.agent
 def support(name, times=1):
     print("printed by the agent")
     for _ in range(times):
@@ -42,51 +43,51 @@ def support(name, times=1):
     return {"told": name, "sum": add(1, 2)}
 
 
-@reenact.agent
+@onrecord.agent
 async def greeter(name):
     add(1, 2)
     return f"hello {name}"
 
 
-@reenact.agent
+@onrecord.agent
 def failing(message):
     mail("somebody")
     raise ValueError(message)
 
 
-@reenact.agent
+@onrecord.agent
 async def asking():
     add(1, 2)
-    return await reenact.wait_for("approval")
+    return await onrecord.wait_for("approval")
 
 
-@reenact.agent
+@onrecord.agent
 def asking_in_a_thread():
     add(1, 2)
-    return reenact.wait_for("approval")
+    return onrecord.wait_for("approval")
 
 
-@reenact.agent
+@onrecord.agent
 def threaded():
     answers = []
-    waiting = threading.Thread(target=lambda: answers.append(reenact.wait_for("approval")))
+    waiting = threading.Thread(target=lambda: answers.append(onrecord.wait_for("approval")))
     waiting.start()
     waiting.join()
     return answers
 
 
-@reenact.agent
+@onrecord.agent
 def sleeping():
     add(1, 2)
-    reenact.sleep(60)
+    onrecord.sleep(60)
 
 
-@reenact.agent
+@onrecord.agent
 def deciding(question):
-    return [question, reenact.interrupt({"question": question})]
+    return [question, onrecord.interrupt({"question": question})]
 
 
-@reenact.agent
+@onrecord.agent
 def leaving():
     raise SystemExit(9)
 
@@ -115,13 +116,15 @@ def ledger() -> list[str]:
 
 
 def begun(*arguments: str) -> subprocess.Popen[str]:
+    """Start a real process, which tests may send signals to."""
     return subprocess.Popen(
-        [sys.executable, "-m", "reenact.cli.main", *arguments],
+        [sys.executable, "-m", "onrecord.cli.main", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
         env=dict(os.environ),
+        preexec_fn=restore_interrupts,
     )
 
 
@@ -129,10 +132,10 @@ def until(status: str, *, events: int = 0) -> str:
     """Waits until the last run stands so; its id."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        listed = reenact("ls", "--limit", "1", "--json")
+        listed = onrecord("ls", "--limit", "1", "--json")
         runs = json.loads(listed.stdout)["runs"] if listed.exit_code == 0 else []  # the store may be in the making
         if runs and runs[0]["status"] == status and runs[0]["events"] >= events:
             run: str = runs[0]["run"]
             return run
-        time.sleep(0.1)
-    raise AssertionError(f"no run came to be {status}: {reenact('ls').output}")
+        time.sleep(0.02)
+    raise AssertionError(f"no run came to be {status}: {onrecord('ls').output}")

@@ -6,20 +6,19 @@ another host) fails the test that looked at it.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+from kit import web
+from kit.paths import ROOT
+from kit.soak import SOAK
+
+SCREENSHOTS = ROOT / "build" / "screenshots"
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
 MIDDLE = {"width": 768, "height": 900}
 ARGUMENTS = [
@@ -50,14 +49,10 @@ class Served:
 
 
 @contextmanager
-def serving(store: str, *options: str) -> Iterator[Served]:
-    command = [sys.executable, "-m", "reenact.cli.main", "--store", store, "serve", "--port", "0", "--json", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
-        assert process.stdout is not None
-        try:
-            yield Served(**json.loads(process.stdout.readline()))
-        finally:
-            process.terminate()
+def serving(store: str) -> Iterator[Served]:
+    """Serve the store from a thread of this process. That the command starts a server is tested elsewhere."""
+    with web.serving(store) as served:
+        yield Served(*served.address)
 
 
 class Looking:
@@ -94,9 +89,10 @@ class Looking:
 
 
 def shot(page: Page, name: str) -> None:
-    """Kept for people to look at."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+    """Write a picture for people to look at. Only `make soak` does: painting takes longer than most tests."""
+    if SOAK:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
 
 def assert_accessible(page: Page) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,18 +10,14 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.errors import InvalidInput
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.runtime import Died, new_id, replay, run
+from onrecord.errors import InvalidInput
+from onrecord.store.memory import MemoryStore
 
 done: list[Any] = []
 ticks = [0]
 dies_at = [0]
-_numbers = itertools.count(1)
-
-
-class Died(SystemExit):
-    """Ends the process's part in a run the way a signal does: the agent's own handlers do not see it."""
 
 
 def tick() -> None:
@@ -30,39 +25,6 @@ def tick() -> None:
     ticks[0] += 1
     if ticks[0] == dies_at[0]:
         raise Died
-
-
-def new_id() -> str:
-    return f"run-{next(_numbers)}"
-
-
-def run(agent: Any, *args: Any, store: Any, run_id: str) -> Any:
-    made = agent.run(*args, run_id=run_id, store=store)
-    return asyncio.run(_awaited(made)) if agent.is_async else made
-
-
-def resume(agent: Any, run_id: str, *, store: Any, **options: Any) -> Any:
-    if not agent.is_async:
-        return agent.resume(run_id, store=store, **options)
-
-    async def resumed() -> Any:
-        return await agent.resume(run_id, store=store, **options)
-
-    return asyncio.run(resumed())
-
-
-def replay(agent: Any, run_id: str, *, store: Any) -> Any:
-    if not agent.is_async:
-        return agent.replay(run_id, store=store)
-
-    async def replayed() -> Any:
-        return await agent.replay(run_id, store=store)
-
-    return asyncio.run(replayed())
-
-
-async def _awaited(made: Any) -> Any:
-    return await made
 
 
 def broken_off(agent: Any, *args: Any, store: Any) -> str:
@@ -74,17 +36,17 @@ def broken_off(agent: Any, *args: Any, store: Any) -> str:
 
 
 def kinds(store: Any, run_id: str) -> list[str]:
-    return [one.kind for one in reenact.JournalReader(store, run_id).scan()]
+    return [one.kind for one in onrecord.JournalReader(store, run_id).scan()]
 
 
 def checkpoints(store: Any, run_id: str) -> list[Any]:
-    return [one for one in reenact.JournalReader(store, run_id).scan() if one.key == "checkpoint"]
+    return [one for one in onrecord.JournalReader(store, run_id).scan() if one.key == "checkpoint"]
 
 
 def is_sound(agent: Any, run_id: str, result: Any, store: Any) -> bool:
     """The record is whole, and a replay from its beginning gives the same."""
     assert replay(agent, run_id, store=store) == result
-    report = reenact.verify_run(store, run_id, deep=True)
+    report = onrecord.verify_run(store, run_id, deep=True)
     assert report.valid, str(report)
     return True
 
@@ -112,7 +74,7 @@ def without_snapshots(store: Any, run_id: str) -> None:
         store.delete_snapshot("default", run_id, row.seq)
 
 
-@reenact.step
+@onrecord.step
 def ask(value: Any) -> Any:
     tick()
     done.append(value)
@@ -120,7 +82,7 @@ def ask(value: Any) -> Any:
     return value
 
 
-@reenact.step
+@onrecord.step
 async def ask_later(value: Any) -> Any:
     tick()
     done.append(value)
@@ -129,25 +91,25 @@ async def ask_later(value: Any) -> Any:
     return value
 
 
-@reenact.tool
+@onrecord.tool
 def pay(cents: int) -> str:
     done.append(f"paid {cents}")
     return f"receipt {cents}"
 
 
-@reenact.agent
+@onrecord.agent
 def plain(turns: int) -> Any:
-    state = reenact.restored() or {"turn": 0, "sum": 0}
+    state = onrecord.restored() or {"turn": 0, "sum": 0}
     while state["turn"] < turns:
         tick()
         value = ask(state["turn"])
-        reenact.random()
-        reenact.set_state({"between": value})
+        onrecord.random()
+        onrecord.set_state({"between": value})
         value += ask(100 * state["turn"])
         state = {"turn": state["turn"] + 1, "sum": state["sum"] + value}
         tick()
-        reenact.checkpoint(state)
-        assert reenact.state() == reenact.restored() == state
+        onrecord.checkpoint(state)
+        assert onrecord.state() == onrecord.restored() == state
     return [state, ask("end")]
 
 
@@ -156,9 +118,9 @@ async def _slow(seconds: float, value: Any) -> Any:
     return await ask_later(value)
 
 
-@reenact.agent
+@onrecord.agent
 async def branching(turns: int) -> Any:
-    state = reenact.restored() or {"turn": 0, "seen": []}
+    state = onrecord.restored() or {"turn": 0, "seen": []}
     while state["turn"] < turns:
         turn = state["turn"]
         tick()
@@ -166,7 +128,7 @@ async def branching(turns: int) -> Any:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_slow(0.001 * (2 - n), f"{turn}-{n}")) for n in range(2)]
         seen += [task.result() for task in tasks]
-        await reenact.sleep(0)
+        await onrecord.sleep(0)
         try:
             async with asyncio.timeout(0):
                 await asyncio.sleep(10)
@@ -175,11 +137,11 @@ async def branching(turns: int) -> Any:
         seen.append(await asyncio.to_thread(ask, f"job {turn}"))
         tick()
         state = {"turn": turn + 1, "seen": [*state["seen"], seen]}
-        reenact.checkpoint(state)
+        onrecord.checkpoint(state)
     return [state, await ask_later("end")]
 
 
-@reenact.step
+@onrecord.step
 def ask_in_thread(value: Any) -> Any:
     """A process does not end with a thread of it, so it does not die here."""
     done.append(value)
@@ -190,9 +152,9 @@ def _ask_into(seen: list[Any], value: Any) -> None:
     seen.append(ask_in_thread(value))
 
 
-@reenact.agent
+@onrecord.agent
 def threaded(turns: int) -> Any:
-    state = reenact.restored() or {"turn": 0, "seen": []}
+    state = onrecord.restored() or {"turn": 0, "seen": []}
     while state["turn"] < turns:
         turn = state["turn"]
         seen: list[Any] = []
@@ -208,7 +170,7 @@ def threaded(turns: int) -> Any:
         tick()
         seen.append(ask(turn))
         state = {"turn": turn + 1, "seen": [*state["seen"], sorted(map(str, seen))]}
-        reenact.checkpoint(state)
+        onrecord.checkpoint(state)
         tick()
     return state
 

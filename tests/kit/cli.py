@@ -14,8 +14,9 @@ from typing import Any
 import apsw
 from click.testing import CliRunner, Result
 
-from reenact.cli.main import cli
-from reenact.core.events import (
+from kit import command_server
+from onrecord.cli.main import cli
+from onrecord.core.events import (
     ActionRequested,
     ActionSucceeded,
     Completed,
@@ -23,37 +24,42 @@ from reenact.core.events import (
     Interrupted,
     StateUpdated,
 )
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.store.contract import Store
-from reenact.store.opening import open_store
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
 
-STORE = ".reenact/reenact.db"
+STORE = ".onrecord/onrecord.db"
 
 
-def reenact(*arguments: str, stdin: str | bytes | None = None) -> Result:
+def onrecord(*arguments: str, stdin: str | bytes | None = None) -> Result:
     """The command in this process. stdout and stderr are kept apart."""
     return CliRunner().invoke(cli, [str(argument) for argument in arguments], input=stdin)
 
 
-def reenact_json(*arguments: str, status: int = 0) -> Any:
+def onrecord_json(*arguments: str, status: int = 0) -> Any:
     """The one JSON document that the command writes."""
-    result = reenact(*arguments, "--json")
+    result = onrecord(*arguments, "--json")
     assert result.exit_code == status, result.output
     return json.loads(result.stdout)
 
 
-def reenact_process(
+def onrecord_process(
     *arguments: str, env: dict[str, str] | None = None, stdout: Any = subprocess.PIPE, stdin: Any = subprocess.DEVNULL
 ) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own: forked, or started where streams or the interpreter's settings count."""
+    environment = {**os.environ, **(env or {})}
+    is_plain = stdout is subprocess.PIPE and stdin is subprocess.DEVNULL
+    if is_plain and not any(name.startswith("PYTHON") for name in env or ()):
+        return command_server.call(arguments, env=environment)
     return subprocess.run(
-        [sys.executable, "-m", "reenact.cli.main", *arguments],
+        [sys.executable, "-m", "onrecord.cli.main", *arguments],
         stdout=stdout,
         stderr=subprocess.PIPE,
         stdin=stdin,
         text=True,
         timeout=90,
-        env={**os.environ, **(env or {})},
+        env=environment,
     )
 
 
@@ -69,7 +75,7 @@ def assert_two_lines(stderr: str, code: str) -> None:
 @contextmanager
 def opened(path: str = STORE) -> Iterator[Store]:
     if path == STORE:
-        Path(".reenact").mkdir(mode=0o700, exist_ok=True)
+        Path(".onrecord").mkdir(mode=0o700, exist_ok=True)
     store = open_store(path)
     try:
         yield store
@@ -144,6 +150,6 @@ def _flip(column: str, run: str, seq: int, path: str) -> None:
 
 
 def exported(run: str, name: str = "run.jsonl") -> Path:
-    result = reenact("export", run, "-o", name)
+    result = onrecord("export", run, "-o", name)
     assert result.exit_code == 0, result.output
     return Path(name)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from golden.vectors import FixedSources
-from reenact.core.canonical import canonical_bytes
-from reenact.core.codec import encode
-from reenact.core.events import (
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.codec import encode
+from onrecord.core.events import (
     ActionFailed,
     ActionRequested,
     ActionSucceeded,
@@ -17,10 +17,10 @@ from reenact.core.events import (
     ProcessAttached,
     StateUpdated,
 )
-from reenact.core.matching import VOLATILE_MEMBERS
-from reenact.journal.journal import Draft, Journal
-from reenact.journal.reader import JournalReader, SequencedEvent
-from reenact.store.contract import Store
+from onrecord.core.matching import VOLATILE_MEMBERS
+from onrecord.journal.journal import Draft, Journal
+from onrecord.journal.reader import JournalReader, SequencedEvent
+from onrecord.store.contract import Store
 
 
 class Op(NamedTuple):

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from golden.vectors import FixedSources
-from reenact.core.canonical import stored_bytes
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
-from reenact.journal.journal import Journal
-from reenact.replays.evidence import SigningKeys, keep_difference, make_bundle
-from reenact.replays.evidence.envelope import PAYLOAD_TYPE, pre_authentication_encoding
-from reenact.store.contract import Store
+from onrecord.core.canonical import stored_bytes
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
+from onrecord.journal.journal import Journal
+from onrecord.proof.evidence import SigningKeys, keep_difference, make_bundle
+from onrecord.proof.evidence.envelope import PAYLOAD_TYPE, pre_authentication_encoding
+from onrecord.store.contract import Store
 
 
 def recorded_run(store: Store, run: str = "r1", answer: Any = "4", *, end: bool = True) -> None:

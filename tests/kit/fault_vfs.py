@@ -20,7 +20,8 @@ from typing import Any
 import apsw
 import pytest
 
-from reenact.store.sqlite import artifacts, connection, files
+from onrecord.store.sqlite import artifacts, connection
+from onrecord.store.sqlite import file_checks as files
 
 DIED = 77
 SECTOR = 512
@@ -50,7 +51,7 @@ class Layer(apsw.VFS):
 
     def __init__(self) -> None:
         Layer._number += 1
-        self.name = f"reenact-faults-{os.getpid()}-{Layer._number}"
+        self.name = f"onrecord-faults-{os.getpid()}-{Layer._number}"
         super().__init__(self.name, "")
 
     def xOpen(self, name: Any, flags: list[int]) -> File:
@@ -177,6 +178,8 @@ class Disk(Layer):
 
     def plan(self, at: int, fault: str, *, lasting: bool = False) -> None:
         self.count = 0
+        self.kinds: list[str] = []
+        """What each operation was, and on which kind of file."""
         self.hit: str | None = None
         self._at, self._fault, self._lasting = at, fault, lasting
 
@@ -185,6 +188,7 @@ class Disk(Layer):
 
     def _due(self, what: str, path: str) -> bool:
         self.count += 1
+        self.kinds.append(f"{what} {_kind_of(path)}")
         due = self._at != 0 and (self.count == self._at or (self._lasting and self.count > self._at))
         if due and self.hit is None:
             self.hit = f"{what} of {os.path.basename(path)}"
@@ -238,6 +242,10 @@ class Disk(Layer):
     def name_changed(self, path: str) -> None:
         if self._due("rename", path):
             self._fail_file()
+
+
+def _kind_of(path: str) -> str:
+    return next((suffix for suffix in (".db", "-wal", "-journal") if path.endswith(suffix)), "artifact")
 
 
 # A machine that loses power

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, ClassVar
+
+from kit import command_server
 
 AGENTS = """
-import ctypes, os, signal, sys, threading
-import reenact
+import ctypes, os, signal, stat, sys, threading
+import onrecord
 
 with open("loaded", "a") as loaded:
     loaded.write(f"{os.getpid()}\\n")
@@ -26,19 +29,19 @@ def noted(name):
         replayed.write(f"{name} {os.getpid()}\\n")
 
 
-@reenact.step
+@onrecord.step
 def add(left, right):
     return left + right
 
 
-@reenact.tool
+@onrecord.tool
 def mail(to):
     with open("mails", "a") as mails:
         mails.write(to + "\\n")
     return "sent"
 
 
-@reenact.agent
+@onrecord.agent
 def steady(start, times=3):
     noted(start)
     print("printed by the agent")
@@ -48,28 +51,28 @@ def steady(start, times=3):
     return start
 
 
-@reenact.agent
+@onrecord.agent
 async def greeter(name):
     return f"hello {name} {add(1, 2)}"
 
 
-@reenact.agent
+@onrecord.agent
 def changing(value):
     print("about to differ", file=sys.stderr)
     return add(value, 2 if asked("changed") else 1)
 
 
-@reenact.agent
+@onrecord.agent
 def child(value):
     return add(value, 1) + (1 if asked("changed") else 0)
 
 
-@reenact.agent
+@onrecord.agent
 def caller(value):
     return child(value) + add(1, 1)
 
 
-@reenact.agent
+@onrecord.agent
 def troubled(what):
     add(1, 1)
     print("the last words", flush=True)
@@ -81,7 +84,9 @@ def troubled(what):
         elif what == "exits":
             os._exit(3)
         elif what == "closes":
-            os.closerange(3, 100)
+            for number in range(3, 100):  # not the files: SQLite would try to read a closed one for ten seconds
+                if os.path.exists(f"/proc/self/fd/{number}") and stat.S_ISSOCK(os.fstat(number).st_mode):
+                    os.close(number)
         elif what == "leaves":
             raise SystemExit(9)
         elif what == "hangs":
@@ -94,29 +99,29 @@ def troubled(what):
     return what
 
 
-@reenact.agent
+@onrecord.agent
 def remembering(value):
     kept.append(value)
     return add(value, len(kept))
 
 
-@reenact.agent
+@onrecord.agent
 def effectless(value):
     return value
 
 
-@reenact.agent
+@onrecord.agent
 def failing(message):
     add(1, 2)
     raise ValueError(message)
 
 
-@reenact.step
+@onrecord.step
 def opened():
     return open("loaded")
 
 
-@reenact.agent
+@onrecord.agent
 def odd():
     return str(type(opened()))
 
@@ -127,15 +132,15 @@ def plain(left, right=2):
 
 RECORDER = """
 import contextlib, json, sys
-import reenact
-from reenact.cli.loading import load_agent, parse_target
+import onrecord
+from onrecord.cli.agent_loader import load_agent, parse_target
 
 store, runs, with_origin = json.loads(sys.argv[1])
-opened = reenact.open_store(store)
+opened = onrecord.open_store(store)
 for run, target, args in runs:
     agent = load_agent(parse_target(target))
     if not with_origin:
-        agent.origin = None
+        agent.origin = agent.function.__module__ = None  # as of a function that no module holds
     made = None
     with contextlib.suppress(ValueError):
         made = agent.run(*args, run_id=run, store=opened)
@@ -153,14 +158,38 @@ def write_agents(name: str = "agents.py", text: str = AGENTS) -> Path:
 
 
 def record_runs(
-    *runs: tuple[str, str, list[Any]], store: str = ".reenact/reenact.db", with_origin: bool = True
+    *runs: tuple[str, str, list[Any]], store: str = ".onrecord/onrecord.db", with_origin: bool = True
 ) -> None:
-    """Records (run id, file.py:function, arguments) in one process, as `reenact run` would."""
-    Path(".reenact").mkdir(mode=0o700, exist_ok=True)
+    """Records (run id, file.py:function, arguments) in one process, as `onrecord run` would."""
+    Path(".onrecord").mkdir(mode=0o700, exist_ok=True)
     words = json.dumps([store, runs, with_origin])
-    subprocess.run([sys.executable, "-c", RECORDER, words], check=True, timeout=90, stdout=subprocess.DEVNULL)
+    done = command_server.call([words], code=RECORDER)
+    assert done.returncode == 0, done.stderr
     for name in ("loaded", "replayed"):
         Path(name).unlink(missing_ok=True)
+
+
+class ForkedWorker(command_server.ForkedProcess):
+    """A worker of a pool that is forked, not started. It takes the place of `subprocess.Popen` in the pool."""
+
+    prelude: ClassVar[str] = ""
+    """Code that runs in each worker before it begins."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: int,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        pass_fds: Sequence[int],
+        process_group: int,
+    ) -> None:
+        _, _, _, code, path, _ = command
+        assert (stdin, process_group) == (subprocess.DEVNULL, 0)
+        with open(os.devnull) as nothing:
+            streams = {0: nothing.fileno(), 1: stdout.fileno(), 2: stderr.fileno(), 3: pass_fds[0]}
+            super().__init__([path, "3"], streams, code=f"{self.prelude}\n{code}", leads_group=True)
 
 
 def steady_runs(count: int, first: int = 0) -> list[tuple[str, str, list[Any]]]:

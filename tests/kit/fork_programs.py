@@ -15,12 +15,11 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fork_support import Ledger
-
-import reenact
-from reenact.effect.agents import agent
-from reenact.effect.retrying import Retry
-from reenact.effect.tools import step, tool
+import onrecord
+from kit.forks import Ledger
+from onrecord.runtime.api.agent import agent
+from onrecord.runtime.api.retry import Retry
+from onrecord.runtime.api.tool import step, tool
 
 ledger = Ledger()
 _latency = random.Random()
@@ -84,7 +83,7 @@ async def act_failing(what: str) -> int:
 @step(retry=Retry(attempts=3, delay_seconds=0.0005))
 async def retried(what: str) -> int:
     ledger.did("retried", what)
-    if digest("retried", what) % 3 and (key := reenact.idempotency_key()) not in tried:
+    if digest("retried", what) % 3 and (key := onrecord.idempotency_key()) not in tried:
         tried.add(key)
         raise ConnectionError(what)
     return digest("retried", what)
@@ -137,7 +136,7 @@ class Program:
 
     async def slept(self, name: str) -> Any:
         async def after(number: int) -> Any:
-            await reenact.sleep(0.0005 * number)
+            await onrecord.sleep(0.0005 * number)
             return await fetch(f"{name}.{number}")
 
         return await asyncio.gather(*(after(number) for number in range(3)))
@@ -145,15 +144,15 @@ class Program:
     async def drawn(self, name: str) -> Any:
         async def draw(number: int) -> Any:
             await fetch(f"{name}.{number}")
-            return [reenact.random() < 2, await act(f"{name}.{number}")]
+            return [onrecord.random() < 2, await act(f"{name}.{number}")]
 
         return await asyncio.gather(*(draw(number) for number in range(2)))
 
     async def stated(self, name: str) -> Any:
-        reenact.set_state({"at": name})
+        onrecord.set_state({"at": name})
         found = await fetch(name)
-        reenact.set_state({"at": name, "found": found})
-        return reenact.state()
+        onrecord.set_state({"at": name, "found": found})
+        return onrecord.state()
 
     async def streamed(self, name: str) -> Any:
         return [chunk async for chunk in act_yielding(name)]

@@ -2,59 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-
-_numbers = itertools.count(1)
-
-
-def new_id(name: str = "run") -> str:
-    return f"{name}-{next(_numbers)}"
-
-
-class Died(SystemExit):
-    """Ends the process's part in a run the way a signal does: the agent's own handlers do not see it."""
-
-
-def given(agent: Any, call: Callable[[], Any]) -> Any:
-    """What comes of the call, which is awaited where the agent is asynchronous."""
-    if not agent.is_async:
-        return call()
-
-    async def awaited() -> Any:
-        return await call()
-
-    return asyncio.run(awaited())
-
-
-def run(agent: Any, *args: Any, **options: Any) -> Any:
-    return given(agent, lambda: agent.run(*args, **options))
+from kit.runtime import complete
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
 
 
 def fork(agent: Any, *args: Any, **options: Any) -> Any:
-    return given(agent, lambda: agent.fork(*args, **options))
-
-
-def resume(agent: Any, *args: Any, **options: Any) -> Any:
-    return given(agent, lambda: agent.resume(*args, **options))
-
-
-def replay(agent: Any, *args: Any, **options: Any) -> Any:
-    return given(agent, lambda: agent.replay(*args, **options))
+    return complete(agent, lambda: agent.fork(*args, **options))
 
 
 def replay_live(agent: Any, *args: Any, **options: Any) -> Any:
-    return given(agent, lambda: agent.replay_live(*args, **options))
+    return complete(agent, lambda: agent.replay_live(*args, **options))
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -120,36 +86,3 @@ class Ledger:
     @property
     def names(self) -> Counter[str]:
         return Counter(line[0] for line in self.lines)
-
-
-class CountingStore:
-    """A store that counts what is asked of it: calls by name, rows that it gave, rows that it was given."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.calls: Counter[str] = Counter()
-        self.rows_read = 0
-        self.rows_written = 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if not callable(found):
-            return found
-
-        def counted(*args: Any, **options: Any) -> Any:
-            self.calls[name] += 1
-            result = found(*args, **options)
-            if name == "append":
-                self.rows_written += len(args[2] if len(args) > 2 else options["rows"])
-            elif name == "append_many":
-                self.rows_written += sum(len(one.rows) for one in args[0])
-            elif name == "event" and result is not None:
-                self.rows_read += 1
-            return self._counting(result) if name == "scan" else result
-
-        return counted
-
-    def _counting(self, rows: Any) -> Any:
-        for row in rows:
-            self.rows_read += 1
-            yield row

@@ -34,4 +34,4 @@ def hang_guard_of(seconds: float) -> Callable[[], Iterator[None]]:
 @pytest.fixture(autouse=True)
 def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys of waits are made where the test is, and nowhere else."""
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from reenact.core.claims import Busy
-from reenact.core.envelopes import RuntimeEffectEnvelope
-from reenact.core.scopes import ExecutionScope, run_id
-from reenact.effect.hosts.contract import EffectHost, Settlement
-from reenact.effect.hosts.journal_backed import JournalEffectHost
-from reenact.effect.keys import KeyRing
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import Store
-from reenact.store.opening import open_store
-from reenact.testing.effect_conformance import SCOPE, Calls, EffectHostSubject, code_of
+from onrecord.hosts.contract import EffectHost, Settlement
+from onrecord.hosts.decision import Busy
+from onrecord.hosts.envelopes import RuntimeEffectEnvelope
+from onrecord.hosts.journal_backed import JournalEffectHost
+from onrecord.hosts.scopes import ExecutionScope, run_id
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.secrets.keys import KeyRing
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
+from onrecord.testing.effect_conformance import SCOPE, Calls, EffectHostSubject, code_of
 
 
 class JournalHostSubject(EffectHostSubject):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, Event, StateUpdated
-from reenact.index.lists import ListFilter, list_report
-from reenact.index.opening import Index
-from reenact.index.searches import search_report
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.store.contract import Store
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, Event, StateUpdated
+from onrecord.index.index import Index
+from onrecord.index.lists import ListFilter, list_report
+from onrecord.index.searches import search_report
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.store.contract import Store
 
 CANARY = b"naryword"
 """The end of `canaryword`: an index keeps a word without what it has in common with the one before."""

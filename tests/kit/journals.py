@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from golden.vectors import FixedSources
-from reenact.core.codec import decode, encode
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, Event, StateUpdated
-from reenact.core.packing import pack, unpack
-from reenact.journal.exporting import export_lines
-from reenact.journal.journal import Draft, Journal
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import EventRow, SnapshotRow, Store
+from onrecord.core.codec import decode, encode
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, Event, StateUpdated
+from onrecord.core.packing import pack, unpack
+from onrecord.journal.export import export_lines
+from onrecord.journal.journal import Draft, Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import EventRow, SnapshotRow, Store
 
 NS = "default"
 
@@ -175,7 +175,7 @@ def crafted(events: Sequence[tuple[str, bytes]], **changes: Any) -> bytes:
     """
 
     def digest(tag: str, *parts: bytes) -> bytes:
-        return hashlib.sha256(f"reenact.{tag}/1".encode() + b"\0" + b"".join(parts)).digest()
+        return hashlib.sha256(f"onrecord.{tag}/1".encode() + b"\0" + b"".join(parts)).digest()
 
     def text(value: bytes) -> str:
         return "sha256:" + value.hex()
@@ -193,19 +193,19 @@ def crafted(events: Sequence[tuple[str, bytes]], **changes: Any) -> bytes:
         {
             "content": text(digest("commit", salt, facts_match, facts)),
             "created": 1_763_236_044_000_000,
-            "format": "reenact/1",
+            "format": "onrecord/1",
             "kind": "run",
             "namespace": "default",
             "parent": None,
             "reducer": "replace/1",
-            "rules": changes.get("rules", "reenact.rules/1"),
+            "rules": changes.get("rules", "onrecord.rules/1"),
             "run": changes.get("run", "crafted"),
         }
         | changes.get("header", {})
     )
     prev = digest("header", header)
     lines = [
-        b'{"reenact":"recording","format":1,"header":%s,"salt":"%s","match":"%s","hash":"%s","stored":%s}'
+        b'{"onrecord":"recording","format":1,"header":%s,"salt":"%s","match":"%s","hash":"%s","stored":%s}'
         % (header, salt.hex().encode(), text(facts_match).encode(), text(prev).encode(), facts)
     ]
     lines += changes.get("nodes", [])
@@ -240,8 +240,8 @@ def crafted(events: Sequence[tuple[str, bytes]], **changes: Any) -> bytes:
 
 def match_digest(kind: str, stored: bytes) -> bytes:
     """Of a content without references; anything where that has no answer gets zeros."""
-    from reenact.core.canonical import parse_stored
-    from reenact.core.matching import MatchRules
+    from onrecord.core.canonical import parse_stored
+    from onrecord.core.matching import MatchRules
 
     try:
         return MatchRules().match(kind, parse_stored(stored))
@@ -250,7 +250,7 @@ def match_digest(kind: str, stored: bytes) -> bytes:
 
 
 def node_line(stored: bytes) -> tuple[str, bytes]:
-    address = "sha256:" + hashlib.sha256(b"reenact.node/1\0" + stored).hexdigest()
+    address = "sha256:" + hashlib.sha256(b"onrecord.node/1\0" + stored).hexdigest()
     return address, b'{"node":"%s","stored":%s}' % (address.encode(), stored)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import apsw
 
-from reenact.core.packing import unpack
-from reenact.errors import ReenactError
+from onrecord.core.packing import unpack
+from onrecord.errors import OnrecordError
 
 _SQLITE = b"SQLite format 3\x00"
 
@@ -53,5 +53,5 @@ def _unpacked(value: object) -> bytes:
         return str(value).encode()
     try:
         return unpack(value)
-    except ReenactError:
+    except OnrecordError:
         return value

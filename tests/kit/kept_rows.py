@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from reenact.core.events import (
+from onrecord.core.events import (
     ActionDenied,
     ActionFailed,
     ActionRequested,
@@ -25,14 +25,14 @@ from reenact.core.events import (
     WaitCreated,
     WaitResolved,
 )
-from reenact.core.matching import MatchRules
-from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.reader import checked_node
-from reenact.journal.snapshots import take_snapshot
-from reenact.journal.verifying import Problem, RangeVerifier
-from reenact.store.contract import EventRow, NodeRow, RunRow, SnapshotRow, Store
+from onrecord.core.matching import MatchRules
+from onrecord.core.state import StateUpdatedOnlyReducer
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.range_checks import Problem, RangeVerifier
+from onrecord.journal.reader import check_node
+from onrecord.journal.snapshots import take_snapshot
+from onrecord.store.contract import EventRow, NodeRow, RunRow, SnapshotRow, Store
 
 NAMESPACE = "default"
 
@@ -106,7 +106,7 @@ class Stretch:
         prev, lanes = self._before[seq - 1]
 
         def fetch(addresses: Any) -> dict[bytes, bytes]:
-            return {address: checked_node(address, blob) for address, blob in rows.nodes("", addresses).items()}
+            return {address: check_node(address, blob) for address, blob in rows.nodes("", addresses).items()}
 
         def place(at: int) -> tuple[str, int | None] | None:
             found = rows.event("", "", at)
@@ -120,8 +120,8 @@ class Stretch:
             lanes=dict(lanes),
             fetch_nodes=fetch,
             fetch_artifact=rows.artifacts.get,
-            lane_place=place,
-            erased_by_right=lambda _: False,
+            find_lane_position=place,
+            is_erasure_recorded=lambda _: False,
             rules=MatchRules(),
         )
         verifier.feed([altered, *rows.events[seq : seq + 1]])

@@ -7,14 +7,16 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, Event, Failed
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.store.opening import open_store
+from kit.web import until
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, Event, Failed
+from onrecord.errors import OnrecordError
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.store.factory import open_store
 
 HOSTILE = [
     "<img src=x onerror=\"document.title='run'\">",
@@ -63,23 +65,23 @@ def recorded(store: str, run: str, events: Sequence[Event | Draft], agent: Any) 
 
 AGENT = """
 import sys
-import reenact
+import onrecord
 
-@reenact.step
+@onrecord.step
 def look_up(order):
     return {"cents": 4200}
 
-@reenact.agent
+@onrecord.agent
 def support(order):
     price = look_up(order)
-    decision = reenact.wait_for("approval", timeout="2d")
+    decision = onrecord.wait_for("approval", timeout="2d")
     return {"decision": decision, "price": price}
 
-@reenact.agent
+@onrecord.agent
 def asking(order):
-    return reenact.interrupt({"question": "Refund 42 EUR?", "order": order})
+    return onrecord.interrupt({"question": "Refund 42 EUR?", "order": order})
 
-store = reenact.open_store(sys.argv[1])
+store = onrecord.open_store(sys.argv[1])
 print("begun", flush=True)
 print({"support": support, "asking": asking}[sys.argv[2]].run("A-17", run_id=sys.argv[3], store=store), flush=True)
 """
@@ -93,6 +95,15 @@ def waiting(store: str, run: str, agent: str = "support") -> Iterator[subprocess
     command = [sys.executable, str(code), store, agent, run]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
         try:
+            until(lambda: _has_begun(store))
             yield process
         finally:
             process.kill()
+
+
+def _has_begun(path: str) -> bool:
+    try:
+        with closing(open_store(path, read_only=True)) as store:
+            return any(store.list_runs("default"))
+    except OnrecordError:
+        return False

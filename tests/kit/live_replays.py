@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from golden.vectors import FixedSources
-from reenact.core.events import (
+from onrecord.core.events import (
     ActionFailed,
     ActionRequested,
     ActionSucceeded,
@@ -16,13 +16,13 @@ from reenact.core.events import (
     Failed,
     ProcessAttached,
 )
-from reenact.core.hashing import render
-from reenact.core.links import ParentRun
-from reenact.errors import InvalidInput
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import Store
+from onrecord.core.hashing import render
+from onrecord.core.links import ParentRun
+from onrecord.errors import InvalidInput
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import Store
 
 _ages = itertools.count(1)
 

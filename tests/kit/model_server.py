@@ -86,10 +86,10 @@ def chat(url: str, prompt: str, *, temperature: float, seed: int, max_tokens: in
 @contextlib.contextmanager
 def shared_model(key: str) -> Iterator[ModelServer]:
     """The server of this test session. `key` names the session; all its processes pass the same."""
-    from postgres_server import alive, locked
+    from kit.postgres_server import alive, locked
 
     model = model_file()
-    folder = Path(tempfile.gettempdir()) / f"reenact-model-{os.getuid()}-{key}"
+    folder = Path(tempfile.gettempdir()) / f"onrecord-model-{os.getuid()}-{key}"
     lock_path = folder.with_suffix(".lock")
     users = folder / "users.json"
     with locked(lock_path):

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from kit import pytest_server
+
 TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "refund", "arguments": '{"order": "A-17"}'}}
 
 
@@ -91,9 +93,10 @@ class Project:
         return path
 
     def run(self, *arguments: str, beside: tuple[str, ...] = ()) -> pytest.RunResult:
-        """In a process of its own, with our plugin and those that are named: loading all that there are takes long."""
-        plugins = [part for name in ("reenact.pytest_plugin.plugin", *beside) for part in ("-p", name)]
-        return self.pytester.runpytest_subprocess(*plugins, "-p", "no:cacheprovider", *arguments, timeout=120)
+        """Run the tests in a process of their own, with the plugin and those in `beside`: loading all takes long."""
+        plugins = [part for name in ("onrecord.pytest_plugin.plugin", *beside) for part in ("-p", name)]
+        status, stdout, stderr = pytest_server.call([*plugins, "-p", "no:cacheprovider", *arguments], self.folder)
+        return pytest.RunResult(status, stdout, stderr, 0.0)
 
     def recordings(self) -> list[str]:
         found = self.folder.rglob("recordings/**/*.jsonl")

@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import reenact
-
-
-class Died(SystemExit):
-    """Ends the process's part in a run the way a signal does: the agent's own handlers do not see it."""
+from kit.runtime import events
 
 
 class RateLimited(Exception):
@@ -18,10 +14,6 @@ class RateLimited(Exception):
 
 class Broken(Exception):
     pass
-
-
-def events(store: Any, run: str) -> list[Any]:
-    return [one.event for one in reenact.JournalReader(store, run).scan()]
 
 
 def kinds(store: Any, run: str) -> list[str]:

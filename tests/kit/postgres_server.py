@@ -8,6 +8,9 @@ unprivileged account that exists already.
 
 Processes of pytest-xdist share one server: the first to take the lock file starts it, the last to leave stops
 it. A missing wheel fails the tests that ask for the server, with the reason; nothing passes silently.
+
+The server syncs as in production, and a checkpoint syncs the files of every test. So its data is in memory where there
+is room: no test cuts the power, and a killed server loses nothing there either.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from pathlib import Path
 
 import pytest
 
-from reenact.store.contract import EventRow, Head, HeaderRow, PendingAppend
+from onrecord.store.contract import EventRow, Head, HeaderRow, PendingAppend
 
 SETTINGS = {
     "fsync": "on",
@@ -42,6 +45,19 @@ SETTINGS = {
     "autovacuum_naptime": "60",
 }
 _database_numbers = itertools.count(1)
+
+
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 2 << 30
+"""Free space below which the data is on the disk."""
+
+
+def data_home() -> Path:
+    """Return the folder for the data of servers."""
+    with contextlib.suppress(OSError):
+        if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
+            return MEMORY
+    return Path(tempfile.gettempdir())
 
 
 class PostgresMissing(Exception):
@@ -131,7 +147,7 @@ class PostgresServer:
             "--encoding=UTF8",
             "--no-sync",
             "-U",
-            "reenact",
+            "onrecord",
             "-D",
             str(self.data),
             timeout=120,
@@ -144,7 +160,7 @@ class PostgresServer:
     def create_standby_of(self, primary: PostgresServer) -> None:
         """A streaming copy, to be started like any other and made a primary by `promote()`."""
         self._make_folders()
-        source = f"host=127.0.0.1 port={primary.port} user=reenact"
+        source = f"host=127.0.0.1 port={primary.port} user=onrecord"
         self._run("pg_basebackup", "-d", source, "-D", str(self.data), "-R", "-c", "fast", "-X", "stream")
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as settings:
             settings.write(f"port = {self.port}\nunix_socket_directories = '{self.folder / 'tmp'}'\n")
@@ -175,7 +191,7 @@ class PostgresServer:
         self._run("pg_ctl", "-D", str(self.data), "reload")
 
     def url(self, database: str = "postgres", *, port: int | None = None, password: str = "") -> str:
-        user = f"reenact:{password}" if password else "reenact"
+        user = f"onrecord:{password}" if password else "onrecord"
         return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}"
 
     def fresh_database(self) -> str:
@@ -188,11 +204,29 @@ class PostgresServer:
             connection.execute(f"create database {name}")
         return name
 
+    def empty_database(self, name: str) -> bool:
+        """Remove everything from a database, so that another test can use it. Return False if that fails."""
+        import psycopg
+
+        others = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        try:
+            with psycopg.connect(self.url(name), autocommit=True, connect_timeout=10) as connection:
+                connection.execute("set lock_timeout = '5s'")
+                connection.execute(f"alter database {name} reset all")
+                connection.execute(f"select pg_terminate_backend(pid, 5000) from ({others}) as others")
+                schemas = "select nspname from pg_namespace where nspname !~ '^(pg_|information_schema$)'"
+                for (schema,) in connection.execute(schemas).fetchall():
+                    connection.execute(f'drop schema "{schema}" cascade')
+                connection.execute("create schema public")
+        except psycopg.Error:
+            return False
+        return True
+
 
 @contextlib.contextmanager
 def private_server(standby_of: PostgresServer | None = None) -> Iterator[PostgresServer]:
     """A server for one test that stops it or changes its settings."""
-    folder = Path(tempfile.mkdtemp(prefix="reenact-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="onrecord-pg-", dir=data_home()))
     folder.chmod(0o755)
     server = PostgresServer(folder, free_port())
     try:
@@ -211,20 +245,20 @@ def private_server(standby_of: PostgresServer | None = None) -> Iterator[Postgre
 @contextlib.contextmanager
 def shared_server(key: str) -> Iterator[PostgresServer]:
     """The server of this test session. `key` names the session; all its processes pass the same."""
-    folder = Path(tempfile.gettempdir()) / f"reenact-pg-{os.getuid()}-{key}"
-    lock_path = folder.with_suffix(".lock")
+    users = Path(tempfile.gettempdir()) / f"onrecord-pg-{os.getuid()}-{key}.json"
+    lock_path = users.with_suffix(".lock")
     with locked(lock_path):
-        users = folder / "users.json"
         if not users.exists():
-            # Left behind by a session that was killed while it made the folder.
+            folder = data_home() / users.stem
+            # Left there by a session that was killed while it made the folder.
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o755)
             server = PostgresServer(folder, free_port())
             server.create()
             server.start()
-            users.write_text(json.dumps({"port": server.port, "pids": []}))
+            users.write_text(json.dumps({"folder": str(folder), "port": server.port, "pids": []}))
         state = json.loads(users.read_text())
-        server = PostgresServer(folder, state["port"])
+        server = PostgresServer(Path(state["folder"]), state["port"])
         state["pids"] = [pid for pid in state["pids"] if alive(pid)] + [os.getpid()]
         users.write_text(json.dumps(state))
     try:
@@ -238,7 +272,8 @@ def shared_server(key: str) -> Iterator[PostgresServer]:
             if not state["pids"]:
                 if server.running():
                     server.stop_immediately()
-                shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(server.folder, ignore_errors=True)
+                users.unlink()
                 lock_path.unlink(missing_ok=True)
 
 
@@ -269,9 +304,16 @@ def postgres_server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
         yield server
 
 
+_empty_databases: list[str] = []
+
+
 @pytest.fixture
-def database_url(postgres_server: PostgresServer) -> str:
-    return postgres_server.url(postgres_server.fresh_database())
+def database_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """Return the URL of an empty database. It is emptied for the next test: that is quicker than making one."""
+    name = _empty_databases.pop() if _empty_databases else postgres_server.fresh_database()
+    yield postgres_server.url(name)
+    if postgres_server.empty_database(name):
+        _empty_databases.append(name)
 
 
 # Made-up rows. A store looks into none of them; only the hashes are chained, so that a lost or doubled event

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from reenact.effect.tools import step, tool
+from onrecord.runtime.api.tool import step, tool
 
 _latency = random.Random()
 live_calls = 0

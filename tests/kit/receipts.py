@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from golden.vectors import FixedSources
-from reenact.core.events import (
+from onrecord.core.events import (
     ActionDenied,
     ActionFailed,
     ActionRequested,
@@ -16,9 +16,9 @@ from reenact.core.events import (
     WaitCreated,
     WaitResolved,
 )
-from reenact.journal.journal import Journal
-from reenact.store.contract import Store
-from reenact.tokens import ReplayToken, ReplayTokenBuilder, SamplingParams
+from onrecord.journal.journal import Journal
+from onrecord.proof.receipts import ReplayToken, ReplayTokenBuilder, SamplingParams
+from onrecord.store.contract import Store
 
 REQUEST = {"model": "small-1", "messages": [{"role": "user", "content": "2+2?"}], "temperature": 0.5, "seed": 7}
 

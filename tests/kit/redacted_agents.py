@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import reenact
+import onrecord
 
 PASSWORD = "hunter2-in-the-input"
 TOKEN = "tok-9999-SECRET-value"
@@ -25,25 +25,25 @@ def _called(name: str, *given: Any) -> None:
     calls.append((name, *given))
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 def login(user: str, password: str) -> dict[str, Any]:
     _called("login", user, password)
     return {"access_token": TOKEN, "note": f"use {TOKEN} with {JWT}", "max_tokens": 5, "session_id": "s-1"}
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 def ask(url: str, headers: dict[str, str], body: Any) -> str:
     _called("ask", url, headers, body)
     return f"answered {headers['authorization']}"
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 def save(text: str) -> str:
     _called("save", text)
     return "saved"
 
 
-@reenact.agent(name="redacted agent", redact=True)
+@onrecord.agent(name="redacted agent", redact=True)
 def client(user: str, password: str) -> dict[str, Any]:
     given = login(user, password)
     key = os.environ.get(VARIABLE, "")
@@ -52,7 +52,7 @@ def client(user: str, password: str) -> dict[str, Any]:
         {"authorization": f"Bearer {given['access_token']}"},
         {"text": f"{given['note']} and {key}", "max_tokens": given["max_tokens"]},
     )
-    reenact.set_state({"token": given["access_token"], "answer": answer})
+    onrecord.set_state({"token": given["access_token"], "answer": answer})
     saved = save(f"{answer} {given['session_id']}")
     return {"saved": saved, "token": given["access_token"]}
 

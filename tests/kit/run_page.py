@@ -8,21 +8,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from browser_support import Looking
 from playwright.sync_api import Page
 
-import reenact
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.store.opening import open_store
+import onrecord
+from kit.browser import Looking
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.store.factory import open_store
 
 Look = Callable[..., Looking]
 EVENTS = 24
 """Of the run that `record_support` makes."""
 
 
-@reenact.tool(kind="model_call", idempotent=True)
+@onrecord.tool(kind="model_call", idempotent=True)
 async def ask(messages: list[dict[str, Any]], model: str = "gpt-4o") -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": f"I looked at {len(messages)} messages."}
     if len(messages) == 2:
@@ -32,20 +32,20 @@ async def ask(messages: list[dict[str, Any]], model: str = "gpt-4o") -> dict[str
     return {"choices": [{"message": message}], "usage": usage, "model": model}
 
 
-@reenact.step
+@onrecord.step
 async def look_up(order: str) -> dict[str, Any]:
     await asyncio.sleep(0.03)  # a bar that is more than a line
     return {"order": order, "cents": 4200}
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 async def fetch(url: str) -> dict[str, Any]:
     if "bad" in url:
         raise ConnectionError("no route to host")
     return {"url": url, "bytes": b"x" * 100_000}
 
 
-@reenact.agent
+@onrecord.agent
 async def support(order: str) -> str:
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "You are the support agent of a small bookshop."},
@@ -59,7 +59,7 @@ async def support(order: str) -> str:
             messages.append({"role": "tool", "tool_call_id": "c1", "content": json.dumps(found)})
         else:
             messages.append({"role": "user", "content": f"And then, after turn {turn}?"})
-        reenact.set_state({"turn": turn, "order": order})
+        onrecord.set_state({"turn": turn, "order": order})
         await asyncio.gather(*(_fetched(name) for name in ("one", "bad")))
     return "done"
 
@@ -71,9 +71,9 @@ async def _fetched(name: str) -> Any:
         return None
 
 
-@reenact.agent
+@onrecord.agent
 def patient() -> Any:
-    return reenact.wait_for("approval")
+    return onrecord.wait_for("approval")
 
 
 def record_support(store: str, run: str = "support-one") -> None:

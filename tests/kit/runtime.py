@@ -1,4 +1,4 @@
-"""What the tests of the runtime share: making runs, breaking them off, and reading what they wrote."""
+"""Run, interrupt, resume and replay agents of either kind, and read their journals."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-import reenact
+import onrecord
 
 _numbers = itertools.count(1)
 
 
-def new_id() -> str:
-    return f"run-{next(_numbers)}"
+def new_id(name: str = "run") -> str:
+    return f"{name}-{next(_numbers)}"
 
 
 class Died(SystemExit):
-    """Ends the process's part in a run the way a signal does: the agent's own handlers do not see it."""
+    """End the process's part in a run as a signal does: the agent's own handlers do not catch it."""
 
 
 def events(store: Any, run: str) -> list[Any]:
-    return [one.event for one in reenact.JournalReader(store, run).scan()]
+    return [one.event for one in onrecord.JournalReader(store, run).scan()]
 
 
 def kinds(store: Any, run: str) -> list[str]:
-    """Kinds of a run's events without the bookkeeping of turns and draws."""
+    """Return the kinds of a run's events without turns and draws."""
     return [event.kind for event in events(store, run) if event.kind not in ("TurnTaken", "ValuesDrawn")]
 
 
@@ -35,37 +35,31 @@ def requests(store: Any, run: str) -> list[Any]:
     return [event for event in events(store, run) if event.kind == "ActionRequested"]
 
 
-def run(agent: Any, *args: Any, store: Any, run_id: str, **kwargs: Any) -> Any:
-    made = agent.run(*args, run_id=run_id, store=store, **kwargs)
-    return asyncio.run(_awaited(made)) if agent.is_async else made
-
-
-def resume(agent: Any, run_id: str, *, store: Any) -> Any:
+def complete(agent: Any, call: Callable[[], Any]) -> Any:
+    """Return the result of the call; await it if the agent is asynchronous."""
     if not agent.is_async:
-        return agent.resume(run_id, store=store)
+        return call()
 
-    async def resumed() -> Any:
-        return await agent.resume(run_id, store=store)
+    async def awaited() -> Any:
+        return await call()
 
-    return asyncio.run(resumed())
-
-
-def replay(agent: Any, run_id: str, *, store: Any, **options: Any) -> Any:
-    if not agent.is_async:
-        return agent.replay(run_id, store=store, **options)
-
-    async def replayed() -> Any:
-        return await agent.replay(run_id, store=store, **options)
-
-    return asyncio.run(replayed())
+    return asyncio.run(awaited())
 
 
-async def _awaited(made: Any) -> Any:
-    return await made
+def run(agent: Any, *args: Any, **options: Any) -> Any:
+    return complete(agent, lambda: agent.run(*args, **options))
+
+
+def resume(agent: Any, *args: Any, **options: Any) -> Any:
+    return complete(agent, lambda: agent.resume(*args, **options))
+
+
+def replay(agent: Any, *args: Any, **options: Any) -> Any:
+    return complete(agent, lambda: agent.replay(*args, **options))
 
 
 def recorded_and_replayed(agent: Any, *args: Any, store: Any) -> Any:
-    """Runs the agent, replays the run, and gives the result that both must have."""
+    """Run the agent, replay the run, and return the result that both must have."""
     run_id = new_id()
     result = run(agent, *args, store=store, run_id=run_id)
     before = len(events(store, run_id))
@@ -75,7 +69,7 @@ def recorded_and_replayed(agent: Any, *args: Any, store: Any) -> Any:
 
 
 def broken_off(agent: Any, *args: Any, store: Any) -> str:
-    """Runs an agent that raises `Died` somewhere; gives the id of the run, which can be resumed."""
+    """Run an agent that raises `Died` somewhere. Return the id of the run, which can be resumed."""
     run_id = new_id()
     with pytest.raises(Died):
         run(agent, *args, store=store, run_id=run_id)
@@ -83,6 +77,6 @@ def broken_off(agent: Any, *args: Any, store: Any) -> str:
 
 
 def divergence_of(call: Callable[[], Any]) -> Any:
-    with pytest.raises(reenact.Divergence) as caught:
+    with pytest.raises(onrecord.Divergence) as caught:
         call()
     return caught.value

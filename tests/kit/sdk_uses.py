@@ -8,14 +8,26 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
-from google import genai
-from google.genai import types
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+    from google import genai
+    from google.genai import types
 
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
+
+
+def load_sdks(*namespaces: dict[str, Any]) -> None:
+    """Import the clients into this module and into others. That takes seconds, which collecting tests need not wait."""
+    import anthropic
+    import openai
+    from google import genai
+    from google.genai import types
+
+    for namespace in (globals(), *namespaces):
+        namespace.update(anthropic=anthropic, genai=genai, openai=openai, types=types)
 
 
 def _openai(url: str) -> list[Any]:
@@ -105,5 +117,6 @@ def carried(made: Any) -> Any:
 
 
 if __name__ == "__main__":
+    load_sdks()
     for seen in carried(USES[sys.argv[1]](sys.argv[2])):
         print(seen)

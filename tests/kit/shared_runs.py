@@ -6,8 +6,8 @@ from typing import Any
 
 import apsw
 
-import reenact
-from reenact.store.contract import Store
+import onrecord
+from onrecord.store.contract import Store
 
 HOSTILE = (
     "</script><script>document.title='owned'</script>",
@@ -31,18 +31,18 @@ class World:
     detour = False
 
 
-@reenact.tool(kind="model_call", idempotent=True)
+@onrecord.tool(kind="model_call", idempotent=True)
 def ask(messages: list[dict[str, str]]) -> dict[str, Any]:
     usage = {"prompt_tokens": 10 * len(messages), "completion_tokens": 7, "total_tokens": 10 * len(messages) + 7}
     return {"role": "assistant", "content": f"answer {len(messages)}: the {World.words} jumps", "usage": usage}
 
 
-@reenact.step
+@onrecord.step
 def look_up(order: str) -> Any:
     return {"order": order, "cents": 4200, "weights": [1, 1.0, -0.0, 1e21, 2**60]}
 
 
-@reenact.agent
+@onrecord.agent
 def support(order: str, turns: int) -> str:
     messages = [{"role": "system", "content": "You answer questions about orders. " * 60}]
     for turn in range(turns):
@@ -51,23 +51,23 @@ def support(order: str, turns: int) -> str:
         messages.append({"role": "assistant", "content": ask(list(messages))["content"]})
         if World.detour and turn == 1:
             look_up("a detour")
-    reenact.set_state({"turns": turns})
+    onrecord.set_state({"turns": turns})
     return messages[-1]["content"]
 
 
-@reenact.step
+@onrecord.step
 def say(value: Any) -> Any:
     return value
 
 
-@reenact.agent
+@onrecord.agent
 def hostile_agent(name: str) -> str:
     for text in HOSTILE:
         say({text: text, "__proto__": {"polluted": text}, "constructor": text, "": [text]})
     say("x" * 1_000_000)
     say(bytes(range(256)) * 300)
     ask([{"role": HOSTILE[0], "content": text} for text in HOSTILE])
-    reenact.set_state({"texts": list(HOSTILE)})
+    onrecord.set_state({"texts": list(HOSTILE)})
     return HOSTILE[0]
 
 

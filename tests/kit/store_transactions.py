@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reenact.store.contract import NodeRow, PendingAppend
-from reenact.testing.store_contract.builders import Writer, event_row
+from onrecord.store.contract import NodeRow, PendingAppend
+from onrecord.testing.store_contract.builders import Writer, event_row
 
 
 def with_table(store: Any) -> None:

@@ -13,23 +13,23 @@ import itertools
 import time
 from typing import Any
 
-from reenact.core.claims import Busy, Decision, Lease, Observed, Policy, Record, Settled, decide
-from reenact.core.effect_outcomes import BUSY, CONFLICT, IN_DOUBT, MISSING_RECORD
-from reenact.core.envelopes import (
+from onrecord.core.wait_keys import Resolution, ResolveOutcome
+from onrecord.errors import StaleEpoch
+from onrecord.hosts.contract import Durability, EffectHost, LocalExecutor, ScopedEffectController, Settlement
+from onrecord.hosts.decision import Busy, Decision, DecisionPolicy, Lease, Observed, Record, Settled, decide
+from onrecord.hosts.delivery import Handover
+from onrecord.hosts.envelopes import (
     RuntimeEffectControllerError,
     RuntimeEffectEnvelope,
     RuntimeEffectOutcome,
     Sleep,
 )
-from reenact.core.scopes import ExecutionScope, run_id
-from reenact.core.wait_keys import Resolution, ResolveOutcome
-from reenact.effect.hosts.contract import Durability, EffectHost, LocalExecutor, ScopedEffectController, Settlement
-from reenact.effect.hosts.handover import Handover
-from reenact.effect.hosts.in_process import ProcessKeyRing
-from reenact.effect.waits.desk import WaitDesk
-from reenact.errors import StaleEpoch
-from reenact.store.memory import MemoryStore
-from reenact.testing.effect_conformance import Died, EffectHostSubject
+from onrecord.hosts.in_process import ProcessKeyRing
+from onrecord.hosts.outcomes import BUSY, CONFLICT, IN_DOUBT, MISSING_RECORD
+from onrecord.hosts.scopes import ExecutionScope, run_id
+from onrecord.runtime.waits.registry import WaitRegistry
+from onrecord.store.memory import MemoryStore
+from onrecord.testing.effect_conformance import Died, EffectHostSubject
 
 FAULTS = {
     "executes_before_recording",
@@ -73,7 +73,7 @@ class Table:
         self.holders: dict[ExecutionScope, tuple[object, int]] = {}
         self.settlements: dict[tuple[ExecutionScope, str], Settlement] = {}
         self.numbers = itertools.count(1)
-        self.desk = WaitDesk(MemoryStore(), keyring=ProcessKeyRing())
+        self.desk = WaitRegistry(MemoryStore(), keyring=ProcessKeyRing())
         self.waited_for: set[str] = set()
 
     def lease(self, scope: ExecutionScope, host: object) -> Lease:
@@ -206,9 +206,9 @@ class TableHost:
     supports_durable_effects = True
     durability = Durability.PROCESS
 
-    def __init__(self, table: Table, faults: set[str], *, policy: Policy | None = None) -> None:
+    def __init__(self, table: Table, faults: set[str], *, policy: DecisionPolicy | None = None) -> None:
         self.table, self.faults = table, faults
-        self.policy = policy or Policy()
+        self.policy = policy or DecisionPolicy()
         self.controllers: dict[ExecutionScope, TableController] = {}
         self.positions = [row for row in table.rows.values() if row.seq]
         """What was recorded when this instance began, in the order of asking."""
@@ -266,14 +266,14 @@ class TableHostSubject(EffectHostSubject):
         return TableHost(table, self.faults)
 
     def rival(self, host: EffectHost, *, waits: bool) -> EffectHost:
-        policy = Policy(busy=Busy.WAIT if waits else Busy.YIELD)
+        policy = DecisionPolicy(busy=Busy.WAIT if waits else Busy.YIELD)
         return TableHost(self._table(host), self.faults, policy=policy)
 
     def expire_lease(self, host: EffectHost, scope: ExecutionScope) -> None:
         self._table(host).release(scope)
 
     def strict(self, host: EffectHost) -> EffectHost:
-        return TableHost(self._table(host), self.faults, policy=Policy(strict=True))
+        return TableHost(self._table(host), self.faults, policy=DecisionPolicy(strict=True))
 
     def settle(self, host: EffectHost, scope: ExecutionScope, replay_key: str, settlement: Settlement) -> None:
         self._table(host).settlements[scope, replay_key] = settlement

@@ -7,15 +7,18 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
 import unicodedata
+from collections.abc import Sequence
 
 import pyte
+
+from kit.command_server import ForkedProcess
+from kit.processes import restore_interrupts
 
 PATIENCE_SECONDS = 60.0
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -39,24 +42,19 @@ class Terminal:
         self._stream = pyte.ByteStream(self._screen)
         self._leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self._process = subprocess.Popen(
-            [sys.executable, *(["-m", "reenact.cli.main", *arguments] if code is None else ["-c", code])],
-            stdin=follower,
-            stdout=follower,
-            stderr=follower,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **(env or {})},
-        )
+        environment = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **(env or {})}
+        self._process: ForkedProcess | subprocess.Popen[bytes]
+        if any(name.startswith("PYTHON") for name in env or ()):
+            self._process = _start_interpreter(arguments, follower, environment)
+        else:
+            streams = dict.fromkeys((0, 1, 2), follower)
+            self._process = ForkedProcess(arguments, streams, code=code, env=environment, terminal=True)
         os.close(follower)
 
     @property
     def screen(self) -> list[str]:
-        """The rows as they stand, without what is empty at the end."""
-        rows = [row.rstrip() for row in self._screen.display]
-        while rows and not rows[-1]:
-            rows.pop()
-        return rows
+        """The rows, without the empty ones at the end."""
+        return _rows(self._screen)
 
     @property
     def text(self) -> str:
@@ -89,8 +87,8 @@ class Terminal:
 
     def close(self) -> None:
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
+            self._process.kill()
+            self._process.wait(PATIENCE_SECONDS)
         os.close(self._leader)
 
     def __enter__(self) -> Terminal:
@@ -110,6 +108,24 @@ class Terminal:
         self.raw += part
         self._stream.feed(part)
         return bool(part)
+
+
+def _start_interpreter(arguments: Sequence[str], follower: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start the command in an interpreter that reads its own settings from the environment."""
+
+    def prepare() -> None:
+        restore_interrupts()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "onrecord.cli.main", *arguments],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+        preexec_fn=prepare,
+        env=environment,
+    )
 
 
 def shown(
@@ -134,7 +150,15 @@ def unwrapped(plain: str, terminal: Terminal) -> list[str]:
     other = pyte.Screen(terminal._screen.columns, terminal._screen.lines)
     stream = pyte.Stream(other)
     stream.feed(plain.replace("\n", "\r\n"))
-    rows = [row.rstrip() for row in other.display]
+    return _rows(other)
+
+
+def _rows(screen: pyte.Screen) -> list[str]:
+    """Return the rows, without the empty ones at the end. `Screen.display` renders every cell of an empty screen."""
+    rows = []
+    for number in range(max(screen.buffer, default=-1) + 1):
+        row: dict[int, pyte.screens.Char] = screen.buffer.get(number, {})
+        rows.append("".join(row[column].data for column in range(max(row, default=-1) + 1)).rstrip())
     while rows and not rows[-1]:
         rows.pop()
     return rows

@@ -5,48 +5,48 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import reenact
+import onrecord
 
 
 class TooMuch(Exception):
     pass
 
 
-@reenact.step(transactional=True)
+@onrecord.step(transactional=True)
 def create(db: Any) -> None:
     db.execute("CREATE TABLE paid(what TEXT UNIQUE)")
 
 
-@reenact.agent
+@onrecord.agent
 def creating() -> None:
     create()
 
 
-@reenact.step(transactional=True)
+@onrecord.step(transactional=True)
 def pay(db: Any, what: str, /, *, times: int = 1) -> int:
     db.execute(f"INSERT INTO paid VALUES('{what}')")
     return len(db.execute("SELECT what FROM paid").fetchall()) * times
 
 
-@reenact.step(transactional=True)
+@onrecord.step(transactional=True)
 async def pay_later(db: Any, what: str) -> str:
     await asyncio.sleep(0)
     db.execute(f"INSERT INTO paid VALUES('{what}')")
     return what
 
 
-@reenact.step
+@onrecord.step
 async def think(what: str) -> str:
     await asyncio.sleep(0)
     return what
 
 
-@reenact.step(transactional=True)
+@onrecord.step(transactional=True)
 def look(db: Any) -> list[str]:
     return [row[0] for row in db.execute("SELECT what FROM paid ORDER BY what").fetchall()]
 
 
-@reenact.agent
+@onrecord.agent
 def looking() -> list[str]:
     found: list[str] = look()
     return found
@@ -58,7 +58,7 @@ def paid(store: Any) -> list[str]:
 
 
 def events(store: Any, run: str) -> list[Any]:
-    return [one.event for one in reenact.JournalReader(store, run).scan()]
+    return [one.event for one in onrecord.JournalReader(store, run).scan()]
 
 
 def kinds(store: Any, run: str) -> list[str]:

@@ -15,27 +15,29 @@ import apsw
 import httpx
 from click.testing import CliRunner
 
-from reenact.cli.main import cli
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, Event, StateUpdated
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.store.opening import open_store
-from reenact.web.server import ReenactServer, make_server
-from reenact.web.stores import Stores
+from onrecord.cli.main import cli
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, Event, StateUpdated
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.store.factory import open_store
+from onrecord.web.server import OnrecordServer, make_server
+from onrecord.web.stores import Stores
 
 V1 = "/api/v1"
+PLAIN: Any = {"timeout": 60, "verify": False, "trust_env": False}
+"""Options of every client: certificates, which no test needs, take long to load."""
 
 
 class Served:
     """A running server, and a client that has its token."""
 
-    def __init__(self, server: ReenactServer) -> None:
+    def __init__(self, server: OnrecordServer) -> None:
         self.server = server
         self.address = server.address
         self.port = int(self.address.url.rsplit(":", 1)[1].strip("/"))
         headers = {} if self.address.token is None else {"Authorization": f"Bearer {self.address.token}"}
-        self.client = httpx.Client(base_url=self.address.url, headers=headers, timeout=30)
-        self.stranger = httpx.Client(base_url=self.address.url, timeout=30)
+        self.client = httpx.Client(base_url=self.address.url, headers=headers, **PLAIN)
+        self.stranger = httpx.Client(base_url=self.address.url, **PLAIN)
 
     def get(self, path: str, /, **parameters: Any) -> httpx.Response:
         return self.client.get(V1 + path, params=parameters or None)
@@ -97,11 +99,11 @@ def serving(url: str, namespace: str = "default", **options: Any) -> Iterator[Se
         served.client.close()
         served.stranger.close()
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive(), "the server did not end"
 
 
-def until(true: Any, seconds: float = 20) -> None:
+def until(true: Any, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it did not come about"

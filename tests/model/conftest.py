@@ -1,3 +1,3 @@
-from model_server import model_server
+from kit.model_server import model_server
 
 __all__ = ["model_server"]

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import reenact
-from model_server import ModelServer, chat
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.replays.comparing.tolerance import DriftTolerance
-from reenact.replays.live import RunReplay, compare_run_attempts, judge_runs, replay_with_invoker, replays_of
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.model_server import ModelServer, chat
+from onrecord.analysis.compare.tolerance import DriftTolerance
+from onrecord.analysis.live import RunReplay, compare_run_attempts, judge_runs, replay_with_invoker, replays_of
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.store.memory import MemoryStore
 
 TOKENS = 10
 
@@ -25,7 +25,7 @@ class World:
     more_tokens = 0
 
 
-@reenact.tool(kind="model_call", idempotent=True)
+@onrecord.tool(kind="model_call", idempotent=True)
 def complete(model: str, prompt: str, temperature: float, seed: int, max_tokens: int) -> dict[str, Any]:
     return asked(prompt, temperature, seed, max_tokens)
 
@@ -39,7 +39,7 @@ def said(answer: dict[str, Any]) -> str:
     return str(answer["choices"][0]["message"]["content"])
 
 
-@reenact.agent(name="model_writer")
+@onrecord.agent(name="model_writer")
 def writer(subject: str, temperature: float) -> str:
     first = said(complete("smollm2-135m", f"Name a {subject}.", temperature, 7, TOKENS))
     return said(complete("smollm2-135m", f"Describe: {first}", temperature, 8, TOKENS))

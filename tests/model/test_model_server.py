@@ -6,12 +6,12 @@ import importlib.util
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from model_server import ModelMissing, ModelServer, model_file
+from kit.model_server import ModelMissing, ModelServer, model_file
+from kit.paths import ROOT
 
 
 def test_it_answers_and_repeats_itself(model_server: ModelServer) -> None:
@@ -53,7 +53,7 @@ def test_without_the_model_no_test_of_it_passes(machine: str, outcome: str) -> N
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         env=alone,  # the server of this session is not to be found
         capture_output=True,
         text=True,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 
 import pytest
-from plugin_support import Project
+
+from kit.plugin import Project
 
 pytest_plugins = ["pytester"]
 
@@ -15,7 +16,7 @@ def ask(text, **more):
     return httpx.post(f"{URL}/v1/chat/completions", json=body)
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 def test_chat():
     ask("Where is my order?")
     assert ask("And now?").status_code == 200
@@ -24,7 +25,7 @@ def test_chat():
 
 def test_the_first_divergence_is_shown_with_both_sides(project: Project) -> None:
     path = project.write(CHAT)
-    project.run("--reenact=once").assert_outcomes(passed=1)
+    project.run("--onrecord=once").assert_outcomes(passed=1)
     path.write_text(path.read_text().replace("Where is my order?", "Where are my orders?"))
     result = project.run()
     result.assert_outcomes(failed=1)
@@ -35,7 +36,7 @@ def test_the_first_divergence_is_shown_with_both_sides(project: Project) -> None
             "  /payload/body/json/messages/0/content",
             "      recorded: 'Where is my order?'",
             "      now:      'Where are my orders?'",
-            "Record it again: pytest --reenact=all test_agent.py::test_chat",
+            "Record it again: pytest --onrecord=all test_agent.py::test_chat",
         ]
     )
     assert "Traceback" not in result.stdout.str()
@@ -44,7 +45,7 @@ def test_the_first_divergence_is_shown_with_both_sides(project: Project) -> None
 
 def test_a_request_that_was_never_recorded_is_shown_beside_the_nearest(project: Project) -> None:
     path = project.write(CHAT)
-    project.run("--reenact=once").assert_outcomes(passed=1)
+    project.run("--onrecord=once").assert_outcomes(passed=1)
     path.write_text(path.read_text().replace('ask("And now?")', 'httpx.get(f"{URL}/other")'))
     result = project.run()
     result.assert_outcomes(failed=1)
@@ -53,7 +54,7 @@ def test_a_request_that_was_never_recorded_is_shown_beside_the_nearest(project: 
 
 def test_a_request_that_is_not_made_any_more_fails_the_test(project: Project) -> None:
     path = project.write(CHAT)
-    project.run("--reenact=once").assert_outcomes(passed=1)
+    project.run("--onrecord=once").assert_outcomes(passed=1)
     path.write_text(path.read_text().replace('    assert ask("And now?").status_code == 200\n', ""))
     result = project.run()
     result.assert_outcomes(failed=1)
@@ -62,7 +63,7 @@ def test_a_request_that_is_not_made_any_more_fails_the_test(project: Project) ->
 
 def test_a_program_that_catches_everything_fails_all_the_same(project: Project) -> None:
     path = project.write(CHAT)
-    project.run("--reenact=once").assert_outcomes(passed=1)
+    project.run("--onrecord=once").assert_outcomes(passed=1)
     text = path.read_text().replace('    ask("Where is my order?")', "    try:\n        ask('other')\n    except: pass")
     path.write_text(text.replace("    assert ask", "    if False: ask"))
     result = project.run()
@@ -81,12 +82,12 @@ def connect():
     socket.create_connection(("127.0.0.1", int(URL.rpartition(":")[2]))).close()
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 def test_raw():
     connect()
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 def test_in_a_thread():
     threading.Thread(target=connect).start()
     httpx.get(URL)
@@ -96,18 +97,18 @@ def test_unmarked():
     connect()
 """
     )
-    result = project.run("--reenact=once")
+    result = project.run("--onrecord=once")
     result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(["left unseen*", "*test_raw: a connection to 127.0.0.1 at test_agent.py:*"])
+    result.stdout.fnmatch_lines(["not recorded, so that*", "*test_raw: a connection to 127.0.0.1 at test_agent.py:*"])
     result = project.run()
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["*connects to '127.0.0.1' at test_agent.py:*network_blocked*"])
-    project.pytester.makeini("[pytest]\nreenact_allow_hosts = localhost\n")
+    project.pytester.makeini("[pytest]\nonrecord_allow_hosts = localhost\n")
     project.run().assert_outcomes(passed=3)
 
 
 def test_every_test_is_kept_from_the_network_on_request(project: Project) -> None:
-    project.pytester.makeini("[pytest]\nreenact_block_network = true\n")
+    project.pytester.makeini("[pytest]\nonrecord_block_network = true\n")
     project.write(
         """
 import socket
@@ -149,16 +150,16 @@ def test_secrets_are_in_no_recording_and_no_key_is_needed_to_replay(
 import os
 
 
-@pytest.mark.reenact
-def test_login(reenact):
+@pytest.mark.onrecord
+def test_login(onrecord):
     key = os.environ["SHOP_API_KEY"]
     httpx.post(f"{URL}/login?api_key={key}", json={"password": key, "note": f"use {key}"},
                headers={"authorization": f"Bearer {key}", "x-api-key": key, "cookie": f"a={key}"})
-    print(reenact.calls)
+    print(onrecord.calls)
 """
     )
     monkeypatch.setenv("SHOP_API_KEY", key)
-    project.run("--reenact=once").assert_outcomes(passed=1)
+    project.run("--onrecord=once").assert_outcomes(passed=1)
     assert key.encode() in project.server.asked[0][2]
     for path in project.folder.rglob("*"):
         if path.is_file() and path.suffix != ".py":
@@ -173,8 +174,8 @@ def test_login(reenact):
 
 
 def test_unused_recordings_are_told(project: Project) -> None:
-    path = project.write(CHAT + "\n\n@pytest.mark.reenact\ndef test_gone():\n    ask('x')\n")
-    project.run("--reenact=once").assert_outcomes(passed=2)
+    path = project.write(CHAT + "\n\n@pytest.mark.onrecord\ndef test_gone():\n    ask('x')\n")
+    project.run("--onrecord=once").assert_outcomes(passed=2)
     project.write("def test_nothing(): pass", "test_other.py")
     path.write_text(path.read_text().replace("def test_gone", "def no_test"))
     (project.folder / "recordings" / "test_removed").mkdir()
@@ -183,7 +184,7 @@ def test_unused_recordings_are_told(project: Project) -> None:
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(
         [
-            "recordings that no test has any more:",
+            "recordings without a test:",
             "  recordings/test_agent/test_gone.jsonl",
             "  recordings/test_removed/test_x.jsonl",
         ]

@@ -1,11 +1,11 @@
-"""The fixture `reenact`: tokens, cost, tool calls; and cassettes in place of recordings."""
+"""The fixture `onrecord`: tokens, cost, tool calls; and cassettes in place of recordings."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from plugin_support import Project
+from kit.plugin import Project
 
 pytest_plugins = ["pytester"]
 
@@ -27,25 +27,25 @@ def ask(**more):
     return httpx.post(f"{URL}/v1/chat/completions", json=body)
 
 
-def test_spending(reenact):
-    assert (reenact.tokens, reenact.calls, reenact.tool_calls, reenact.cost) == (0, [], [], 0)
+def test_spending(onrecord):
+    assert (onrecord.tokens, onrecord.calls, onrecord.tool_calls, onrecord.cost) == (0, [], [], 0)
     ask()
-    assert (reenact.input_tokens, reenact.output_tokens, reenact.tokens) == (10, 5, 15)
-    assert 0 < reenact.cost < 0.01
-    assert [(call.name, call.input) for call in reenact.tool_calls] == [("refund", {"order": "A-17"})]
+    assert (onrecord.input_tokens, onrecord.output_tokens, onrecord.tokens) == (10, 5, 15)
+    assert 0 < onrecord.cost < 0.01
+    assert [(call.name, call.input) for call in onrecord.tool_calls] == [("refund", {"order": "A-17"})]
     ask(stream=True)
     httpx.get(f"{URL}/plain")
-    assert [(call.name, call.input) for call in reenact.tool_calls][1:] == [("refund", {"o": 1})]
-    assert [call.kind for call in reenact.calls] == ["model_call", "model_call", "http"]
-    assert reenact.calls[0].body["messages"][0]["content"] == "hi"
-    assert reenact.calls[0].status == 200
-    assert reenact.calls[2].answered["path"] == "/plain"
-    assert reenact.run_id.startswith("test_spending-")
-    assert reenact.path.name == "test_spending.jsonl"
-    assert reenact.is_replay == (reenact.mode == "none")
+    assert [(call.name, call.input) for call in onrecord.tool_calls][1:] == [("refund", {"o": 1})]
+    assert [call.kind for call in onrecord.calls] == ["model_call", "model_call", "http"]
+    assert onrecord.calls[0].body["messages"][0]["content"] == "hi"
+    assert onrecord.calls[0].status == 200
+    assert onrecord.calls[2].answered["path"] == "/plain"
+    assert onrecord.run_id.startswith("test_spending-")
+    assert onrecord.path.name == "test_spending.jsonl"
+    assert onrecord.is_replay == (onrecord.mode == "none")
 """
     )
-    project.run("--reenact=once").assert_outcomes(passed=1)
+    project.run("--onrecord=once").assert_outcomes(passed=1)
     project.server.stop()
     project.run().assert_outcomes(passed=1)
 
@@ -59,34 +59,34 @@ def order(number):
     return httpx.post("https://api.example.com/v1/orders", json={"order": number})
 
 
-@pytest.mark.reenact(cassette="cassettes/orders.yaml")
-def test_played(reenact):
+@pytest.mark.onrecord(cassette="cassettes/orders.yaml")
+def test_played(onrecord):
     assert order(2).json() == {"order": "second"}
     assert order(1).json() == {"order": "first"}
-    assert len(reenact.calls) == 2
+    assert len(onrecord.calls) == 2
 
 
-@pytest.mark.reenact(cassette="cassettes/orders.yaml", match_on=["method", "uri"])
+@pytest.mark.onrecord(cassette="cassettes/orders.yaml", match_on=["method", "uri"])
 def test_in_order():
     assert [order(7).json()["order"], order(8).json()["order"]] == ["first", "second"]
 
 
-@pytest.mark.reenact(cassette="cassettes/orders.yaml")
+@pytest.mark.onrecord(cassette="cassettes/orders.yaml")
 def test_miss():
     order(3)
 
 
-@pytest.mark.reenact(cassette="cassettes/orders.yaml")
+@pytest.mark.onrecord(cassette="cassettes/orders.yaml")
 def test_too_often():
     order(1), order(2), order(1)
 
 
-@pytest.mark.reenact(cassette="cassettes/none.yaml")
+@pytest.mark.onrecord(cassette="cassettes/none.yaml")
 def test_missing():
     order(1)
 """
     )
-    result = project.run("--reenact=all")
+    result = project.run("--onrecord=all")
     result.assert_outcomes(passed=2, failed=3)
     result.stdout.fnmatch_lines(
         [
@@ -94,7 +94,7 @@ def test_missing():
             "  /payload/body/json/order",
             "      recorded: 1",
             "      now:      3",
-            "*each of its answers is given once*",
+            "*each answer is used once*",
             "there is no cassette *none.yaml*",
         ]
     )
@@ -118,7 +118,7 @@ def test_cassettes_lie_where_pytest_recording_puts_them(project: Project) -> Non
     Path(folder / "TestTwo.test_two[x].yaml").write_text(text)
     project.write(
         """
-pytestmark = pytest.mark.reenact(cassette=True)
+pytestmark = pytest.mark.onrecord(cassette=True)
 
 
 def test_one():

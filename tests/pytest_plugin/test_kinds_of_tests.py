@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from plugin_support import Project
+
+from kit.paths import TESTS
+from kit.plugin import Project
 
 pytest_plugins = ["pytester"]
 
@@ -26,7 +27,7 @@ async def fetch(client, name):
     return (await client.get(f"{URL}/{name}")).json()["number"]
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 @MARK
 async def test_race(login):
     async with httpx.AsyncClient() as client:
@@ -38,7 +39,7 @@ async def test_race(login):
 
 
 def recorded_and_replayed(project: Project, *arguments: str, beside: tuple[str, ...] = (), passed: int = 1) -> None:
-    project.run("--reenact=once", *arguments, beside=beside).assert_outcomes(passed=passed)
+    project.run("--onrecord=once", *arguments, beside=beside).assert_outcomes(passed=passed)
     asked = len(project.server.asked)
     assert asked > 0
     project.server.stop()
@@ -57,15 +58,15 @@ def test_pytest_asyncio_with_a_loop_for_all_tests(project: Project) -> None:
         "[pytest]\nasyncio_default_fixture_loop_scope = session\nasyncio_default_test_loop_scope = session\n"
         "asyncio_mode = auto\n"
     )
-    again = ASYNC.replace("test_race", "test_again").partition("@pytest.mark.reenact")[2]
-    project.write(ASYNC.replace("MARK", "pytest.mark.asyncio") + "@pytest.mark.reenact" + again.replace("@MARK\n", ""))
+    again = ASYNC.replace("test_race", "test_again").partition("@pytest.mark.onrecord")[2]
+    project.write(ASYNC.replace("MARK", "pytest.mark.asyncio") + "@pytest.mark.onrecord" + again.replace("@MARK\n", ""))
     recorded_and_replayed(project, beside=("pytest_asyncio.plugin",), passed=2)
 
 
 def test_anyio(project: Project) -> None:
     backend = '\n\n@pytest.fixture(scope="session")\ndef anyio_backend():\n    return "asyncio"\n'
-    again = ASYNC.replace("test_race", "test_again").partition("@pytest.mark.reenact")[2]
-    text = f"{ASYNC}{backend}\n\n@pytest.mark.reenact{again}"
+    again = ASYNC.replace("test_race", "test_again").partition("@pytest.mark.onrecord")[2]
+    text = f"{ASYNC}{backend}\n\n@pytest.mark.onrecord{again}"
     project.write(text.replace("MARK", "pytest.mark.anyio"))
     recorded_and_replayed(project, beside=("anyio.pytest_plugin",), passed=2)
 
@@ -76,7 +77,7 @@ def test_unittest(project: Project) -> None:
 import unittest
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 class TestPlain(unittest.TestCase):
     def setUp(self):
         self.login = httpx.get(f"{URL}/login").json()["number"]
@@ -88,7 +89,7 @@ class TestPlain(unittest.TestCase):
         self.assertGreater(httpx.get(f"{URL}/one").json()["number"], self.login)
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 class TestAsync(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         self.client = httpx.AsyncClient()
@@ -111,7 +112,7 @@ def test_names_of_every_kind_have_files_of_their_own(project: Project) -> None:
 ODD = ["plain", "a/b", "a:b", "..", "ä☃", "", "A\\n", "$(rm)"]
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 class TestOuter:
     class TestInner:
         @pytest.mark.parametrize("value", [*ODD, "x" * 400, "x" * 399 + "y"])
@@ -119,8 +120,8 @@ class TestOuter:
             assert httpx.post(f"{URL}/odd", json=value).json()["number"]
 """
     project.write(text)
-    project.write("@pytest.mark.reenact\ndef test_x():\n    httpx.get(f'{URL}/one')\n", "one/test_same.py")
-    project.write("@pytest.mark.reenact\ndef test_x():\n    httpx.get(f'{URL}/two')\n", "two/test_same.py")
+    project.write("@pytest.mark.onrecord\ndef test_x():\n    httpx.get(f'{URL}/one')\n", "one/test_same.py")
+    project.write("@pytest.mark.onrecord\ndef test_x():\n    httpx.get(f'{URL}/two')\n", "two/test_same.py")
     (project.folder / "one" / "__init__.py").touch()
     (project.folder / "two" / "__init__.py").touch()
     recorded_and_replayed(project, passed=12)
@@ -134,7 +135,7 @@ class TestOuter:
 def test_processes_of_xdist(project: Project) -> None:
     project.write(
         """
-@pytest.mark.reenact
+@pytest.mark.onrecord
 @pytest.mark.parametrize("number", range(8))
 def test_many(number):
     assert httpx.get(f"{URL}/{number}").json()["path"] == f"/{number}"
@@ -142,11 +143,9 @@ def test_many(number):
     )
     (project.folder / "recordings" / "test_agent").mkdir(parents=True)
     (project.folder / "recordings" / "test_agent" / "test_gone.jsonl").touch()
-    result = project.run("-n", "2", "--reenact=once", beside=("xdist.plugin", "xdist.looponfail"))
+    result = project.run("-n", "2", "--onrecord=once", beside=("xdist.plugin", "xdist.looponfail"))
     result.assert_outcomes(passed=8)
-    result.stdout.fnmatch_lines(
-        ["recorded:", "*test_many?0?.jsonl", "recordings that no test has any more:", "*test_gone.jsonl"]
-    )
+    result.stdout.fnmatch_lines(["recorded:", "*test_many?0?.jsonl", "recordings without a test:", "*test_gone.jsonl"])
     assert len(project.server.asked) == 8
     assert not list(project.folder.rglob("*.tmp"))
     project.server.stop()
@@ -161,7 +160,7 @@ import pathlib
 TRIED = pathlib.Path(__file__).with_name("tried")
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 def test_flaky():
     httpx.get(f"{URL}/first")
     if not TRIED.exists():
@@ -170,7 +169,7 @@ def test_flaky():
     assert httpx.get(f"{URL}/second").status_code == 200
 """
     )
-    result = project.run("--reruns", "2", "--reenact=once", beside=("pytest_rerunfailures",))
+    result = project.run("--reruns", "2", "--onrecord=once", beside=("pytest_rerunfailures",))
     assert "1 passed, 1 rerun" in result.stdout.str()
     assert [path for _, path, _ in project.server.asked] == ["/first", "/first", "/second"]
     (project.folder / "tried").unlink()
@@ -185,7 +184,7 @@ def test_what_a_module_draws_when_it_is_imported_belongs_to_no_test(project: Pro
     (project.folder / "lazy_module.py").write_text(lazy)
     project.write(
         """
-@pytest.mark.reenact
+@pytest.mark.onrecord
 @pytest.mark.parametrize("number", [1, 2])
 def test_lazily(number):
     import lazy_module
@@ -194,7 +193,7 @@ def test_lazily(number):
     assert httpx.get(f"{URL}/{number}").status_code == 200
 """
     )
-    project.run("--reenact=once").assert_outcomes(passed=2)
+    project.run("--onrecord=once").assert_outcomes(passed=2)
     project.server.stop()
     project.run().assert_outcomes(passed=2)
     project.run("test_agent.py::test_lazily[2]").assert_outcomes(passed=1)
@@ -213,18 +212,18 @@ def user(token):
     return httpx.get(f"{URL}/user").json()["number"]
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 @pytest.mark.parametrize("number", [1, 2])
 def test_user(user, number):
     assert user
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 def test_late(request):
     assert request.getfixturevalue("user")
 """
     )
-    project.run("--reenact=once").assert_outcomes(passed=3)
+    project.run("--onrecord=once").assert_outcomes(passed=3)
     paths = [path for _, path, _ in project.server.asked]
     assert paths.count("/token") == 1
     assert paths.count("/user") == 3
@@ -236,7 +235,7 @@ def test_tools_steps_and_agents_of_a_program(project: Project) -> None:
     project.write(
         """
 import dataclasses
-import reenact as product
+import onrecord as product
 
 
 @dataclasses.dataclass
@@ -260,7 +259,7 @@ def support(cents):
     return pay(cents).number
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 def test_agent():
     assert support(5) + support.run(6) == 3
     with pytest.raises(NoMoney):
@@ -284,7 +283,7 @@ from time import perf_counter, time as clock
 from uuid import uuid4
 
 
-@pytest.mark.reenact
+@pytest.mark.onrecord
 def test_values():
     drawn = [str(uuid4()), clock(), time.time_ns(), perf_counter(), random.random(), str(datetime.datetime.now())]
     with ThreadPoolExecutor(3) as pool:
@@ -301,7 +300,7 @@ def test_afterwards():
 
 
 def test_sessions_of_mcp(project: Project) -> None:
-    shop = Path(__file__).parents[1] / "capture" / "mcp" / "shop_server.py"
+    shop = TESTS / "kit" / "shop_server.py"
     project.pytester.makeini("[pytest]\n")
     project.write(
         f"""
@@ -318,14 +317,14 @@ async def tools():
         return [tool.name for tool in (await session.list_tools()).tools]
 
 
-@pytest.mark.reenact
-def test_shop(reenact):
+@pytest.mark.onrecord
+def test_shop(onrecord):
     assert "order" in asyncio.run(tools())
-    assert "mcp tools/list" in [call.name for call in reenact.calls]
+    assert "mcp tools/list" in [call.name for call in onrecord.calls]
 """
     )
     (project.folder / "shop.py").write_text(shop.read_text())
-    project.run("--reenact=once").assert_outcomes(passed=1)
+    project.run("--onrecord=once").assert_outcomes(passed=1)
     (project.folder / "shop.py").unlink()  # nobody could be asked
     project.run().assert_outcomes(passed=1)
 
@@ -340,8 +339,8 @@ def test_a_project_without_such_tests_loads_nothing(project: Project, monkeypatc
 
 
         def test_plain(pytestconfig):
-            assert pytestconfig.pluginmanager.has_plugin("reenact")
-            heavy = ("apsw", "reenact.effect", "reenact.core", "reenact.capture", "reenact.store", "wrapt")
+            assert pytestconfig.pluginmanager.has_plugin("onrecord")
+            heavy = ("apsw", "onrecord.runtime", "onrecord.core", "onrecord.capture", "onrecord.store", "wrapt")
             assert [name for name in sys.modules if name.startswith(heavy)] == []
         """
     )
@@ -352,5 +351,5 @@ def test_a_project_without_such_tests_loads_nothing(project: Project, monkeypatc
         timeout=120,
         cwd=project.folder,
     )
-    assert "@pytest.mark.reenact" in done.stdout
+    assert "@pytest.mark.onrecord" in done.stdout
     project.pytester.runpytest_subprocess("-p", "no:asyncio", timeout=120).assert_outcomes(passed=1)

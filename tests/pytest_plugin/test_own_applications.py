@@ -4,7 +4,8 @@ served."""
 from __future__ import annotations
 
 import pytest
-from plugin_support import Project
+
+from kit.plugin import Project
 
 pytest_plugins = ["pytester"]
 
@@ -47,7 +48,7 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 def test_an_application_in_the_same_process_runs_in_a_replay(project: Project, call: str) -> None:
     project.pytester.makeini("[pytest]\n")
-    project.write(f"{APPLICATION}\n\n@pytest.mark.reenact\ndef test_app():\n{call}")
-    project.run("--reenact=once").assert_outcomes(passed=1)
+    project.write(f"{APPLICATION}\n\n@pytest.mark.onrecord\ndef test_app():\n{call}")
+    project.run("--onrecord=once").assert_outcomes(passed=1)
     project.server.stop()
     project.run().assert_outcomes(passed=1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from reenact.reports.chats import answer_message
-from reenact.reports.gists import ITEMS_ROOM, gist_of, trimmed
-from reenact.reports.streamed import streamed_answer
+from onrecord.reports.chats import answer_message
+from onrecord.reports.gists import ITEMS_ROOM, gist_of, trimmed
+from onrecord.reports.streamed import streamed_answer
 
 
 def stream(*events: Any) -> str:

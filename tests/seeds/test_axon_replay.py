@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from reenact.tokens import (
+from onrecord.proof.receipts import (
     InMemoryReplayLog,
     ReplayToken,
     ReplayTokenBuilder,

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from reenact.errors import InvalidInput
-from reenact.replays.comparing.attestations import Attestation
-from reenact.replays.comparing.drift import NotReplayable, Outcome, StepDrift, compare_outcomes
-from reenact.replays.comparing.tolerance import DriftTolerance
+from onrecord.analysis.compare.attestations import Attestation
+from onrecord.analysis.compare.drift import MissingOutcome, Outcome, StepDrift, compare_outcomes
+from onrecord.analysis.compare.tolerance import DriftTolerance
+from onrecord.errors import InvalidInput
 
 ONE_PERCENT = DriftTolerance(tokens=0.01, cost=0.01)
 
@@ -78,7 +78,7 @@ def test_mocked_replay_detects_tool_event_mismatch() -> None:
 
 
 def test_mocked_replay_requires_snapshots() -> None:
-    missing = NotReplayable("missing output snapshots; cannot run mocked replay")
+    missing = MissingOutcome("missing output snapshots; cannot run mocked replay")
     drift = compare_outcomes(missing, missing)
     assert drift.verdict == "broken"
     assert not drift.within_tolerance
@@ -149,7 +149,7 @@ def test_hole_an_attestation_with_the_right_id_and_a_forged_content_is_refused()
 
 
 def test_hole_a_step_without_an_outcome_is_not_within_tolerance() -> None:
-    assert not compare_outcomes(NotReplayable("no attempts recorded"), Outcome({})).within_tolerance
+    assert not compare_outcomes(MissingOutcome("no attempts recorded"), Outcome({})).within_tolerance
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -0.01])

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "effect" / "hosts"))
-
-from host_subjects import JournalHostSubject, subject_over
-
-from reenact.core.envelopes import (
+from kit.host_subjects import JournalHostSubject, subject_over
+from onrecord.hosts.contract import EffectHost, LocalExecutor
+from onrecord.hosts.envelopes import (
     Clock,
     DurableStep,
     RuntimeEffectControllerError,
@@ -22,11 +18,10 @@ from reenact.core.envelopes import (
     RuntimeInvocation,
     Sleep,
 )
-from reenact.core.scopes import ExecutionScope, RuntimeScope
-from reenact.effect.hosts.contract import EffectHost, LocalExecutor
-from reenact.effect.hosts.in_process import InProcessEffectHost
-from reenact.effect.hosts.recording import RecordingEffectHost, RecordingEffectHostRecord
-from reenact.testing.effect_conformance import (
+from onrecord.hosts.in_process import InProcessEffectHost
+from onrecord.hosts.recording_host import RecordingEffectHost, RecordingEffectHostRecord
+from onrecord.hosts.scopes import ExecutionScope, RuntimeScope
+from onrecord.testing.effect_conformance import (
     EffectHostSubject,
     await_events,
     concurrency,

@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reenact.core.events import ActionRequested, Completed, Event, StateUpdated
-from reenact.core.state import StateUpdatedOnlyReducer, state_hash
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader, SequencedEvent
-from reenact.journal.views import (
+from onrecord.core.events import ActionRequested, Completed, Event, StateUpdated
+from onrecord.core.state import StateUpdatedOnlyReducer, state_hash
+from onrecord.journal.execution_log import (
     ExecutionLog,
     scan_execution_log,
     scan_execution_log_with_state_hashes,
     scan_execution_trace,
 )
-from reenact.store.contract import Store
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader, SequencedEvent
+from onrecord.store.contract import Store
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from journal.helpers import NS, Altered, Counting, begin, flipped, rows_of, small_run, with_content
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
-from reenact.core.hashing import snapshot_seal
-from reenact.core.packing import pack
-from reenact.core.state import StateUpdatedOnlyReducer, state_hash
-from reenact.errors import BadPosition, Damaged
-from reenact.journal.journal import Draft, Journal
-from reenact.journal.reader import JournalReader
-from reenact.journal.snapshots import AtMarkedPoints, EveryEvents, SnapshotManager, StateFold, WhenStateReaches
-from reenact.journal.verify import verify_run
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
+from kit.journals import NS, Altered, Counting, begin, flipped, rows_of, small_run, with_content
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
+from onrecord.core.hashing import snapshot_seal
+from onrecord.core.packing import pack
+from onrecord.core.state import StateUpdatedOnlyReducer, state_hash
+from onrecord.errors import BadPosition, Damaged
+from onrecord.journal.journal import Draft, Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.snapshots import AtMarkedPoints, EveryEvents, SnapshotManager, StateFold, WhenStateReaches
+from onrecord.journal.verify import verify_run
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 REPLACE = StateUpdatedOnlyReducer()
 
@@ -169,7 +169,7 @@ def test_invariant_snapshot_state_hash_must_match(store: Store) -> None:
     fold = StateFold.from_snapshot(JournalReader(altered, "r1"), Counting())
     assert fold.position == 3
     assert [snapshot.position for snapshot in fold.rejected] == [7]
-    assert "vouches" in fold.rejected[0].reason
+    assert "commits to" in fold.rejected[0].reason
     assert fold.replay_all()["sum"] == 6
     assert verify_run(altered, "r1").rejected_snapshots[0][0] == 7
     assert verify_run(store, "r1").rejected_snapshots == []

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import random
 from pathlib import Path
 
-import apsw
 import pytest
 
-from reenact import ActionRequested, ActionSucceeded, Completed, Journal, open_store
-from reenact.core.events import SignalReceived
-from reenact.core.links import write_link
-from reenact.journal.chain import Draft
-from reenact.journal.verify import verify_run
-from reenact.store.contract import EventRow
-from reenact.store.sqlite import schema
-from reenact.store.sqlite.short_links import kept, restored
-from reenact.store.sqlite.store import SqliteStore
+from kit.paths import ROOT
+from onrecord import ActionRequested, ActionSucceeded, Completed, Journal, open_store
+from onrecord.core.events import SignalReceived
+from onrecord.core.links import write_link
+from onrecord.journal.chain import Draft
+from onrecord.journal.verify import verify_run
+from onrecord.store.contract import EventRow
+from onrecord.store.sqlite.short_links import restore_row, shorten_row
 
 RUN = "21e13a214b0ff1cf47d3"
 TIME, SEQ = 1794830288367815, 300
@@ -65,21 +62,21 @@ ODD = {
 
 @pytest.mark.parametrize("name", USUAL)
 def test_a_usual_link_is_kept_short_and_comes_back(name: str) -> None:
-    columns = kept(RUN, USUAL[name])
-    assert restored(RUN, columns) == USUAL[name]
+    columns = shorten_row(RUN, USUAL[name])
+    assert restore_row(RUN, columns) == USUAL[name]
     assert len(columns[5]) < 140 < len(USUAL[name].link)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_any_other_link_comes_back_as_well(name: str) -> None:
-    columns = kept(RUN, ODD[name])
-    assert restored(RUN, columns) == ODD[name]
+    columns = shorten_row(RUN, ODD[name])
+    assert restore_row(RUN, columns) == ODD[name]
 
 
 def test_no_bit_of_a_short_link_is_flipped_and_no_byte_lost_unseen() -> None:
     """Whatever comes out is another link or another id."""
     for event in USUAL.values():
-        columns = kept(RUN, event)
+        columns = shorten_row(RUN, event)
         short = columns[5]
         assert isinstance(short, bytes)
         altered = [short[:length] for length in range(len(short))] + [short + b"x"]
@@ -88,34 +85,14 @@ def test_no_bit_of_a_short_link_is_flipped_and_no_byte_lost_unseen() -> None:
             flipped[bit // 8] ^= 1 << bit % 8
             altered.append(bytes(flipped))
         for other in altered:
-            found = restored(RUN, (*columns[:5], other, *columns[6:]))
+            found = restore_row(RUN, (*columns[:5], other, *columns[6:]))
             assert found.link != event.link
-
-
-def test_a_store_of_the_first_version_is_read_and_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    path.write_bytes(gzip.decompress((Path(__file__).parent / "version-1.db.gz").read_bytes()))
-    path.chmod(0o600)
-    before = SqliteStore(path, read_only=True)
-    rows = list(before.scan("default", "old-1"))
-    assert [verify_run(before, run).valid for run in ("old-1", "old-2")] == [True, True]
-    before.close()
-    assert apsw.Connection(str(path)).pragma("user_version") == 1
-
-    store = SqliteStore(path)
-    journal = Journal.open(store, "old-2")
-    journal.append([ActionSucceeded(action_id="b1", output=2), Completed()])
-    assert list(store.scan("default", "old-1")) == rows
-    reports = [verify_run(store, run, deep=True) for run in ("old-1", "old-2")]
-    assert [(report.valid, report.events) for report in reports] == [(True, 6), (True, 3)]
-    store.close()
-    assert apsw.Connection(str(path)).pragma("user_version") == schema.SCHEMA_VERSION
 
 
 def test_what_a_conversation_takes(tmp_path: Path) -> None:
     """50 turns of a kilobyte, each call sending all that was said before, as a recorded program's HTTP calls."""
     source, messages = random.Random(1), []
-    words = (Path(__file__).parents[2] / "LICENSE").read_text().lower().split()
+    words = (ROOT / "LICENSE").read_text().lower().split()
     store = open_store(f"sqlite:///{tmp_path / 'store.db'}")
     journal = Journal.create(store)
     name = "POST 127.0.0.1:8000/v1/chat/completions"

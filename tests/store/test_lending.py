@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +13,11 @@ import pytest
 from psycopg import sql
 from psycopg.rows import dict_row, scalar_row
 
-from reenact.errors import InvalidInput, Refused
-from reenact.store.contract import PendingAppend
-from reenact.store.opening import open_store
-from reenact.testing.store_contract.builders import Writer, event_row
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from transaction_support import notes, with_table
+from kit.store_transactions import notes, with_table
+from onrecord.errors import InvalidInput, Refused
+from onrecord.store.contract import PendingAppend
+from onrecord.store.factory import open_store
+from onrecord.testing.store_contract.builders import Writer, event_row
 
 
 @pytest.fixture
@@ -190,7 +187,7 @@ def test_postgres_what_would_change_the_stores_connection_is_refused(postgres: A
     assert notes(postgres) == []
 
 
-@pytest.mark.parametrize("text", ["SELECT 1; COMMIT", "COMMIT", "SELECT * FROM reenact.events"])
+@pytest.mark.parametrize("text", ["SELECT 1; COMMIT", "COMMIT", "SELECT * FROM onrecord.events"])
 def test_postgres_a_cursor_with_a_name_is_asked_too(postgres: Any, text: str) -> None:
     def use(connection: Any) -> None:
         with connection.cursor("named") as cursor:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from reenact.errors import InvalidInput
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
-from reenact.testing.store_contract import StoreContract
+from onrecord.errors import InvalidInput
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
+from onrecord.testing.store_contract import StoreContract
 
 
 class TestMemoryStore(StoreContract):

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from reenact.errors import InvalidInput, StoreUnavailable
-from reenact.store.contract import Store
-from reenact.store.locating import default_url
-from reenact.store.memory import MemoryStore
-from reenact.store.opening import open_store
-from reenact.store.sqlite.store import SqliteStore
+from onrecord.errors import InvalidInput, StoreUnavailable
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
+from onrecord.store.location import default_url
+from onrecord.store.memory import MemoryStore
+from onrecord.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("REENACT_STORE", raising=False)
-    monkeypatch.delenv("REENACT_DURABILITY", raising=False)
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
+    monkeypatch.delenv("ONRECORD_DURABILITY", raising=False)
     return tmp_path
 
 
@@ -68,9 +68,9 @@ def test_urls_that_name_nothing(url: str, here: Path) -> None:
 
 
 def test_default_is_a_private_ignored_folder(here: Path) -> None:
-    assert path_of(open_store()) == here / ".reenact" / "reenact.db"
-    assert (here / ".reenact" / ".gitignore").read_text() == "*\n"
-    assert stat.S_IMODE((here / ".reenact").stat().st_mode) == 0o700
+    assert path_of(open_store()) == here / ".onrecord" / "onrecord.db"
+    assert (here / ".onrecord" / ".gitignore").read_text() == "*\n"
+    assert stat.S_IMODE((here / ".onrecord").stat().st_mode) == 0o700
     path_of(open_store())
 
 
@@ -78,7 +78,7 @@ def test_default_is_in_the_project(here: Path, monkeypatch: pytest.MonkeyPatch) 
     (here / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     (here / "deep" / "er").mkdir(parents=True)
     monkeypatch.chdir(here / "deep" / "er")
-    assert path_of(open_store()) == here / ".reenact" / "reenact.db"
+    assert path_of(open_store()) == here / ".onrecord" / "onrecord.db"
 
 
 def test_reading_makes_no_folder(here: Path) -> None:
@@ -92,19 +92,19 @@ def test_reading_makes_no_folder(here: Path) -> None:
     [("data/my.db", "data/my.db"), ("sqlite:///data/my.db", "data/my.db"), ("/tmp/x.db", "/tmp/x.db")],
 )
 def test_project_setting(here: Path, monkeypatch: pytest.MonkeyPatch, setting: str, expected: str) -> None:
-    (here / "pyproject.toml").write_text(f"[tool.reenact]\nstore = {setting!r}\n")
+    (here / "pyproject.toml").write_text(f"[tool.onrecord]\nstore = {setting!r}\n")
     (here / "deep").mkdir()
     monkeypatch.chdir(here / "deep")
     assert default_url().removeprefix("sqlite:///") == str(here / expected)
-    assert not (here / ".reenact").exists()
+    assert not (here / ".onrecord").exists()
 
 
 def test_project_setting_of_another_kind(here: Path) -> None:
-    (here / "pyproject.toml").write_text("[tool.reenact]\nstore = 'memory://set'\n")
+    (here / "pyproject.toml").write_text("[tool.onrecord]\nstore = 'memory://set'\n")
     assert open_store() is open_store("memory://set")
 
 
-@pytest.mark.parametrize("text", ["[tool.reenact]\nstore = 3\n", "[tool.reenact]\nstore = ''\n", "[tool"])
+@pytest.mark.parametrize("text", ["[tool.onrecord]\nstore = 3\n", "[tool.onrecord]\nstore = ''\n", "[tool"])
 def test_broken_project_setting(here: Path, text: str) -> None:
     (here / "pyproject.toml").write_text(text)
     with pytest.raises(InvalidInput, match=r"pyproject\.toml"):
@@ -112,15 +112,15 @@ def test_broken_project_setting(here: Path, text: str) -> None:
 
 
 def test_environment_goes_before_the_project(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "pyproject.toml").write_text("[tool.reenact]\nstore = 'other.db'\n")
-    monkeypatch.setenv("REENACT_STORE", "mine.db")
+    (here / "pyproject.toml").write_text("[tool.onrecord]\nstore = 'other.db'\n")
+    monkeypatch.setenv("ONRECORD_STORE", "mine.db")
     assert path_of(open_store()) == here / "mine.db"
     assert path_of(open_store("named.db")) == here / "named.db"
 
 
 def test_durability(monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_store("memory://").durability == "full"
-    monkeypatch.setenv("REENACT_DURABILITY", "relaxed")
+    monkeypatch.setenv("ONRECORD_DURABILITY", "relaxed")
     assert open_store("memory://").durability == "relaxed"
     assert open_store("memory://", durability="full").durability == "full"
     store = open_store("s.db")
@@ -131,7 +131,7 @@ def test_durability(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("where", ["argument", "environment"])
 def test_unknown_durability(monkeypatch: pytest.MonkeyPatch, where: str, here: Path) -> None:
     if where == "environment":
-        monkeypatch.setenv("REENACT_DURABILITY", "some")
+        monkeypatch.setenv("ONRECORD_DURABILITY", "some")
     with pytest.raises(InvalidInput, match="some"):
         open_store("s.db", durability="some" if where == "argument" else None)
     assert os.listdir(here) == []
@@ -139,9 +139,9 @@ def test_unknown_durability(monkeypatch: pytest.MonkeyPatch, where: str, here: P
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
 def test_postgres_without_its_driver(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("reenact.store.postgres", "psycopg"))]:
+    for name in [name for name in sys.modules if name.startswith(("onrecord.store.postgres", "psycopg"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(StoreUnavailable, match="psycopg") as caught:
         open_store(f"{scheme}://localhost/x")
-    assert "reenact[postgres]" in caught.value.hint
+    assert "[postgres]" in caught.value.hint

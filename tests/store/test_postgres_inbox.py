@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from postgres_server import (
+from kit.postgres_server import (
     database_url,  # noqa: F401 - a fixture
     header,
     postgres_server,  # noqa: F401 - a fixture
 )
-from reenact.store.contract import InboxArrival
-from reenact.store.postgres import PostgresStore
+from onrecord.store.contract import InboxArrival
+from onrecord.store.postgres import PostgresStore
 
-PUT = "select reenact.inbox_put('n', %s, %s, 'payload', 1)"
+PUT = "select onrecord.inbox_put('n', %s, %s, 'payload', 1)"
 
 
 @pytest.fixture
@@ -78,21 +74,21 @@ def test_rows_from_a_server_whose_transactions_went_further(store: PostgresStore
     """A restored copy keeps the numbers of its old server; they are not new over and over again."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(PUT, ("a", "restored"))
-        connection.execute("update reenact.inbox set transaction = '4000000000000'")
+        connection.execute("update onrecord.inbox set transaction = '4000000000000'")
     cursor, _ = store.inbox_since(None)
     assert store.inbox_since(cursor)[1] == []
 
 
 def test_asking_reads_the_new_rows_alone(store: PostgresStore, database_url: str) -> None:  # noqa: F811
-    from reenact.store.postgres.queries import INBOX_SINCE
+    from onrecord.store.postgres.queries import INBOX_SINCE
 
     for number in range(50):
         store.inbox_put("n", "a", f"key-{number}", b"", 1)
     cursor, _ = store.inbox_since(None)
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(
-            "insert into reenact.inbox select 1, g, 'k' || g, '', 1, '3' from generate_series(1000, 6000) g"
+            "insert into onrecord.inbox select 1, g, 'k' || g, '', 1, '3' from generate_series(1000, 6000) g"
         )
-        connection.execute("analyze reenact.inbox")
+        connection.execute("analyze onrecord.inbox")
         plan = connection.execute("explain " + INBOX_SINCE, (cursor, cursor)).fetchall()
     assert any("inbox_by_transaction" in line for (line,) in plan), plan

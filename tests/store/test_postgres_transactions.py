@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from reenact.errors import Refused, StoreUnavailable
-from reenact.store.contract import DuplicateIds, Head, PendingAppend
-from reenact.store.opening import open_store
-from reenact.store.postgres import guests
-from reenact.store.postgres.store import PostgresStore
-from reenact.testing.store_contract.builders import NS, Writer, event_row
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
-from tcp_proxy import tcp_proxy
-from transaction_support import doing, notes, with_table
+from kit.store_transactions import doing, notes, with_table
+from kit.tcp_proxy import tcp_proxy
+from onrecord.errors import Refused, StoreUnavailable
+from onrecord.store.contract import DuplicateIds, Head, PendingAppend
+from onrecord.store.factory import open_store
+from onrecord.store.postgres import user_transactions as guests
+from onrecord.store.postgres.store import PostgresStore
+from onrecord.testing.store_contract.builders import NS, Writer, event_row
 
 
 @pytest.fixture
@@ -44,12 +39,12 @@ def postgres(database_url: str) -> Iterator[Any]:
         "end",
         "start transaction",
         "prepare transaction 'x'",
-        "set search_path = reenact",
+        "set search_path = onrecord",
         "reset all",
         "discard all",
-        "delete from reenact.events",
-        'select * from "reenact".runs',
-        "insert into notes select 1, id from Reenact . events",
+        "delete from onrecord.events",
+        'select * from "onrecord".runs',
+        "insert into notes select 1, id from Onrecord . events",
     ],
 )
 def test_postgres_lets_the_work_touch_nothing_of_the_stores(postgres: Any, offence: str) -> None:
@@ -70,8 +65,8 @@ def test_one_statement_in_each_text(postgres: Any) -> None:
 
 def test_a_text_may_speak_of_the_store(postgres: Any) -> None:
     writer = Writer(postgres)
-    postgres.transact(doing(writer, "INSERT INTO notes VALUES(1, 'reenact.events; commit')", "SET LOCAL jit = on"))
-    assert notes(postgres) == ["reenact.events; commit"]
+    postgres.transact(doing(writer, "INSERT INTO notes VALUES(1, 'onrecord.events; commit')", "SET LOCAL jit = on"))
+    assert notes(postgres) == ["onrecord.events; commit"]
 
 
 def test_commit_and_rollback_are_the_stores(postgres: Any) -> None:

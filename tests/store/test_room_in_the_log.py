@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reenact import ActionRequested, Journal, open_store
-from reenact.store.sqlite import room
+from onrecord import ActionRequested, Journal, open_store
+from onrecord.store.sqlite import wal_space as room
 
 
 def _append(journal: Journal, count: int) -> None:
@@ -21,10 +21,10 @@ def test_a_log_that_is_written_to_grows_by_the_piece(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'store.db'}")
     log = tmp_path / "store.db-wal"
     with Journal.create(store) as journal:
-        _append(journal, room.FIRST_LOOK - 1)
+        _append(journal, room.FIRST_CHECK - 1)
         assert log.stat().st_size < room.PIECE_BYTES
         lengths = set()
-        for number in range(room.LOOK_EVERY * 10):
+        for number in range(room.CHECK_EVERY * 10):
             journal.append(ActionRequested(f"b{number}", None), sync=False)
             lengths.add(log.stat().st_size)
         assert len(lengths) <= 4, "commits themselves have made it longer"
@@ -68,6 +68,6 @@ def test_a_disk_without_room_is_for_the_commit_to_complain_about(
     store = open_store(f"sqlite:///{tmp_path / 'store.db'}")
     monkeypatch.setattr(os, "pwrite", full)
     with Journal.create(store) as journal:
-        _append(journal, room.FIRST_LOOK * 2)
-        assert journal.position == room.FIRST_LOOK * 2
+        _append(journal, room.FIRST_CHECK * 2)
+        assert journal.position == room.FIRST_CHECK * 2
     store.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,13 @@ from typing import Any
 import apsw
 import pytest
 
-from reenact.errors import InvalidInput, Refused, SchemaMismatch, StoreUnavailable
-from reenact.store.contract import PendingAppend
-from reenact.store.opening import open_store
-from reenact.store.sqlite import schema
-from reenact.store.sqlite.store import SqliteStore
-from reenact.testing.store_contract.builders import NS, Writer, event_row
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from transaction_support import doing, notes, with_table
+from kit.store_transactions import doing, notes, with_table
+from onrecord.errors import InvalidInput, Refused, SchemaMismatch, StoreUnavailable
+from onrecord.store.contract import PendingAppend
+from onrecord.store.factory import open_store
+from onrecord.store.sqlite import schema
+from onrecord.store.sqlite.store import SqliteStore
+from onrecord.testing.store_contract.builders import NS, Writer, event_row
 
 
 @pytest.fixture
@@ -37,7 +34,7 @@ def test_the_thread_that_works_does_not_write_otherwise(sqlite: Any) -> None:
         other.append(event_row(1, "other"))
         raise AssertionError("a thread that waits for itself waits for ever")
 
-    with pytest.raises(InvalidInput, match="middle of another change"):
+    with pytest.raises(InvalidInput, match="already writing to the store"):
         sqlite.transact(work)
     assert sqlite.last_event(NS, writer.run) is None
 
@@ -60,7 +57,7 @@ OFFENCES = {
     "view": "CREATE VIEW mine AS SELECT 1",
     "virtual table": "CREATE VIRTUAL TABLE mine USING fts5(x)",
     "temporary": "CREATE TEMP TABLE events(x)",
-    "reserved name": "CREATE TABLE reenact_mine(x)",
+    "reserved name": "CREATE TABLE onrecord_mine(x)",
     "numbers": "DELETE FROM sqlite_sequence",
     "numbers again": "UPDATE sqlite_sequence SET seq = 0",
     "commit": "COMMIT",

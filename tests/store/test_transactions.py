@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +11,13 @@ import apsw
 import psycopg
 import pytest
 
-from reenact.errors import InvalidInput, MovedHead, NotFound, Refused, StaleEpoch, StoreUnavailable
-from reenact.journal.transactions import transactional
-from reenact.store.contract import DuplicateIds, Head, NodeRow, PendingAppend, TransactionalStore
-from reenact.store.memory import MemoryStore
-from reenact.store.opening import open_store
-from reenact.testing.store_contract.builders import NS, Writer, event_row
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from transaction_support import doing, notes, with_table
+from kit.store_transactions import doing, notes, with_table
+from onrecord.errors import InvalidInput, MovedHead, NotFound, Refused, StaleEpoch, StoreUnavailable
+from onrecord.journal.transactions import require_transactions
+from onrecord.store.contract import DuplicateIds, Head, NodeRow, PendingAppend, TransactionalStore
+from onrecord.store.factory import open_store
+from onrecord.store.memory import MemoryStore
+from onrecord.testing.store_contract.builders import NS, Writer, event_row
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -156,7 +153,7 @@ def test_many_threads_share_the_store(store: Any) -> None:
 def test_a_store_without_transactions_says_so(memory: MemoryStore) -> None:
     assert not isinstance(memory, TransactionalStore)
     with pytest.raises(InvalidInput) as refusal:
-        transactional(memory)
+        require_transactions(memory)
     assert refusal.value.code == "no_transactions"
     assert refusal.value.hint
 

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from web_support import Served, record, serving
+
+from kit.web import Served, record, serving
 
 
 @pytest.fixture(autouse=True)
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every test has an empty working folder, secrets of its own, and no settings from outside."""
-    for name in ("REENACT_STORE", "REENACT_DURABILITY"):
+    for name in ("ONRECORD_STORE", "ONRECORD_DURABILITY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -38,3 +39,15 @@ def served(path: str) -> Iterator[Served]:
     record(path, "first")
     with serving(path) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One whole run, `first`, served to the tests of a module that change neither the store nor the server."""
+    folder = tmp_path_factory.mktemp("shared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONRECORD_KEY_FILE", str(folder / "keys.json"))
+        path = str(folder / "store.db")
+        record(path, "first")
+        with serving(path) as running:
+            yield running

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from web_support import Served, serving
 
-import reenact
-from reenact.reports.side_by_side import Side, side_by_side
-from reenact.store.contract import Store
-from sharing.shared_runs import World, record_two, support
+import onrecord
+from kit.shared_runs import World, record_two, support
+from kit.web import Served, serving
+from onrecord.reports.side_by_side import Side, side_by_side
+from onrecord.store.contract import Store
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def url(tmp_path: Any) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
-    made = reenact.open_store(url)
+    made = onrecord.open_store(url)
     yield made
     made.close()
 

@@ -13,14 +13,18 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
-from web_support import V1, Served, events_of_stream, problem, record, serving, states, status_of, until
 
-from reenact.cli.main import cli
-from reenact.core.events import Completed
-from reenact.journal.journal import Journal
-from reenact.store.contract import Store
-from reenact.store.opening import open_store
-from reenact.web import following, protocol
+from kit.web import PLAIN, V1, Served, events_of_stream, problem, record, serving, states, status_of, until
+from onrecord.cli.main import cli
+from onrecord.core.events import Completed
+from onrecord.journal.journal import Journal
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
+from onrecord.web import protocol, server
+from onrecord.web import run_feed as following
+
+LONG = 1_200
+"""Events of 8,000 characters each: more than sockets buffer."""
 
 
 @contextmanager
@@ -50,7 +54,7 @@ class Follower(threading.Thread):
         headers = {"Authorization": f"Bearer {self._served.address.token}", **self._headers}
         target = f"{self._served.address.url.rstrip('/')}{V1}/runs/{self._run_followed}/follow"
         try:
-            with httpx.stream("GET", target, headers=headers, timeout=60) as answer:
+            with httpx.stream("GET", target, headers=headers, **PLAIN) as answer:
                 self.status = answer.status_code
                 for event in events_of_stream(answer.iter_lines()):
                     if "id" in event:
@@ -97,8 +101,8 @@ def test_whoever_was_cut_off_goes_on_where_it_was(url: str) -> None:
 
 
 @pytest.mark.parametrize("known", ["-1", "x", "1.5", "99", "9" * 30, "1, 2"])
-def test_a_place_that_cannot_be_is_refused(served: Served, known: str) -> None:
-    problem(served.client.get(V1 + "/runs/first/follow", headers={"Last-Event-ID": known}), 400)
+def test_a_place_that_cannot_be_is_refused(shared: Served, known: str) -> None:
+    problem(shared.client.get(V1 + "/runs/first/follow", headers={"Last-Event-ID": known}), 400)
 
 
 def test_fifty_followers_of_one_run_all_get_everything(url: str) -> None:
@@ -110,7 +114,7 @@ def test_fifty_followers_of_one_run_all_get_everything(url: str) -> None:
             journal.append(states(10))
         journal.append(Completed(output=None))
         for one in followers:
-            one.join(30)
+            one.join(60)
         assert all(one.seqs == list(range(1, 207)) for one in followers)
         assert all(one.ended for one in followers)
 
@@ -143,32 +147,30 @@ def test_beyond_so_many_followers_the_next_is_asked_to_wait(served: Served, path
         assert served.json("/runs/live")["events"] == 1, "the rest is served"
         journal.append(Completed(output=None))
         for one in followers:
-            one.join(20)
+            one.join(60)
         until(lambda: served.client.get(V1 + "/runs/first/follow").status_code == 200)
 
 
 def test_a_follower_that_does_not_read_is_cut_off_and_harms_nobody(served: Served, path: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(protocol, "STALLED_SECONDS", 1.0)
-    record(path, "long", states(3_000, 8_000))
+    record(path, "long", states(LONG, 8_000))
     idle = socket.create_connection(("127.0.0.1", served.port), timeout=30)
     idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     idle.sendall(served.head(f"GET {V1}/runs/long/follow"))
     until(lambda: len(served.server.server_state.tasks) == 1)
-    begun = time.monotonic()
-    assert served.json("/runs/long")["events"] == 3_000, "others are served meanwhile"
-    until(lambda: not served.server.server_state.tasks, 15)
-    assert time.monotonic() - begun < 10
+    assert served.json("/runs/long")["events"] == LONG, "others are served meanwhile"
+    until(lambda: not served.server.server_state.tasks)
     idle.close()
 
 
 def test_an_export_that_nobody_reads_is_cut_off(served: Served, path: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(protocol, "STALLED_SECONDS", 1.0)
-    record(path, "long", states(3_000, 8_000))
+    record(path, "long", states(LONG, 8_000))
     with socket.create_connection(("127.0.0.1", served.port), timeout=30) as idle:
         idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         idle.sendall(served.head(f"GET {V1}/runs/long/timeline"))
         assert status_of(idle.recv(16)) == 200
-        until(lambda: not served.server.server_state.tasks, 15)
+        until(lambda: not served.server.server_state.tasks)
 
 
 def test_a_follower_that_goes_away_leaves_nothing_behind(served: Served, path: str) -> None:
@@ -180,16 +182,16 @@ def test_a_follower_that_goes_away_leaves_nothing_behind(served: Served, path: s
         until(lambda: not served.server.server_state.tasks)
 
 
-def test_following_ends_with_the_server(path: str) -> None:
+def test_following_ends_with_the_server(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that waited for its followers would not end while the test waits for it."""
+    monkeypatch.setattr(server, "ENDING_SECONDS", 3_600)
     with writing(path) as journal:
         journal.append(states(1))
         with serving(path) as served:
             followers = [Follower(served) for _ in range(5)]
             until(lambda: all(one.seqs for one in followers))
-            begun = time.monotonic()
-        assert time.monotonic() - begun < 2.5, "nobody is waited for"
         for one in followers:
-            one.join(5)
+            one.join(60)
             assert not one.is_alive()
 
 

@@ -10,18 +10,31 @@ from typing import Any
 
 import httpx
 import pytest
-from web_support import V1, Served, command, events_of_stream, once, problem, record, serving, states, status_of, until
 
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, Interrupted, WaitCreated
-from reenact.core.wait_keys import WaitIdentity
-from reenact.effect.forking import begin_fork
-from reenact.effect.keys import KeyRing
-from reenact.effect.waits.desk import WaitDesk
-from reenact.journal.chain import Draft
-from reenact.journal.erasure import erase_value
-from reenact.journal.journal import Journal
-from reenact.store.opening import open_store
-from reenact.web import list_following
+from kit.web import (
+    PLAIN,
+    V1,
+    Served,
+    command,
+    events_of_stream,
+    once,
+    problem,
+    record,
+    serving,
+    states,
+    status_of,
+    until,
+)
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, Interrupted, WaitCreated
+from onrecord.core.wait_keys import WaitIdentity
+from onrecord.journal.chain import Draft
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.journal import Journal
+from onrecord.runtime.forks.fork import begin_fork
+from onrecord.runtime.secrets.keys import KeyRing
+from onrecord.runtime.waits.registry import WaitRegistry
+from onrecord.store.factory import open_store
+from onrecord.web import list_feed as list_following
 
 NEW = ["/overview", "/overview/follow", "/search?q=answer", "/attention"]
 
@@ -35,7 +48,7 @@ def a_wait(url: str, run: str = "held", *, session: str | None = None, ring: Key
     record(url, run, [Interrupted({"question": "May I?"})])
     store = open_store(url)
     try:
-        desk = WaitDesk(store, keyring=ring)
+        desk = WaitRegistry(store, keyring=ring)
         return desk.key(run, WaitIdentity.named("interrupt@0"), session=session).text
     finally:
         store.close()
@@ -123,8 +136,8 @@ def test_what_was_recorded_meanwhile_is_found_at_once(url: str) -> None:
         ("/attention", {"limit": -1}),
     ],
 )
-def test_what_cannot_be_asked_is_refused(served: Served, target: str, parameters: dict[str, Any]) -> None:
-    served.code(target, 400, **parameters)
+def test_what_cannot_be_asked_is_refused(shared: Served, target: str, parameters: dict[str, Any]) -> None:
+    shared.code(target, 400, **parameters)
 
 
 def test_looking_opens_nothing_for_writing(served: Served) -> None:
@@ -148,7 +161,7 @@ class Followed(threading.Thread):
 
     def run(self) -> None:
         try:
-            with httpx.stream("GET", self._target, headers=self._headers, timeout=60) as answer:
+            with httpx.stream("GET", self._target, headers=self._headers, **PLAIN) as answer:
                 for event in events_of_stream(answer.iter_lines()):
                     self.told.append(event)
         except httpx.HTTPError:
@@ -209,7 +222,7 @@ def test_what_waits_for_somebody(url: str) -> None:
     record(url, "doubtful", [once(1)])
     record(url, "timed", [WaitCreated(wait_id="w", name="approval", deadline=1_900_000_000_000_000)])
     store = open_store(url)
-    WaitDesk(store).key("timed", WaitIdentity.named("approval"), session="team")
+    WaitRegistry(store).key("timed", WaitIdentity.named("approval"), session="team")
     store.close()
     record(url, "ended")
     with serving(url) as served:
@@ -236,7 +249,7 @@ def test_an_operator_resolves_a_wait_by_its_id(url: str) -> None:
         assert problem(resolve(served, wait, {"value": 2}), 409) == "already_resolved"
         assert served.json("/attention")["runs"] == []
     store = open_store(url)
-    ended = WaitDesk(store).peek(key)
+    ended = WaitRegistry(store).peek(key)
     store.close()
     assert ended is not None
     assert (ended.status, ended.value) == ("ok", {"approved": True})
@@ -253,7 +266,7 @@ def test_many_at_once_resolve_it_once(path: str) -> None:
                 f"{served.address.url.rstrip('/')}{V1}/runs/held/waits/{wait}",
                 json={"value": value},
                 headers={"Authorization": f"Bearer {served.address.token}"},
-                timeout=30,
+                **PLAIN,
             )
             answers.append((answer.status_code, answer.json().get("first")))
 
@@ -295,20 +308,20 @@ def test_bodies_that_are_no_resolution(path: str, body: Any) -> None:
 
 
 @pytest.mark.parametrize("target", [V1 + one for one in NEW] + ["/search?q=a", "/waits"])
-def test_who_may_not_come_in_is_told_nothing(served: Served, target: str) -> None:
-    assert problem(served.stranger.get(target), 401) == "not_authorised"
-    assert problem(served.client.get(target, headers={"Origin": "https://evil.example"}), 403) == "bad_origin"
-    assert problem(served.client.get(target, headers={"Host": "evil.example"}), 403) == "bad_host"
-    answer = served.raw(served.head(f"GET {target}", "Content-Length: 3", "Connection: close") + b"abc")
+def test_who_may_not_come_in_is_told_nothing(shared: Served, target: str) -> None:
+    assert problem(shared.stranger.get(target), 401) == "not_authorised"
+    assert problem(shared.client.get(target, headers={"Origin": "https://evil.example"}), 403) == "bad_origin"
+    assert problem(shared.client.get(target, headers={"Host": "evil.example"}), 403) == "bad_host"
+    answer = shared.raw(shared.head(f"GET {target}", "Content-Length: 3", "Connection: close") + b"abc")
     assert status_of(answer) == 400
     for method in ("PUT", "DELETE", "PATCH", "TRACE", "OPTIONS"):
-        assert served.client.request(method, target).status_code == 405
+        assert shared.client.request(method, target).status_code == 405
 
 
 @pytest.fixture
 def browser(path: str) -> Iterator[tuple[Served, httpx.Client, str]]:
     a_wait(path)
-    with serving(path) as served, httpx.Client(base_url=served.address.url, timeout=30) as client:
+    with serving(path) as served, httpx.Client(base_url=served.address.url, **PLAIN) as client:
         assert client.get(served.address.login_url).status_code == 303
         yield served, client, f"{V1}/runs/held/waits/{wait_of(served)['wait']}"
 

@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from web_support import (
+
+from kit.postgres_server import private_server
+from kit.web import (
     V1,
     Served,
     command,
@@ -19,13 +21,11 @@ from web_support import (
     until,
     whole_run,
 )
-
-from postgres_server import private_server
-from reenact.core.events import StateUpdated
-from reenact.core.wait_keys import WaitIdentity
-from reenact.effect.waits import WaitDesk
-from reenact.store.opening import open_store
-from reenact.web import reading
+from onrecord.core.events import StateUpdated
+from onrecord.core.wait_keys import WaitIdentity
+from onrecord.runtime.waits import WaitRegistry
+from onrecord.store.factory import open_store
+from onrecord.web import read_endpoints as reading
 
 
 def test_every_answer_is_what_the_command_line_prints(url: str) -> None:
@@ -45,7 +45,7 @@ def test_every_answer_is_what_the_command_line_prints(url: str) -> None:
         assert served.json("/runs/first/verify") == command(url, "verify", "first")
         assert served.json("/runs/first/verify", deep="true") == command(url, "verify", "first", "--deep")
         assert served.json("/runs/first/diff/second") == command(url, "diff", "first", "second")
-        assert served.json("/runs/first/receipts") == {**command(url, "token", "mint", "first"), "next": None}
+        assert served.json("/runs/first/receipts") == {**command(url, "receipt", "mint", "first"), "next": None}
         assert served.json("/runs/first/waits", all="true") == command(url, "waits", "first", "--all")
         listed, printed = served.json("/runs"), command(url, "ls")
         assert listed["runs"] == printed["runs"]
@@ -82,9 +82,9 @@ PATHS_OF_A_RUN = (
 
 
 @pytest.mark.parametrize("rest", PATHS_OF_A_RUN)
-def test_an_unknown_run_is_never_an_empty_success(served: Served, rest: str) -> None:
-    assert served.code(f"/runs/nobody{rest}", 404) == "unknown_run"
-    assert served.code("/runs/first/diff/nobody", 404) == "unknown_run"
+def test_an_unknown_run_is_never_an_empty_success(shared: Served, rest: str) -> None:
+    assert shared.code(f"/runs/nobody{rest}", 404) == "unknown_run"
+    assert shared.code("/runs/first/diff/nobody", 404) == "unknown_run"
 
 
 def test_a_run_of_another_namespace_is_unknown(served: Served, path: str) -> None:
@@ -153,8 +153,8 @@ def test_a_page_ends_early_when_it_grows_large(served: Served, path: str, monkey
         ("", {"verbose": "true"}),
     ],
 )
-def test_what_cannot_be_is_refused(served: Served, path_of_run: str, parameters: dict[str, str]) -> None:
-    served.code(f"/runs/first{path_of_run}", 400, **parameters)
+def test_what_cannot_be_is_refused(shared: Served, path_of_run: str, parameters: dict[str, str]) -> None:
+    shared.code(f"/runs/first{path_of_run}", 400, **parameters)
 
 
 def test_a_parameter_given_twice_is_refused(served: Served) -> None:
@@ -206,8 +206,8 @@ def test_runs_are_filtered(url: str) -> None:
         ({"order": "run; DROP TABLE runs"}, "unknown_parameter"),
     ],
 )
-def test_filters_that_cannot_be_are_refused(served: Served, parameters: dict[str, str], code: str) -> None:
-    assert served.code("/runs", 400, **parameters) == code
+def test_filters_that_cannot_be_are_refused(shared: Served, parameters: dict[str, str], code: str) -> None:
+    assert shared.code("/runs", 400, **parameters) == code
 
 
 def test_pages_of_runs_hold_each_run_once_while_others_begin(url: str) -> None:
@@ -226,8 +226,8 @@ def test_pages_of_runs_hold_each_run_once_while_others_begin(url: str) -> None:
 def test_a_rare_run_is_found_behind_pages_that_are_short(served: Served, path: str, monkeypatch: Any) -> None:
     for number in range(6):
         record(path, f"run-{number}", states(1))
-    monkeypatch.setattr("reenact.reports.runs.LOOKED_AT_ONCE", 2)
-    monkeypatch.setattr("reenact.reports.runs.LOOKED_AT_MOST", 2)
+    monkeypatch.setattr("onrecord.reports.runs.LOOKED_AT_ONCE", 2)
+    monkeypatch.setattr("onrecord.reports.runs.LOOKED_AT_MOST", 2)
     page = served.json("/runs", status="completed")
     assert (page["runs"], page["more"]) == ([], True)
     pages = 1
@@ -248,7 +248,7 @@ def test_what_is_kept_beside_runs_is_not_taken_for_one(served: Served, path: str
 
 def test_open_waits_of_all_runs_are_listed_without_their_keys(url: str) -> None:
     store = open_store(url)
-    desk = WaitDesk(store)
+    desk = WaitRegistry(store)
     record(url, "first")
     keys = [desk.key(run, WaitIdentity.named("approval")).text for run in ("asking", "asking-too")]
     store.close()
@@ -322,7 +322,7 @@ def test_a_database_that_is_away_is_503_and_comes_back() -> None:
             database.stop_immediately()
             answer = served.get("/runs/first")
             problem(answer, 503)
-            assert "reenact@" not in answer.text
+            assert "onrecord@" not in answer.text
             assert answer.headers["retry-after"]
             database.start()
             until(lambda: served.get("/runs/first").status_code == 200)

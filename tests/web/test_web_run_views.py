@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from web_support import (
+
+from kit.web import (
     V1,
     Served,
     command,
@@ -19,11 +20,10 @@ from web_support import (
     states,
     whole_run,
 )
-
-from reenact.core.events import ActionFailed, ActionRequested, ActionSucceeded, Completed, StateUpdated
-from reenact.effect.forking import begin_fork
-from reenact.journal.chain import Draft
-from reenact.store.opening import open_store
+from onrecord.core.events import ActionFailed, ActionRequested, ActionSucceeded, Completed, StateUpdated
+from onrecord.journal.chain import Draft
+from onrecord.runtime.forks.fork import begin_fork
+from onrecord.store.factory import open_store
 
 
 def asked(number: int, payload: Any, lane: str = "0", effect: str = "model_call") -> Draft:
@@ -263,7 +263,7 @@ def test_verification_tells_how_far_it_is(served: Served, path: str) -> None:
 
 
 def test_whoever_leaves_ends_the_verification(served: Served, path: str) -> None:
-    record(path, "long", states(20_000))
+    record(path, "long", states(8_000))
     for _ in range(40):  # more than there is room for at once
         with served.client.stream("GET", f"{V1}/runs/long/verifying") as answer:
             next(answer.iter_lines())

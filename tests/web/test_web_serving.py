@@ -1,4 +1,4 @@
-"""`reenact serve`, as a process: what it says, how it ends, and what it refuses."""
+"""`onrecord serve`, as a process: what it says, how it ends, and what it refuses."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from typing import Any
 
 import httpx
 import pytest
-from web_support import events_of_stream, record, states, until
 
-RUNNING = [sys.executable, "-W", "error", "-m", "reenact.cli.main", "serve"]
+from kit import command_server
+from kit.web import PLAIN, events_of_stream, record, states, until
+from onrecord.extras import install_command
+
+RUNNING = [sys.executable, "-W", "error", "-m", "onrecord.cli.main", "serve"]
 
 
 @contextmanager
@@ -34,14 +37,12 @@ def server(*arguments: str, ends_with: int = 0) -> Iterator[tuple[subprocess.Pop
     finally:
         if process.poll() is None:
             process.terminate()
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (ends_with, "", "")
 
 
 def refused(*arguments: str, **environment: str) -> tuple[int, list[str]]:
-    done = subprocess.run(
-        [*RUNNING, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
-    )
+    done = command_server.call(["serve", *arguments], env={**os.environ, **environment})
     return done.returncode, done.stderr.splitlines()
 
 
@@ -50,9 +51,9 @@ def test_a_signal_ends_it_cleanly(path: str, number: int) -> None:
     record(path, "first")
     with server("--store", path) as (process, said):
         headers = {"Authorization": f"Bearer {said['token']}"}
-        assert httpx.get(said["url"] + "api/v1/runs/first", headers=headers).status_code == 200
+        assert httpx.get(said["url"] + "api/v1/runs/first", headers=headers, **PLAIN).status_code == 200
         process.send_signal(number)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_it_ends_while_somebody_follows_and_somebody_stalls(path: str) -> None:
@@ -63,7 +64,7 @@ def test_it_ends_while_somebody_follows_and_somebody_stalls(path: str) -> None:
         read: list[dict[str, str]] = []
 
         def follow() -> None:
-            with httpx.stream("GET", url + "?after=1999", headers=headers, timeout=30) as answer:
+            with httpx.stream("GET", url + "?after=1999", headers=headers, **PLAIN) as answer:
                 for event in events_of_stream(answer.iter_lines()):
                     read.append(event)  # noqa: PERF402 - as they come
 
@@ -92,12 +93,12 @@ def test_what_is_printed_for_people(path: str) -> None:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/login\?code=[\w-]{43}", address)
         bearer = re.search(r"Authorization: Bearer ([\w-]{43})$", token.strip())
         assert bearer is not None
-        with httpx.Client() as browser:
+        with httpx.Client(**PLAIN) as browser:
             assert browser.get(address).status_code == 303
             runs = browser.get(httpx.URL(address).join("/api/v1/runs"))
             assert [one["run"] for one in runs.json()["runs"]] == ["first"]
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         rest = process.stderr.read()
         assert bearer[1] not in rest
         assert "stopped" in rest
@@ -107,8 +108,8 @@ def test_nothing_of_a_request_is_logged(path: str) -> None:
     """The context asserts that stdout and stderr stay empty."""
     record(path, "first")
     with server("--store", path) as (_, said):
-        httpx.get(said["login_url"])
-        httpx.get(said["url"] + "api/v1/waits/secret-key")
+        httpx.get(said["login_url"], **PLAIN)
+        httpx.get(said["url"] + "api/v1/waits/secret-key", **PLAIN)
         port = int(said["url"].rsplit(":", 1)[1].strip("/"))
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(b"NONSENSE\r\n\r\n")
@@ -120,7 +121,7 @@ def test_without_auth_it_says_so(path: str) -> None:
     with server("--store", path, "--no-auth") as (_, said):
         assert said["token"] is None
         assert said["login_url"] == said["url"]
-        assert httpx.get(said["url"] + "api/v1/runs").status_code == 200
+        assert httpx.get(said["url"] + "api/v1/runs", **PLAIN).status_code == 200
 
 
 def test_a_port_that_is_in_use_is_two_lines(path: str) -> None:
@@ -165,20 +166,21 @@ def test_without_the_extra_it_is_said_what_to_install(path: str, package: str) -
     record(path, "first")
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        f"sys.argv = ['reenact', 'serve', '--store', {path!r}]\n"
-        "from reenact.cli.main import run; run()"
+        f"sys.argv = ['onrecord', 'serve', '--store', {path!r}]\n"
+        "from onrecord.cli.main import run; run()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     lines = done.stderr.splitlines()
     assert (done.returncode, len(lines)) == (5, 2), done.stderr
     assert lines[0].endswith("[missing_extra]")
-    assert lines[1] == 'pip install "reenact[web]"'
+    assert lines[1] == install_command("web")
 
 
 def test_no_other_command_loads_the_server() -> None:
     code = (
-        "import sys; from reenact.cli.main import cli\n"
-        "import reenact.cli.listing, reenact.cli.showing, reenact.cli.diffing, reenact.cli.serving\n"
+        "import sys; from onrecord.cli.main import cli\n"
+        "import onrecord.cli.commands.ls, onrecord.cli.commands.show\n"
+        "import onrecord.cli.commands.diff, onrecord.cli.commands.serve\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in ('starlette', 'uvicorn', 'h11', 'anyio')]"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
@@ -189,5 +191,5 @@ def test_what_other_processes_write_is_seen_at_once(url: str) -> None:
     with server("--store", url) as (_, said):
         headers = {"Authorization": f"Bearer {said['token']}"}
         record(url, "second")
-        answer = httpx.get(said["url"] + "api/v1/runs/@last", headers=headers)
+        answer = httpx.get(said["url"] + "api/v1/runs/@last", headers=headers, **PLAIN)
         assert answer.json()["run"] == "second"

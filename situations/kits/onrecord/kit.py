@@ -2,4 +2,4 @@
 
 from common_kit import *  # noqa: F403
 
-from reenact import tool as tool
+from onrecord import tool as tool

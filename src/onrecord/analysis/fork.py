@@ -1,4 +1,4 @@
-"""What a fork would cost, and the change that a patch describes. To begin one is `reenact.effect.forking`."""
+"""Estimate the cost of a fork, read a change from a patch, and fork any loaded agent (`runtime.forks.fork`)."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from reenact.core.codec import encode
-from reenact.core.events import ANSWERS, ActionFailed, ActionRequested, ActionSucceeded, Resumed, WaitResolved
-from reenact.effect.agents import find_agent
-from reenact.effect.forking import AnotherAnswer, AnotherInput, Change, fork_position
-from reenact.effect.open_stores import store_of
-from reenact.effect.other_records import child_id
-from reenact.effect.policy import usual_usage
-from reenact.effect.tails import LIVE, carried_out_kinds
-from reenact.errors import InvalidInput, NotFound
-from reenact.journal.reader import JournalReader, SequencedEvent
-from reenact.replays.comparing.patches import apply_patch
-from reenact.store.contract import Store
+from onrecord.analysis.compare.patches import apply_patch
+from onrecord.core.codec import encode
+from onrecord.core.events import ANSWERS, ActionFailed, ActionRequested, ActionSucceeded, Resumed, WaitResolved
+from onrecord.errors import InvalidInput, NotFound
+from onrecord.journal.reader import JournalReader, SequencedEvent
+from onrecord.runtime.api.agent import find_agent
+from onrecord.runtime.api.policy import find_usage
+from onrecord.runtime.engine.stores import store_of
+from onrecord.runtime.forks.fork import AnotherAnswer, AnotherInput, Change, fork_position
+from onrecord.runtime.forks.recorded_answers import child_id
+from onrecord.runtime.forks.tail_policy import LIVE, executed_kinds
+from onrecord.store.contract import Store
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExpectedTail:
-    """What the run that is forked did behind that position: as much may be expected of the fork."""
+    """The effects of the parent run after the fork position: an estimate for the fork."""
 
     run: str
     at: int
     effects: int
     carried_out: dict[str, int]
-    """Effects by name that would really be carried out."""
+    """Effects by name that would be executed."""
     answered: dict[str, int]
     """Effects by name that would be answered from the record, or stop the fork."""
     tokens: float
     cost: float
-    """Of what would be carried out, as far as its results tell."""
+    """The recorded cost of the effects that would be executed."""
     untold: int
-    """Model calls among them whose results say nothing of it."""
+    """Model calls among them without recorded usage."""
 
     def to_data(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -50,10 +50,13 @@ def expected_tail(
     live_tools: Iterable[str] = (),
     change: Change | None = None,
 ) -> ExpectedTail:
-    """Read from the record; nothing is carried out. What an answer is given for instead is asked for by nobody."""
+    """Estimate the tail of a fork from the record, without executing anything.
+
+    An effect whose answer the change replaces is not counted: it is not requested again.
+    """
     reader.check_start(at + 1)
-    named, kinds = frozenset(live_tools), carried_out_kinds()
-    given = change.seq if isinstance(change, AnotherAnswer) else 0
+    live_names, kinds = frozenset(live_tools), executed_kinds()
+    replaced_seq = change.seq if isinstance(change, AnotherAnswer) else 0
     carried_out: Counter[str] = Counter()
     answered: Counter[str] = Counter()
     spent: Counter[str] = Counter()
@@ -62,20 +65,20 @@ def expected_tail(
         if row.kind not in ANSWERS:
             continue
         answer = reader.sequenced(row)
-        if given in (answer.seq, answer.parent):
+        if replaced_seq in (answer.seq, answer.parent):
             continue
         request = reader.event(answer.parent or 0)
         name, kind = _name_and_kind(request.event)
-        if tail != LIVE or not (name in named or kind in kinds):
+        if tail != LIVE or not (name in live_names or kind in kinds):
             answered[name] += 1
             continue
         carried_out[name] += 1
         usage: dict[str, float] = {}
-        if isinstance(answer.event, ActionSucceeded) and kind != "process":  # a called agent's own effects tell
-            usage = usual_usage(_answer_of_model(answer.event.output))
+        if isinstance(answer.event, ActionSucceeded) and kind != "process":  # a child run counts its own effects
+            usage = find_usage(_model_answer(answer.event.output))
         spent.update(usage)
         untold += kind == "model_call" and not usage
-        below = _expected_of_child(reader, str(request.key), tail, named) if kind == "process" else None
+        below = _expected_child_tail(reader, str(request.key), tail, live_names) if kind == "process" else None
         if below is not None:
             carried_out.update(below.carried_out)
             answered.update(below.answered)
@@ -93,8 +96,8 @@ def expected_tail(
     )
 
 
-def _expected_of_child(reader: JournalReader, key: str, tail: str, live_tools: frozenset[str]) -> ExpectedTail | None:
-    """What a called agent did; None where its run is not here."""
+def _expected_child_tail(reader: JournalReader, key: str, tail: str, live_tools: frozenset[str]) -> ExpectedTail | None:
+    """Return the estimate for a child run, or None if its run is not in this store."""
     try:
         child = JournalReader(reader.store, child_id(f"{reader.run}/{key}"), reader.namespace)
     except NotFound:
@@ -102,8 +105,8 @@ def _expected_of_child(reader: JournalReader, key: str, tail: str, live_tools: f
     return expected_tail(child, 0, tail=tail, live_tools=live_tools)
 
 
-def _answer_of_model(output: Any) -> Any:
-    """An answer that came by HTTP says it in its body."""
+def _model_answer(output: Any) -> Any:
+    """Return the model's answer, from the body if it is an HTTP response."""
     body = output.get("body") if isinstance(output, dict) else None
     return body["json"] if isinstance(body, dict) and "json" in body else output
 
@@ -115,7 +118,7 @@ def _name_and_kind(request: Any) -> tuple[str, str]:
 
 
 def patched_change(reader: JournalReader, seq: int, patch: list[dict[str, Any]]) -> Change:
-    """The change that an RFC 6902 patch of event `seq` is: of a request its input, of an answer its value."""
+    """Return the change that an RFC 6902 patch makes to event `seq`: to a request's input or an answer's value."""
     event = reader.event(seq)
     member = _member(event)
     value = reader.decoded(apply_patch(encode(getattr(event.event, member)).tree, patch))
@@ -154,7 +157,7 @@ def fork(
     namespace: str = "default",
     **options: Any,
 ) -> Any:
-    """Goes another way from behind event `at` of a run of any agent that is loaded; options as of `Agent.fork`."""
+    """Fork a run of any loaded agent after event `at`. Options are those of `Agent.fork`."""
     opened = store_of(store)
     facts = JournalReader(opened, run_id, namespace).facts() or {}
     if "agent" not in facts:

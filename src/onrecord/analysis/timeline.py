@@ -1,7 +1,7 @@
-"""Walking a run that has been recorded: forward, back, to a position, with the state after every event.
+"""Step through a recorded run: forward, back, to a position, with the state after every event.
 
-The engine reads and never writes; nothing of the agent runs. A position is always the last applied event: 0 is before
-the first one. Two engines over the same run give the same states, whichever way they were walked.
+The engine only reads; no agent code runs. A position is the last applied event: 0 is before the first one. Two engines
+over the same run give the same states, whichever steps led there.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from reenact.core.state import Reducer, StateUpdatedOnlyReducer, state_hash
-from reenact.errors import BadPosition, Refused
-from reenact.journal.reader import JournalReader, SequencedEvent
-from reenact.journal.snapshots import Migrations, RejectedSnapshot, StateFold, first_state, load_snapshot
-from reenact.journal.verify import VerificationReport, verify_run
-from reenact.store.contract import Store
+from onrecord.core.state import Reducer, StateUpdatedOnlyReducer, state_hash
+from onrecord.errors import BadPosition, Refused
+from onrecord.journal.reader import JournalReader, SequencedEvent
+from onrecord.journal.snapshots import Migrations, RejectedSnapshot, StateFold, first_state, load_snapshot
+from onrecord.journal.verify import VerificationReport, verify_run
+from onrecord.store.contract import Store
 
 KEPT_EVERY = 256
-"""States that the engine keeps to come back to, so that a step back costs no more than so many steps forward."""
+"""The engine keeps a state every so many events, which bounds the cost of a step back."""
 
 
 class Step(NamedTuple):
-    """One event, and the state that it led to."""
+    """An event and the state after it."""
 
     event: SequencedEvent
     state: Any
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 
 class ReplayEngine:
-    """Walks a recorded run, forward and back, with the state after every event. Nothing is carried out."""
+    """Step through a recorded run, forward and back, with the state after every event. Nothing is executed."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class ReplayEngine:
         if reducer is None and self.reader.header.reducer != StateUpdatedOnlyReducer.id:
             raise Refused(
                 f"the state of run {run} was folded by the reducer {self.reader.header.reducer!r}",
-                hint="Give that reducer: another one would show states that never were.",
+                hint="Pass that reducer: another one would show states that never existed.",
                 code="other_reducer",
             )
         self._migrations = migrations
         self._fold = StateFold(self.reader, self._reducer)
         self._kept: dict[int, Any] = {0: self._fold.state}
         self.rejected: list[RejectedSnapshot] = []
-        """Snapshots that were passed over, and why."""
+        """The snapshots that were not used, with the reasons."""
 
     @classmethod
     def with_state(
@@ -72,18 +72,16 @@ class ReplayEngine:
         position: int,
         reducer: Reducer | None = None,
     ) -> ReplayEngine:
-        """Begins with a state in hand, which is believed to be that at `position`."""
+        """Begin with a known state, which is trusted to be the one at `position`."""
         engine = cls(store, run, namespace, reducer=reducer)
         engine._check(position)
         engine._fold = StateFold(engine.reader, engine._reducer, state=state, position=position, use_state=True)
         engine._kept = {position: state}
         return engine
 
-    # Where it stands
-
     @property
     def position(self) -> int:
-        """The last applied event; 0 before the first."""
+        """Return the last applied event; 0 before the first."""
         return self._fold.position
 
     @property
@@ -96,18 +94,16 @@ class ReplayEngine:
 
     @property
     def reductions(self) -> int:
-        """How many events this engine has applied since it began or last jumped."""
+        """Return the number of events applied since the engine began or last jumped."""
         return self._fold.reductions
 
     @property
     def end(self) -> int:
-        """The run's last position. A run that is still going on grows."""
+        """Return the run's last position, which grows while the run is active."""
         return self.reader.head().seq
 
-    # Walking
-
     def step(self) -> Step | None:
-        """Applies the next event; None at the end."""
+        """Apply the next event; return None at the end."""
         event = self._fold.step()
         if event is None:
             return None
@@ -115,16 +111,16 @@ class ReplayEngine:
         return Step(event, self._fold.state)
 
     def steps(self) -> Iterator[Step]:
-        """All that is left, one by one."""
+        """Apply the remaining events one by one."""
         while (step := self.step()) is not None:
             yield step
 
     def step_back(self) -> int:
-        """Takes the last event back; the position it leads to. Refused before the first one."""
+        """Undo the last event and return the new position. Refused at position 0."""
         return self.go_to(self.position - 1)
 
     def go_to(self, position: int) -> int:
-        """Stands at `position` as if it had been walked to."""
+        """Move to `position` and return it."""
         self._check(position)
         if position < self.position or position - self.position > KEPT_EVERY:
             self._jump(position)
@@ -134,20 +130,20 @@ class ReplayEngine:
         return position
 
     def replay_from(self, position: int) -> Any:
-        """Goes to `position`, by the nearest trusted snapshot, and replays what follows it; the final state."""
+        """Move to `position` by the nearest trusted snapshot, apply all later events, and return the final state."""
         self._check(position)
         self._jump(position, snapshots=True)
         self._fold.replay_to(position)
         return self.replay_all()
 
     def replay_all(self) -> Any:
-        """Applies all that is left; the final state."""
+        """Apply all remaining events and return the final state."""
         state = self._fold.replay_all()
         self._kept[self._fold.position] = state
         return state
 
     def verify(self) -> VerificationReport:
-        """Checks the whole run, contents too: what was replayed is what was recorded."""
+        """Verify the whole run, contents included."""
         reducer = None if isinstance(self._reducer, StateUpdatedOnlyReducer) else self._reducer
         return verify_run(self.reader.store, self.reader.run, self.reader.namespace, deep=True, reducer=reducer)
 
@@ -160,7 +156,7 @@ class ReplayEngine:
             )
 
     def _jump(self, position: int, *, snapshots: bool = False) -> None:
-        """To the nearest known state at or before `position`."""
+        """Restore the nearest known state at or before `position`."""
         known = max((kept for kept in self._kept if kept <= position), default=None)
         if snapshots or known is None:
             found, self.rejected = load_snapshot(
@@ -176,6 +172,3 @@ class ReplayEngine:
     def _keep(self) -> None:
         if self._fold.position % KEPT_EVERY == 0:
             self._kept[self._fold.position] = self._fold.state
-
-
-__all__ = ["ReplayEngine", "Step"]

@@ -1,9 +1,9 @@
-"""A block of code as a run, where no function is there to be called again: a test, or a cassette that is read in.
+"""Block of code as a run, without a function that could be called again: a test, or a cassette that is imported.
 
-1. A block is recorded or replayed by whoever knows where it begins and ends. It may be left and entered again: what
-   happens between is not the run's.
-2. Nobody resumes a block, so what was redacted in it is not sealed: a replay goes on with placeholders.
-3. The end of a block is an event like any other. A replay that comes to it has done what was recorded, and all of it.
+1. The caller marks where a block begins and ends. A block can be left and entered again; code in between does not
+   belong to the run.
+2. A block is never resumed, so redacted values are not sealed: a replay continues with placeholders.
+3. The end of a block is an event. A replay that reaches it has done everything that was recorded.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from reenact.core.events import Completed
-from reenact.effect import threads
-from reenact.effect.boundary import replays
-from reenact.effect.earlier import Carrier
-from reenact.effect.live_run import LiveRun
-from reenact.effect.past import Past
-from reenact.effect.places import HERE, PLACE
-from reenact.effect.redacting import RedactingSecrets, Redaction
-from reenact.effect.running import end_run
-from reenact.effect.sealing import Seals
-from reenact.effect.secrets import FACT as REDACTION
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import Store
+from onrecord.core.events import Completed
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.boundary import replays
+from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.engine.execution import end_run
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.replay.checkpoint_entry import Carrier
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.scheduler import thread_driver
+from onrecord.runtime.secrets.redaction import RedactingSecrets, Redaction
+from onrecord.runtime.secrets.run_secrets import FACT as REDACTION
+from onrecord.runtime.secrets.seals import Seals
+from onrecord.store.contract import Store
 
 
-class Unsealed(Seals):
-    """Nothing is kept of what was redacted."""
+class NoSeals(Seals):
+    """Seals that keep nothing of what was redacted."""
 
     def put(self, *_: Any, **__: Any) -> None: ...
 
@@ -39,24 +39,24 @@ class Unsealed(Seals):
 
 
 class OwnRecording(JournalReader):
-    """A recording that lies beside the code that it is of: its values come back as what they were."""
+    """Recording kept beside its own code: its values are restored as objects, not as plain data."""
 
     @cached_property
     def holds_foreign(self) -> bool:
         return False
 
 
-class Block:
-    """One run, and the thread that the block runs in."""
+class BlockRun:
+    """Run of one block, executed in one thread."""
 
     def __init__(self, run: LiveRun) -> None:
-        threads.install()
+        thread_driver.install()
         self.run = run
         run.calls_agents_inline = True
         if isinstance(run.secrets, RedactingSecrets):
-            run.secrets.seals = Unsealed()
+            run.secrets.seals = NoSeals()
         self._token: object = None
-        """What turns know the thread by, kept while the block is left."""
+        """Thread token for the scheduler, kept while the block is left."""
         self._is_here = False
 
     @classmethod
@@ -68,15 +68,15 @@ class Block:
         *,
         namespace: str = "default",
         redacts: bool = True,
-    ) -> Block:
-        """Begins a run. Secrets are kept out of it by default."""
-        how = {REDACTION: Redaction().to_fact()} if redacts else {}
-        return cls(LiveRun(Journal.create(store, run_id, namespace, facts={**facts, **how})))
+    ) -> BlockRun:
+        """Begin a run. Secrets are redacted by default."""
+        redaction_fact = {REDACTION: Redaction().to_fact()} if redacts else {}
+        return cls(LiveRun(Journal.create(store, run_id, namespace, facts={**facts, **redaction_fact})))
 
     @classmethod
-    def replayed(cls, store: Store, run_id: str, namespace: str = "default") -> Block:
+    def replayed(cls, store: Store, run_id: str, namespace: str = "default") -> BlockRun:
         reader = OwnRecording(store, run_id, namespace)
-        return cls(LiveRun(reader, past=Past.read(reader)))
+        return cls(LiveRun(reader, past=History.read(reader)))
 
     @property
     def is_replay(self) -> bool:
@@ -84,7 +84,7 @@ class Block:
 
     @contextmanager
     def here(self) -> Iterator[None]:
-        """What happens inside is the run's."""
+        """Record or replay what happens inside as part of the run."""
         if self._is_here:
             yield
             return
@@ -96,7 +96,7 @@ class Block:
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
-        """What happens inside is not the run's, wherever it happens."""
+        """Exclude what happens inside from the run."""
         if not self._is_here:
             yield
             return
@@ -108,8 +108,8 @@ class Block:
 
     def _enter(self) -> None:
         self._is_here = True
-        self._place, self._outer = PLACE.get(), HERE.token
-        self._around = replays.get(threading.get_ident())
+        self._outer_place, self._outer_token = PLACE.get(), HERE.token
+        self._outer_replay = replays.get(threading.get_ident())
         PLACE.set(self.run.main)
         HERE.token = self._token
         self.run.carrier = self.run.carrier or Carrier.here()
@@ -117,25 +117,25 @@ class Block:
             replays[threading.get_ident()] = self.run
 
     def leave(self) -> None:
-        """Before the end of a stretch, for whoever knows better."""
+        """Leave the block before its `with` statement ends."""
         if not self._is_here:
             return
         self._is_here = False
-        self._token, HERE.token = HERE.token, self._outer
-        PLACE.set(self._place)
-        if self._around is not None:
-            replays[threading.get_ident()] = self._around
+        self._token, HERE.token = HERE.token, self._outer_token
+        PLACE.set(self._outer_place)
+        if self._outer_replay is not None:
+            replays[threading.get_ident()] = self._outer_replay
         else:
             replays.pop(threading.get_ident(), None)
 
     def end(self) -> None:
-        """Writes its end down, or compares it with the recorded one."""
+        """Record the end of the run, or compare it with the recorded end."""
         if self.run.stopped is not None:
             raise self.run.stopped
         end_run(self.run, Completed())
 
     def close(self) -> None:
-        """Nothing of it goes on, whether or not it has come to its end."""
+        """Release the run, whether or not it has ended."""
         run = self.run
         run.turns.rests(run.main_token)
         if run.journal is not None:

@@ -1,6 +1,6 @@
-"""`reenact replay RUN --break-at N`: the debugger, in the program's own frame, when it asks for the effect of event N.
+"""`onrecord replay RUN --break-at N`: open the debugger in the program's frame when it requests the effect of event N.
 
-The answer is on record and has not been handed over: what the program knows here is what it knew then.
+The recorded answer is not yet delivered: the program knows what it knew at this point of the recording.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ import sys
 from types import FrameType
 from typing import Any
 
-from reenact.capture.draws import is_own_file
-from reenact.effect.live_run import LiveRun
-from reenact.effect.past import Past
-from reenact.effect.recorded import RecordedRequest
-from reenact.errors import InvalidInput, ReenactError
+from onrecord.capture.draws import is_own_file
+from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.records import RecordedRequest
 
-_SKIPPED = ["reenact.*"]
+_SKIPPED = ["onrecord.*"]
 
 
-class LeftInDebugger(ReenactError):
-    """Nobody wanted to see the rest."""
+class LeftInDebugger(OnrecordError):
+    """The user quit the debugger, so the replay stopped."""
 
     code = "left_in_debugger"
     exit_status = 1
-    default_hint = "The record is as it was. `c` goes on with the replay."
+    default_hint = "The record is unchanged. In the debugger, `c` continues the replay."
 
 
 def break_at(run: LiveRun, seq: int) -> Breakpoint:
-    """Stops the replay when it comes there."""
+    """Stop the replay at the effect that event `seq` belongs to."""
     assert run.past is not None
-    return Breakpoint(run, _request_of(run.past, run.name, seq))
+    return Breakpoint(run, _find_request(run.past, run.name, seq))
 
 
-def _request_of(past: Past, name: str, seq: int) -> RecordedRequest:
+def _find_request(past: History, name: str, seq: int) -> RecordedRequest:
     for request in past.by_key.values():
         answered = request.answer is not None and request.answer.seq == seq
         if request.seq == seq or answered or any(chunk.seq == seq for chunk in request.chunks):
             return request
     raise InvalidInput(
         f"event {seq} of run {name} belongs to no effect",
-        hint="`reenact show` lists them: name a request, or its answer.",
+        hint="Name a request or its answer: `onrecord show` lists them.",
         code="no_effect",
     )
 
@@ -50,40 +50,40 @@ class Breakpoint:
         self._run = run
         self._request = request
         self.was_reached = False
-        self._serve, self._find = run.serve_at_once, run.request
-        run.serve_at_once = self._served  # type: ignore[method-assign]
-        run.request = self._requested  # type: ignore[method-assign]
+        self._serve, self._make_request = run.serve_at_once, run.request
+        run.serve_at_once = self._serve_or_stop  # type: ignore[method-assign]
+        run.request = self._request_or_stop  # type: ignore[method-assign]
 
-    def _served(self, *args: Any, **kwargs: Any) -> Any:
+    def _serve_or_stop(self, *args: Any, **kwargs: Any) -> Any:
         found = self._serve(*args, **kwargs)
         if found is self._request:
             self._stop()
         return found
 
-    def _requested(self, *args: Any, **kwargs: Any) -> Any:
-        ticket = self._find(*args, **kwargs)
+    def _request_or_stop(self, *args: Any, **kwargs: Any) -> Any:
+        ticket = self._make_request(*args, **kwargs)
         if ticket.recorded is self._request:
             self._stop()
         return ticket
 
     def _stop(self) -> None:
         self.was_reached = True
-        frame = _own_frame()
-        place = f"seq {self._request.seq}, {self._request.key.partition('/')[2].rpartition('/')[0]}"
-        print(f"reenact: run {self._run.name} asks for {place}", file=sys.stderr)
+        frame = _find_own_frame()
+        position = f"seq {self._request.seq}, {self._request.key.partition('/')[2].rpartition('/')[0]}"
+        print(f"onrecord: run {self._run.name} asks for {position}", file=sys.stderr)
         debugger = pdb.Pdb(skip=_SKIPPED)
         debugger.reset()
-        _trace(debugger, frame)
+        _trace_frames(debugger, frame)
         debugger.interaction(frame, None)
         if debugger.quitting:
             sys.settrace(None)
-            self._run.stop_here(LeftInDebugger(f"the replay of run {self._run.name} was left at {place}"))
+            self._run.stop_here(LeftInDebugger(f"the replay of run {self._run.name} was left at {position}"))
         if debugger.stopframe is not debugger.botframe or debugger.stoplineno != -1:
-            sys.settrace(debugger.trace_dispatch)  # `n`, `s` and their like stop again; `c` does not
+            sys.settrace(debugger.trace_dispatch)  # `n` and `s` stop again; `c` does not
 
 
-def _trace(debugger: pdb.Pdb, frame: FrameType) -> None:
-    """As `pdb.set_trace` does it, for the frames from the program's own on: until told otherwise it goes on."""
+def _trace_frames(debugger: pdb.Pdb, frame: FrameType) -> None:
+    """Trace the frames from the program's own outwards, as `pdb.set_trace` does, and continue until a command stops."""
     frames = [frame]
     while frames[-1].f_back is not None:
         frames.append(frames[-1].f_back)
@@ -93,8 +93,8 @@ def _trace(debugger: pdb.Pdb, frame: FrameType) -> None:
         one.f_trace = debugger.trace_dispatch
 
 
-def _own_frame() -> FrameType:
-    """The program's innermost; whoever asks, if a library asks for itself."""
+def _find_own_frame() -> FrameType:
+    """Return the program's innermost frame, or the caller's if only libraries are on the stack."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and not is_own_file(frame.f_code.co_filename):
         frame = frame.f_back

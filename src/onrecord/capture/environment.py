@@ -1,9 +1,10 @@
-"""The environment of a program, as far as its record has to know it: which variables there were, and whether one of
-them is another now. Their values are in no record: what is kept of each is a digest under a secret of this machine,
-so that nobody else can guess at it.
+"""Environment variables of a program: their names, and digests that show whether a value has changed.
 
-A variable is written as one text, its name and its digest: what stands behind the name of a key looks like a key. And
-a digest is written in letters, since some numbers look like those of cards."""
+Values are not recorded. Each digest is keyed with a secret of this machine, so others cannot guess the value.
+
+A variable is written as one text, name and digest, because redaction would take a value after a key's name for a key.
+A digest is written in letters, because some numbers look like card numbers.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +13,26 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from reenact.effect.sealing import SealKeys
-from reenact.errors import ReenactError
+from onrecord.errors import OnrecordError
+from onrecord.runtime.secrets.seals import SealKeys
 
 FACT = "environment"
 DIGEST_CHARACTERS = 16
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
-_OF_THE_TERMINAL = (
+_TERMINAL_PREFIXES = (
     *("_", "COLUMNS", "DBUS_", "DISPLAY", "INVOCATION_ID", "JOURNAL_STREAM", "LINES", "LS_COLORS", "OLDPWD", "PPID"),
-    *("PWD", "PYTEST_", "PYTHONHASHSEED", "REENACT_", "SHLVL", "SSH_", "TERM", "TMUX", "WINDOW", "XDG_"),
+    *("PWD", "PYTEST_", "PYTHONHASHSEED", "ONRECORD_", "SHLVL", "SSH_", "TERM", "TMUX", "WINDOW", "XDG_"),
 )
-"""What begins so is another in every terminal, and says nothing of the program."""
+"""Prefixes of variables that differ in every terminal and say nothing about the program."""
 
 
 def environment_fact(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """For the facts of a run; empty where this machine has no secrets to keep one."""
+    """Return the fact about the environment for a new run, or an empty dict if this machine has no secrets."""
     try:
         key_id, secret = SealKeys().current_seal()
-    except (ReenactError, OSError):
+    except (OnrecordError, OSError):
         return {}
-    digests = _digests(secret, os.environ if environment is None else environment)
+    digests = _compute_digests(secret, os.environ if environment is None else environment)
     variables = [f"{name} {digest}" for name, digest in digests.items()]
     return {FACT: {"key": key_id, "variables": variables}}
 
@@ -39,18 +40,18 @@ def environment_fact(environment: Mapping[str, str] | None = None) -> dict[str, 
 def changed_variables(
     facts: Mapping[str, Any] | None, environment: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
-    """Names of variables by what became of them since: `changed`, `new`, `gone`. Empty where nobody can tell."""
+    """Return the names of variables that are `changed`, `new` or `gone` since the recording; empty if unknown."""
     fact = (facts or {}).get(FACT)
-    before = _recorded(fact) if isinstance(fact, Mapping) else None
+    before = _read_digests(fact) if isinstance(fact, Mapping) else None
     if fact is None or before is None:
         return {}
     try:
         secret = SealKeys().seal_secret(str(fact.get("key")))
-    except (ReenactError, OSError):
+    except (OnrecordError, OSError):
         return {}
     if secret is None:
         return {}
-    now = _digests(secret, os.environ if environment is None else environment)
+    now = _compute_digests(secret, os.environ if environment is None else environment)
     found = {
         "changed": [name for name in now if name in before and before[name] != now[name]],
         "new": [name for name in now if name not in before],
@@ -59,8 +60,8 @@ def changed_variables(
     return {what: sorted(names) for what, names in found.items() if names}
 
 
-def _recorded(fact: Mapping[str, Any]) -> dict[str, str] | None:
-    """The digests of a record by the names of their variables; earlier ones were kept in that form."""
+def _read_digests(fact: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the recorded digests by variable. Older records hold them as an object."""
     variables, digests = fact.get("variables"), fact.get("digests")
     if isinstance(variables, list):
         pairs = [str(one).rpartition(" ") for one in variables]
@@ -70,11 +71,11 @@ def _recorded(fact: Mapping[str, Any]) -> dict[str, str] | None:
     return None
 
 
-def _digests(secret: bytes, environment: Mapping[str, str]) -> dict[str, str]:
+def _compute_digests(secret: bytes, environment: Mapping[str, str]) -> dict[str, str]:
     return {
-        name: hmac.digest(secret, f"reenact.environment/1\0{name}\0{value}".encode(errors="surrogateescape"), "sha256")
+        name: hmac.digest(secret, f"onrecord.environment/1\0{name}\0{value}".encode(errors="surrogateescape"), "sha256")
         .hex()[:DIGEST_CHARACTERS]
         .translate(_LETTERS)
         for name, value in sorted(environment.items())
-        if not name.startswith(_OF_THE_TERMINAL)
+        if not name.startswith(_TERMINAL_PREFIXES)
     }

@@ -1,4 +1,4 @@
-"""What a program is told when it parts from its record: the miss itself, what changed around it, how to record anew."""
+"""Explain a divergence of a program: the difference, changed variables, and the command to record again."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from reenact.capture.environment import changed_variables
-from reenact.capture.terms import Program
-from reenact.effect.live_run import LiveRun
-from reenact.effect.stopping import Divergence
-from reenact.errors import ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.misses import explained
+from onrecord.capture.environment import changed_variables
+from onrecord.capture.program_task import Program
+from onrecord.errors import OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.misses import explained
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.stops import Divergence
 
 SHOWN_VARIABLES = 8
 
 
-def explanation(problem: ReenactError, reader: JournalReader, program: Program) -> Iterator[str]:
-    """The lines that go between what happened and what to do. Nothing but a divergence is explained."""
+def explain_problem(problem: OnrecordError, reader: JournalReader, program: Program) -> Iterator[str]:
+    """Yield the lines between the error message and its hint. Only divergences have any."""
     if not isinstance(problem, Divergence):
         return
     yield from explained(problem, reader).texts()
@@ -27,11 +27,11 @@ def explanation(problem: ReenactError, reader: JournalReader, program: Program) 
         more = ", …" if len(names) > SHOWN_VARIABLES else ""
         listed = ", ".join(name[:64] if name.isprintable() else ascii(name)[:64] for name in names[:SHOWN_VARIABLES])
         yield f"  environment: {what} since the recording: {listed}{more}"
-    yield f"  to record anew: {record_command(program)}"
+    yield f"  to record again: {record_command(program)}"
 
 
-def verdict_data(problem: ReenactError | None, live: LiveRun, program: Program) -> dict[str, Any]:
-    """The verdict on a replay as data."""
+def verdict_data(problem: OnrecordError | None, live: LiveRun, program: Program) -> dict[str, Any]:
+    """Return the verdict on a replay as data."""
     inexact = [one._asdict() for one in live.loose.matches]
     data: dict[str, Any] = {"status": "same" if problem is None else "stopped", "inexact": inexact}
     if problem is None:
@@ -47,4 +47,4 @@ def verdict_data(problem: ReenactError | None, live: LiveRun, program: Program) 
 
 def record_command(program: Program) -> str:
     module = ["--"] if program.is_command else ["-m"] if program.is_module else []
-    return shlex.join(["reenact", "run", *module, program.path, *program.args])
+    return shlex.join(["onrecord", "run", *module, program.path, *program.args])

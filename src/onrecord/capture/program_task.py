@@ -1,4 +1,4 @@
-"""What a process is told that is to run a program. Loaded by whoever starts one, so it loads little itself."""
+"""Task of a process that runs a program. The starting process imports this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any, Literal
 
 import msgspec
 
-from reenact.errors import InvalidInput, Refused
+from onrecord.errors import InvalidInput, Refused
 
-VARIABLE = "REENACT_CAPTURE"
+VARIABLE = "ONRECORD_CAPTURE"
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run."""
+    """Program or command to run."""
 
     path: str
-    """Of the script, or the name of the module, or the command."""
+    """Path of the script, name of the module, or the command."""
     args: tuple[str, ...] = ()
     cwd: str = ""
     is_module: bool = False
     is_command: bool = False
-    """Any command: the Python processes below it are runs of their own."""
+    """True for any other command: each Python process below it is a run of its own."""
     durable_sleeps: bool = False
-    """Its own sleeps are effects, whose due time outlives the process."""
+    """True: the program's own sleeps are effects, whose due time outlives the process."""
     hash_seed: int | None = None
-    """With which sets of strings keep their order; None: whatever the interpreter took."""
+    """Hash seed, so that sets of strings keep their order. None: the interpreter's own."""
 
     @property
     def name(self) -> str:
@@ -33,24 +33,24 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay is asked for besides its verdict."""
+    """Options of a replay."""
 
     loose: tuple[str, ...] = ()
-    """What is tolerated (`effect.looseness`)."""
+    """Tolerated differences (`runtime.replay.tolerance`)."""
     break_at: int | None = None
-    """Into the debugger at the effect of this event."""
+    """Open the debugger at the effect of this event."""
     realtime: bool = False
-    """Parts of streams come when they came."""
+    """Deliver the parts of streams with their recorded gaps."""
     json: bool = False
-    """The verdict as JSON on stdout; what the program says goes to stderr."""
+    """Print the verdict as JSON on stdout. The program's own output goes to stderr."""
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process is to do."""
+class ProgramTask(msgspec.Struct, frozen=True, kw_only=True):
+    """Task of one process: what to run, and how."""
 
     program: Program
     instead: Program | None = None
-    """Replayed in place of what was recorded."""
+    """Program to replay instead of the recorded one."""
     run: str
     mode: Literal["record", "resume", "replay"]
     store: str | None = None
@@ -61,25 +61,25 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_environment(self) -> dict[str, str]:
         try:
-            made = {VARIABLE: msgspec.json.encode(self).decode()}
+            variables = {VARIABLE: msgspec.json.encode(self).decode()}
         except UnicodeEncodeError:
             raise InvalidInput(
                 "the path of a program, its folder or an argument is not UTF-8, which a record cannot hold",
-                hint="Rename the file, or hand it over by other means, such as standard input.",
+                hint="Rename the file, or pass the value another way, such as standard input.",
                 code="not_utf8",
             ) from None
         if self.program.hash_seed is not None:
-            made["PYTHONHASHSEED"] = str(self.program.hash_seed)
-        return made
+            variables["PYTHONHASHSEED"] = str(self.program.hash_seed)
+        return variables
 
 
 def program_of(facts: dict[str, Any] | None) -> Program | None:
-    """The program of a run; None if it is the run of something else."""
+    """Return the program of a run, or None if the run is not a program's."""
     found, process = (facts or {}).get("program"), (facts or {}).get("process")
     if isinstance(process, dict) and "parent" in process:
         raise Refused(
-            f"this is a process of run {process['parent']}, and goes on only with it",
-            hint=f"Name that one: {process['parent']}",
+            f"this is a process of run {process['parent']}, and is resumed or replayed only with it",
+            hint=f"Use that run: {process['parent']}",
             code="process_of_run",
         )
     if found is None:

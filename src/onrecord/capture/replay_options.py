@@ -1,4 +1,4 @@
-"""How a program is replayed, where somebody has asked for more than to know whether it is the same."""
+"""Options of a program's replay: tolerances, the debugger, real-time streams, JSON output."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Any
 
 import orjson
 
-from reenact.capture.http import pacing
-from reenact.capture.terms import ReplayTerms
-from reenact.effect.live_run import LiveRun
-from reenact.effect.looseness import Looseness
+from onrecord.capture.http import pace
+from onrecord.capture.program_task import ReplayTerms
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.replay.loose_match import LooseMatch
 
 
-def prepare(live: LiveRun, terms: ReplayTerms) -> None:
-    """Before the program's first line. Only a replay is asked otherwise."""
+def apply_options(live: LiveRun, terms: ReplayTerms) -> None:
+    """Apply the options to a replay before the program's first line. Do nothing while recording."""
     if live.journal is not None:
         return
     if terms.loose:
-        live.loose = Looseness(live, frozenset(terms.loose))
+        live.loose = LooseMatch(live, frozenset(terms.loose))
     if terms.break_at is not None:
-        from reenact.capture.breaking import break_at  # with the debugger, which few ask for
+        from onrecord.capture.debugger import break_at  # slow to import and seldom used
 
         break_at(live, terms.break_at)
-    pacing.realtime = terms.realtime
+    pace.realtime = terms.realtime
 
 
 class JsonOutput:
-    """Stdout for the verdict alone: what the program says there goes to stderr."""
+    """Standard output for the verdict only: the program's own output goes to stderr."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
-    def taken(cls) -> JsonOutput:
+    def redirect(cls) -> JsonOutput:
         sys.stdout.flush()
-        made = cls(os.dup(1))
+        output = cls(os.dup(1))
         os.dup2(2, 1)
-        return made
+        return output
 
     def write_verdict(self, data: dict[str, Any]) -> None:
         sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""What an answer of a model says that it used: tokens, and what they cost where `genai-prices` is installed.
+"""Token usage that a model's answer reports, and its cost if `genai-prices` is installed.
 
-OpenAI (chat completions, responses), Anthropic and Google, whole or as the events of a stream.
+Supported: OpenAI (chat completions, responses), Anthropic and Google, as whole answers or events of a stream.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from reenact.capture.http.bodies import body_bytes
-from reenact.effect.places import nowhere
+from onrecord.capture.http.bodies import body_bytes
+from onrecord.runtime.engine.context import nowhere
 
 
 class Usage(NamedTuple):
@@ -21,13 +21,13 @@ class Usage(NamedTuple):
     input_tokens: int
     output_tokens: int
     cached_tokens: int = 0
-    """Of the input, read from a cache."""
+    """Part of the input tokens, read from a cache."""
     cost: float | None = None
-    """In US dollars; None where nobody knows the price."""
+    """Cost in US dollars; None if the price is unknown."""
 
 
 def spent_by_answer(answer: Any) -> dict[str, float]:
-    """As budgets count it."""
+    """Return the usage of a recorded answer in the form that budgets count."""
     usage = usage_of(answer)
     if usage is None:
         return {}
@@ -36,24 +36,24 @@ def spent_by_answer(answer: Any) -> dict[str, float]:
 
 
 def usage_of(answer: Any) -> Usage | None:
-    """Of the recorded answer to a model call; None if it does not say."""
+    """Return the usage that a recorded model answer reports, or None."""
     body = answer.get("body") if isinstance(answer, dict) else None
     if not isinstance(body, dict):
         return None
     found: dict[str, Any] = {}
     model = ""
-    for one in _messages(body):
-        for part in (one, one.get("message"), one.get("response")):  # in streams it is said within the events
+    for one in _iterate_messages(body):
+        for part in (one, one.get("message"), one.get("response")):  # streams report it inside their events
             if isinstance(part, dict):
                 model = str(part.get("model") or part.get("modelVersion") or model)
-                said = part.get("usage") or part.get("usageMetadata")
-                if isinstance(said, dict):
-                    found.update({name: value for name, value in said.items() if value is not None})
-    return _usage(model, found) if found else None
+                reported = part.get("usage") or part.get("usageMetadata")
+                if isinstance(reported, dict):
+                    found.update({name: value for name, value in reported.items() if value is not None})
+    return _build_usage(model, found) if found else None
 
 
-def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The answer, or the events of the stream that it came in."""
+def _iterate_messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the answer, or the events of its stream that may hold the usage."""
     if "json" in body:
         whole = body["json"]
         yield from [one for one in (whole if isinstance(whole, list) else [whole]) if isinstance(one, dict)]
@@ -68,43 +68,47 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                 yield event
 
 
-def _usage(model: str, said: Mapping[str, Any]) -> Usage:
-    if "promptTokenCount" in said:
-        spoken = _number(said, "candidatesTokenCount") + _number(said, "thoughtsTokenCount")
-        counted = _number(said, "promptTokenCount"), spoken, _number(said, "cachedContentTokenCount")
-    elif "prompt_tokens" in said:
-        cached = _inner(said, "prompt_tokens_details", "cached_tokens")
-        counted = _number(said, "prompt_tokens"), _number(said, "completion_tokens"), cached
+def _build_usage(model: str, reported: Mapping[str, Any]) -> Usage:
+    if "promptTokenCount" in reported:
+        output = _read_count(reported, "candidatesTokenCount") + _read_count(reported, "thoughtsTokenCount")
+        counts = _read_count(reported, "promptTokenCount"), output, _read_count(reported, "cachedContentTokenCount")
+    elif "prompt_tokens" in reported:
+        cached = _read_nested_count(reported, "prompt_tokens_details", "cached_tokens")
+        counts = _read_count(reported, "prompt_tokens"), _read_count(reported, "completion_tokens"), cached
     else:
-        cached = _number(said, "cache_read_input_tokens")
-        read = _number(said, "input_tokens") + cached + _number(said, "cache_creation_input_tokens")
-        counted = read, _number(said, "output_tokens"), cached or _inner(said, "input_tokens_details", "cached_tokens")
-    return Usage(model, *counted, _cost(model, *counted))
+        cached = _read_count(reported, "cache_read_input_tokens")
+        read = _read_count(reported, "input_tokens") + cached + _read_count(reported, "cache_creation_input_tokens")
+        counts = (
+            read,
+            _read_count(reported, "output_tokens"),
+            cached or _read_nested_count(reported, "input_tokens_details", "cached_tokens"),
+        )
+    return Usage(model, *counts, _compute_cost(model, *counts))
 
 
-def _number(said: Mapping[str, Any], name: str) -> int:
-    value = said.get(name)
+def _read_count(reported: Mapping[str, Any], name: str) -> int:
+    value = reported.get(name)
     return value if isinstance(value, int) and value >= 0 else 0
 
 
-def _inner(said: Mapping[str, Any], *names: str) -> int:
-    inner: Any = said
+def _read_nested_count(reported: Mapping[str, Any], *names: str) -> int:
+    inner: Any = reported
     for name in names[:-1]:
         inner = inner.get(name)
         if not isinstance(inner, dict):
             return 0
-    return _number(inner, names[-1])
+    return _read_count(inner, names[-1])
 
 
-def _cost(model: str, read: int, written: int, cached: int) -> float | None:
+def _compute_cost(model: str, read: int, written: int, cached: int) -> float | None:
     if not model:
         return None
-    rates = _rates(model)
-    return _price(model, read, written, cached) if rates is None else rates.of(read, written, cached)
+    rates = _find_rates(model)
+    return _look_up_price(model, read, written, cached) if rates is None else rates.of(read, written, cached)
 
 
 class _Rates(NamedTuple):
-    """What one token costs, where that does not depend on how many there are."""
+    """Price of one token, for models whose price does not depend on the number of tokens."""
 
     read: float
     written: float
@@ -115,33 +119,35 @@ class _Rates(NamedTuple):
 
 
 @lru_cache(maxsize=100)
-def _rates(model: str) -> _Rates | None:
-    """Looking a price up takes longer than making a request does: once for each model, not once for each answer."""
+def _find_rates(model: str) -> _Rates | None:
+    """Return the prices per token of a model, or None if they vary. Cached: a look-up takes longer than a request."""
     million = 1_000_000
-    single = [_price(model, *tokens) for tokens in ((million, 0, 0), (0, million, 0), (million, 0, million))]
-    many = _price(model, 3 * million, 2 * million, million)
-    few = _price(model, 3_000, 2_000, 1_000)
+    single = [_look_up_price(model, *tokens) for tokens in ((million, 0, 0), (0, million, 0), (million, 0, million))]
+    many = _look_up_price(model, 3 * million, 2 * million, million)
+    few = _look_up_price(model, 3_000, 2_000, 1_000)
     if many is None or few is None or None in single:
         return None
     rates = _Rates(*(price / million for price in single if price is not None))
-    is_even = isclose(rates.of(3 * million, 2 * million, million), many) and isclose(rates.of(3_000, 2_000, 1_000), few)
-    return rates if is_even else None
+    is_linear = isclose(rates.of(3 * million, 2 * million, million), many) and isclose(
+        rates.of(3_000, 2_000, 1_000), few
+    )
+    return rates if is_linear else None
 
 
-def _price(model: str, read: int, written: int, cached: int) -> float | None:
-    with nowhere():  # what is looked up is no business of the program's
-        prices = _prices()
+def _look_up_price(model: str, read: int, written: int, cached: int) -> float | None:
+    with nowhere():  # the look-up must not be recorded
+        prices = _load_prices()
         if prices is None:
             return None
         try:
             used = prices.Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
             return float(prices.calc_price(used, model_ref=model).total_price)
-        except Exception:  # a model that it does not know, or a usage that its price does not tell of
+        except Exception:  # unknown model, or usage without a price
             return None
 
 
 @cache
-def _prices() -> Any:
+def _load_prices() -> Any:
     try:
         import genai_prices
     except ImportError:

@@ -1,4 +1,4 @@
-"""Folders and archives of Python code, which Python runs by the `__main__` in them. Few programs are one."""
+"""Folders and archives of Python code, which Python runs by their `__main__`. Few programs are one."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import sys
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-from reenact.errors import NotFound
+from onrecord.errors import NotFound
 
 
-def main_in(path: str) -> ModuleSpec | None:
-    """None: it is a script."""
-    finder = _finder(os.path.abspath(path))
+def find_main(path: str) -> ModuleSpec | None:
+    """Return the spec of the `__main__` in a folder or archive, or None for a script."""
+    finder = _find_path_finder(os.path.abspath(path))
     if finder is None:
         return None
     spec: ModuleSpec | None = finder.find_spec("__main__")
     if spec is None or spec.loader is None:
         raise NotFound(
             f"there is no __main__ in {path[:200]}",
-            hint="A folder or an archive is run by its __main__.py.",
+            hint="Add a __main__.py: Python runs a folder or an archive by it.",
             code="no_file",
         )
     return spec
 
 
-def _finder(path: str) -> Any:
+def _find_path_finder(path: str) -> Any:
     for hook in sys.path_hooks:
         try:
             return hook(path)

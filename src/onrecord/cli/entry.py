@@ -1,11 +1,11 @@
-"""Where the command `reenact` begins. Loading the rest takes a moment, in which Ctrl-C is no reason for a traceback."""
+"""Start the command `onrecord`. Ctrl-C while the rest is loaded ends it without a traceback."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-TYPE_CHECKING = False  # the name of `typing`, which is not loaded for it
+TYPE_CHECKING = False  # importing `typing` for it would slow every start
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -14,10 +14,10 @@ INTERRUPTED = 130
 
 def run() -> NoReturn:
     try:
-        from reenact.cli.starting import start_at_once
+        from onrecord.cli.fast_start import start_at_once
 
         start_at_once(sys.argv[1:])
-        from reenact.cli.main import run as begin
+        from onrecord.cli.main import run as run_command_line
     except KeyboardInterrupt:
         os._exit(INTERRUPTED)
-    begin()
+    run_command_line()

@@ -1,8 +1,7 @@
-"""`reenact run SCRIPT ARGS…` and `reenact run -m MODULE ARGS…`, said in the simplest way, start at once.
+"""Start `onrecord run SCRIPT ARGS…` and `onrecord run -m MODULE ARGS…` without loading the command line.
 
-A recorded program takes a second start, for the hash seed, so the first one loads next to nothing: no `click`, no
-`typing`, nothing that describes a task. Whatever is said in another way or is wrong is left to the command itself
-(`running`), which also has the words for it.
+A recorded program needs a second start, for its hash seed, so the first one loads almost nothing: no `click`, no
+`typing`, no task classes. Every other form, and every mistake, is left to the command itself (`commands.run`).
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import os
 import sys
 
-from reenact.errors import ReenactError
-from reenact.store.locating import absolute_url, default_url
+from onrecord.errors import OnrecordError
+from onrecord.store.location import absolute_url, default_url
 
 RUN_ID_BYTES = 10
 SEED_BYTES = 4
-_TASK = "REENACT_CAPTURE"
-"""As `capture.terms` has it, which takes longer to load."""
+_TASK = "ONRECORD_CAPTURE"
+"""Equal to `capture.task.VARIABLE`, which takes longer to load."""
 _FLAGS = {"--strict": "strict", "--durable-sleeps": "durable_sleeps"}
 _STORE, _MODULE, _INPUT = "--store", "-m", "--input"
 
@@ -26,33 +25,32 @@ def new_run_id() -> str:
 
 
 def hash_seed() -> int:
-    """The user's own, where one is set: some programs need it."""
+    """Return PYTHONHASHSEED where it is set (some programs need it), else a random seed."""
     given = os.environ.get("PYTHONHASHSEED", "")
     return int(given) if given.isdecimal() else int.from_bytes(os.urandom(SEED_BYTES), "big") or 1
 
 
 def start_at_once(arguments: list[str]) -> None:
-    """This process becomes the program. Returns if it is not for this function to start it."""
+    """Replace this process by the program. Return if the arguments need the full command line."""
     words = _words(arguments)
     if words is None:
         return
     try:
         environment = _environment(*words)
         flush()
-        os.execve(sys.executable, [sys.executable, "-P", "-m", "reenact.capture.entry"], environment)  # noqa: S606
-    except (ReenactError, OSError, UnicodeEncodeError):
-        return  # the same happens to the command, which tells it
+        os.execve(sys.executable, [sys.executable, "-P", "-m", "onrecord.capture.entry"], environment)  # noqa: S606
+    except (OnrecordError, OSError, UnicodeEncodeError):
+        return  # the command fails the same way, and prints it
 
 
 def flush() -> None:
-    """Whoever closed them, as daemons do, has none."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
+        if stream is not None:  # a daemon has closed them
             stream.flush()
 
 
 def is_script(target: str) -> bool:
-    """A file, without a function behind a colon, or a folder that Python runs as it does a file."""
+    """Return True for a file without `:function` after it, and for a folder with a `__main__.py`."""
     return target.endswith(".py") or (os.path.isfile(target) and ":" not in target) or is_folder_of_code(target)
 
 
@@ -61,35 +59,35 @@ def is_folder_of_code(target: str) -> bool:
 
 
 def _words(arguments: list[str]) -> tuple[dict[str, str], str, list[str], bool] | None:
-    """The options, the program, its arguments, and whether it is a module; None: this is something else."""
+    """Return the options, the program, its arguments and whether it is a module; None for any other command."""
     if arguments[:1] != ["run"] or _INPUT in arguments:
         return None
     options: dict[str, str] = {}
-    place = 1
-    while place < len(arguments):
-        word, name = arguments[place], arguments[place].partition("=")[0]
+    position = 1
+    while position < len(arguments):
+        word, name = arguments[position], arguments[position].partition("=")[0]
         if word in _FLAGS:
             options[_FLAGS[word]] = "true"
-            place += 1
+            position += 1
             continue
-        behind = arguments[place + 1] if place + 1 < len(arguments) else ""
+        following = arguments[position + 1] if position + 1 < len(arguments) else ""
         if name == _STORE:
-            value = behind if word == _STORE else word[len(_STORE) + 1 :]
+            value = following if word == _STORE else word[len(_STORE) + 1 :]
             if not value or value.startswith("-"):
                 return None
             options["store"] = value
-            place += 2 if word == _STORE else 1
+            position += 2 if word == _STORE else 1
         elif word == _MODULE:
-            is_plain = behind and not behind.startswith("-") and ":" not in behind
-            return (options, behind, arguments[place + 2 :], True) if is_plain else None
+            is_plain = following and not following.startswith("-") and ":" not in following
+            return (options, following, arguments[position + 2 :], True) if is_plain else None
         else:
             is_plain = not word.startswith("-") and is_script(word) and os.path.isfile(word)
-            return (options, word, arguments[place + 1 :], False) if is_plain else None
+            return (options, word, arguments[position + 1 :], False) if is_plain else None
     return None
 
 
 def _environment(options: dict[str, str], path: str, args: list[str], is_module: bool) -> dict[str, str]:
-    """What `Task.to_environment` would make of it."""
+    """Return the environment that `ProgramTask.to_environment` would return."""
     seed = str(hash_seed())
     program = {
         "path": _text(path),
@@ -114,10 +112,10 @@ def _object(members: dict[str, str]) -> str:
 
 
 def _text(text: str) -> str:
-    """As JSON."""
+    """Return the text as a JSON string."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    import json  # for unusual texts
+    import json  # loaded for unusual text only
 
-    text.encode()  # what is no text at all is not for JSON
+    text.encode()  # raises for lone surrogates, which JSON cannot hold
     return json.dumps(text)

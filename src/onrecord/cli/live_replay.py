@@ -1,4 +1,4 @@
-"""`reenact replay --live`: what a run did is really done again, by its own code, and judged within a tolerance."""
+"""Implement `onrecord replay --live`: execute a run again with its own code, and compare within a tolerance."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import click
 
-from reenact.cli.output import Column, note, paint, say, say_json, table
-from reenact.cli.settings import Settings
-from reenact.cli.starting import new_run_id
-from reenact.cli.text import brief, inert
-from reenact.errors import Damaged, InvalidInput, ReenactError, Refused, StoreError
+from onrecord.cli.fast_start import new_run_id
+from onrecord.cli.render.output import Column, note, paint, say, say_json, table
+from onrecord.cli.render.text import brief, inert
+from onrecord.cli.settings import Settings
+from onrecord.errors import Damaged, InvalidInput, OnrecordError, Refused, StoreError
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.replays.comparing.reasons import Reason
-    from reenact.replays.comparing.tolerance import DriftTolerance
-    from reenact.replays.live import RunReplay, StepReplay
-    from reenact.store.contract import Store
+    from onrecord.analysis.compare.reasons import Reason
+    from onrecord.analysis.compare.tolerance import DriftTolerance
+    from onrecord.analysis.live import RunReplay, StepReplay
+    from onrecord.store.contract import Store
 
 SHOWN_STEPS = 1000
 SHOWN_VALUE_CHARACTERS = 40
@@ -37,7 +37,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class ToleranceOptions(NamedTuple):
-    """How far what came now may be from what was recorded."""
+    """Hold the options that say how far an actual value may be from the expected one."""
 
     tokens: str = "0"
     cost: str = "0"
@@ -48,11 +48,11 @@ class ToleranceOptions(NamedTuple):
     ignore: tuple[str, ...] = ()
 
     def tolerance(self) -> DriftTolerance:
-        from reenact.replays.comparing.tolerance import DriftTolerance, PathRule
+        from onrecord.analysis.compare.tolerance import DriftTolerance, PathRule
 
         return DriftTolerance(
-            tokens=_share("--tokens", self.tokens),
-            cost=_share("--cost", self.cost),
+            tokens=_parse_share("--tokens", self.tokens),
+            cost=_parse_share("--cost", self.cost),
             tokens_absolute=self.tokens_absolute,
             cost_absolute=self.cost_absolute,
             tools=self.tools,  # type: ignore[arg-type]  # click has checked both
@@ -79,68 +79,79 @@ class LiveOptions(NamedTuple):
         return cls(**{**data, "live_tools": tuple(data["live_tools"]), "tolerance": tolerance})
 
     def refuse_without_live(self) -> None:
-        """What is said about a live replay means nothing for any other."""
+        """Raise `InvalidInput` if any of these options was given without --live."""
         if not self.live and self != LiveOptions():
             raise InvalidInput(
-                "what may be carried out, and how far it may differ, goes with --live",
-                hint="Without --live nothing is carried out, and everything has to be the same.",
+                "options for live tools, models and tolerances need --live",
+                hint="Add --live. Without it nothing is executed and nothing may differ.",
                 code="usage",
             )
 
 
 _TOLERANCE: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--tokens", {"default": "0", "metavar": "SHARE", "help": "Token counts may move by so much: 1% or 0.01."}),
-    ("--cost", {"default": "0", "metavar": "SHARE", "help": "Costs may move by so much: 5% or 0.05."}),
-    ("--tokens-absolute", {"type": float, "default": 0.0, "metavar": "N", "help": "Or by so many tokens."}),
-    ("--cost-absolute", {"type": float, "default": 0.0, "metavar": "N", "help": "Or by so much, as recorded."}),
+    ("--tokens", {"default": "0", "metavar": "SHARE", "help": "Let token counts differ by this share: 1% or 0.01."}),
+    ("--cost", {"default": "0", "metavar": "SHARE", "help": "Let costs differ by this share: 5% or 0.05."}),
+    (
+        "--tokens-absolute",
+        {"type": float, "default": 0.0, "metavar": "N", "help": "Let token counts differ by this number."},
+    ),
+    (
+        "--cost-absolute",
+        {
+            "type": float,
+            "default": 0.0,
+            "metavar": "N",
+            "help": "Let costs differ by this amount, in the recorded unit.",
+        },
+    ),
     (
         "--content",
-        {"type": click.Choice(("exact", "normalised")), "default": "exact", "help": "What text has to be, all of it."},
+        {"type": click.Choice(("exact", "normalised")), "default": "exact", "help": "How texts are compared."},
     ),
     (
         "--tools",
         {
             "type": click.Choice(("exact", "same_calls", "same_tools", "ignore")),
             "default": "exact",
-            "help": "Tool calls: the same in order, the same in any order, the same tools, or never mind.",
+            "help": "How tool calls are compared: in order, in any order, by tool only, or not at all.",
         },
     ),
     (
         "--ignore",
-        {"multiple": True, "metavar": "PATH", "help": "Leave out what stands there: /usage/**, /input/nonce, …"},
+        {"multiple": True, "metavar": "PATH", "help": "Do not compare this path: /usage/**, /input/nonce, …"},
     ),
 )
 _LIVE: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--live", {"is_flag": True, "help": "Ask the models and do the steps again, in a run of its own."}),
+    ("--live", {"is_flag": True, "help": "Call the models and run the steps again, in a new run."}),
     (
         "--live-tool",
         {
             "multiple": True,
             "metavar": "NAME",
-            "help": "With --live: this tool may act, too. Others are answered as before.",
+            "help": "With --live: run this tool too; the others get their recorded answers.",
         },
     ),
-    ("--model", {"metavar": "NAME", "help": "With --live: ask this model instead."}),
-    ("--live-run-id", {"metavar": "ID", "help": "With --live: the id of the new run; a random one otherwise."}),
-    ("--stop-at-first", {"is_flag": True, "help": "With --live: judge nothing behind the first step that broke."}),
-    ("--keep-differences", {"is_flag": True, "help": "With --live: keep each difference in the store, by its digest."}),
+    ("--model", {"metavar": "NAME", "help": "With --live: call this model instead."}),
+    ("--live-run-id", {"metavar": "ID", "help": "With --live: set the id of the new run; random by default."}),
+    ("--stop-at-first", {"is_flag": True, "help": "With --live: stop comparing after the first broken step."}),
+    ("--keep-differences", {"is_flag": True, "help": "With --live: store each difference under its digest."}),
 )
 
 
 def tolerance_options(function: Command) -> Command:
-    """The command is given them as `tolerance`."""
+    """Add the tolerance options to a command, which receives them as `tolerance`."""
 
     @wraps(function)
     def with_tolerance(*args: Any, **given: Any) -> Any:
         chosen = ToleranceOptions(**{name: given.pop(name) for name in ToleranceOptions._fields})
         return function(*args, tolerance=chosen, **given)
 
-    made: Command = _decorated(with_tolerance, _TOLERANCE)
+    made: Command = _add_options(with_tolerance, _TOLERANCE)
     return made
 
 
 def live_options(function: Command) -> Command:
-    """The command is given them as `live`."""
+    """Add the live options to a command, which receives them as `live`."""
 
     @tolerance_options
     @wraps(function)
@@ -156,18 +167,18 @@ def live_options(function: Command) -> Command:
         )
         return function(*args, live=live, **given)
 
-    made: Command = _decorated(with_live, _LIVE)
+    made: Command = _add_options(with_live, _LIVE)
     return made
 
 
-def _decorated(function: Any, options: Iterable[tuple[str, dict[str, Any]]]) -> Any:
+def _add_options(function: Any, options: Iterable[tuple[str, dict[str, Any]]]) -> Any:
     for name, about in reversed(tuple(options)):
         function = click.option(name, **about)(function)
     return function
 
 
-def _share(option: str, text: str) -> float:
-    """`1%` and `0.01` are the same. What no tolerance can be is refused by the tolerance itself."""
+def _parse_share(option: str, text: str) -> float:
+    """Parse `1%` or `0.01` into the same number. `DriftTolerance` refuses numbers that no tolerance can be."""
     try:
         return float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
@@ -176,11 +187,8 @@ def _share(option: str, text: str) -> float:
         ) from None
 
 
-# Replaying
-
-
-class Again(Protocol):
-    """What can do again what it did: an agent, or a program."""
+class LiveReplayable(Protocol):
+    """An agent or a program whose recorded run can be replayed live."""
 
     @property
     def is_async(self) -> bool: ...
@@ -198,47 +206,50 @@ class Again(Protocol):
     ) -> Any: ...
 
 
-def replay_live(settings: Settings, store: Store, agent: Again, run: str, options: LiveOptions) -> int:
-    """Does it again, in a new run, and tells what is to be said of it. The store has to be writable."""
-    began = None if settings.json else lambda name: note(f"run {name}")
-    replay, stopped = judged_live(store, settings.namespace, agent, run, options, began)
-    tell_replay(settings, replay, stopped)
+def replay_live(settings: Settings, store: Store, agent: LiveReplayable, run: str, options: LiveOptions) -> int:
+    """Replay a run live, print the comparison and return its exit status. The store must be writable."""
+    on_start = None if settings.json else lambda name: note(f"run {name}")
+    replay, stopped = replay_and_judge(store, settings.namespace, agent, run, options, on_start)
+    print_replay(settings, replay, stopped)
     return replay.exit_status
 
 
-def judged_live(
+def replay_and_judge(
     store: Store,
     namespace: str,
-    agent: Again,
+    agent: LiveReplayable,
     run: str,
     options: LiveOptions,
-    began: Callable[[str], None] | None = None,
-) -> tuple[RunReplay, ReenactError | None]:
-    """What came of doing it again, and why the new run stopped, if it did."""
-    from reenact.core.links import check_run_id
-    from reenact.journal.reader import JournalReader
-    from reenact.replays.live import judge_runs, keep_differences
+    on_start: Callable[[str], None] | None = None,
+) -> tuple[RunReplay, OnrecordError | None]:
+    """Execute a run again and compare it. Return the comparison, and the error that stopped the new run, if any."""
+    from onrecord.analysis.live import judge_runs, keep_differences
+    from onrecord.core.links import check_run_id
+    from onrecord.journal.reader import JournalReader
 
-    tolerance = options.tolerance.tolerance()  # refused before anything is carried out
+    tolerance = options.tolerance.tolerance()  # raises before anything is executed
     expected = JournalReader(store, run, namespace)
     name = check_run_id(options.live_run_id or new_run_id())
     if store.run_row(namespace, name) is not None:
         raise Refused(f"there is a run {name} already", hint="Choose another id for the new run.", code="run_exists")
-    if began is not None:
-        began(name)
-    stopped = _carried_out(store, namespace, agent, run, name, options)
+    if on_start is not None:
+        on_start(name)
+    stopped = _execute(store, namespace, agent, run, name, options)
     actual = JournalReader(store, name, namespace)
     replay = judge_runs(expected, actual, tolerance, stop_at_first=options.stop_at_first)
     return keep_differences(store, replay, namespace) if options.keep else replay, stopped
 
 
-def _carried_out(
-    store: Store, namespace: str, agent: Again, run: str, name: str, options: LiveOptions
-) -> ReenactError | None:
-    """Why the new run stopped, if it did. How it ended is on record, and judged there."""
+def _execute(
+    store: Store, namespace: str, agent: LiveReplayable, run: str, name: str, options: LiveOptions
+) -> OnrecordError | None:
+    """Execute the new run. Return the error that stopped it before its end, or None if it ended.
+
+    How it ended is in its journal, and is compared there.
+    """
     try:
-        with redirect_stdout(sys.stderr):  # what the agent prints is not the check's result
-            made = agent.replay_live(
+        with redirect_stdout(sys.stderr):  # stdout is for the comparison
+            returned = agent.replay_live(
                 run,
                 live_tools=options.live_tools,
                 model=options.model,
@@ -247,73 +258,70 @@ def _carried_out(
                 namespace=namespace,
             )
             if agent.is_async:
-                asyncio.run(_awaited(made))
+                asyncio.run(await_result(returned))
     except (StoreError, Damaged):
         raise  # no verdict can follow
     except (Exception, asyncio.CancelledError) as error:
         if store.run_row(namespace, name) is None:
-            raise  # nothing has begun
-        from reenact.core.events import TERMINAL_KINDS
+            raise  # the new run was never created
+        from onrecord.core.events import TERMINAL_KINDS
 
         last = store.last_event(namespace, name)
         if last is not None and last.kind in TERMINAL_KINDS:
             return None  # the agent's own error, or a cancellation
-        if not isinstance(error, ReenactError):
+        if not isinstance(error, OnrecordError):
             raise
         return error
     return None
 
 
-async def _awaited(made: Any) -> Any:
-    return await made
+async def await_result(returned: Any) -> Any:
+    return await returned
 
 
-# Telling
-
-
-def tell_replay(settings: Settings, replay: RunReplay, stopped: ReenactError | None = None) -> None:
+def print_replay(settings: Settings, replay: RunReplay, stopped: OnrecordError | None = None) -> None:
     if settings.json:
-        told = None
+        stopped_by = None
         if stopped is not None:
-            told = {"code": stopped.code, "message": stopped.message, "hint": stopped.hint}
-        say_json({**replay.to_data(), "stopped_by": told})
+            stopped_by = {"code": stopped.code, "message": stopped.message, "hint": stopped.hint}
+        say_json({**replay.to_data(), "stopped_by": stopped_by})
         return
-    steps = list(_steps(replay))
-    table(COLUMNS, [_cells(step, depth) for step, depth in steps[:SHOWN_STEPS]])
+    steps = list(_walk_steps(replay))
+    table(COLUMNS, [_row_of_step(step, depth) for step, depth in steps[:SHOWN_STEPS]])
     if len(steps) > SHOWN_STEPS:
         note(f"{len(steps) - SHOWN_STEPS:,} more steps; --json has them all")
     for reason in replay.reasons:
-        say(inert(reason_text(reason)))
+        say(inert(format_reason(reason)))
     say(paint(inert(replay.message), fg=COLOURS[replay.verdict], bold=True))
     if replay.model is not None:
-        note(f"another model was asked on purpose: {inert(replay.model)}")
+        note(f"model override: {inert(replay.model)}")
     for name in replay.unused_live_tools:
-        note(f"the tool {inert(name)} was to be called live, and was never called")
+        note(f"--live-tool {inert(name)}: this tool was never called")
     if stopped is not None:
         note(f"the new run stopped: {inert(stopped.message)} [{stopped.code}]")
         note(inert(stopped.hint))
 
 
-def _steps(replay: RunReplay, depth: int = 0) -> Iterator[tuple[StepReplay, int]]:
+def _walk_steps(replay: RunReplay, depth: int = 0) -> Iterator[tuple[StepReplay, int]]:
     for step in replay.steps:
         yield step, depth
         if step.inner is not None:
-            yield from _steps(step.inner, depth + 1)
+            yield from _walk_steps(step.inner, depth + 1)
 
 
-def _cells(step: StepReplay, depth: int) -> list[str]:
+def _row_of_step(step: StepReplay, depth: int) -> list[str]:
     reason = step.first_reason
     seq = str(step.seq) if step.seq is not None else f"+{step.replay_seq}"
     more = f" (and {step.reason_count - 1} more)" if step.reason_count > 1 else ""
-    why = "" if reason is None else reason_text(reason) + more
+    why = "" if reason is None else format_reason(reason) + more
     name = "  " * depth + inert(step.name)
     return [seq, name, step.how, step.verdict.replace("_", " "), inert(why)]
 
 
-def reason_text(reason: Reason) -> str:
-    """One reason in a line, values cut short."""
+def format_reason(reason: Reason) -> str:
+    """Return a reason on one line, with its values cut short."""
     where = f" {reason.path}" if reason.path else ""
     if reason.expected is None and reason.actual is None:
         return f"{reason.code}{where}: {reason.what}"
-    was, came = (brief(value, SHOWN_VALUE_CHARACTERS) for value in (reason.expected, reason.actual))
-    return f"{reason.code}{where}: {was} → {came}"
+    expected, actual = (brief(value, SHOWN_VALUE_CHARACTERS) for value in (reason.expected, reason.actual))
+    return f"{reason.code}{where}: {expected} → {actual}"

@@ -1,4 +1,4 @@
-"""The command `reenact`. Commands are loaded when they are called: `reenact --help` loads click and nothing else."""
+"""Define the command `onrecord`. A command's module is loaded when it is called: `onrecord --help` loads only click."""
 
 from __future__ import annotations
 
@@ -13,47 +13,60 @@ from typing import Any, NoReturn
 
 import click
 
-from reenact.cli.output import terminal_width
-from reenact.cli.problems import ReaderGoneError, run_guarded
-from reenact.cli.settings import shared_options
-from reenact.cli.starting import start_at_once
+from onrecord.cli.error_exit import ReaderGoneError, run_guarded
+from onrecord.cli.fast_start import start_at_once
+from onrecord.cli.render.output import terminal_width
+from onrecord.cli.settings import shared_options
 
 INTERRUPTED, TERMINATED = 130, 143
 THREADS_MAY_TAKE_SECONDS = 2.0
 
-COMMANDS = {
-    "run": ("running", "Run a program nobody changed, or an agent, recorded."),
-    "resume": ("running", "Go on with a run where it stands."),
-    "replay": ("replaying", "Run the code of a run again: on its record alone, or live."),
-    "fork": ("forking", "Go another way from somewhere in a run."),
-    "ls": ("listing", "List the runs of the store, newest first."),
-    "search": ("searching", "Search the texts of all runs."),
-    "show": ("showing", "Show a run: what happened, one event, or its state."),
-    "step": ("stepping", "Walk a run event by event, forward and back."),
-    "stats": ("statistics", "Tokens, cost and latency by model and tool."),
-    "diff": ("diffing", "Find where two runs part."),
-    "attempts": ("attempting", "Compare attempts at an effect, or live replays of a run."),
-    "verify": ("verifying", "Check that a run or an exported file is as it was written."),
-    "token": ("receipts", "Receipts of effects: make, check, find."),
-    "evidence": ("receipts", "Signed evidence of runs that a stranger can check."),
-    "export": ("copying", "Write a run to one text file that anybody can verify."),
-    "import": ("copying", "Bring an exported file into the store."),
-    "recover": ("copying", "Copy the valid prefix of a damaged run to another store."),
-    "waits": ("waiting", "List what a run waits for."),
-    "resolve": ("waiting", "Resolve a wait by its key."),
-    "settle": ("operating", "Settle an effect in doubt."),
-    "cancel": ("operating", "End a run."),
-    "worker": ("operating", "Carry on runs that nobody holds any more."),
-    "serve": ("serving", "Serve the runs of the store over HTTP, on this machine."),
-    "gc": ("removing", "Remove ended runs by age or number."),
-    "erase": ("removing", "Erase a value wherever it was recorded."),
-    "scan": ("scanning", "Look for secrets in a run, a file or the whole store."),
-    "keys": ("waiting", "The secrets that sign wait keys: list, rotate, retire, where."),
-    "doctor": ("doctor", "Look at this installation and its store."),
-    "completion": ("completing", "What a shell needs to complete commands, options and run ids."),
-    "demo": ("demo", "An agent is killed and goes on; its record is verified, altered, and that is found."),
+GROUPS = {
+    "Record": {
+        "run": ("run", "Run a program or an agent and record it."),
+        "resume": ("run", "Continue a run that stopped; repeat no finished effect."),
+        "demo": ("demo", "Watch an agent be killed and resumed, and an altered record be found."),
+    },
+    "Look": {
+        "ls": ("ls", "List the runs of the store, newest first."),
+        "show": ("show", "Show a run, one event of it, or its state."),
+        "step": ("step", "Step through a run, forward and back."),
+        "search": ("search", "Search the text of all runs."),
+        "stats": ("stats", "Show tokens, cost and latency by model and tool."),
+        "diff": ("diff", "Find where two runs diverge."),
+        "waits": ("waits", "List what a run waits for."),
+    },
+    "Replay": {
+        "replay": ("replay", "Run the code again on the record alone, or against today's models."),
+        "fork": ("fork", "Continue a copy of a run from any event, with a change."),
+        "attempts": ("attempts", "Compare the attempts of an effect, or the live replays of a run."),
+    },
+    "Prove": {
+        "verify": ("verify", "Check that a run or an exported file is unaltered."),
+        "receipt": ("proof", "Make, check and find receipts of single effects."),
+        "evidence": ("proof", "Sign runs, and check signed runs without the store."),
+        "export": ("transfer", "Write a run to one file that anyone can verify."),
+        "import": ("transfer", "Read an exported file into the store."),
+        "recover": ("transfer", "Copy the valid prefix of a damaged run to another store."),
+    },
+    "Operate": {
+        "resolve": ("waits", "Resolve a wait by its key."),
+        "settle": ("operate", "Decide whether an interrupted effect happened."),
+        "cancel": ("operate", "End a run."),
+        "worker": ("operate", "Resume runs whose process has died."),
+        "serve": ("serve", "Show the runs in a browser and over HTTP, on this machine."),
+        "gc": ("remove", "Remove ended runs by age or number."),
+        "erase": ("remove", "Erase a value from every run that holds it."),
+        "scan": ("scan", "Find secrets in a run, a file or the store."),
+        "keys": ("waits", "List, rotate and retire the secrets that sign wait keys."),
+        "doctor": ("doctor", "Check this installation and its store."),
+        "completion": ("completion", "Print the completion script of a shell."),
+    },
 }
-"""Name → module of `reenact.cli`, and what it does. The function there has the same name (`import_` for import)."""
+"""Heading → command → its module in `onrecord.cli.commands` and its line in `onrecord --help`.
+
+The function there has the command's name (`import_` for import)."""
+COMMANDS = {name: found for commands in GROUPS.values() for name, found in commands.items()}
 MEANT = {
     "cat": "show",
     "compare": "diff",
@@ -72,11 +85,12 @@ MEANT = {
     "start": "run",
     "status": "ls",
     "tail": "show --follow",
+    "token": "receipt",
     "trace": "show",
     "watch": "show --follow",
     "web": "serve",
 }
-"""What others call it."""
+"""Names of other tools → the command that does it here, for the hint."""
 
 
 class UnknownCommandError(click.UsageError):
@@ -85,12 +99,12 @@ class UnknownCommandError(click.UsageError):
 
         super().__init__(f"there is no command {name[:80]!r}", context)
         meant = [MEANT[name]] if name in MEANT else get_close_matches(name, COMMANDS, n=2)
-        listed = " or ".join(f"`reenact {one}`" for one in meant)
-        self.hint = f"Did you mean {listed}?" if meant else "`reenact --help` lists the commands."
+        listed = " or ".join(f"`onrecord {one}`" for one in meant)
+        self.hint = f"Did you mean {listed}?" if meant else "`onrecord --help` lists the commands."
 
 
 class Help(click.HelpFormatter):
-    """Fits a terminal of any width: click's own is never narrower than 50 columns."""
+    """Format help for a terminal of any width: click's own formatter needs 50 columns."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -113,7 +127,7 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = import_module(f"reenact.cli.{COMMANDS[name][0]}")
+        module = import_module(f"onrecord.cli.commands.{COMMANDS[name][0]}")
         command: click.Command = getattr(module, "import_" if name == "import" else name)
         command.short_help = COMMANDS[name][1]
         for one in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
@@ -129,26 +143,28 @@ class Commands(click.Group):
         return super().resolve_command(context, arguments)
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[Any]:
-        # click would load every command to ask it for its help.
+        # Without click's own method: it loads every command for its help text.
         from click.shell_completion import CompletionItem
 
         found = [CompletionItem(name, help=COMMANDS[name][1]) for name in COMMANDS if name.startswith(incomplete)]
         return found + click.Command.shell_complete(self, context, incomplete)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        # click would load every command to ask it for this.
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+        # Without click's own method: it loads every command for its help text.
+        width = max(map(len, COMMANDS))
+        for heading, commands in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), about) for name, (_, about) in commands.items()])
 
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except BrokenPipeError as error:
-            raise ReaderGoneError from error  # click would end with 1, which means that a check found something
+            raise ReaderGoneError from error  # click would exit with 1, which means that a check found something
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> NoReturn:
         arguments = list(sys.argv[1:] if args is None else args)
-        arguments = arguments or ["--help"]  # click would call it an error
+        arguments = arguments or ["--help"]  # click would report an error
         options["standalone_mode"] = False
         call = super().main
         sys.exit(run_guarded(lambda: call(arguments, *rest, **options), arguments))
@@ -156,12 +172,12 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @shared_options
-@click.version_option(package_name="reenact", message="reenact %(version)s")
+@click.version_option(package_name="onrecord", message="onrecord %(version)s")
 def cli() -> None:
-    """Record what an AI agent did in one tamper-evident log; resume it, replay it, prove it.
+    """Record what an AI agent did, once, in one log. Resume it, replay it, compare it, prove it.
 
-    RUN is a run id, a unique beginning of one, @last (the first line of `reenact ls`) or @last~1 (the one before it).
-    Without --store the store is REENACT_STORE, what pyproject.toml names, or .reenact/ in the project.
+    RUN is a run id, a unique beginning of one, @last (the first line of `onrecord ls`) or @last~1 (the one before it).
+    The store is --store, else ONRECORD_STORE, else the one that pyproject.toml names, else .onrecord/ in the project.
 
     \b
     Exit status: 0 ok · 1 the check found something · 2 usage · 3 not found
@@ -171,16 +187,16 @@ def cli() -> None:
 
 
 def run() -> NoReturn:
-    """The console entry point."""
+    """Run the command line of this process and exit."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         binary: Any = sys.stdout.buffer
         if isinstance(binary, io.RawIOBase):
-            # Under PYTHONUNBUFFERED Python drops what one write() did not take: a cut-off answer would look whole.
+            # Under PYTHONUNBUFFERED Python drops bytes that one write() did not take: a cut answer would look whole.
             binary = io.BufferedWriter(binary)
-        # Characters that the terminal's encoding lacks are shown as escapes instead of failing.
+        # A character that the terminal's encoding lacks is printed as an escape.
         sys.stdout = io.TextIOWrapper(binary, encoding=sys.stdout.encoding, errors="backslashreplace")
     try:
-        cli.main(prog_name="reenact")
+        cli.main(prog_name="onrecord")
     except SystemExit as end:
         if end.code in (INTERRUPTED, TERMINATED):
             _leave_threads(int(end.code or 0))
@@ -188,7 +204,7 @@ def run() -> NoReturn:
 
 
 def _leave_threads(status: int) -> None:
-    """Threads of an agent that wait for something would keep a suspended process from ending."""
+    """Exit although threads of a suspended agent still wait: Python joins them at exit."""
     deadline = time.monotonic() + THREADS_MAY_TAKE_SECONDS
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:

@@ -1,10 +1,10 @@
-"""What `run`, `resume` and `replay` say at the end: the agent's result on stdout, whatever went wrong in two lines.
+"""Print how `run`, `resume` and `replay` end: the agent's result on stdout, an error in two lines on stderr.
 
 0    the agent returned
 1    the agent failed, or the run was cancelled
-6    the run stands: blocked, waiting, in doubt, diverged, held by another process; the second line says how it goes on
-125  Reenact itself failed
-130, 143  interrupted, terminated: suspended, the second line says how it goes on
+6    the run has not ended: blocked, waiting, in doubt, diverged, held by another process; the hint says how to resume
+125  Onrecord itself failed
+130, 143  interrupted, terminated: the run is suspended; the hint says how to resume
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ import shlex
 import signal
 from typing import TYPE_CHECKING, Any
 
-from reenact.cli.output import json_text, on_terminal, say, say_json, value_lines
-from reenact.cli.problems import complaint_of
-from reenact.cli.text import brief, fit, inert
-from reenact.errors import InvalidInput, InvalidValue, NotFound, ReenactError, Refused, StoreError
+from onrecord.cli.error_exit import complaint_of
+from onrecord.cli.render.output import json_text, on_terminal, say, say_json, value_lines
+from onrecord.cli.render.text import brief, fit, inert
+from onrecord.errors import InvalidInput, InvalidValue, NotFound, OnrecordError, Refused, StoreError
 
 if TYPE_CHECKING:  # loaded when a command runs
-    from reenact.cli.carrying import SuspendedHere
-    from reenact.cli.settings import Settings
-    from reenact.store.contract import Store
+    from onrecord.cli.settings import Settings
+    from onrecord.cli.suspend import RunReleased
+    from onrecord.store.contract import Store
 
 AGENT_FAILED = 1
-STANDS = 6
+NOT_ENDED = 6
 OWN_FAILURE = 125
 SHOWN_ERROR_CHARACTERS = 500
-_ABOUT_THE_REQUEST = (InvalidInput, NotFound, Refused)
+_CAUSED_BY_REQUEST = (InvalidInput, NotFound, Refused)
 
 
-class AgentFailed(ReenactError):
+class AgentFailed(OnrecordError):
     code = "agent_failed"
     exit_status = AGENT_FAILED
 
 
-class RunStands(ReenactError):
-    """It has not ended; the hint says how it goes on."""
+class RunNotEnded(OnrecordError):
+    """Report that a run has not ended. The hint says how to resume it."""
 
-    exit_status = STANDS
+    exit_status = NOT_ENDED
 
 
 def command_for(settings: Settings, verb: str, run: str, *rest: str) -> str:
-    """The command that does it, ready to be typed. A store's password is not shown."""
-    words = ["reenact", verb, run, *rest]
+    """Return the command line of a verb for this run. A store URL that may hold a password is left out."""
+    words = ["onrecord", verb, run, *rest]
     if settings.store and "@" not in settings.store:
         words += ["--store", settings.store]
     if settings.namespace != "default":
@@ -52,11 +52,11 @@ def command_for(settings: Settings, verb: str, run: str, *rest: str) -> str:
 
 
 def say_result(settings: Settings, run: str, tree: Any) -> None:
-    """The result as it was recorded: encoded, so that whatever it is can be shown."""
+    """Print a result in its encoded form, which exists for every value."""
     if settings.json:
         say_json({"run": run, "status": "completed", "result": tree})
     elif isinstance(tree, str):
-        # Whoever pipes a text gets that text; on a terminal nothing in it acts.
+        # A pipe gets the text unchanged; a terminal gets it without control characters.
         say("\n".join(map(inert, tree.split("\n"))) if on_terminal() else tree)
     elif isinstance(tree, dict | list):
         for line in value_lines(tree):
@@ -66,11 +66,11 @@ def say_result(settings: Settings, run: str, tree: Any) -> None:
 
 
 def agent_failed(settings: Settings, run: str, error: BaseException | str) -> AgentFailed:
-    """The agent's own error, as Python would show it, on one line."""
-    what = error if isinstance(error, str) else _error_text(error)
+    """Return an `AgentFailed` that shows the agent's own error on one line, as Python does."""
+    text = error if isinstance(error, str) else _error_text(error)
     failed = AgentFailed(
-        f"the agent failed: {fit(inert(what), SHOWN_ERROR_CHARACTERS)}",
-        hint=f"What it did until then: {command_for(settings, 'show', run)}",
+        f"the agent failed: {fit(inert(text), SHOWN_ERROR_CHARACTERS)}",
+        hint=f"See what it did: {command_for(settings, 'show', run)}",
     )
     if isinstance(error, BaseException):
         failed.__cause__ = error
@@ -85,13 +85,13 @@ def _error_text(error: BaseException) -> str:
 
 
 def run_cancelled(settings: Settings, run: str) -> AgentFailed:
-    hint = f"What it did until then: {command_for(settings, 'show', run)}"
+    hint = f"See what it did: {command_for(settings, 'show', run)}"
     return AgentFailed(f"run {run} was cancelled", hint=hint, code="cancelled")
 
 
-def stopped(settings: Settings, run: str, reason: ReenactError) -> ReenactError:
-    """Why a run could not go on, with the command that lets it."""
-    from reenact.effect.stopping import (
+def explain_stop(settings: Settings, run: str, reason: OnrecordError) -> OnrecordError:
+    """Return the error that stopped a run, with a hint that names the command to continue."""
+    from onrecord.runtime.engine.stops import (
         CodeChanged,
         Divergence,
         InDoubt,
@@ -104,27 +104,27 @@ def stopped(settings: Settings, run: str, reason: ReenactError) -> ReenactError:
     if isinstance(reason, InDoubt):
         settle = command_for(settings, "settle", reason.run or run, "--effect", str(reason.seq))
         go_on = "resume it." if reason.run in ("", run) else command_for(settings, "resume", run)
-        return RunStands(
+        return RunNotEnded(
             reason.message,
-            hint=f"Find out, then: {settle} --done JSON | --retry | --fail MESSAGE; then {go_on}",
+            hint=f"Find out whether it happened, then: {settle} --done JSON | --retry | --fail MESSAGE; then {go_on}",
             code=reason.code,
         )
     if isinstance(reason, Divergence):
         again = command_for(settings, "resume", run)
-        hint = f"Nothing was done. Put the recorded code back, then: {again}; or go on with this one: --accept-code"
-        return RunStands(reason.message, hint=hint, code=reason.code)
+        hint = f"Nothing was executed. Restore the recorded code, then: {again}; or accept the new code: --accept-code"
+        return RunNotEnded(reason.message, hint=hint, code=reason.code)
     if isinstance(reason, Suspended):
-        return RunStands(reason.message, hint=f"Go on: {command_for(settings, 'resume', run)}", code=reason.code)
+        return RunNotEnded(reason.message, hint=f"Go on: {command_for(settings, 'resume', run)}", code=reason.code)
     if isinstance(reason, (CodeChanged, NotCarriedOut, Superseded)):
-        return RunStands(reason.message, hint=reason.hint, code=reason.code)
+        return RunNotEnded(reason.message, hint=reason.hint, code=reason.code)
     if isinstance(reason, NotReplayable):
-        other = command_for(settings, "fork", run, "--event", str(reason.seq)) if reason.seq else ""
-        go_on = f"; the run goes on as a fork that is told what it was: {other} --answer JSON" if other else ""
-        return RunStands(reason.message, hint=f"Let it return data{go_on}", code=reason.code)
+        fork = command_for(settings, "fork", run, "--event", str(reason.seq)) if reason.seq else ""
+        answer_it = f"; or fork the run and give the answer: {fork} --answer JSON" if fork else ""
+        return RunNotEnded(reason.message, hint=f"Change the code to return data{answer_it}", code=reason.code)
     if isinstance(reason, InvalidValue):
         go_on = command_for(settings, "resume", run)
-        hint = f"Nothing of it was written. Change what the code hands over there, then: {go_on}"
-        return RunStands(reason.message, hint=hint, code=reason.code)
+        hint = f"The value was not written. Change the code to pass plain data there, then: {go_on}"
+        return RunNotEnded(reason.message, hint=hint, code=reason.code)
     if isinstance(reason, StoreError):
         complaint = complaint_of(reason)
         hint = f"{complaint.hint} Then: {command_for(settings, 'resume', run)}"
@@ -132,56 +132,58 @@ def stopped(settings: Settings, run: str, reason: ReenactError) -> ReenactError:
     return reason
 
 
-def left_by_agent(settings: Settings, run: str, left: SystemExit) -> RunStands:
-    """The agent's code has ended the process, with that status: its run has no end, and goes on like any other."""
-    stands = RunStands(
-        f"run {run} was suspended: its code ended the process ({brief(left.code, 80)})",
+def explain_exit(settings: Settings, run: str, exiting: SystemExit) -> RunNotEnded:
+    """Return the error for an agent that ended the process: its run has no end, and can be resumed."""
+    error = RunNotEnded(
+        f"run {run} was suspended: its code ended the process ({brief(exiting.code, 80)})",
         hint=f"An agent ends its run by returning or raising an error. Go on: {command_for(settings, 'resume', run)}",
         code="suspended",
     )
-    if isinstance(left.code, int) and left.code:  # but for 0, which would say that the run has ended
-        stands.exit_status = left.code
-    return stands
+    if isinstance(exiting.code, int) and exiting.code:  # 0 would mean that the run has ended
+        error.exit_status = exiting.code
+    return error
 
 
-def suspended(settings: Settings, store: Store, run: str, reason: SuspendedHere) -> ReenactError:
+def explain_suspension(settings: Settings, store: Store, run: str, reason: RunReleased) -> OnrecordError:
     if store.run_row(settings.namespace, run) is None:
-        error = ReenactError("interrupted before the run began", hint="Nothing was recorded.", code="interrupted")
+        error = OnrecordError("interrupted before the run began", hint="Nothing was recorded.", code="interrupted")
         error.exit_status = 128 + reason.number
         return error
     go_on = command_for(settings, "resume", run)
     if reason.standing is not None:
-        return _stands(settings, run, reason.standing.status, reason.standing.about)
+        return _explain_wait(settings, run, reason.standing.status, reason.standing.about)
     word = "interrupted" if reason.number == signal.SIGINT else "terminated"
-    error = RunStands(f"run {run} was suspended: this process was {word}", hint=f"Go on: {go_on}", code="suspended")
+    error = RunNotEnded(f"run {run} was suspended: this process was {word}", hint=f"Go on: {go_on}", code="suspended")
     error.exit_status = 128 + reason.number
     return error
 
 
-def _stands(settings: Settings, run: str, status: str, about: tuple[str, ...]) -> RunStands:
+def _explain_wait(settings: Settings, run: str, status: str, about: tuple[str, ...]) -> RunNotEnded:
     if status == "blocked":
         go_on = command_for(settings, "resume", run, "--decision")
-        return RunStands(f"run {run} is blocked: it needs a decision", hint=f"Decide: {go_on} JSON", code="blocked")
+        return RunNotEnded(f"run {run} is blocked: it needs a decision", hint=f"Decide: {go_on} JSON", code="blocked")
     names = fit(inert(", ".join(about)), 80)
     go_on = command_for(settings, "resume", run)
-    return RunStands(f"run {run} waits for {names}", hint=f"Resolve it by its key, then: {go_on}", code="waiting")
+    return RunNotEnded(
+        f"run {run} waits for {names}", hint=f"Resolve it by its wait key, then: {go_on}", code="waiting"
+    )
 
 
-def own_failure(error: Exception) -> ReenactError:
-    """Whatever is neither the agent's nor the user's doing ends with 125."""
-    if isinstance(error, (AgentFailed, RunStands)) or (isinstance(error, ReenactError) and error.exit_status == 1):
+def mark_own_failure(error: Exception) -> OnrecordError:
+    """Return an error with status 125, unless the agent or the user's request caused it: then return it unchanged."""
+    if isinstance(error, (AgentFailed, RunNotEnded)) or (isinstance(error, OnrecordError) and error.exit_status == 1):
         return error
-    if isinstance(error, _ABOUT_THE_REQUEST):
+    if isinstance(error, _CAUSED_BY_REQUEST):
         return error
     complaint = complaint_of(error)
-    failure = ReenactError(complaint.message, hint=complaint.hint, code=complaint.code)
+    failure = OnrecordError(complaint.message, hint=complaint.hint, code=complaint.code)
     failure.exit_status = OWN_FAILURE
     failure.__cause__ = error
     return failure
 
 
-def recorded_error(tree: Any) -> str:
-    """A recorded error in a line, without building it."""
+def format_recorded_error(tree: Any) -> str:
+    """Return a recorded error on one line, without restoring the exception."""
     members = tree.get("$error") if isinstance(tree, dict) else None
     if not isinstance(members, dict):
         return brief(tree, SHOWN_ERROR_CHARACTERS)

@@ -1,7 +1,7 @@
-"""Which run is meant: an id, a unique beginning of one, `@last`, `@last~1`; and which runs, by a filter.
+"""Select one run by an id, a unique beginning of one, `@last` or `@last~1`, or many runs by filter options.
 
-The filter is the same for `ls`, `replay --all` and `verify --all`. Differences that were kept and receipts that were
-logged are runs of their own, so that they can be erased and retired. Nobody who asks for runs means those.
+The filter options are the same for `ls`, `replay --all` and `verify --all`. Stored differences and logged receipts are
+runs too, so that they can be erased and retired; a selection leaves them out unless `every_kind` is set.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from reenact.cli.completing import complete_agent
-from reenact.cli.text import fit, inert
-from reenact.errors import InvalidInput, NotFound
-from reenact.reports.selecting import select_run, short_id
-from reenact.reports.summaries import agent_of, kind_of_run
-from reenact.store.contract import RunRow, Store
+from onrecord.cli.commands.completion import complete_agent
+from onrecord.cli.render.text import fit, inert
+from onrecord.errors import InvalidInput, NotFound
+from onrecord.reports.run_selector import select_run, short_id
+from onrecord.reports.summaries import agent_of, kind_of_run
+from onrecord.store.contract import RunRow, Store
 
 PAGE = 200
 RUNS_LOOKED_AT = 1_000
@@ -28,22 +28,19 @@ LONGEST_ID = 128
 STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "stopped", "completed", "failed", "cancelled")
 
 
-# One run
-
-
 def selected_run(store: Store, namespace: str, text: str) -> str:
-    """The id of the run that is meant. Where there is none, those are named that are nearly called so."""
+    """Return the id of the run that the text names. If there is none, the error suggests similar ids."""
     try:
         return select_run(store, namespace, text)
     except NotFound as missing:
-        close = [] if text.startswith("@") else _nearly(store, namespace, text)
+        close = [] if text.startswith("@") else _similar_ids(store, namespace, text)
         if not close:
             raise
         raise NotFound(missing.message, hint=f"Did you mean {' or '.join(close)}?", code=missing.code) from None
 
 
-def _nearly(store: Store, namespace: str, text: str) -> list[str]:
-    """Of the newest runs those whose ids, or their beginnings, are like it."""
+def _similar_ids(store: Store, namespace: str, text: str) -> list[str]:
+    """Return the ids of newest runs that are similar to the text, in full or at their beginning."""
     from difflib import get_close_matches
 
     wanted = text[:LONGEST_ID].lower()
@@ -55,30 +52,27 @@ def _nearly(store: Store, namespace: str, text: str) -> list[str]:
     return list(dict.fromkeys(known[name] for name in get_close_matches(wanted, known, n=3, cutoff=0.7)))
 
 
-# Many runs
-
-
-class RunFilter(NamedTuple):
-    """Which runs; nothing given means all of them."""
+class RunSelection(NamedTuple):
+    """Select runs by status, agent and time. The defaults select every run of kind `run`."""
 
     statuses: frozenset[str] = frozenset()
     agents: frozenset[str] = frozenset()
     since: int | None = None
     until: int | None = None
-    """Microseconds: begun not before the one, and before the other."""
+    """Times of creation in microseconds: `since` is included, `until` is not."""
     every_kind: bool = False
-    """Kept differences and logged receipts too."""
+    """Include stored differences and logged receipts."""
 
     @property
-    def takes_all(self) -> bool:
-        return self[:-1] == RunFilter()[:-1]
+    def selects_all(self) -> bool:
+        return self[:-1] == RunSelection()[:-1]
 
     def __str__(self) -> str:
-        """In words, in front of the noun: `failed or cancelled `."""
+        """Return the statuses as an adjective with a space after it: `failed or cancelled `."""
         return f"{' or '.join(sorted(self.statuses))} " if self.statuses else ""
 
-    def found_none(self, store: Store, namespace: str) -> str:
-        """That there are none, and which agents of the newest runs are nearly called so."""
+    def explain_empty(self, store: Store, namespace: str) -> str:
+        """Return a message that no run was selected, with similar agent names among the newest runs."""
         from difflib import get_close_matches
 
         if not self.agents:
@@ -86,14 +80,14 @@ class RunFilter(NamedTuple):
         rows = store.list_runs(namespace, limit=RUNS_LOOKED_AT)
         known = {agent_of(store, namespace, row.header.run) or "" for row in rows} - self.agents
         close = [name for one in sorted(self.agents) for name in get_close_matches(one[:LONGEST_ID], known, n=2)]
-        said = f"no {self}runs of {inert(' or '.join(sorted(self.agents)))} in namespace {namespace!r}"
-        return f"{said}; did you mean {inert(' or '.join(dict.fromkeys(close)))}?" if close else said
+        message = f"no {self}runs of {inert(' or '.join(sorted(self.agents)))} in namespace {namespace!r}"
+        return f"{message}; did you mean {inert(' or '.join(dict.fromkeys(close)))}?" if close else message
 
 
-class Chosen(NamedTuple):
+class SelectedRun(NamedTuple):
     row: RunRow
     facts: dict[str, Any] | None
-    """As they are stored; None when they are erased or damaged."""
+    """The stored facts, or None when they are erased or damaged."""
     status: str
 
     @property
@@ -106,26 +100,26 @@ class Chosen(NamedTuple):
         return kind_of_run(self.facts)
 
 
-def chosen_runs(store: Store, namespace: str, chosen: RunFilter, *, page: int = PAGE) -> Iterator[Chosen]:
-    """The runs that the filter lets through, newest first."""
-    from reenact.reports.standing import standing_of
-    from reenact.reports.summaries import facts_of
+def select_runs(store: Store, namespace: str, selection: RunSelection, *, page: int = PAGE) -> Iterator[SelectedRun]:
+    """Yield the runs of a selection, newest first."""
+    from onrecord.reports.status import standing_of
+    from onrecord.reports.summaries import facts_of
 
     before: tuple[int, str] | None = None
     while rows := store.list_runs(namespace, before=before, limit=page):
         for row in rows:
-            if chosen.since is not None and row.header.created < chosen.since:
+            if selection.since is not None and row.header.created < selection.since:
                 return
-            if chosen.until is not None and row.header.created >= chosen.until:
+            if selection.until is not None and row.header.created >= selection.until:
                 continue
-            one = Chosen(row, facts_of(store, namespace, row.header.run), "")
-            if not chosen.every_kind and one.kind != "run":
+            run = SelectedRun(row, facts_of(store, namespace, row.header.run), "")
+            if not selection.every_kind and run.kind != "run":
                 continue
-            if chosen.agents and one.agent not in chosen.agents:
+            if selection.agents and run.agent not in selection.agents:
                 continue
-            one = one._replace(status=standing_of(store, namespace, row).status)
-            if not chosen.statuses or one.status in chosen.statuses:
-                yield one
+            run = run._replace(status=standing_of(store, namespace, row).status)
+            if not selection.statuses or run.status in selection.statuses:
+                yield run
         before = rows[-1].header.created, rows[-1].header.run
 
 
@@ -145,26 +139,31 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def filter_options(function: Command) -> Command:
-    """The options of the filter; the command is given it as `chosen`."""
+    """Add the filter options to a command, which receives a `RunSelection` as `chosen`."""
 
     @wraps(function)
     def with_filter(
         *args: Any, status: tuple[str, ...], agent: tuple[str, ...], since: str | None, until: str | None, **more: Any
     ) -> Any:
-        chosen = RunFilter(frozenset(one.lower() for one in status), frozenset(agent), _moment(since), _moment(until))
+        chosen = RunSelection(
+            frozenset(one.lower() for one in status), frozenset(agent), parse_time(since), parse_time(until)
+        )
         return function(*args, chosen=chosen, **more)
 
     made: Any = with_filter
     for name, about in (
-        ("--until", {"metavar": "TIME", "help": "Begun before that time."}),
-        ("--since", {"metavar": "TIME", "help": "Begun since: 2026-01-31, 2026-01-31T12:00Z, or 12h or 30d ago."}),
+        ("--until", {"metavar": "TIME", "help": "Only runs before this time or age."}),
+        (
+            "--since",
+            {"metavar": "TIME", "help": "Only runs since this time (2026-01-31, 2026-01-31T12:00Z) or age (12h, 30d)."},
+        ),
         (
             "--agent",
             {
                 "metavar": "NAME",
                 "multiple": True,
                 "shell_complete": complete_agent,
-                "help": "Only runs of that agent; repeatable.",
+                "help": "Only runs of this agent; repeatable.",
             },
         ),
         (
@@ -172,7 +171,7 @@ def filter_options(function: Command) -> Command:
             {
                 "type": StatusType(STATUSES, case_sensitive=False),
                 "multiple": True,
-                "help": "Only runs that are so; repeatable.",
+                "help": "Only runs with this status; repeatable.",
             },
         ),
     ):
@@ -181,9 +180,9 @@ def filter_options(function: Command) -> Command:
     return wrapped
 
 
-def _moment(text: str | None) -> int | None:
-    """A time, or how long ago, in microseconds."""
-    from reenact.cli.removing import age_microseconds
+def parse_time(text: str | None) -> int | None:
+    """Parse a time or an age into microseconds since the epoch."""
+    from onrecord.cli.commands.remove import age_microseconds
 
     if text is None:
         return None
@@ -194,9 +193,17 @@ def _moment(text: str | None) -> int | None:
     except (InvalidInput, ValueError, OverflowError):
         raise InvalidInput(
             f"not a time: {fit(inert(text), 40)}",
-            hint="Write 2026-01-31, 2026-01-31T12:00Z, or how long ago: 90s, 15m, 12h, 30d, 8w.",
+            hint="Write 2026-01-31, 2026-01-31T12:00Z, or an age: 90s, 15m, 12h, 30d, 8w.",
             code="bad_time",
         ) from None
 
 
-__all__ = ["Chosen", "RunFilter", "chosen_runs", "filter_options", "kind_of_run", "selected_run", "short_id"]
+__all__ = [
+    "RunSelection",
+    "SelectedRun",
+    "filter_options",
+    "kind_of_run",
+    "select_runs",
+    "selected_run",
+    "short_id",
+]

@@ -1,4 +1,4 @@
-"""The options that every command takes, before or after its name."""
+"""Define the options that every command takes, before or after its name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Settings:
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
-    # What was given before the command's name stands unless it is given again behind it.
+    # An option after the command's name overrides the same option before it.
     settings = context.ensure_object(Settings)
     if value is not None and value is not False and option.name is not None:
         setattr(settings, option.name, value)
@@ -30,8 +30,8 @@ def shared_options(function: Decorated) -> Decorated:
     for names, about in (
         (("-v", "--verbose"), {"is_flag": True, "help": "Show a traceback with an error."}),
         (("--json",), {"is_flag": True, "help": "Write one JSON document to stdout."}),
-        (("--namespace",), {"metavar": "NAME", "help": "The namespace to work in (`default`)."}),
-        (("--store",), {"metavar": "URL", "help": "The store: a path, sqlite:///path or postgresql://…"}),
+        (("--namespace",), {"metavar": "NAME", "help": "Use this namespace (`default`)."}),
+        (("--store",), {"metavar": "URL", "help": "Use this store: a path, sqlite:///path or postgresql://…"}),
     ):
         function = click.option(*names, expose_value=False, callback=_remember, **about)(function)
     return function

@@ -1,4 +1,4 @@
-"""Opening the store that a command works on. Reading commands never make one."""
+"""Open the store of a command. Commands that only read never create one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from reenact.cli.output import note
-from reenact.cli.settings import Settings
-from reenact.cli.text import inert
-from reenact.errors import NotFound
-from reenact.store.locating import default_url, sqlite_path
+from onrecord.cli.render.output import note
+from onrecord.cli.render.text import inert
+from onrecord.cli.settings import Settings
+from onrecord.errors import NotFound
+from onrecord.store.location import default_url, sqlite_path
 
 if TYPE_CHECKING:  # the store's modules are loaded only when one is opened
-    from reenact.store.contract import Store
+    from onrecord.store.contract import Store
 
 
 def store_url(settings: Settings) -> str:
@@ -29,39 +29,40 @@ def store_exists(settings: Settings) -> bool:
 
 @contextmanager
 def reading(settings: Settings) -> Iterator[Store]:
+    """Open the store read-only. Raise `NotFound` if there is none."""
     _check_namespace(settings)
     if not store_exists(settings):
         path = sqlite_path(store_url(settings))
         raise NotFound(
             f"there is no store at {path}",
-            hint="`reenact demo` records a small run here; --store or REENACT_STORE names another store.",
+            hint="Record a run with `onrecord demo`, or name another store with --store or ONRECORD_STORE.",
             code="no_store",
         )
-    with _opened(store_url(settings), read_only=True) as store:
+    with _open(store_url(settings), read_only=True) as store:
         yield store
 
 
 @contextmanager
 def writing(settings: Settings) -> Iterator[Store]:
-    """Makes the store when there is none yet."""
+    """Open the store for writing, and create it if there is none."""
     _check_namespace(settings)
-    with _opened(settings.store or None, read_only=False) as store:
+    with _open(settings.store or None, read_only=False) as store:
         yield store
 
 
 @contextmanager
 def other_store(url: str, *, to_write: bool = False) -> Iterator[Store]:
-    """Another one. To read from: nothing is made where there is none."""
+    """Open the store at a URL. Only `to_write` creates one that does not exist."""
     path = sqlite_path(url)
     if not to_write and path is not None and not os.path.lexists(path):
         raise NotFound(f"there is no store at {inert(path)}", hint="Check the path.", code="no_store")
-    with _opened(url, read_only=not to_write) as store:
+    with _open(url, read_only=not to_write) as store:
         yield store
 
 
 @contextmanager
-def _opened(url: str | None, *, read_only: bool) -> Iterator[Store]:
-    from reenact.store.opening import open_store
+def _open(url: str | None, *, read_only: bool) -> Iterator[Store]:
+    from onrecord.store.factory import open_store
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -75,6 +76,6 @@ def _opened(url: str | None, *, read_only: bool) -> Iterator[Store]:
 
 
 def _check_namespace(settings: Settings) -> None:
-    from reenact.core.links import check_namespace
+    from onrecord.core.links import check_namespace
 
     check_namespace(settings.namespace)

@@ -1,15 +1,15 @@
-"""The two byte forms of a plain JSON tree: canonical (RFC 8785, for digests) and stored (what the agent saw).
+"""Write a plain JSON tree as canonical bytes (RFC 8785, for digests) or as stored bytes (as the agent saw it).
 
-A *plain tree* is made of exactly ``dict`` with ``str`` keys, ``list``, ``str``, ``int``, ``float``, ``bool``
-and ``None``: no subclass, no tuple. orjson writes such a tree fast, but it is not the judge of it: it turns
-NaN into null, takes enums and UUIDs, crashes the process on deeply nested tuples, writes ``1.0`` where RFC 8785
-wants ``1``, sorts keys by code point where UTF-16 order is asked for, and stops at 254 levels. So:
+A *plain tree* is made of exactly ``dict`` with ``str`` keys, ``list``, ``str``, ``int``, ``float``, ``bool`` and
+``None``: no subclass, no tuple. orjson writes such a tree fast, but it does not check it: it turns NaN into null,
+accepts enums and UUIDs, crashes the process on deeply nested tuples, writes ``1.0`` where RFC 8785 requires ``1``,
+sorts keys by code point where RFC 8785 requires UTF-16 order, and stops at 254 levels. So:
 
-1. One pass over the containers sees that all types are plain, and which floats RFC 8785 writes differently.
-2. Those floats are replaced in a copy of the containers that hold them, and only those.
-3. orjson writes. What it refuses goes to the slow writer, which names the path or writes the deep tree.
+1. One pass over the containers checks that all types are plain and finds the floats that RFC 8785 writes differently.
+2. Only the containers that hold such floats are copied, with the floats replaced by their text.
+3. orjson writes. What it refuses goes to the slow writer, which names the path of the error or writes the deep tree.
 
-The slow writer is exact for every tree. Property tests prove the fast way equal to it and to ``rfc8785``.
+The slow writer is exact for every tree. Property tests compare the fast path with it and with ``rfc8785``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any, NoReturn, TypeAlias
 
 import orjson
 
-from reenact.errors import Damaged, InvalidValue
+from onrecord.errors import Damaged, InvalidValue
 
 Tree: TypeAlias = "dict[str, Any] | list[Any] | str | int | float | bool | None"
 
 MAX_DEPTH = 1000
 MAX_INTEGER = 2**53 - 1
 
-# Subclasses, dataclasses and dates are passed to a default function that is not there, so they are refused.
+# Passes subclasses, dataclasses and dates to a default function that does not exist, so orjson refuses them.
 _STRICT = (
     orjson.OPT_STRICT_INTEGER
     | orjson.OPT_PASSTHROUGH_SUBCLASS
@@ -35,37 +35,36 @@ _STRICT = (
     | orjson.OPT_PASSTHROUGH_DATETIME
 )
 _SORTED = _STRICT | orjson.OPT_SORT_KEYS
-_FEW = 4096  # containers that are looked through before asking whether they end
+_FEW = 4096  # containers to read before checking for a cycle
 _ASTRAL_LEADS = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 
 
-Odd = list[Any]
-"""The containers of a plain tree that hold floats which RFC 8785 writes unlike orjson, once for each such float."""
+OddFloats = list[Any]
+"""Containers of a plain tree whose floats RFC 8785 writes unlike orjson, one entry for each such float."""
 
 
-def canonical_bytes(tree: Tree, *, odd: Odd | None = None) -> bytes:
-    """The tree as RFC 8785 writes it. `InvalidValue` names the path of what cannot be, never the value.
+def canonical_bytes(tree: Tree, *, odd: OddFloats | None = None) -> bytes:
+    """Return the tree as RFC 8785 writes it. `InvalidValue` names the path of an invalid value, never the value.
 
-    `odd` saves the pass over the tree when `plain_text` has made it: the containers it found must be in the tree.
+    `odd`, the second result of `plain_text` for this tree, saves the pass over the tree.
     """
     if odd is None:
-        odd = _odd_floats(tree)
+        odd = _find_odd_floats(tree)
     if odd is None:
         return _write(tree, canonical=True)
     try:
-        data = orjson.dumps(_with_numbers_written(tree, odd) if odd else tree, None, _SORTED)
+        data = orjson.dumps(_write_odd_floats(tree, odd) if odd else tree, None, _SORTED)
     except (orjson.JSONEncodeError, RecursionError):
         return _write(tree, canonical=True)
-    return data if data.isascii() or _sorts_alike(tree, data) else _write(tree, canonical=True)
+    return data if data.isascii() or _has_same_order(tree, data) else _write(tree, canonical=True)
 
 
 def stored_bytes(tree: Tree, *, trusted: bool = False) -> bytes:
-    """The tree as compact JSON, keeping the order of keys and the difference of 1 and 1.0.
+    """Return the tree as compact JSON that keeps the order of keys and the difference between 1 and 1.0.
 
-    `trusted` leaves out the check of types, for a tree that came from `parse_stored` or the codec and was not
-    touched since.
+    `trusted` skips the check of types. Use it for an unchanged tree from `parse_stored` or the codec.
     """
-    if trusted or _odd_floats(tree) is not None:
+    if trusted or _find_odd_floats(tree) is not None:
         try:
             return orjson.dumps(tree, None, _STRICT)
         except orjson.JSONEncodeError:
@@ -74,56 +73,60 @@ def stored_bytes(tree: Tree, *, trusted: bool = False) -> bytes:
 
 
 def parse_stored(data: bytes) -> Any:
-    """The tree of stored bytes whose hash was checked; for bytes of unknown origin there is `read_strict`."""
+    """Parse stored bytes whose hash was checked. For bytes of unknown origin use `read_strict`."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise Damaged(f"stored bytes are not JSON (at character {error.pos})", code="not_json") from None
 
 
-def plain_text(value: Any) -> tuple[bytes, Odd] | None:
-    """The stored bytes of a plain tree in which nothing is a tag, and its odd floats. None for any other value, which
-    the codec has to look at, and for what is too deep for orjson."""
-    odd = _odd_floats(value)
+def plain_text(value: Any) -> tuple[bytes, OddFloats] | None:
+    """Return the stored bytes of a plain tree without tags, and its odd floats.
+
+    Return None for any other value, which the codec must encode, and for a tree too deep for orjson.
+    """
+    odd = _find_odd_floats(value)
     if odd is None:
         return None
     try:
         data = orjson.dumps(value, None, _STRICT)
     except orjson.JSONEncodeError:
         return None
-    # Written text has `{"$` only where an object's first key begins so: inside strings the quote is escaped.
-    # (Looking for the one rare character first is several times quicker in a long text.)
+    # In written JSON `{"$` occurs only where the first key of an object begins with `$`: strings escape the quote.
+    # The search for the single character comes first: it is several times faster in a long text.
     if b"$" in data and b'{"$' in data:
         return None
     return data, odd
 
 
 def canonical_of_plain(value: Any) -> bytes | None:
-    """The canonical bytes of a value that is a plain tree in which nothing could be taken for a tag: no key, and no
-    text either, begins with `$`. None for any other: the codec has to look at it."""
-    odd = _odd_floats(value)
+    """Return the canonical bytes of a plain tree in which no key and no text begins with `$`, else None.
+
+    None means that the codec must encode the value.
+    """
+    odd = _find_odd_floats(value)
     if odd is None:
         return None
     try:
-        data = orjson.dumps(_with_numbers_written(value, odd) if odd else value, None, _SORTED)
+        data = orjson.dumps(_write_odd_floats(value, odd) if odd else value, None, _SORTED)
     except (orjson.JSONEncodeError, RecursionError):
         return None
-    if (b"$" in data and b'"$' in data) or not (data.isascii() or _sorts_alike(value, data)):
+    if (b"$" in data and b'"$' in data) or not (data.isascii() or _has_same_order(value, data)):
         return None
     return data
 
 
-def _odd_floats(tree: Any) -> Odd | None:
-    """The containers with odd floats; None when the tree has other types in it.
+def _find_odd_floats(tree: Any) -> OddFloats | None:
+    """Return the containers with odd floats, or None if a value is not plain.
 
-    This loop is most of the price of a digest; every branch stands where it was measured fastest. Keys, integers
-    and surrogates are left to orjson, which refuses them itself.
+    This loop is most of the cost of a digest; the order of its branches was measured. Keys, integers and surrogates are
+    left to orjson, which refuses invalid ones itself.
     """
     odd: list[Any] = []
     todo: list[Any] = [(tree,)]
     push = todo.append
-    for part in (islice(todo, _FEW), islice(todo, _FEW, None)):
-        for container in part:
+    for chunk in (islice(todo, _FEW), islice(todo, _FEW, None)):
+        for container in chunk:
             for value in container.values() if type(container) is dict else container:
                 kind = type(value)
                 if kind is str:
@@ -139,18 +142,18 @@ def _odd_floats(tree: Any) -> Odd | None:
                         return None
                 else:
                     return None
-        # A value that contains itself never ends: before going on with so many, see that this one does.
+        # A value that contains itself never ends: check for a cycle before reading many containers.
         if len(todo) <= _FEW:
             return odd
-        if not _ends(tree):
+        if not _is_acyclic(tree):
             return None
     return odd
 
 
-def _ends(tree: Any) -> bool:
-    """Whether a tree does not contain itself and is no deeper than allowed."""
+def _is_acyclic(tree: Any) -> bool:
+    """Return True if the tree does not contain itself and is no deeper than MAX_DEPTH."""
     inside: list[Iterator[Any]] = [iter((tree,))]
-    around: dict[int, None] = {}  # the containers on the way here, by identity, outermost first
+    around: dict[int, None] = {}  # ids of the enclosing containers, outermost first
     while inside:
         for value in inside[-1]:
             kind = type(value)
@@ -167,17 +170,17 @@ def _ends(tree: Any) -> bool:
     return True
 
 
-def _with_numbers_written(tree: Any, odd: list[Any]) -> Any:
+def _write_odd_floats(tree: Any, odd: list[Any]) -> Any:
     if type(tree) is float:
         return orjson.Fragment(ecmascript_number(tree))
-    return _copy_with(tree, {id(container) for container in odd}, [len(odd)])
+    return _copy_with_text(tree, {id(container) for container in odd}, [len(odd)])
 
 
-def _copy_with(value: Any, odd: set[int], left: list[int]) -> Any:
-    """The container with odd floats as finished text; itself when there are none.
+def _copy_with_text(value: Any, odd: set[int], left: list[int]) -> Any:
+    """Return a copy of the container with odd floats as finished text, or the container itself if it has none.
 
-    Its own come first, and nobody looks further once none are left: temperature and top_p mostly stand beside the
-    messages, not behind them. A container that stands in two places is counted, and found, in both.
+    Direct members come first, and the search stops when `left` is 0: temperature and top_p are mostly found before the
+    long list of messages. A container that occurs twice in the tree is counted twice and replaced twice.
     """
     copy: Any = None
     if id(value) in odd:
@@ -192,7 +195,7 @@ def _copy_with(value: Any, odd: set[int], left: list[int]) -> Any:
     for name, item in value.items() if type(value) is dict else enumerate(value):
         kind = type(item)
         if kind is dict or kind is list:
-            written = _copy_with(item, odd, left)
+            written = _copy_with_text(item, odd, left)
             if written is not item:
                 if copy is None:
                     copy = value.copy()
@@ -202,8 +205,8 @@ def _copy_with(value: Any, odd: set[int], left: list[int]) -> Any:
     return value if copy is None else copy
 
 
-def _sorts_alike(tree: Any, data: bytes) -> bool:
-    """Whether code point order, which orjson uses, is UTF-16 order for the keys of every object."""
+def _has_same_order(tree: Any, data: bytes) -> bool:
+    """Return True if code point order, which orjson uses, equals UTF-16 order for the keys of every object."""
     # The orders differ only between astral characters (UTF-8 leads F0-F4) and U+E000-U+FFFF (EE, EF).
     if not (b"\xee" in data or b"\xef" in data) or not any(lead in data for lead in _ASTRAL_LEADS):
         return True
@@ -223,20 +226,20 @@ def _sorts_alike(tree: Any, data: bytes) -> bool:
                 push(item)
     if "".join(chain.from_iterable(objects)).isascii():
         return True
-    return all(sorted(each) == sorted(each, key=_utf16) for each in objects)
+    return all(sorted(each) == sorted(each, key=_encode_utf16) for each in objects)
 
 
-def _utf16(key: str) -> bytes:
+def _encode_utf16(key: str) -> bytes:
     return key.encode("utf-16-be")
 
 
 def ecmascript_number(value: float) -> str:
-    """A finite float as ECMAScript's Number.prototype.toString writes it (RFC 8785, 3.2.2.3)."""
+    """Return a finite float as ECMAScript's Number.prototype.toString writes it (RFC 8785, 3.2.2.3)."""
     if value == 0.0:
         return "0"
     if value % 1.0 == 0.0 and -(2.0**53) <= value <= 2.0**53:
         return str(int(value))
-    text = repr(value)  # the shortest digits that read back: the same digits as ECMAScript's
+    text = repr(value)  # the shortest digits that read back: the same digits as in ECMAScript
     sign = "-" if text[0] == "-" else ""
     mantissa, _, exponent = text.lstrip("-").partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -259,11 +262,11 @@ def ecmascript_number(value: float) -> str:
     return sign + body
 
 
-# --- the slow writer: exact for every tree, and the one that names what is wrong ---
+# --- the slow writer: exact for every tree; names the path of what it refuses ---
 
 
 def path_step(name: object) -> str:
-    """One step of a JSON path. Keys come from outside: escaped and cut, so a message stays one short line."""
+    """Return one step of a JSON path. Keys from outside are escaped and cut, so that a message stays one short line."""
     if type(name) is int:
         return f"[{name}]"
     if type(name) is str:
@@ -276,7 +279,7 @@ def path_step(name: object) -> str:
 
 
 class _Frame:
-    """A container being written: what is left of it, and where the writer stands in it."""
+    """A container that is being written: its remaining items and the current key or index."""
 
     __slots__ = ("close", "container", "items", "name")
 
@@ -288,10 +291,10 @@ class _Frame:
 
 
 def _write(tree: Any, *, canonical: bool) -> bytes:
-    """Write without recursion, refusing with the path named whatever is not a plain tree."""
+    """Write without recursion. Refuse what is not a plain tree, and name its path."""
     parts: list[str] = []
     frames: list[_Frame] = []
-    number = ecmascript_number if canonical else _stored_number
+    number = ecmascript_number if canonical else _write_stored_number
 
     def refuse(rule: str, code: str) -> NoReturn:
         path = "$" + "".join(path_step(frame.name) for frame in frames)
@@ -300,9 +303,9 @@ def _write(tree: Any, *, canonical: bool) -> bytes:
     def put(value: Any) -> None:
         kind_of = type(value)
         if kind_of is dict or kind_of is list:
-            _open(value, frames, parts, canonical, refuse)
+            _open_container(value, frames, parts, canonical, refuse)
         else:
-            parts.append(_scalar(value, number, refuse))
+            parts.append(_write_scalar(value, number, refuse))
 
     put(tree)
     while frames:
@@ -316,12 +319,12 @@ def _write(tree: Any, *, canonical: bool) -> bytes:
             parts.append(",")
         frame.name = step[0]
         if frame.close == "}":
-            parts.append(_text(step[0], refuse) + ":")
+            parts.append(_write_text(step[0], refuse) + ":")
         put(step[1])
     return "".join(parts).encode()
 
 
-def _open(
+def _open_container(
     value: Any,
     frames: list[_Frame],
     parts: list[str],
@@ -340,17 +343,17 @@ def _open(
         if type(key) is not str:
             refuse(f"a key of type {type(key).__name__}, where only text can be written", "key_not_text")
     try:
-        items = sorted(value.items(), key=lambda item: _utf16(item[0])) if canonical else value.items()
+        items = sorted(value.items(), key=lambda item: _encode_utf16(item[0])) if canonical else value.items()
     except UnicodeEncodeError:
         refuse("a key holds a lone surrogate", "lone_surrogate")
     parts.append("{")
     frames.append(_Frame(value, iter(items), "}"))
 
 
-def _scalar(value: Any, number: Callable[[float], str], refuse: Callable[[str, str], NoReturn]) -> str:
+def _write_scalar(value: Any, number: Callable[[float], str], refuse: Callable[[str, str], NoReturn]) -> str:
     kind_of = type(value)
     if kind_of is str:
-        return _text(value, refuse)
+        return _write_text(value, refuse)
     if value is None:
         return "null"
     if kind_of is bool:
@@ -366,12 +369,12 @@ def _scalar(value: Any, number: Callable[[float], str], refuse: Callable[[str, s
     refuse(f"a value of type {kind_of.__name__}, which JSON does not have", "not_json_type")
 
 
-def _text(value: str, refuse: Callable[[str, str], NoReturn]) -> str:
+def _write_text(value: str, refuse: Callable[[str, str], NoReturn]) -> str:
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError:
         refuse("text with a lone surrogate", "lone_surrogate")
 
 
-def _stored_number(value: float) -> str:
+def _write_stored_number(value: float) -> str:
     return orjson.dumps(value).decode()

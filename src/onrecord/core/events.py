@@ -1,7 +1,7 @@
-"""The typed events: frozen values named for what happened (docs/format.md, section 7).
+"""Typed events: frozen values named for what happened (docs/format.md, section 7).
 
-An event class says of itself whether it is behaviour (counts when two runs are compared), whether it ends the run,
-and which earlier kind it answers. Nothing else in Reenact keeps a list of kinds.
+Each event class declares whether it is behaviour (counts when two runs are compared), whether it ends the run, and
+which earlier kind it answers. No other module keeps a list of kinds.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import asdict
 
-from reenact.errors import Damaged
+from onrecord.errors import Damaged
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Base of all events. Members that are None and have None as default are left out of the content."""
+    """Base of all events. Members whose value and default are None are left out of the content."""
 
     kind: ClassVar[str] = ""
     behavioural: ClassVar[bool] = True
     terminal: ClassVar[bool] = False
     operations_only: ClassVar[bool] = False
     pair_id: ClassVar[str | None] = None
-    """The member that names the pair an opening or answering event belongs to."""
+    """The member with the id that an opening event and its answer share."""
     answers: ClassVar[str | None] = None
-    """The kind this one answers: the causal parent is an event of that kind, answered at most once."""
+    """The kind this one answers. The causal parent is an event of that kind; it is answered at most once."""
     answers_something: ClassVar[bool] = True
-    """False: it may stand without anything that it answers."""
+    """False: the event may occur without a request."""
 
     def content(self) -> dict[str, Any]:
         members = asdict(self)
@@ -47,7 +47,7 @@ class StateUpdated(Event, frozen=True):
 
 
 class ActionRequested(Event, frozen=True):
-    """The agent asks for an effect: on record before the effect begins."""
+    """The agent requests an effect. Committed before the effect begins."""
 
     kind = "ActionRequested"
     pair_id = "action_id"
@@ -56,11 +56,11 @@ class ActionRequested(Event, frozen=True):
     name: str | None = None
     effect: str | None = None
     meta: Any = None
-    """What a resuming process has to know and what never counts when two runs are compared."""
+    """Data for a process that resumes the run. It never counts when two runs are compared."""
 
 
 class ActionSucceeded(Event, frozen=True):
-    """What came of an effect. The agent has seen it, or would have."""
+    """The outcome of an effect that returned. The agent has seen it, or would have."""
 
     kind = "ActionSucceeded"
     pair_id = "action_id"
@@ -70,7 +70,7 @@ class ActionSucceeded(Event, frozen=True):
 
 
 class ActionFailed(Event, frozen=True):
-    """An effect raised; its error comes back as it was: class, message, attributes, cause."""
+    """An effect raised. On replay the error has the same class, message, attributes and cause."""
 
     kind = "ActionFailed"
     pair_id = "action_id"
@@ -80,7 +80,7 @@ class ActionFailed(Event, frozen=True):
 
 
 class ActionDenied(Event, frozen=True):
-    """Policy said no: before anything was requested, or as the answer to a request."""
+    """Policy denied an effect: before it was requested, or in answer to the request."""
 
     kind = "ActionDenied"
     pair_id = "action_id"
@@ -92,7 +92,7 @@ class ActionDenied(Event, frozen=True):
 
 
 class AttemptRecorded(Event, frozen=True):
-    """One attempt at an effect among several, with what was kept of it. The effect still has one outcome."""
+    """An attempt at an effect, one of several, with its snapshots. The effect still has one outcome."""
 
     kind = "AttemptRecorded"
     behavioural = False
@@ -103,7 +103,7 @@ class AttemptRecorded(Event, frozen=True):
 
 
 class ChunkReceived(Event, frozen=True):
-    """A part of a stream, as it was handed on."""
+    """A part of a stream, as delivered."""
 
     kind = "ChunkReceived"
     behavioural = False
@@ -113,7 +113,7 @@ class ChunkReceived(Event, frozen=True):
 
 
 class EffectSettled(Event, frozen=True):
-    """An operator's word on an effect whose result is unknown."""
+    """An operator's decision on an effect in doubt."""
 
     kind = "EffectSettled"
     behavioural = False
@@ -124,14 +124,14 @@ class EffectSettled(Event, frozen=True):
 
 
 class Interrupted(Event, frozen=True):
-    """The run blocks until somebody resumes it with a decision; `value` says what is asked."""
+    """The run blocks until it is resumed with a decision; `value` holds the question."""
 
     kind = "Interrupted"
     value: Any
 
 
 class Resumed(Event, frozen=True):
-    """The decision that an interrupted run goes on with."""
+    """The decision with which an interrupted run continues."""
 
     kind = "Resumed"
     answers = "Interrupted"
@@ -139,7 +139,7 @@ class Resumed(Event, frozen=True):
 
 
 class WaitCreated(Event, frozen=True):
-    """The run waits for a word from outside, until `deadline` (microseconds) if there is one."""
+    """The run waits for a resolution from outside, until `deadline` (microseconds) if given."""
 
     kind = "WaitCreated"
     pair_id = "wait_id"
@@ -149,7 +149,7 @@ class WaitCreated(Event, frozen=True):
 
 
 class WaitResolved(Event, frozen=True):
-    """The first word on a wait: a value, an error, a cancellation or a time-out."""
+    """The first resolution of a wait: a value, an error, a cancellation or a time-out."""
 
     kind = "WaitResolved"
     pair_id = "wait_id"
@@ -159,7 +159,7 @@ class WaitResolved(Event, frozen=True):
 
 
 class SignalReceived(Event, frozen=True):
-    """A message from outside that the run had not asked for."""
+    """A message from outside that the run did not request."""
 
     kind = "SignalReceived"
     name: str
@@ -167,7 +167,7 @@ class SignalReceived(Event, frozen=True):
 
 
 class TurnTaken(Event, frozen=True):
-    """The order in which timers and jobs were handed to the agent."""
+    """The order in which timers and jobs were delivered to the agent."""
 
     kind = "TurnTaken"
     behavioural = False
@@ -175,7 +175,7 @@ class TurnTaken(Event, frozen=True):
 
 
 class ProcessAttached(Event, frozen=True):
-    """A run of a process, or of a called agent, that belongs to this one."""
+    """The run of a child process or of a called agent belongs to this run."""
 
     kind = "ProcessAttached"
     behavioural = False
@@ -183,7 +183,7 @@ class ProcessAttached(Event, frozen=True):
 
 
 class ValuesDrawn(Event, frozen=True):
-    """What the agent read of clock, randomness and the like since the last commit."""
+    """The draws (clock, randomness and the like) that the agent read since the last commit."""
 
     kind = "ValuesDrawn"
     behavioural = False
@@ -191,7 +191,7 @@ class ValuesDrawn(Event, frozen=True):
 
 
 class SnapshotTaken(Event, frozen=True):
-    """A snapshot of the state at `position`, the event right before this one, was kept beside the log."""
+    """A snapshot of the state at `position`, the event right before this one, was stored beside the log."""
 
     kind = "SnapshotTaken"
     behavioural = False
@@ -211,7 +211,7 @@ class Completed(Event, frozen=True):
 
 
 class Failed(Event, frozen=True):
-    """The agent raised. Nothing follows; going on from here is a fork."""
+    """The agent raised. Nothing follows; to continue from here, fork."""
 
     kind = "Failed"
     terminal = True
@@ -227,7 +227,7 @@ class Cancelled(Event, frozen=True):
 
 
 class RunRetired(Event, frozen=True):
-    """Operations: a run was removed by retention; what remains of it is this."""
+    """Operations: retention removed a run; this event is all that remains of it."""
 
     kind = "RunRetired"
     behavioural = False
@@ -250,7 +250,7 @@ class ContentErased(Event, frozen=True):
 
 
 class OperationNoted(Event, frozen=True):
-    """Operations: anything else that concerns a run and may not enter it any more."""
+    """Operations: any other fact about a run that may no longer be appended to it."""
 
     kind = "OperationNoted"
     behavioural = False
@@ -260,7 +260,7 @@ class OperationNoted(Event, frozen=True):
 
 
 class UnknownEvent(Event, frozen=True):
-    """An event of a kind this version does not know: readable as it is, never written."""
+    """An event of a kind that this version does not know. It can be read, never written."""
 
     behavioural = False
     recorded_kind: str
@@ -270,11 +270,11 @@ class UnknownEvent(Event, frozen=True):
         return self.members
 
 
-def _all_kinds() -> dict[str, type[Event]]:
+def _collect_kinds() -> dict[str, type[Event]]:
     return {cls.kind: cls for cls in Event.__subclasses__() if cls.kind}
 
 
-KINDS: dict[str, type[Event]] = _all_kinds()
+KINDS: dict[str, type[Event]] = _collect_kinds()
 TERMINAL_KINDS = frozenset(kind for kind, cls in KINDS.items() if cls.terminal)
 BEHAVIOURAL_KINDS = frozenset(kind for kind, cls in KINDS.items() if cls.behavioural)
 ANSWERS: dict[str, str] = {kind: cls.answers for kind, cls in KINDS.items() if cls.answers}
@@ -283,20 +283,20 @@ MAY_ANSWER_NOTHING = frozenset(kind for kind, cls in KINDS.items() if not cls.an
 OPERATIONS_KINDS = frozenset(kind for kind, cls in KINDS.items() if cls.operations_only)
 
 
-def _required(cls: type[Event]) -> frozenset[str]:
-    """Those without a default, which stand first. msgspec's own answer also evaluates every annotation."""
+def _required_fields(cls: type[Event]) -> frozenset[str]:
+    """Return the fields without a default, which come first. msgspec's own function also evaluates annotations."""
     names = cls.__struct_fields__
     return frozenset(names[: len(names) - len(cls.__struct_defaults__)])
 
 
-_REQUIRED: dict[type[Event], frozenset[str]] = {cls: _required(cls) for cls in KINDS.values()}
+_REQUIRED: dict[type[Event], frozenset[str]] = {cls: _required_fields(cls) for cls in KINDS.values()}
 _OPTIONAL: dict[type[Event], tuple[str, ...]] = {
     cls: tuple(name for name in cls.__struct_fields__ if name not in _REQUIRED[cls]) for cls in KINDS.values()
 }
 
 
 def event_from_content(kind: str, members: Any) -> Event:
-    """The typed event of a decoded content. Further members are allowed by the format and stay in the content only."""
+    """Return the typed event of a decoded content. The format allows further members; the event leaves them out."""
     if not isinstance(members, dict):
         raise Damaged(f"the content of a {kind} event is not an object", code="bad_content")
     cls = KINDS.get(kind)

@@ -1,11 +1,9 @@
-"""Every hash of the format, each under its own tag (docs/format.md, section 2).
+"""Hashes of the format, each under its own tag (docs/format.md, section 2).
 
-`tag || 0x00 || parts`: at most the last part varies in length, the earlier ones are fixed, so no two splits share a
-preimage.
+A preimage is `tag || 0x00 || parts`. All parts but the last have a fixed length, so no two splits share a preimage.
 
-The four hashes of an event begin with a copy of that of their tag. Asking OpenSSL for a new one touches more code and
-data than hashing a small record does, and little of it is in the processor's caches when something has just been
-written to the disk.
+The four hashes of an event copy a prepared hash object that already holds the tag. Creating a new OpenSSL object
+touches more code and data than hashing a small record, and little of it is cached right after a disk write.
 """
 
 from __future__ import annotations
@@ -13,30 +11,30 @@ from __future__ import annotations
 import struct
 from hashlib import sha256
 
-from reenact.core.lazy_patterns import Pattern
-from reenact.errors import InvalidValue
+from onrecord.core.lazy_regex import Pattern
+from onrecord.errors import InvalidValue
 
 HASH_BYTES = 32
 SALT_BYTES = 16
 ZERO = bytes(HASH_BYTES)
 
-_HEADER = b"reenact.header/1\0"
-_LINK = sha256(b"reenact.link/1\0")
-_COMMIT = sha256(b"reenact.commit/1\0")
-_MATCH = sha256(b"reenact.match/1\0")
-_PREFIX = sha256(b"reenact.prefix/1\0")
-_LANES = b"reenact.lanes/1\0"
-_ORDER = b"reenact.order/1\0"
-_NODE = b"reenact.node/1\0"
-_ARTIFACT = b"reenact.artifact/1\0"
-_STATE = b"reenact.state/1\0"
-_VALUE = b"reenact.value/1\0"
-_SNAPSHOT = b"reenact.snapshot/1\0"
-_STATE_LINK = b"reenact.statelink/1\0"
-_FRAME = b"reenact.frame/1\0"
-ERASED_MARKER = sha256(b"reenact.erased/1\0").digest()
+_HEADER = b"onrecord.header/1\0"
+_LINK = sha256(b"onrecord.link/1\0")
+_COMMIT = sha256(b"onrecord.commit/1\0")
+_MATCH = sha256(b"onrecord.match/1\0")
+_PREFIX = sha256(b"onrecord.prefix/1\0")
+_LANES = b"onrecord.lanes/1\0"
+_ORDER = b"onrecord.order/1\0"
+_NODE = b"onrecord.node/1\0"
+_ARTIFACT = b"onrecord.artifact/1\0"
+_STATE = b"onrecord.state/1\0"
+_VALUE = b"onrecord.value/1\0"
+_SNAPSHOT = b"onrecord.snapshot/1\0"
+_STATE_LINK = b"onrecord.statelink/1\0"
+_FRAME = b"onrecord.frame/1\0"
+ERASED_MARKER = sha256(b"onrecord.erased/1\0").digest()
 
-_WRITTEN = Pattern(r"sha256:[0-9a-f]{64}\Z")
+_RENDERED = Pattern(r"sha256:[0-9a-f]{64}\Z")
 
 
 def header_hash(header: bytes) -> bytes:
@@ -44,30 +42,30 @@ def header_hash(header: bytes) -> bytes:
 
 
 def link_hash(link: bytes) -> bytes:
-    begun = _LINK.copy()
-    begun.update(link)
-    return begun.digest()
+    hasher = _LINK.copy()
+    hasher.update(link)
+    return hasher.digest()
 
 
 def commitment(salt: bytes, match: bytes, stored: bytes) -> bytes:
     if len(salt) != SALT_BYTES or len(match) != HASH_BYTES:
-        # Without fixed lengths bytes could be moved from one part to the next under the same hash.
+        # With variable lengths, bytes could move from one part to the next under the same hash.
         raise InvalidValue("a salt has 16 bytes and a match digest 32", code="bad_hash")
-    begun = _COMMIT.copy()
-    begun.update(salt + match + stored)
-    return begun.digest()
+    hasher = _COMMIT.copy()
+    hasher.update(salt + match + stored)
+    return hasher.digest()
 
 
 def match_digest(canonical: bytes) -> bytes:
-    begun = _MATCH.copy()
-    begun.update(canonical)
-    return begun.digest()
+    hasher = _MATCH.copy()
+    hasher.update(canonical)
+    return hasher.digest()
 
 
 def next_prefix(previous: bytes, match: bytes, distance: int) -> bytes:
-    begun = _PREFIX.copy()
-    begun.update(previous + match + distance.to_bytes(8, "big"))
-    return begun.digest()
+    hasher = _PREFIX.copy()
+    hasher.update(previous + match + distance.to_bytes(8, "big"))
+    return hasher.digest()
 
 
 def lane_fold(prefix: bytes, children: list[bytes]) -> bytes:
@@ -112,6 +110,6 @@ def render(digest: bytes) -> str:
 
 
 def parse_hash(text: object) -> bytes:
-    if not isinstance(text, str) or not _WRITTEN.match(text):
+    if not isinstance(text, str) or not _RENDERED.match(text):
         raise InvalidValue("not a hash: expected `sha256:` and 64 lower-case hex digits", code="bad_hash")
     return bytes.fromhex(text[7:])

@@ -1,4 +1,4 @@
-"""Patterns that are compiled when they are first used: there are dozens of them, and most programs need few."""
+"""Regular expressions that are compiled at first use: there are dozens, and most programs need few."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _METHODS = ("finditer", "fullmatch", "match", "search", "sub")
 
 
 class Pattern(Generic[AnyStr]):
-    """Used like what `re.compile` gives."""
+    """A stand-in for the object that `re.compile` returns."""
 
     __slots__ = ("flags", "pattern", *_METHODS)
 
@@ -25,7 +25,7 @@ class Pattern(Generic[AnyStr]):
         self.flags = flags
 
     def __getattr__(self, name: str) -> object:
-        """Asked only for what is not there: the first time."""
+        """Compile on the first access: afterwards the methods are found in their slots."""
         if name not in _METHODS:
             raise AttributeError(name)
         compiled = re.compile(self.pattern, self.flags)

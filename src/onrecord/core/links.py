@@ -1,7 +1,7 @@
-"""Header and link: the small canonical records that are chained (docs/format.md, section 4).
+"""Header and link: the small canonical records of the hash chain (docs/format.md, section 4).
 
-Both are kept and hashed as their canonical bytes. Parsing is strict: bytes that are not the canonical form of what
-they say are refused, so one record has exactly one spelling.
+Both are stored and hashed as their canonical bytes. Parsing is strict: bytes that are not in canonical form are
+refused, so one record has exactly one spelling.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Literal
 
 import msgspec
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.hashing import header_hash, link_hash, parse_hash, render
-from reenact.core.lazy_patterns import Pattern
-from reenact.errors import Damaged, InvalidInput, InvalidValue
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.hashing import header_hash, link_hash, parse_hash, render
+from onrecord.core.lazy_regex import Pattern
+from onrecord.errors import Damaged, InvalidInput, InvalidValue
 
-FORMAT = "reenact/1"
-BASE_RULES = "reenact.rules/1"
+FORMAT = "onrecord/1"
+BASE_RULES = "onrecord.rules/1"
 OPERATIONS_RUN = "operations"
 MAX_RECORD_BYTES = 16 * 1024
 MAX_ID_CHARACTERS = 64
@@ -29,7 +29,7 @@ MAX_TIME = 2**53 - 1
 
 
 class ParentRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The run this one comes from, its position and head there, and how the two are related."""
+    """The run that this one derives from, the position and head there, and the relation of the two."""
 
     head: str
     relation: Literal["fork", "replay", "child", "continuation"]
@@ -53,7 +53,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """Members in canonical order, so that encoding a link whose strings need no care is one call."""
+    """A link. Its members are declared in canonical order, so that encoding takes one call in most cases."""
 
     content: str
     id: str
@@ -68,9 +68,10 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class OwnMembers(msgspec.Struct, frozen=True, gc=False):
-    """The members of a link that nothing beside it repeats. Reading only these is the quick half of a check whose
-    other half is `write_link`: a link that is not, byte for byte, what is written from its own members and from what
-    else is known of its event is not a good one.
+    """The members of a link that are stored nowhere else.
+
+    A fast check reads only these, writes the link again with `write_link` from them and from the known facts of the
+    event, and compares the bytes.
     """
 
     key: str | None
@@ -84,17 +85,18 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def link_bytes(link: Link) -> bytes:
-    """The canonical bytes. Members are declared in canonical order and are text, integers and null, where msgspec
-    writes what RFC 8785 asks for but for control characters in text, which it spells otherwise; only `key` can
-    hold any.
+    """Return the canonical bytes of a link.
+
+    Members are declared in canonical order and are text, integers and null. msgspec writes those as RFC 8785 does,
+    except control characters, which only `key` can contain.
     """
     if link.key is not None and not (link.key.isascii() and link.key.isprintable()):
         return canonical_bytes(msgspec.to_builtins(link))
     return _ENCODER.encode(link)
 
 
-def written_text(text: str) -> str:
-    """Text in canonical form, quotes included."""
+def write_json_string(text: str) -> str:
+    """Return text in canonical JSON, quotes included."""
     return _ENCODER.encode(text).decode() if text.isprintable() else canonical_bytes(text).decode()
 
 
@@ -110,17 +112,17 @@ def write_link(
     seq: int,
     time: int,
 ) -> bytes:
-    """`link_bytes` for a writer in a hurry, from parts that were checked: none but the key needs escaping."""
-    written_key = "null" if key is None else written_text(key)
-    cause = "null" if parent is None else parent
+    """Return the same bytes as `link_bytes`, faster, from checked parts. Only the key may need escaping."""
+    key_text = "null" if key is None else write_json_string(key)
+    parent_text = "null" if parent is None else parent
     return (
-        f'{{"content":"sha256:{content.hex()}","id":"{event_id}","key":{written_key},"kind":"{kind}","lane":"{lane}",'
-        f'"parent":{cause},"prev":"sha256:{prev.hex()}","run":"{run}","seq":{seq},"time":{time}}}'
+        f'{{"content":"sha256:{content.hex()}","id":"{event_id}","key":{key_text},"kind":"{kind}","lane":"{lane}",'
+        f'"parent":{parent_text},"prev":"sha256:{prev.hex()}","run":"{run}","seq":{seq},"time":{time}}}'
     ).encode()
 
 
 def parse_link(data: bytes) -> Link:
-    """A link from its bytes; Damaged when they are not the canonical form of a valid link."""
+    """Parse a link. Raise Damaged if the bytes are not the canonical form of a valid link."""
     if len(data) > MAX_RECORD_BYTES:
         raise Damaged(f"a link is larger than {MAX_RECORD_BYTES} bytes", code="too_large")
     try:
@@ -154,7 +156,7 @@ def parse_header(data: bytes) -> Header:
 
 
 def is_name(name: str) -> bool:
-    """Whether this may be a run id or a namespace."""
+    """Return True if `name` is a valid run id or namespace."""
     return _NAME.match(name) is not None
 
 
@@ -204,8 +206,8 @@ def check_key(key: str | None) -> str | None:
     return key
 
 
-def link_problem(link: Link, *, run: str, seq: int, prev: str) -> str | None:
-    """Why this link cannot stand at this place of this run, or None. Ids' uniqueness is for whoever sees them all."""
+def find_link_problem(link: Link, *, run: str, seq: int, prev: str) -> str | None:
+    """Return why this link is invalid at this position of this run, or None. Does not check the uniqueness of ids."""
     if link.run != run:
         return "belongs to another run"
     if link.seq != seq:
@@ -237,15 +239,15 @@ __all__ = [
     "check_namespace",
     "check_run_id",
     "check_time",
+    "find_link_problem",
     "header_hash",
     "is_name",
     "link_bytes",
     "link_hash",
-    "link_problem",
     "parse_hash",
     "parse_header",
     "parse_link",
     "render",
+    "write_json_string",
     "write_link",
-    "written_text",
 ]

@@ -1,14 +1,13 @@
-"""How a store keeps bytes: as they are, or compressed, with a check (docs/format.md, section 10).
+"""Packing: a store keeps bytes plain or compressed, with a check (docs/format.md, section 10).
 
-The check is there because flipped bits of compressed bytes can decode to the right ones: without it damage would go
-unseen until the day it matters.
+The check exists because flipped bits of compressed bytes can decode to the right ones: such damage would go unnoticed.
 
-Which way is taken depends on what it costs. Zstandard is quick to write, but a reader of it takes as long to make as a
-short content takes to read otherwise; zlib is the other way round. Short contents save little by themselves, much with
-a dictionary of what they have in common; long ones need none. So:
+The choice depends on cost. Zstandard compresses fast, but creating a decompressor takes as long as reading a short
+content; zlib is the opposite. Short contents compress little alone and well with a dictionary of common text; long ones
+need none. So:
 
-    below 200 bytes     as they are
-    below 640           as they are, but for HTTP and references to nodes: zlib with the dictionary
+    below 200 bytes     plain
+    below 640           plain, but HTTP and references to nodes: zlib with the dictionary
     below 8,192         Zstandard with the dictionary
     above               Zstandard
 """
@@ -18,9 +17,9 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from reenact.core.hashing import frame_digest
-from reenact.core.packing_dictionary import DICTIONARY
-from reenact.errors import Damaged
+from onrecord.core.hashing import frame_digest
+from onrecord.core.packing_dictionary import DICTIONARY
+from onrecord.errors import Damaged
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -36,15 +35,15 @@ _FRAME_WITH_DICTIONARY = b"\x02"
 _DEFLATED = b"\x03"
 _CHECK_BYTES = {_FRAME: 32, _FRAME_WITH_DICTIONARY: 8, _DEFLATED: 8}
 _MAGIC = b"\x28\xb5\x2f\xfd"
-"""What every Zstandard frame begins with; not kept with the short ones."""
+"""The first bytes of every Zstandard frame; short packings omit them."""
 _LEVEL = 3
 _WINDOW_BITS = -13
-_deflating = zlib.compressobj(6, zlib.DEFLATED, _WINDOW_BITS, 5, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
-"""Copied for each use: the dictionary is read into it once."""
+_DEFLATER = zlib.compressobj(6, zlib.DEFLATED, _WINDOW_BITS, 5, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
+"""A prepared compressor that already holds the dictionary; each use copies it."""
 
 
 class _Zstd:
-    """The module is loaded with the first large value, so that `import reenact` stays quick."""
+    """Loads the module with the first large value, so that `import onrecord` stays fast."""
 
     module: ModuleType | None = None
     dictionary: Any = None
@@ -62,8 +61,8 @@ class _Zstd:
 
 
 _idle: dict[bytes, list[Any]] = {_FRAME: [], _FRAME_WITH_DICTIONARY: []}
-"""Compressors that nobody is using, by what they make: making one takes three times as long as using it. One that all
-threads share would have a lock, which can stay held in the child of a fork."""
+"""Idle compressors, by the frame they make: creating one takes three times as long as using it. One shared by all
+threads would need a lock, which can stay locked in the child of a fork."""
 
 
 def pack(stored: bytes) -> bytes:
@@ -71,18 +70,18 @@ def pack(stored: bytes) -> bytes:
     if size < DEFLATED_FROM_BYTES:
         return _PLAIN + stored
     if size >= FRAMED_ALONE_FROM_BYTES:
-        packed = _checked(_FRAME, _frame(_FRAME, stored))
+        packed = _prepend_check(_FRAME, _compress_frame(_FRAME, stored))
     elif size >= FRAMED_FROM_BYTES:
-        packed = _checked(_FRAME_WITH_DICTIONARY, _frame(_FRAME_WITH_DICTIONARY, stored)[len(_MAGIC) :])
+        packed = _prepend_check(_FRAME_WITH_DICTIONARY, _compress_frame(_FRAME_WITH_DICTIONARY, stored)[len(_MAGIC) :])
     elif b'"headers":' in stored or b'"sha256:' in stored:
-        deflating = _deflating.copy()
-        packed = _checked(_DEFLATED, deflating.compress(stored) + deflating.flush())
+        deflater = _DEFLATER.copy()
+        packed = _prepend_check(_DEFLATED, deflater.compress(stored) + deflater.flush())
     else:
         return _PLAIN + stored
     return packed if len(packed) < size * 0.9 else _PLAIN + stored
 
 
-def _frame(marker: bytes, stored: bytes) -> bytes:
+def _compress_frame(marker: bytes, stored: bytes) -> bytes:
     idle = _idle[marker]
     try:
         compressor = idle.pop()
@@ -90,16 +89,16 @@ def _frame(marker: bytes, stored: bytes) -> bytes:
         zstd = _Zstd.get()
         compressor = zstd.ZstdCompressor(_LEVEL, zstd_dict=_Zstd.dictionary if marker != _FRAME else None)
     frame: bytes = compressor.compress(stored, compressor.FLUSH_FRAME)
-    idle.append(compressor)  # one that was stopped in the middle of a frame is not used again
+    idle.append(compressor)  # skipped if the call above raised: that compressor is in the middle of a frame
     return frame
 
 
-def _checked(marker: bytes, kept: bytes) -> bytes:
+def _prepend_check(marker: bytes, kept: bytes) -> bytes:
     return marker + frame_digest(kept)[: _CHECK_BYTES[marker]] + kept
 
 
 def unpack(blob: bytes, *, limit: int = MAX_STORED_BYTES) -> bytes:
-    """The stored bytes of a blob; anything that is not exactly what `pack` makes is damage."""
+    """Return the stored bytes of a blob. Raise Damaged for anything that `pack` does not produce."""
     marker = blob[:1]
     if marker == _PLAIN:
         if len(blob) - 1 > limit:
@@ -111,25 +110,25 @@ def unpack(blob: bytes, *, limit: int = MAX_STORED_BYTES) -> bytes:
     kept = blob[begin:]
     if frame_digest(kept)[: begin - 1] != blob[1:begin]:
         raise Damaged("a compressed frame does not match its digest", code="bad_frame")
-    stored, whole = _inflated(kept, limit) if marker == _DEFLATED else _unframed(marker, kept, limit)
+    stored, is_complete = _inflate(kept, limit) if marker == _DEFLATED else _decompress_frame(marker, kept, limit)
     if len(stored) > limit:
         raise Damaged(f"a compressed frame holds more than the limit of {limit} bytes", code="too_large")
-    if not whole:
+    if not is_complete:
         raise Damaged("a compressed frame is cut short or has bytes after its end", code="bad_frame")
     return stored
 
 
-def _inflated(kept: bytes, limit: int) -> tuple[bytes, bool]:
-    """The bytes, and whether they reach up to the end, with nothing after it."""
-    inflating = zlib.decompressobj(_WINDOW_BITS, DICTIONARY)
+def _inflate(kept: bytes, limit: int) -> tuple[bytes, bool]:
+    """Return the bytes, and whether the data ends exactly at the end of the stream."""
+    inflater = zlib.decompressobj(_WINDOW_BITS, DICTIONARY)
     try:
-        stored = inflating.decompress(kept, limit + 1)
+        stored = inflater.decompress(kept, limit + 1)
     except zlib.error:
         raise Damaged("a compressed frame cannot be decoded", code="bad_frame") from None
-    return stored, inflating.eof and not inflating.unused_data
+    return stored, inflater.eof and not inflater.unused_data
 
 
-def _unframed(marker: bytes, kept: bytes, limit: int) -> tuple[bytes, bool]:
+def _decompress_frame(marker: bytes, kept: bytes, limit: int) -> tuple[bytes, bool]:
     zstd = _Zstd.get()
     if marker == _FRAME:
         decompressor = zstd.ZstdDecompressor()

@@ -1,8 +1,8 @@
-"""What most kept bytes have in common: dictionary 1 of `core/packing.py` (docs/format.md, section 10).
+"""Dictionary 1 of `core/packing.py`: text that most stored bytes share (docs/format.md, section 10).
 
-It is a part of the format: what was packed with it is read with it. So it is never changed, not by one byte; a better
-one is another dictionary, under a marker of its own. What occurs most often stands at the end, where a reference to it
-is shortest.
+The dictionary is part of the format: stored bytes can be read only with the exact dictionary that packed them. Never
+change a byte of it; a better one gets its own marker. The most frequent text is at the end, where a reference is
+shortest.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""State as a pure fold of events, and its hash (docs/format.md, section 9)."""
+"""State: a pure fold of events, and its hash (docs/format.md, section 9)."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.codec import encode
-from reenact.core.events import Event, StateUpdated
-from reenact.core.hashing import render, state_hash_of, state_link_of
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.codec import encode
+from onrecord.core.events import Event, StateUpdated
+from onrecord.core.hashing import render, state_hash_of, state_link_of
 
 
 class Reducer(Protocol):
-    """A pure fold. `apply` returns the next state and leaves the one it was given alone."""
+    """A pure fold. `apply` returns the next state and does not change the one it gets."""
 
     @property
     def id(self) -> str:
-        """Names the reducer in the facts and in snapshots; a changed rule gets another id."""
+        """Return the name of the reducer in facts and snapshots. A changed rule needs another id."""
         ...
 
     @property
@@ -27,7 +27,7 @@ class Reducer(Protocol):
 
 
 class StateUpdatedOnlyReducer:
-    """The built-in reducer: the state is the payload of the last `StateUpdated`."""
+    """The default reducer: the state is the payload of the last `StateUpdated`."""
 
     id = "replace/1"
     state_version = 1
@@ -40,10 +40,10 @@ class StateUpdatedOnlyReducer:
 
 
 def state_hash(state: Any) -> str:
-    """The public hash of a state: the same for equal states, whatever the order of their keys."""
+    """Return the public hash of a state. Equal states have equal hashes, in any order of keys."""
     return render(state_hash_of(canonical_bytes(encode(state).tree)))
 
 
 def state_link(state: Any, salt: bytes) -> str:
-    """The hash of a state as a `StateUpdated` event keeps it: under that event's salt, so that it is erased with it."""
+    """Return the hash of a state under the salt of its `StateUpdated` event, so that it is erased with the event."""
     return render(state_link_of(salt, canonical_bytes(encode(state).tree)))

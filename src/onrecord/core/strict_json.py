@@ -1,10 +1,10 @@
-"""Reading JSON that may have been written to hurt: linear time and memory, one clear refusal.
+"""Read hostile JSON in linear time and memory, with one clear refusal.
 
-1. Size, byte order mark and UTF-8 are judged on the bytes.
-2. orjson reads. If writing the result gives the same bytes again, nothing was lost: no duplicate key, no
-   rounded number. That is how everything we wrote ourselves is read.
-3. Otherwise Python's C scanner reads again, with hooks that see duplicate keys and the digits of each number.
-4. Nesting too deep for the C scanner (it recurses) is read by a loop, which also names offsets.
+1. Size, byte order mark and UTF-8 are checked on the bytes.
+2. orjson parses. If writing the result gives the same bytes, nothing was lost: no duplicate key, no rounded number.
+   Everything that Onrecord wrote passes here.
+3. Otherwise Python's C scanner parses again, with hooks that see duplicate keys and the digits of each number.
+4. Nesting too deep for the C scanner, which recurses, is parsed by a loop, which also names offsets.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import Any, NoReturn
 
 import orjson
 
-from reenact.core.canonical import path_step
-from reenact.core.lazy_patterns import Pattern
-from reenact.errors import InvalidValue
+from onrecord.core.canonical import path_step
+from onrecord.core.lazy_regex import Pattern
+from onrecord.errors import InvalidValue
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 1000
 MAX_DIGITS = 4300
 
 _BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
-# Escapes are taken from left to right, so a backslash that is itself escaped never begins one.
+# Escapes are matched from left to right, so an escaped backslash never begins another escape.
 _ESCAPES = Pattern(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-_WORTH_AN_OFFSET = 1024 * 1024  # the loop takes about a second for this many characters
-_ORJSON_DEPTH = 254  # what it writes without complaint is at most this deep
+_WORTH_AN_OFFSET = 1024 * 1024  # characters; the loop takes about a second for this many
+_ORJSON_DEPTH = 254  # orjson writes at most this deep
 
 
 def read_strict(
     data: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH, max_digits: int = MAX_DIGITS
 ) -> Any:
-    """The tree of hostile bytes. `InvalidValue.code` tells the rule that was broken, the message where."""
+    """Parse hostile bytes. `InvalidValue.code` names the broken rule, the message the position."""
     if len(data) > max_bytes:
         _refuse("too_large", f"{len(data)} bytes, the limit is {max_bytes}")
     if data.startswith(_BOMS):
@@ -49,7 +49,7 @@ def read_strict(
     try:
         tree = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        # A long integer overflows orjson's float; only reading it exactly tells it from 1e400.
+        # A long integer overflows orjson's float; only an exact parse distinguishes it from 1e400.
         if "infinity" not in str(error):
             _refuse_as_orjson(error, text, max_depth)
     else:
@@ -61,7 +61,7 @@ def read_strict(
 def _writes_back(tree: Any, data: bytes) -> bool:
     try:
         return orjson.dumps(tree) == data
-    except orjson.JSONEncodeError:  # deeper than it writes
+    except orjson.JSONEncodeError:  # deeper than orjson writes
         return False
 
 
@@ -74,14 +74,14 @@ def _refuse_at(code: str, message: str, text: str, position: int) -> NoReturn:
 
 
 def _refuse_as_orjson(error: orjson.JSONDecodeError, text: str, max_depth: int) -> NoReturn:
-    """orjson names the place; the rule is read from the text there, else from its wording."""
-    said = str(error)
+    """Refuse at the position that orjson names. The rule is read from the text there, else from orjson's message."""
+    reason = str(error)
     near = text[max(error.pos - 1, 0) : error.pos + 9]
-    if "depth" in said or "ecursion" in said:
+    if "depth" in reason or "ecursion" in reason:
         _refuse_at("too_deep", f"nested deeper than {max_depth}", text, error.pos)
-    if "surrogate" in said:
+    if "surrogate" in reason:
         _refuse_at("lone_surrogate", "an escape of a lone surrogate", text, error.pos)
-    if "after document" in said:
+    if "after document" in reason:
         _refuse_at("trailing_bytes", "something follows the value", text, error.pos)
     if near[1:].startswith(("NaN", "Infinity")) or near.startswith(("NaN", "-Infinity")):
         _refuse_at("nan", "NaN or an infinity", text, error.pos)
@@ -95,22 +95,22 @@ class _DuplicateError(Exception):
 def _read_exactly(text: str, max_depth: int, max_digits: int) -> Any:
     numbers = _Numbers(max_digits)
     decoder = json.JSONDecoder(
-        object_pairs_hook=_without_duplicates,
-        parse_float=numbers.real,
-        parse_int=numbers.integer,
+        object_pairs_hook=_build_object,
+        parse_float=numbers.parse_real,
+        parse_int=numbers.parse_integer,
         parse_constant=_refuse_constant,
     )
     lone = next((found for found in _ESCAPES.finditer(text) if found[1]), None) if "\\u" in text else None
-    if lone is not None:  # the C scanner takes them
+    if lone is not None:  # the C scanner accepts them
         _refuse_at("lone_surrogate", "an escape of a lone surrogate", text, lone.start())
     try:
         tree = decoder.decode(text)
     except _DuplicateError as error:
         if len(text) > _WORTH_AN_OFFSET:
-            _refuse("duplicate_key", f"the key {path_step(error.args[0])} stands twice in one object")
-        return _Loop(text, max_depth, numbers).read()
+            _refuse("duplicate_key", f"the key {path_step(error.args[0])} occurs twice in one object")
+        return _LoopParser(text, max_depth, numbers).read()
     except RecursionError:
-        return _Loop(text, max_depth, numbers).read()
+        return _LoopParser(text, max_depth, numbers).read()
     except json.JSONDecodeError as error:
         if error.msg == "Extra data":
             _refuse_at("trailing_bytes", "something follows the value", text, error.pos)
@@ -120,7 +120,7 @@ def _read_exactly(text: str, max_depth: int, max_digits: int) -> Any:
     return tree
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         keys = sorted(key for key, _ in pairs)
@@ -143,17 +143,17 @@ def _deeper_than(tree: Any, max_depth: int) -> bool:
 
 
 class _Numbers:
-    """Numbers from their digits, refused before their conversion costs anything."""
+    """Convert the digits of numbers. Too many digits are refused before the conversion."""
 
     def __init__(self, max_digits: int) -> None:
         self.max_digits = max_digits
 
-    def integer(self, digits: str) -> int:
+    def parse_integer(self, digits: str) -> int:
         if len(digits) - (digits[0] == "-") > self.max_digits:
             self.refuse(digits)
         return int(digits)
 
-    def real(self, digits: str) -> float:
+    def parse_real(self, digits: str) -> float:
         if len(digits) > self.max_digits:
             self.refuse(digits)
         value = float(digits)
@@ -175,57 +175,57 @@ _WORD = Pattern(r"true|false|null")
 _NOTHING: Any = object()
 
 
-class _Loop:
-    """A parser with its own stack: as deep as it is told, with an offset for everything it refuses."""
+class _LoopParser:
+    """A parser with its own stack: any depth, and an offset for every refusal."""
 
     def __init__(self, text: str, max_depth: int, numbers: _Numbers) -> None:
         self.text = text
         self.at = 0
         self.max_depth = max_depth
         self.numbers = numbers
-        self.open: list[Any] = []  # the containers around the place, outermost first
-        self.keys: list[Any] = []  # the key (or None, in a list) under which the next value of each belongs
+        self.open: list[Any] = []  # the enclosing containers, outermost first
+        self.keys: list[Any] = []  # for each of them the key of the next value, None in a list
 
     def read(self) -> Any:
         value = _NOTHING
         while value is _NOTHING:
-            value = self.begin()
+            value = self.read_value()
             while value is not _NOTHING and self.open:
                 value = self.attach(value)
-        self.skip()
+        self.skip_space()
         if self.at < len(self.text):
             self.refuse("trailing_bytes", "something follows the value")
         return value
 
-    def begin(self) -> Any:
-        """Read a value that has no inside, or step into one that has."""
-        opener = self.skip()
+    def read_value(self) -> Any:
+        """Read a scalar or an empty container, or enter a container."""
+        opener = self.skip_space()
         if opener == "{" or opener == "[":
             if len(self.open) >= self.max_depth:
                 self.refuse("too_deep", f"nested deeper than {self.max_depth}")
             self.at += 1
             made: Any = {} if opener == "{" else []
-            if self.skip() == ("}" if opener == "{" else "]"):
+            if self.skip_space() == ("}" if opener == "{" else "]"):
                 self.at += 1
                 return made
             self.open.append(made)
-            self.keys.append(self.key(made) if opener == "{" else None)
+            self.keys.append(self.read_key(made) if opener == "{" else None)
             return _NOTHING
-        return self.string() if opener == '"' else self.scalar()
+        return self.read_string() if opener == '"' else self.read_scalar()
 
     def attach(self, value: Any) -> Any:
-        """Put a value into its container; the container itself when that ends, else nothing."""
+        """Put a value into its container. Return the container if it ends here, else `_NOTHING`."""
         container = self.open[-1]
         is_object = type(container) is dict
         if is_object:
             container[self.keys[-1]] = value
         else:
             container.append(value)
-        follows = self.skip()
+        follows = self.skip_space()
         if follows == ",":
             self.at += 1
             if is_object:
-                self.keys[-1] = self.key(container)
+                self.keys[-1] = self.read_key(container)
             return _NOTHING
         if follows != ("}" if is_object else "]"):
             self.refuse("syntax", "not JSON")
@@ -233,19 +233,19 @@ class _Loop:
         self.keys.pop()
         return self.open.pop()
 
-    def key(self, container: dict[str, Any]) -> str:
-        if self.skip() != '"':
+    def read_key(self, container: dict[str, Any]) -> str:
+        if self.skip_space() != '"':
             self.refuse("syntax", "not JSON")
         start = self.at
-        key = self.string()
+        key = self.read_string()
         if key in container:
-            _refuse_at("duplicate_key", f"the key {path_step(key)} stands twice", self.text, start)
-        if self.skip() != ":":
+            _refuse_at("duplicate_key", f"the key {path_step(key)} occurs twice", self.text, start)
+        if self.skip_space() != ":":
             self.refuse("syntax", "not JSON")
         self.at += 1
         return key
 
-    def string(self) -> str:
+    def read_string(self) -> str:
         found = _STRING.match(self.text, self.at)
         if found is None:
             self.refuse("syntax", "not JSON")
@@ -253,11 +253,11 @@ class _Loop:
         text: str = json.loads(found[0])
         return text
 
-    def scalar(self) -> Any:
+    def read_scalar(self) -> Any:
         found = _NUMBER.match(self.text, self.at)
         if found is not None:
             self.at = found.end()
-            return self.numbers.real(found[0]) if found[1] else self.numbers.integer(found[0])
+            return self.numbers.parse_real(found[0]) if found[1] else self.numbers.parse_integer(found[0])
         found = _WORD.match(self.text, self.at)
         if found is None:
             if self.text.startswith(("NaN", "Infinity", "-Infinity"), self.at):
@@ -266,8 +266,8 @@ class _Loop:
         self.at = found.end()
         return _WORDS[found[0]]
 
-    def skip(self) -> str:
-        """Pass over white space; the character after it, empty at the end."""
+    def skip_space(self) -> str:
+        """Skip white space and return the next character, empty at the end."""
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
         return self.text[self.at : self.at + 1]
 

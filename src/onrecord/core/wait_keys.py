@@ -1,17 +1,16 @@
-"""Wait keys: bearer capabilities that let somebody outside resolve one wait of one run.
+"""Wait keys: bearer capabilities with which an outside caller resolves one wait of one run.
 
     rwk1.<fields, base64url>.<signature, base64url>
 
 Rules:
 
-1. The signature is HMAC-SHA-256 over a versioned preimage in which every field stands behind its length, so no two
-   sets of fields share one. Signatures are compared as bytes, in constant time.
-2. A key is stable for one (run, identity): all its fields are, the id of the signing secret too.
-3. A text has one key and a key one text: what is not exactly what `text` writes is not parsed.
-4. What a key opens is found by digests of its fields, never by the fields themselves: a name that a database could
-   not even be asked for costs the same look-up as any other.
+1. The signature is HMAC-SHA-256 over a versioned preimage in which the length of every field precedes it, so no two
+   sets of fields share a preimage. Signatures are compared as bytes, in constant time.
+2. A key is stable for one (run, identity): all its fields are, including the id of the signing secret.
+3. One text is one key: `parse_wait_key` accepts only what `WaitKey.text` writes.
+4. Stores look up digests of the fields, never the fields: a name that a database cannot take costs the same look-up.
 
-Nothing here does input or output; where the secrets live is `reenact.effect.keys`.
+This module does no I/O. The secrets are in `onrecord.runtime.secrets.keys`.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.codec import encode
-from reenact.core.lazy_patterns import Pattern
-from reenact.core.links import check_namespace, check_run_id
-from reenact.errors import InvalidInput
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.codec import encode
+from onrecord.core.lazy_regex import Pattern
+from onrecord.core.links import check_namespace, check_run_id
+from onrecord.errors import InvalidInput
 
 VERSION = 1
 PREFIX = "rwk1"
@@ -38,21 +37,21 @@ MAX_NAME_CHARACTERS = 256
 MAX_ORDINAL = 2**53 - 1
 MAX_TEXT_CHARACTERS = 8192
 WAIT_KEY_SHAPE = Pattern(r"rwk1\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{43}")
-"""How a key looks inside other text; wherever one appears it is a secret."""
+"""Matches a key inside other text. A key is a secret wherever it appears."""
 
 _TEXT = Pattern(r"rwk1\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})\Z")
 _KEY_ID = Pattern(r"[A-Za-z0-9_-]{1,64}\Z")
-_UNFIT = Pattern(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
-_SIGNED = b"reenact.wait-key/1\0"
-_WAIT_ID = b"reenact.wait-id/1\0"
-_SESSION_ID = b"reenact.wait-session/1\0"
+_FORBIDDEN = Pattern(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+_SIGNED = b"onrecord.wait-key/1\0"
+_WAIT_ID = b"onrecord.wait-id/1\0"
+_SESSION_ID = b"onrecord.wait-session/1\0"
 
 WaitKind = Literal["tool_completion", "named", "process_signal"]
 WAIT_KINDS: tuple[WaitKind, ...] = ("tool_completion", "named", "process_signal")
 
 
 class WaitIdentity(msgspec.Struct, frozen=True):
-    """Which wait of a run is meant. The ordinal (from 1) tells waits of one name apart."""
+    """The identity of a wait within its run. The ordinal (from 1) distinguishes waits of one name."""
 
     kind: WaitKind
     name: str
@@ -68,7 +67,9 @@ class WaitIdentity(msgspec.Struct, frozen=True):
 
     @classmethod
     def process_signal(cls, name: str, ordinal: int) -> WaitIdentity:
-        """The ordinal-th signal of that name: each signal is a wait of its own, so none is lost or taken twice."""
+        """Return the identity of the ordinal-th signal of that name: each signal is a wait, so none is lost or taken
+        twice.
+        """
         return cls("process_signal", name, ordinal).checked()
 
     def checked(self) -> WaitIdentity:
@@ -81,12 +82,12 @@ class WaitIdentity(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """Names the wait inside its run, in characters that every store takes."""
-        return sha256(_WAIT_ID + _framed(self.kind, self.name, str(self.ordinal))).hexdigest()[:32]
+        """Return an id of the wait within its run, in characters that every store accepts."""
+        return sha256(_WAIT_ID + _frame(self.kind, self.name, str(self.ordinal))).hexdigest()[:32]
 
 
 class WaitKey(msgspec.Struct, frozen=True):
-    """A signed capability. Whoever has it may resolve the wait, so its `repr` does not hold the signature."""
+    """A signed capability. Its holder may resolve the wait, so its `repr` omits the signature."""
 
     namespace: str
     run: str
@@ -109,22 +110,22 @@ class WaitKey(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The one token that goes out."""
-        return f"{PREFIX}.{_base64(_framed(*self._fields()))}.{self.signature}"
+        """Return the key as the token that is given out."""
+        return f"{PREFIX}.{_encode_base64(_frame(*self._fields()))}.{self.signature}"
 
     def preimage(self) -> bytes:
-        return _SIGNED + _framed(*self._fields())
+        return _SIGNED + _frame(*self._fields())
 
     def signed(self, secret: bytes) -> WaitKey:
-        return msgspec.structs.replace(self, signature=_base64(hmac_sha256(secret, self.preimage())))
+        return msgspec.structs.replace(self, signature=_encode_base64(hmac_sha256(secret, self.preimage())))
 
     def is_signed_by(self, secret: bytes) -> bool:
-        """One HMAC, whatever the key is like."""
-        expected = _base64(hmac_sha256(secret, self.preimage())).encode()
-        return hmac.compare_digest(expected, _bytes(self.signature))
+        """Compare in constant time: one HMAC for any key."""
+        expected = _encode_base64(hmac_sha256(secret, self.preimage())).encode()
+        return hmac.compare_digest(expected, _encode_text(self.signature))
 
     def is_well_formed(self) -> bool:
-        """False for a key that was put together by hand from what no key of ours holds."""
+        """Return False for a key built by hand from invalid fields."""
         try:
             check_run_id(self.run)
             check_namespace(self.namespace)
@@ -139,51 +140,53 @@ class WaitKey(msgspec.Struct, frozen=True):
         return f"<WaitKey of {self.kind} {self.name!r} #{self.ordinal} in run {self.run}>"
 
     def _fields(self) -> tuple[str, ...]:
-        # Whether there is a session is a field of its own: no session is not the session "".
+        # The flag before the session distinguishes no session from the session "".
         session = ("", "") if self.session is None else ("session", self.session)
         version, ordinal = str(self.version), str(self.ordinal)
         return (version, self.namespace, self.run, *session, self.kind, self.name, ordinal, self.key_id)
 
 
 DECOY = WaitKey("default", "none", None, "named", "none", 1, "none", "")
-"""What stands for a key that cannot be read: it takes the way of any other and opens nothing."""
+"""A key that replaces an unreadable one: it takes the same code path and opens nothing."""
 
 
 def parse_wait_key(text: str) -> WaitKey:
-    """The key of a text; `InvalidInput` for anything that `WaitKey.text` does not write. The signature is not checked.
+    """Parse a key. Raise `InvalidInput` for anything that `WaitKey.text` does not write. The signature is not checked.
 
-    The message never quotes the text: most of what is nearly a key is a key with a slip in it.
+    The message never quotes the text: a text that is nearly a key is mostly a real key with a typo.
     """
-    key = _parsed(text)
+    key = _parse_fields(text)
     if key is None or key.text != text or not key.is_well_formed():
         raise InvalidInput(
             "not a wait key",
-            hint=f"A wait key begins with {PREFIX}. and has two more parts; copy the whole of it.",
+            hint=f"A wait key begins with {PREFIX}. and has two more parts; copy the whole key.",
             code="bad_wait_key",
         )
     return key
 
 
-def _parsed(text: object) -> WaitKey | None:
+def _parse_fields(text: object) -> WaitKey | None:
     match = _TEXT.match(text) if isinstance(text, str) and len(text) <= MAX_TEXT_CHARACTERS else None
     if match is None:
         return None
     try:
         data = urlsafe_b64decode(match[1] + "=" * (-len(match[1]) % 4))
-        version, namespace, run, has_session, session, kind, name, ordinal, key_id = _unframed(data)
+        version, namespace, run, has_session, session, kind, name, ordinal, key_id = _unframe(data)
         # `key.text != text` in the caller refuses other spellings of the same number.
-        number, counted = int(version, 10), int(ordinal, 10)
+        number, ordinal_number = int(version, 10), int(ordinal, 10)
     except (BinasciiError, ValueError, struct.error):
         return None
-    return WaitKey(namespace, run, session if has_session else None, kind, name, counted, key_id, match[2], number)
+    return WaitKey(
+        namespace, run, session if has_session else None, kind, name, ordinal_number, key_id, match[2], number
+    )
 
 
 class Resolution(msgspec.Struct, frozen=True):
-    """How a wait ended. Every one is terminal."""
+    """The end of a wait. Every resolution is terminal."""
 
     status: Literal["ok", "error", "cancelled", "timeout", "lost"]
     value: Any = None
-    """ok: the value · error: what went wrong · cancelled: why, if said · lost: the id of the wait that was first."""
+    """ok: the value · error: the error · cancelled: the reason, if given · lost: the id of the wait that was first."""
 
     @classmethod
     def ok(cls, value: Any = None) -> Resolution:
@@ -203,11 +206,11 @@ class Resolution(msgspec.Struct, frozen=True):
 
     @classmethod
     def lost(cls, to: str) -> Resolution:
-        """Another wait of a first-of-several was resolved before."""
+        """Return the resolution of a wait whose competitor in a first-of-several was resolved first."""
         return cls("lost", to)
 
     def same_as(self, other: Resolution) -> bool:
-        """Equal as data: Python's `==` takes True for 1, and a client may write the members in another order."""
+        """Compare as data: Python's `==` takes True for 1, and a client may order members differently."""
         if self.status != other.status:
             return False
         return canonical_bytes(encode(self.value).tree) == canonical_bytes(encode(other.value).tree)
@@ -217,7 +220,7 @@ RESOLUTION_STATUSES = frozenset(("ok", "error", "cancelled", "timeout", "lost"))
 
 
 class ResolveOutcome(msgspec.Struct, frozen=True):
-    """What became of an attempt to resolve. `terminal` is there when the wait had been resolved before."""
+    """The outcome of an attempt to resolve. `terminal` is set if the wait had been resolved before."""
 
     status: Literal["accepted", "already_resolved", "unknown_or_revoked"]
     terminal: Resolution | None = None
@@ -234,8 +237,8 @@ class ResolveOutcome(msgspec.Struct, frozen=True):
     def unknown_or_revoked(cls) -> ResolveOutcome:
         return cls("unknown_or_revoked")
 
-    def stands(self, resolution: Resolution) -> bool:
-        """The wait ended with just this, now or before: whoever tries again after a lost answer is served."""
+    def confirms(self, resolution: Resolution) -> bool:
+        """Return True if the wait ended with this resolution, now or before: a retry after a lost answer succeeds."""
         return self.status == "accepted" or (self.terminal is not None and self.terminal.same_as(resolution))
 
 
@@ -244,32 +247,32 @@ def hmac_sha256(secret: bytes, message: bytes) -> bytes:
 
 
 def session_id(session: str) -> str:
-    """Names a session in characters that every store takes."""
-    return sha256(_SESSION_ID + _framed(session)).hexdigest()[:32]
+    """Return an id of a session in characters that every store accepts."""
+    return sha256(_SESSION_ID + _frame(session)).hexdigest()[:32]
 
 
 def check_name(name: str, what: str) -> str:
-    """Blank names are refused: they are what a forgotten variable looks like."""
-    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME_CHARACTERS or _UNFIT.search(name):
+    """Return the name. Raise `InvalidInput` if it is invalid or blank: a blank name usually is a forgotten variable."""
+    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME_CHARACTERS or _FORBIDDEN.search(name):
         raise InvalidInput(
             f"{what} is text of 1 to {MAX_NAME_CHARACTERS} characters, without control characters", code="bad_wait"
         )
     return name
 
 
-def _bytes(text: object) -> bytes:
+def _encode_text(text: object) -> bytes:
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
 
 
-def _framed(*fields: str) -> bytes:
+def _frame(*fields: str) -> bytes:
     parts = []
     for field in fields:
-        data = _bytes(str(field))
+        data = _encode_text(str(field))
         parts.append(struct.pack(">I", len(data)) + data)
     return b"".join(parts)
 
 
-def _unframed(data: bytes) -> list[str]:
+def _unframe(data: bytes) -> list[str]:
     fields, at = [], 0
     while at < len(data):
         (length,) = struct.unpack_from(">I", data, at)
@@ -281,5 +284,5 @@ def _unframed(data: bytes) -> list[str]:
     return fields
 
 
-def _base64(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode()

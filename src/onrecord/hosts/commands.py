@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from reenact.core.canonical import path_step
-from reenact.core.codec import decode
-from reenact.errors import InvalidValue
+from onrecord.core.canonical import path_step
+from onrecord.core.codec import decode
+from onrecord.errors import InvalidValue
 
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 

@@ -11,7 +11,7 @@ from what was recorded before. What a controller that advertises durable effects
 6. Whoever lost the lease on a scope can no longer record anything in it.
 7. An effect that was requested by somebody who is gone is in doubt: it is done again only if it may be.
 
-`reenact.testing.effect_conformance` tries to break each of these sentences.
+`onrecord.testing.effect_conformance` tries to break each of these sentences.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
-from reenact.core.claims import Settled
-from reenact.core.effect_outcomes import WRONG_OUTCOME, RuntimeEffectControllerError, RuntimeEffectOutcome
-from reenact.core.envelopes import DurableStep, RuntimeEffectEnvelope, RuntimeEffectKind
-from reenact.core.scopes import ExecutionScope
+from onrecord.hosts.decision import Settled
+from onrecord.hosts.envelopes import DurableStep, RuntimeEffectEnvelope, RuntimeEffectKind
+from onrecord.hosts.outcomes import WRONG_OUTCOME, RuntimeEffectControllerError, RuntimeEffectOutcome
+from onrecord.hosts.scopes import ExecutionScope
 
 T = TypeVar("T")
 
@@ -222,15 +222,3 @@ class EffectHost(Protocol):
     async def cancel_await_events_for_session(self, session: str) -> Any:
         """Resolves what is open as cancelled; the session goes on."""
         ...
-
-
-__all__ = [
-    "Durability",
-    "EffectController",
-    "EffectHost",
-    "LocalExecutor",
-    "Probe",
-    "ScopedEffectController",
-    "Settlement",
-    "ask_probe",
-]

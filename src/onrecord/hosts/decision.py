@@ -70,7 +70,7 @@ class Observed(NamedTuple):
     settled: Settled = Settled.NO
 
 
-class Policy(NamedTuple):
+class DecisionPolicy(NamedTuple):
     strict: bool = False
     busy: Busy = Busy.WAIT
 
@@ -91,7 +91,7 @@ class Decision(StrEnum):
     CORRUPT = "corrupt"
 
 
-def decide(observed: Observed, policy: Policy) -> Decision:
+def decide(observed: Observed, policy: DecisionPolicy) -> Decision:
     record = observed.record
     if record is not Record.ABSENT and not observed.same_envelope:
         return Decision.CONFLICT
@@ -118,6 +118,3 @@ def _in_doubt(observed: Observed) -> Decision:
     if observed.settled is Settled.RETRY or observed.may_repeat:
         return Decision.REPEAT
     return Decision.IN_DOUBT
-
-
-__all__ = ["Busy", "Decision", "Lease", "Observed", "Policy", "Record", "Settled", "decide"]

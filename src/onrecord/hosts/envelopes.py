@@ -6,7 +6,7 @@ Rules:
    an id (`missing_effect_id`) and a replay key (`missing_replay_key`). It is checked where it is carried out.
 2. The replay key finds the record, verbatim. The input is not in the key but in the hash: the same key with another
    hash is a conflict.
-3. The stable hash is `reenact.envelope/1 || 0x00 ||` the canonical bytes of the encoded envelope. Equal values have
+3. The stable hash is `onrecord.envelope/1 || 0x00 ||` the canonical bytes of the encoded envelope. Equal values have
    equal hashes whatever the order of their keys; the command's input takes part, and so does the runtime scope.
 4. As JSON an envelope is one object with the members `invocation` and `command`, written by the codec. Reading it takes
    every byte for a stranger's: nothing is imported, and what is wrong is named by path, never by value.
@@ -23,9 +23,14 @@ from typing import Any
 
 import msgspec
 
-from reenact.core.canonical import canonical_bytes, stored_bytes
-from reenact.core.codec import encode
-from reenact.core.effect_commands import (
+from onrecord.core.canonical import canonical_bytes, stored_bytes
+from onrecord.core.codec import encode
+from onrecord.core.events import ActionRequested
+from onrecord.core.hashing import render
+from onrecord.core.links import MAX_KEY_CHARACTERS
+from onrecord.core.strict_json import read_strict
+from onrecord.errors import InvalidValue
+from onrecord.hosts.commands import (
     COMMANDS,
     AwaitEvent,
     Clock,
@@ -44,7 +49,7 @@ from reenact.core.effect_commands import (
     command_from_tree,
     struct_from_tree,
 )
-from reenact.core.effect_outcomes import (
+from onrecord.hosts.outcomes import (
     BAD_COMMAND,
     KIND_MISMATCH,
     MISSING_EFFECT_ID,
@@ -52,14 +57,9 @@ from reenact.core.effect_outcomes import (
     RuntimeEffectControllerError,
     RuntimeEffectOutcome,
 )
-from reenact.core.events import ActionRequested
-from reenact.core.hashing import render
-from reenact.core.links import MAX_KEY_CHARACTERS
-from reenact.core.scopes import RuntimeScope
-from reenact.core.strict_json import read_strict
-from reenact.errors import InvalidValue
+from onrecord.hosts.scopes import RuntimeScope
 
-_ENVELOPE = b"reenact.envelope/1\0"
+_ENVELOPE = b"onrecord.envelope/1\0"
 
 
 class RuntimeInvocation(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from reenact.core.effect_outcomes import BUSY, CANCELLED, CONFLICT, CORRUPT, IN_DOUBT, MISSING_RECORD
-from reenact.core.envelopes import (
+from onrecord.errors import InvalidInput
+from onrecord.hosts.contract import EffectController, LocalExecutor, ScopedEffectController
+from onrecord.hosts.envelopes import (
     DurableStep,
     RuntimeEffectControllerError,
     RuntimeEffectEnvelope,
@@ -21,8 +22,7 @@ from reenact.core.envelopes import (
     RuntimeEffectOutcome,
     RuntimeInvocation,
 )
-from reenact.effect.hosts.contract import EffectController, LocalExecutor, ScopedEffectController
-from reenact.errors import InvalidInput
+from onrecord.hosts.outcomes import BUSY, CANCELLED, CONFLICT, CORRUPT, IN_DOUBT, MISSING_RECORD
 
 Controller = EffectController | ScopedEffectController
 _NOT_OUTCOMES = frozenset({CONFLICT, MISSING_RECORD, IN_DOUBT, BUSY, CORRUPT})
@@ -43,12 +43,12 @@ class Losers(StrEnum):
     """They run to their end, and are recorded, before the group ends."""
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     envelope: RuntimeEffectEnvelope
     executor: LocalExecutor
 
 
-class Ended(NamedTuple):
+class MemberEnd(NamedTuple):
     """How a member ended: an outcome, or the error that it raises."""
 
     outcome: RuntimeEffectOutcome | None
@@ -68,7 +68,7 @@ class Ended(NamedTuple):
 class GroupResult(NamedTuple):
     winner: int | None
     """Index of the member that woke the caller; None when all were waited for, or none succeeded."""
-    ended: list[Ended]
+    ended: list[MemberEnd]
     """In the order of the members."""
     order: list[int]
     """The members in the order in which they ended."""
@@ -77,7 +77,7 @@ class GroupResult(NamedTuple):
 async def run_group(
     controller: Controller,
     invocation: RuntimeInvocation,
-    members: Sequence[Member],
+    members: Sequence[GroupMember],
     *,
     wake: Wake = Wake.ALL,
     losers: Losers = Losers.CANCEL,
@@ -105,7 +105,7 @@ def group_invocation(of: RuntimeEffectEnvelope, effect_id: str, replay_key: str)
 
 
 class _Race:
-    def __init__(self, controller: Controller, members: Sequence[Member], wake: Wake, losers: Losers) -> None:
+    def __init__(self, controller: Controller, members: Sequence[GroupMember], wake: Wake, losers: Losers) -> None:
         self._controller = controller
         self._members = members
         self._wake = wake
@@ -113,7 +113,7 @@ class _Race:
         self._over = asyncio.Event()
         self._order: list[int] = []
         self._winner: int | None = None
-        self.ended: dict[int, Ended] = {}
+        self.ended: dict[int, MemberEnd] = {}
         """Empty when the race was served from the record."""
 
     async def run(self, _input: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class _Race:
 
     async def _one(self, index: int) -> None:
         envelope, executor = self._members[index]
-        ended = await _end_of(self._controller, Member(envelope, self._cancellable(executor)))
+        ended = await _end_of(self._controller, GroupMember(envelope, self._cancellable(executor)))
         self._order.append(index)
         self.ended[index] = ended
         wakes = self._wake is Wake.FIRST or (self._wake is Wake.FIRST_SUCCESS and ended.error is None)
@@ -158,13 +158,10 @@ class _Race:
         return LocalExecutor(carry_out, probe=executor.probe)
 
 
-async def _end_of(controller: Controller, member: Member) -> Ended:
+async def _end_of(controller: Controller, member: GroupMember) -> MemberEnd:
     try:
-        return Ended(await controller.execute_effect(*member), None)
+        return MemberEnd(await controller.execute_effect(*member), None)
     except Exception as error:
         if getattr(error, "code", None) in _NOT_OUTCOMES:
             raise
-        return Ended(None, error)
-
-
-__all__ = ["Ended", "GroupResult", "Losers", "Member", "Wake", "group_invocation", "run_group"]
+        return MemberEnd(None, error)

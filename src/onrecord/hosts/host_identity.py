@@ -6,8 +6,8 @@ that was left behind.
 
 from __future__ import annotations
 
-from reenact.journal.sources import Sources, SystemSources, holder_is_gone
-from reenact.store.contract import Claim, Store
+from onrecord.journal.sources import Sources, SystemSources, holder_is_gone
+from onrecord.store.contract import Claim, Store
 
 
 class HostSources:

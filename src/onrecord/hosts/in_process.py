@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from reenact.core.envelopes import AwaitEvent, RuntimeEffectEnvelope, RuntimeEffectOutcome, Sleep
-from reenact.core.scopes import ExecutionScope, run_id
-from reenact.core.wait_keys import SECRET_BYTES, Resolution, ResolveOutcome, WaitIdentity, WaitKey
-from reenact.effect.hosts.contract import Durability, LocalExecutor, ScopedEffectController
-from reenact.effect.keys import KeyRing
-from reenact.effect.waits.desk import WaitDesk
-from reenact.errors import KeysUnavailable
-from reenact.journal.sources import Sources, SystemSources
-from reenact.store.memory import MemoryStore
+from onrecord.core.wait_keys import SECRET_BYTES, Resolution, ResolveOutcome, WaitIdentity, WaitKey
+from onrecord.errors import KeysUnavailable
+from onrecord.hosts.contract import Durability, LocalExecutor, ScopedEffectController
+from onrecord.hosts.envelopes import AwaitEvent, RuntimeEffectEnvelope, RuntimeEffectOutcome, Sleep
+from onrecord.hosts.scopes import ExecutionScope, run_id
+from onrecord.journal.sources import Sources, SystemSources
+from onrecord.runtime.secrets.keys import KeyRing
+from onrecord.runtime.waits.registry import WaitRegistry
+from onrecord.store.memory import MemoryStore
 
 NAMESPACE = "default"
 
@@ -81,7 +81,7 @@ class InProcessEffectHost:
         self._sources = sources or SystemSources()
         self._sleep = sleep
         self._store = MemoryStore()
-        self.desk = WaitDesk(self._store, NAMESPACE, keyring=ProcessKeyRing(sources), sources=sources)
+        self.desk = WaitRegistry(self._store, NAMESPACE, keyring=ProcessKeyRing(sources), sources=sources)
 
     def scoped(self, scope: ExecutionScope) -> ScopedEffectController:
         scope.validate()
@@ -116,6 +116,3 @@ class InProcessEffectHost:
 
     async def cancel_await_events_for_session(self, session: str) -> None:
         self.desk.cancel_session(session)
-
-
-__all__ = ["InProcessController", "InProcessEffectHost", "ProcessKeyRing"]

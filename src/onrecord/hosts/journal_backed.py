@@ -14,34 +14,34 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from reenact.core.claims import Busy, Policy, Record
-from reenact.core.effect_outcomes import IN_DOUBT, RuntimeEffectControllerError
-from reenact.core.envelopes import AwaitEvent, RuntimeEffectEnvelope
-from reenact.core.events import ActionRequested, Completed
-from reenact.core.links import check_namespace
-from reenact.core.matching import VolatilePath
-from reenact.core.scopes import ExecutionScope
-from reenact.core.wait_keys import Resolution, ResolveOutcome, WaitIdentity, WaitKey
-from reenact.effect.hosts.contract import Durability, ScopedEffectController, Settlement
-from reenact.effect.hosts.journal_controller import (
+from onrecord.core.events import ActionRequested, Completed
+from onrecord.core.links import check_namespace
+from onrecord.core.matching import VolatilePath
+from onrecord.core.wait_keys import Resolution, ResolveOutcome, WaitIdentity, WaitKey
+from onrecord.errors import InvalidInput, Refused
+from onrecord.hosts.contract import Durability, ScopedEffectController, Settlement
+from onrecord.hosts.decision import Busy, DecisionPolicy, Record
+from onrecord.hosts.envelopes import AwaitEvent, RuntimeEffectEnvelope
+from onrecord.hosts.host_identity import HostSources
+from onrecord.hosts.journal_controller import (
     ControllerSettings,
     JournalController,
     settlement_key,
     settlement_to_data,
 )
-from reenact.effect.hosts.leases import HostSources
-from reenact.effect.hosts.retirement import RetirementCounts, retire_process, retire_session
-from reenact.effect.hosts.scope_journal import HostSettings, ScopeJournal
-from reenact.effect.keys import KeyRing
-from reenact.effect.waits.desk import WaitDesk
-from reenact.errors import InvalidInput, Refused
-from reenact.journal.beginning import LEASE_SECONDS
-from reenact.journal.inbox import Posted, post
-from reenact.journal.sources import Sources
-from reenact.store.contract import Store
+from onrecord.hosts.outcomes import IN_DOUBT, RuntimeEffectControllerError
+from onrecord.hosts.retirement import RetirementCounts, retire_process, retire_session
+from onrecord.hosts.scope_journal import HostSettings, ScopeJournal
+from onrecord.hosts.scopes import ExecutionScope
+from onrecord.journal.create import LEASE_SECONDS
+from onrecord.journal.inbox import Posted, post
+from onrecord.journal.sources import Sources
+from onrecord.runtime.secrets.keys import KeyRing
+from onrecord.runtime.waits.registry import WaitRegistry
+from onrecord.store.contract import Store
 
 
-class OpenEffect(NamedTuple):
+class UnansweredEffect(NamedTuple):
     """A request without an outcome: being carried out by somebody, or in doubt."""
 
     replay_key: str
@@ -76,11 +76,11 @@ class JournalEffectHost:
         self.store = store
         self.namespace = check_namespace(namespace)
         self._settings = HostSettings(store, namespace, HostSources(sources), lease_seconds, volatile)
-        self._policy = Policy(strict, busy)
+        self._policy = DecisionPolicy(strict, busy)
         self._may_repeat = may_repeat or _as_the_command_says
         self._sleep = sleep
         self._keyring = keyring
-        self._desk: WaitDesk | None = None
+        self._desk: WaitRegistry | None = None
         self._controllers: dict[ExecutionScope, JournalController] = {}
 
     @property
@@ -137,7 +137,7 @@ class JournalEffectHost:
 
     # Effects in doubt
 
-    def open_effects(self, scope: ExecutionScope) -> list[OpenEffect]:
+    def open_effects(self, scope: ExecutionScope) -> list[UnansweredEffect]:
         """Requests without an outcome. Whether one is in doubt or being carried out, only the lease can tell."""
         journal = ScopeJournal(self._settings, scope.validate())
         journal.entry("")
@@ -147,7 +147,7 @@ class JournalEffectHost:
             if isinstance(event, ActionRequested):
                 once = isinstance(event.meta, dict) and event.meta.get("once") is True
                 effect_id, kind = event.name or "", event.effect or ""
-                found.append(OpenEffect(entry.key, entry.request_seq, effect_id, kind, once))
+                found.append(UnansweredEffect(entry.key, entry.request_seq, effect_id, kind, once))
         return found
 
     def settle(self, scope: ExecutionScope, replay_key: str, settlement: Settlement) -> Posted:
@@ -167,10 +167,10 @@ class JournalEffectHost:
     # Waits
 
     @property
-    def desk(self) -> WaitDesk:
+    def desk(self) -> WaitRegistry:
         """Made when first used: a host that never waits needs no secrets."""
         if self._desk is None:
-            self._desk = WaitDesk(self.store, self.namespace, keyring=self._keyring)
+            self._desk = WaitRegistry(self.store, self.namespace, keyring=self._keyring)
         return self._desk
 
     def _key(self, scope: ExecutionScope, wait: WaitIdentity) -> WaitKey:
@@ -218,6 +218,3 @@ def _as_the_command_says(envelope: RuntimeEffectEnvelope) -> bool:
 
 def is_in_doubt(error: BaseException) -> bool:
     return isinstance(error, RuntimeEffectControllerError) and error.code == IN_DOUBT
-
-
-__all__ = ["JournalEffectHost", "OpenEffect", "is_in_doubt"]

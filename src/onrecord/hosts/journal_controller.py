@@ -1,4 +1,4 @@
-"""The controller of one scope over its journal: observes, asks `claims.decide`, does what it says, and observes again.
+"""Controller of one scope over its journal: observe, ask `decision.decide`, do what it says, observe again.
 
 Life of an effect: nothing is recorded under its key · the request is appended, synced if the effect may run at most
 once · the effect runs · what it came to is appended and synced · it waits for its turn · the caller sees it, decoded
@@ -11,9 +11,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, NoReturn
 
-from reenact.core.claims import Decision, Lease, Observed, Policy, Record, Settled, decide
-from reenact.core.codec import decode, encode
-from reenact.core.effect_outcomes import (
+from onrecord.core.codec import decode, encode
+from onrecord.core.events import (
+    ActionDenied,
+    ActionFailed,
+    ActionRequested,
+    ActionSucceeded,
+    AttemptRecorded,
+    EffectSettled,
+    Event,
+)
+from onrecord.errors import InvalidValue, MovedHead
+from onrecord.hosts.contract import LocalExecutor, Settlement, ask_probe
+from onrecord.hosts.decision import Decision, DecisionPolicy, Lease, Observed, Record, Settled, decide
+from onrecord.hosts.delivery import Handover
+from onrecord.hosts.envelopes import AwaitEvent, RuntimeEffectEnvelope, Sleep
+from onrecord.hosts.outcomes import (
     BUSY,
     CONFLICT,
     CORRUPT,
@@ -23,23 +36,10 @@ from reenact.core.effect_outcomes import (
     RuntimeEffectControllerError,
     RuntimeEffectOutcome,
 )
-from reenact.core.envelopes import AwaitEvent, RuntimeEffectEnvelope, Sleep
-from reenact.core.events import (
-    ActionDenied,
-    ActionFailed,
-    ActionRequested,
-    ActionSucceeded,
-    AttemptRecorded,
-    EffectSettled,
-    Event,
-)
-from reenact.effect.hosts.contract import LocalExecutor, Settlement, ask_probe
-from reenact.effect.hosts.handover import Handover
-from reenact.effect.hosts.record_index import Entry
-from reenact.effect.hosts.scope_journal import ScopeJournal
-from reenact.errors import InvalidValue, MovedHead
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
+from onrecord.hosts.record_index import Entry
+from onrecord.hosts.scope_journal import ScopeJournal
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
 
 FIRST_LOOK_SECONDS = 0.01
 LAST_LOOK_SECONDS = 0.5
@@ -49,7 +49,7 @@ Waiting = Callable[[AwaitEvent, "int | None"], Awaitable[Any]]
 
 
 class ControllerSettings(NamedTuple):
-    policy: Policy
+    policy: DecisionPolicy
     sleep: Callable[[float], Awaitable[None]]
     may_repeat: Callable[[RuntimeEffectEnvelope], bool]
     waiting: Waiting
@@ -318,8 +318,6 @@ _REFUSALS: dict[Decision, tuple[str, str, str]] = {
     Decision.CORRUPT: (
         CORRUPT,
         "what is recorded under its replay key cannot be read, or was erased",
-        "`reenact verify` locates the damage.",
+        "`onrecord verify` locates the damage.",
     ),
 }
-
-__all__ = ["ControllerSettings", "JournalController", "settlement_key", "settlement_to_data"]

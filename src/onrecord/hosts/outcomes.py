@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from reenact.core.effect_commands import RuntimeEffectKind
-from reenact.errors import ReenactError
+from onrecord.errors import OnrecordError
+from onrecord.hosts.commands import RuntimeEffectKind
 
 # What a controller refuses or reports, by stable code.
 KIND_MISMATCH = "effect_kind_mismatch"
@@ -26,7 +26,7 @@ UNRECORDABLE = "unrecordable_outcome"
 _EXIT_STATUS = {CONFLICT: 1, IN_DOUBT: 6, BUSY: 6, CORRUPT: 4, MISSING_RECORD: 7}
 
 
-class RuntimeEffectControllerError(ReenactError):
+class RuntimeEffectControllerError(OnrecordError):
     """A controller's error: refused, or the recorded failure of an effect. `code` is stable."""
 
     code = "runtime_effect_error"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reenact.core.claims import Record
-from reenact.journal.reader import JournalReader
+from onrecord.hosts.decision import Record
+from onrecord.journal.reader import JournalReader
 
 OUTCOMES = {"ActionSucceeded": Record.COMPLETED, "ActionFailed": Record.FAILED, "ActionDenied": Record.FAILED}
 

@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from reenact.core.effect_outcomes import RuntimeEffectControllerError
-from reenact.core.envelopes import DurableStep, RuntimeEffectEnvelope, RuntimeEffectKind, RuntimeEffectOutcome, Sleep
-from reenact.core.scopes import ExecutionScope, RuntimeScope
-from reenact.effect.hosts.contract import Durability, LocalExecutor, ScopedEffectController
+from onrecord.hosts.contract import Durability, LocalExecutor, ScopedEffectController
+from onrecord.hosts.envelopes import DurableStep, RuntimeEffectEnvelope, RuntimeEffectKind, RuntimeEffectOutcome, Sleep
+from onrecord.hosts.outcomes import RuntimeEffectControllerError
+from onrecord.hosts.scopes import ExecutionScope, RuntimeScope
 
 UNSUPPORTED_COMMAND = "recording_effect_host_unsupported_command"
 NO_AWAIT_EVENTS = "await_events_unsupported"
@@ -110,6 +110,3 @@ class RecordingEffectHost:
     @staticmethod
     def _refuse() -> NoReturn:
         raise RuntimeEffectControllerError(NO_AWAIT_EVENTS, "recording effect host cannot wait for events")
-
-
-__all__ = ["RecordingEffectHost", "RecordingEffectHostController", "RecordingEffectHostRecord"]

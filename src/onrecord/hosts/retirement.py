@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from reenact.core.events import TERMINAL_KINDS, Cancelled
-from reenact.core.links import check_namespace
-from reenact.core.scopes import ExecutionScope, owner_prefix
-from reenact.errors import NotFound, Refused
-from reenact.journal.journal import Journal
-from reenact.journal.retention import retire_run
-from reenact.journal.sources import Sources
-from reenact.store.contract import Store
+from onrecord.core.events import TERMINAL_KINDS, Cancelled
+from onrecord.core.links import check_namespace
+from onrecord.errors import NotFound, Refused
+from onrecord.hosts.scopes import ExecutionScope, owner_prefix
+from onrecord.journal.journal import Journal
+from onrecord.journal.retention import retire_run
+from onrecord.journal.sources import Sources
+from onrecord.store.contract import Store
 
 PAGE = 500
 

@@ -12,23 +12,23 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from reenact.core.claims import Lease
-from reenact.core.codec import encode
-from reenact.core.envelopes import RuntimeEffectEnvelope
-from reenact.core.events import OperationNoted
-from reenact.core.matching import MatchRules, VolatilePath
-from reenact.core.scopes import ExecutionScope, run_id
-from reenact.effect.hosts.leases import HostSources, claim_scope
-from reenact.effect.hosts.record_index import Entry, RecordIndex
-from reenact.errors import MovedHead, OutcomeUnknown, Poisoned, ReenactError, RunExists, StaleEpoch
-from reenact.journal.beginning import create_header
-from reenact.journal.chain import Draft
-from reenact.journal.inbox import messages
-from reenact.journal.journal import Journal
-from reenact.journal.operations import OperationsJournal
-from reenact.journal.reader import JournalReader
-from reenact.journal.sequenced import SequencedEvent
-from reenact.store.contract import Store
+from onrecord.core.codec import encode
+from onrecord.core.events import OperationNoted
+from onrecord.core.matching import MatchRules, VolatilePath
+from onrecord.errors import MovedHead, OnrecordError, OutcomeUnknown, Poisoned, RunExists, StaleEpoch
+from onrecord.hosts.decision import Lease
+from onrecord.hosts.envelopes import RuntimeEffectEnvelope
+from onrecord.hosts.host_identity import HostSources, claim_scope
+from onrecord.hosts.record_index import Entry, RecordIndex
+from onrecord.hosts.scopes import ExecutionScope, run_id
+from onrecord.journal.chain import Draft
+from onrecord.journal.create import create_header
+from onrecord.journal.inbox import messages
+from onrecord.journal.journal import Journal
+from onrecord.journal.operations import OperationsJournal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.sequenced_event import SequencedEvent
+from onrecord.store.contract import Store
 
 RENEWALS_PER_LEASE = 3
 MAX_UNKNOWN_APPENDS = 3
@@ -190,7 +190,7 @@ class ScopeJournal:
         self._renewal = asyncio.get_running_loop().call_later(interval, self._renew_now)
 
     def _renew_now(self) -> None:
-        with suppress(ReenactError):  # the store may be back before the lease ends; if not, the fence decides
+        with suppress(OnrecordError):  # the store may be back before the lease ends; if not, the fence decides
             self.renew()
         self._renew_later()
 
@@ -264,7 +264,7 @@ class ScopeJournal:
 
     def _note_abandoned(self, journal: Journal, entry: Entry) -> None:
         detail = {"run": self.run, "seq": entry.request_seq, "epoch": journal.epoch}
-        with suppress(ReenactError):  # the caller has to learn that it lost the run, whatever becomes of the note
+        with suppress(OnrecordError):  # the caller has to learn that it lost the run, whatever becomes of the note
             operations = OperationsJournal.open_for(self.settings.store, self.settings.namespace)
             operations.note(OperationNoted(operation="abandoned_attempt", detail=detail))
 

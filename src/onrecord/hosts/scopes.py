@@ -5,7 +5,7 @@ Rules:
 1. There are five kinds: a turn and a queue drain of a session, the deletion of a session, a process, an operation of
    the runtime itself. A scope is a value; it is checked when a host is asked for it, not when it is made.
 2. A blank id (empty or white space alone) is refused with `missing_execution_scope_id`.
-3. The run of a scope derives from namespace, kind and every id: `reenact.scope/1 || 0x00`, then each part preceded by
+3. The run of a scope derives from namespace, kind and every id: `onrecord.scope/1 || 0x00`, then each part preceded by
    its length (docs/format.md, 2.1). Equal turn ids of two sessions never meet, nor do ("a", "bc") and ("ab", "c").
 4. The run id begins with a digest of whom the scope belongs to, so that the runs of a session or a process are found
    by prefix: `session:<owner>:<scope>`, `process:<owner>:<scope>`, `operation:<owner>:<scope>`.
@@ -20,15 +20,15 @@ from typing import Any
 
 import msgspec
 
-from reenact.core.links import check_namespace
-from reenact.errors import InvalidInput
+from onrecord.core.links import check_namespace
+from onrecord.errors import InvalidInput
 
 MISSING_SCOPE_ID = "missing_execution_scope_id"
 MAX_ID_CHARACTERS = 1024
 OWNER_DIGITS = 32
 
-_SCOPE = b"reenact.scope/1\0"
-_OWNER = b"reenact.scopeowner/1\0"
+_SCOPE = b"onrecord.scope/1\0"
+_OWNER = b"onrecord.scopeowner/1\0"
 
 
 class ScopeKind(StrEnum):
@@ -169,6 +169,3 @@ class RuntimeScope(msgspec.Struct, frozen=True):
     def to_data(self) -> dict[str, Any]:
         """Without the members that are None: one scope has one spelling."""
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
-
-
-__all__ = ["MISSING_SCOPE_ID", "ExecutionScope", "RuntimeScope", "ScopeKind", "owner_prefix", "run_id"]

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from reenact.errors import BadRecording
+from onrecord.errors import BadRecording
 
-RECORDING_TYPE = "application/x-reenact-recording"
-COMPARISON_TYPE = "application/x-reenact-comparison"
+RECORDING_TYPE = "application/x-onrecord-recording"
+COMPARISON_TYPE = "application/x-onrecord-comparison"
 MOST_RECORDINGS = 2
 CLOSING = b"</script>\n"
 LINE_BYTES = 160 * 1024 * 1024
@@ -47,7 +47,7 @@ def block(kind: str, name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     yield CLOSING
 
 
-class Line:
+class PageLine:
     """A line of a page: of a block, or of the page around them."""
 
     __slots__ = ("kind", "name", "text")
@@ -60,7 +60,7 @@ class Line:
         self.name = name
 
 
-def lines_of(file: BinaryIO) -> Iterator[Line]:
+def lines_of(file: BinaryIO) -> Iterator[PageLine]:
     kind: str | None = None
     name: str | None = None
     while text := file.readline(LINE_BYTES + 1):
@@ -69,8 +69,8 @@ def lines_of(file: BinaryIO) -> Iterator[Line]:
         if len(text) > LINE_BYTES:
             raise BadRecording(f"a line of the page is longer than {LINE_BYTES} bytes", code="too_large")
         if kind is not None and text != CLOSING:
-            yield Line(text, kind, name)
+            yield PageLine(text, kind, name)
             continue
         found = _OPENING.fullmatch(text) if kind is None else None
-        yield Line(text, None, None)
+        yield PageLine(text, None, None)
         kind, name = (found[1].decode(), found[2].decode()) if found else (None, None)

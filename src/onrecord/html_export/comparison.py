@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from reenact.errors import ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.json_text import json_bytes
-from reenact.reports.side_by_side import CHANGES, Side, event_difference, side_by_side
+from onrecord.errors import OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.json_text import json_bytes
+from onrecord.reports.side_by_side import CHANGES, Side, event_difference, side_by_side
 
 DETAILS_ROOM = 2 * 1024 * 1024
 """Bytes of details in one file; rows behind that are without. Their contents are in the recordings all the same."""
@@ -24,7 +24,7 @@ def comparison_of(expected: Side, actual: Side, *, limit: int = CHANGES) -> dict
             continue
         try:
             detail = event_difference(*_event(expected, row["expected"]), *_event(actual, row["actual"]))
-        except ReenactError:
+        except OnrecordError:
             continue  # the row stands without it
         details[str(row["number"])] = detail
         room -= len(json_bytes(detail))

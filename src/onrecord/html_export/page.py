@@ -8,11 +8,11 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from reenact.sharing.blocks import CLOSING, COMPARISON_TYPE, RECORDING_TYPE, opening
+from onrecord.html_export.blocks import CLOSING, COMPARISON_TYPE, RECORDING_TYPE, opening
 
 OWN = Path(__file__).parent / "static"
 PAGES = Path(__file__).parent.parent / "web" / "static"
-"""What the pages of `reenact serve` are made of, too."""
+"""What the pages of `onrecord serve` are made of, too."""
 
 SCRIPTS = (
     PAGES / "dom.js",

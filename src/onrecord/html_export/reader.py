@@ -11,16 +11,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from reenact.errors import BadRecording, NotFound
-from reenact.sharing.blocks import MOST_RECORDINGS, RECORDING_TYPE, lines_of, unescaped
-from reenact.sharing.page import page_digest
+from onrecord.errors import BadRecording, NotFound
+from onrecord.html_export.blocks import MOST_RECORDINGS, RECORDING_TYPE, lines_of, unescaped
+from onrecord.html_export.page import page_digest
 
 BEGINNING = b"<!doctype html>"
 
 
 class SharedFile(NamedTuple):
     recordings: list[Path]
-    """Each as `reenact export` would have written it, for as long as the file is open."""
+    """Each as `onrecord export` would have written it, for as long as the file is open."""
     own_page: bool
     """The page around them is the one that this version writes, to the byte."""
 
@@ -38,7 +38,7 @@ def is_shared_page(path: str | Path) -> bool:
 def opened_share(path: str | Path) -> Iterator[SharedFile]:
     """The recordings in the file, as files of their own."""
     place = Path(path)
-    with tempfile.TemporaryDirectory(prefix="reenact-") as folder, _opened(place) as file:
+    with tempfile.TemporaryDirectory(prefix="onrecord-") as folder, _opened(place) as file:
         around = sha256()
         found: dict[str, Path] = {}
         taken: BinaryIO | None = None
@@ -61,7 +61,7 @@ def opened_share(path: str | Path) -> Iterator[SharedFile]:
                 taken.close()
         if not found:
             raise BadRecording(
-                f"{place.name} is a page without a recording in it", hint="Give a file of `reenact export --html`."
+                f"{place.name} is a page without a recording in it", hint="Give a file of `onrecord export --html`."
             )
         yield SharedFile(list(found.values()), around.hexdigest() == page_digest(len(found)))
 

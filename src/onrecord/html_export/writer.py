@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from reenact.errors import StoreUnavailable
-from reenact.journal.exporting import export_lines
-from reenact.journal.output_files import place_for
-from reenact.journal.reader import JournalReader
-from reenact.reports.json_text import json_bytes
-from reenact.sharing.blocks import COMPARISON_TYPE, RECORDING_TYPE, block
-from reenact.sharing.page import page_pieces
+from onrecord.html_export.blocks import COMPARISON_TYPE, RECORDING_TYPE, block
+from onrecord.html_export.page import page_pieces
+from onrecord.journal.atomic_files import write_atomically
+from onrecord.journal.export import export_lines
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.json_text import json_bytes
 
 
 def shared_run(reader: JournalReader, heads: list[str] | None = None) -> Iterator[bytes]:
@@ -50,18 +48,6 @@ def _noted(lines: Iterator[bytes], heads: list[str] | None) -> Iterator[bytes]:
 
 
 def write_share(pieces: Iterator[bytes], path: Path) -> int:
-    """Returns the size in bytes."""
-    path = place_for(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            os.chmod(temporary, 0o600)
-            size = sum(map(file.write, pieces))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise StoreUnavailable(f"cannot write {path}: {error.strerror}", code="cannot_write") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    return size
+    """Write the file atomically and return its size in bytes."""
+    with write_atomically(path) as file:
+        return sum(map(file.write, pieces))

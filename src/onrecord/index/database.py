@@ -1,8 +1,8 @@
-"""The file of the index: opened, kept in order, made anew when anything is wrong with it.
+"""Open the index file, and rebuild it when anything is wrong with it.
 
-One connection writes, under a lock; others read. Between processes SQLite's own locks hold: whoever finds the file
-being written leaves the work to him. What goes wrong with the file is never anybody's error: it is emptied, and if
-that does not help, the index is kept in memory.
+One connection writes, under a lock; others read. Between processes SQLite's locks decide: a process that finds the file
+locked leaves the update to the other process. A problem of the file is never an error for the caller: the file is
+emptied, and if that does not help, the index is kept in memory.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import apsw
 
-from reenact.index import files, schema
-from reenact.store.contract import Store
-from reenact.store.sqlite.connection import connect
-from reenact.store.sqlite.views import empty_view, reset
+from onrecord.index import files, schema
+from onrecord.store.contract import Store
+from onrecord.store.sqlite.connection import connect
+from onrecord.store.sqlite.index_files import empty_view, reset
 
 BUSY_SECONDS = 2.0
 READERS_KEPT = 4
@@ -26,13 +26,15 @@ TRIES = 3
 T = TypeVar("T")
 
 
-class StartAnew(Exception):
-    """What the index holds is not a view of the log any more."""
+class IndexOutdated(Exception):
+    """Raised when the index no longer matches the log and has to be rebuilt."""
 
 
 class Database:
     def __init__(self, store: Store, namespace: str) -> None:
-        self.path: str | None = next((path for path in files.places(store, namespace) if files.usable(path)), None)
+        self.path: str | None = next(
+            (path for path in files.candidate_paths(store, namespace) if files.is_usable(path)), None
+        )
         self._store = f"{store.url} {namespace}"
         self._lock = threading.RLock()
         self._pool = threading.Lock()
@@ -41,19 +43,17 @@ class Database:
         self._identity: tuple[int, int] | None = None
         self._closed = False
 
-    # Reading
-
     def read(self, work: Callable[[apsw.Connection], T]) -> T:
-        """All that `work` reads is seen at one moment. Called again where the file had to be made anew."""
+        """Call `work` in one read transaction, and again if the file had to be rebuilt."""
         for _ in range(TRIES):
             try:
                 with self._reader() as connection, connection:
                     return work(connection)
             except (apsw.BusyError, apsw.LockedError):
-                pass  # somebody makes it anew
+                pass  # another process rebuilds it
             except apsw.Error:
-                self.make_anew()
-        self._go_to_memory()
+                self.rebuild()
+        self._use_memory()
         with self._reader() as connection:
             return work(connection)
 
@@ -61,12 +61,12 @@ class Database:
     def _reader(self) -> Iterator[apsw.Connection]:
         if self.path is None:
             with self._lock:
-                yield self._opened()
+                yield self._ensure_open()
             return
-        if self._writer is None or files.identity(self.path) != self._identity:
+        if self._writer is None or files.file_identity(self.path) != self._identity:
             with self._lock:
-                self._opened()  # there is a file, and it is ours
-        with self._pool:  # not the lock of the writer: nobody who reads waits for him
+                self._ensure_open()  # creates or replaces the file if necessary
+        with self._pool:  # not the writer's lock: readers do not wait for the writer
             connection = self._readers.pop() if self._readers else None
         if connection is None:
             connection = connect(self.path, write=True, busy_seconds=BUSY_SECONDS)
@@ -77,11 +77,11 @@ class Database:
             connection.close(True)
             raise
         except BaseException:
-            self._give_back(connection)
+            self._return_reader(connection)
             raise
-        self._give_back(connection)
+        self._return_reader(connection)
 
-    def _give_back(self, connection: apsw.Connection) -> None:
+    def _return_reader(self, connection: apsw.Connection) -> None:
         with self._pool:
             kept = len(self._readers) < READERS_KEPT and not self._closed and self.path is not None
             if kept:
@@ -89,13 +89,11 @@ class Database:
         if not kept:
             connection.close(True)
 
-    # Writing
-
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """One transaction. Raises BusyError where another process is at it."""
+        """Run one write transaction. Raise BusyError if another process is writing."""
         with self._lock:
-            connection = self._opened()
+            connection = self._ensure_open()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -106,35 +104,35 @@ class Database:
                         connection.execute("ROLLBACK")
                 raise
 
-    def make_anew(self) -> None:
-        """An empty index, unless what is there is right by now: somebody else may have made it."""
+    def rebuild(self) -> None:
+        """Make an empty index, unless another process has already made a valid one."""
         with self._lock:
             self._drop()
             try:
-                self._opened()
+                self._ensure_open()
             except (apsw.BusyError, apsw.LockedError):
-                pass  # whoever is at it makes it
+                pass  # another process makes it
             except apsw.Error:
-                self._go_to_memory()
+                self._use_memory()
 
     def empty(self) -> None:
-        """Nothing of what was in it is left in its files."""
+        """Empty the index, so that its files hold none of the old bytes."""
         with self._lock:
             self._drop()
             if self.path is not None:
                 empty_view(self.path)
-            self.make_anew()
+            self.rebuild()
 
-    def _go_to_memory(self) -> None:
-        """There is no file that could be used: this process keeps an index for itself."""
+    def _use_memory(self) -> None:
+        """Keep the index in this process's memory, because no file can be used."""
         with self._lock:
             self._drop()
             self.path = None
-            self._opened()
+            self._ensure_open()
 
-    def _opened(self) -> apsw.Connection:
-        if self._writer is not None and self.path is not None and files.identity(self.path) != self._identity:
-            self._drop()  # somebody has removed the file: what we have open is nobody's
+    def _ensure_open(self) -> apsw.Connection:
+        if self._writer is not None and self.path is not None and files.file_identity(self.path) != self._identity:
+            self._drop()  # the file was removed or replaced
         if self._writer is None:
             self._writer = self._open()
         return self._writer
@@ -143,8 +141,8 @@ class Database:
         if self.path is None:
             connection = apsw.Connection(":memory:")
         else:
-            files.usable(self.path)
-            self._identity = files.identity(self.path)
+            files.is_usable(self.path)
+            self._identity = files.file_identity(self.path)
             connection = connect(self.path, write=True, busy_seconds=BUSY_SECONDS)
         try:
             if not self._is_prepared(connection):
@@ -156,8 +154,10 @@ class Database:
         return connection
 
     def _is_prepared(self, connection: apsw.Connection) -> bool:
-        """An empty file becomes an index; False for one that is something else. Looked at under the write lock, so that
-        of several who come at once one makes it."""
+        """Turn an empty file into an index; return False if the file is not a valid index.
+
+        The write lock ensures that only one of several processes creates it.
+        """
         try:
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "normal")
@@ -180,7 +180,7 @@ class Database:
 
     def _is_ours(self, connection: apsw.Connection) -> bool:
         try:
-            if schema.fingerprint(connection) != schema.expected():
+            if schema.fingerprint(connection) != schema.expected_fingerprint():
                 return False
             return bool(connection.execute("SELECT value FROM meta WHERE name = 'store'").get == self._store)
         except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
@@ -188,9 +188,9 @@ class Database:
 
     def _drop(self) -> None:
         with self._pool:
-            going = [*self._readers, *([self._writer] if self._writer is not None else [])]
+            closing = [*self._readers, *([self._writer] if self._writer is not None else [])]
             self._readers, self._writer = [], None
-        for connection in going:
+        for connection in closing:
             with suppress(apsw.Error):
                 connection.close(True)
 

@@ -1,4 +1,4 @@
-"""The list of runs from the index: filtered, with what each run used, page by page, and what has changed in it."""
+"""List runs from the index: filtered, with tokens and cost, page by page; and list what has changed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from reenact.errors import InvalidInput
-from reenact.index.opening import Index
-from reenact.reports.runs import Place, RunFilter, runs_page
-from reenact.reports.selecting import LONGEST_WHOLE_ID, SHORTEST_ID
-from reenact.reports.times import iso_time
+from onrecord.errors import InvalidInput
+from onrecord.index.index import Index
+from onrecord.reports.run_selector import LONGEST_WHOLE_ID, SHORTEST_ID
+from onrecord.reports.runs import ListPosition, RunFilter, runs_page
+from onrecord.reports.times import iso_time
 
 AGENTS_MOST = 200
 CHANGES_MOST = 500
@@ -27,14 +27,14 @@ NEIGHBOURS = """SELECT (SELECT max(run) FROM runs WHERE run < ?1), (SELECT min(r
 
 
 class ListFilter(NamedTuple):
-    """Nothing given means all of them."""
+    """Filter of a list. Without arguments it accepts all runs."""
 
     runs: RunFilter = RunFilter()
     least_cost: float | None = None
     most_cost: float | None = None
 
     def wants(self, line: dict[str, Any], created: int) -> bool:
-        """The same as `_where`, of one run."""
+        """Return True if the filter accepts the run. Must agree with `_where`."""
         runs, cost = self.runs, (line["usage"] or {}).get("cost")
         return (
             (runs.every_kind or line["kind"] == "run")
@@ -48,15 +48,15 @@ class ListFilter(NamedTuple):
 
 
 def list_report(index: Index, wanted: ListFilter, *, cursor: str | None, limit: int) -> dict[str, Any]:
-    """`place` is where `changes_since` goes on from. `whole` is false while the index is being built."""
-    before = Place.of(cursor) if cursor is not None else None
+    """Return a page of runs. `place` is the version for `changes_since`; `whole` is false while the index is built."""
+    before = ListPosition.of(cursor) if cursor is not None else None
     extent = index.extent()
     if not extent.listed and wanted.least_cost is None and wanted.most_cost is None:
         page = runs_page(index.store, index.namespace, wanted.runs, cursor=cursor, limit=limit)
         lines = [{"kind": "run", **line, "usage": None} for line in page.runs]
         return {"runs": lines, "next": page.next, "agents": [], "place": None, "whole": False}
 
-    def look(connection: apsw.Connection) -> dict[str, Any]:
+    def query(connection: apsw.Connection) -> dict[str, Any]:
         where, values = _where(wanted)
         if before is not None:
             where, values = [*where, "(created, run) < (?, ?)"], [*values, before.created, before.run]
@@ -66,24 +66,26 @@ def list_report(index: Index, wanted: ListFilter, *, cursor: str | None, limit: 
         last = rows[limit - 1] if len(rows) > limit else None
         return {
             "runs": lines,
-            "next": None if last is None else Place(last[2], last[0]).cursor(),
+            "next": None if last is None else ListPosition(last[2], last[0]).cursor(),
             "agents": [row[0] for row in connection.execute(AGENTS)],
-            "place": _place(connection),
+            "place": _list_version(connection),
             "whole": extent.listed,
         }
 
-    return index.read(look)
+    return index.read(query)
 
 
 def changes_since(index: Index, place: str, wanted: ListFilter) -> dict[str, Any] | None:
-    """Lines that have changed, each with whether it is wanted. None: too much has, or the index was built again; the
-    list has to be read again."""
+    """Return the changed lines, each with whether the filter wants it.
+
+    Return None if too many changed or the index was rebuilt: then the list has to be read again.
+    """
     birth, _, text = place.partition(".")
     if not (text.isascii() and text.isdecimal() and len(text) <= 15):
-        raise InvalidInput("not a place of this list", code="bad_cursor")
+        raise InvalidInput("not a `place` of this list", code="bad_cursor")
 
-    def look(connection: apsw.Connection) -> dict[str, Any] | None:
-        now = _place(connection)
+    def query(connection: apsw.Connection) -> dict[str, Any] | None:
+        now = _list_version(connection)
         if now.partition(".")[0] != birth:
             return None
         sql = f"SELECT {COLUMNS} FROM runs WHERE version > ? ORDER BY version LIMIT ?"
@@ -94,14 +96,14 @@ def changes_since(index: Index, place: str, wanted: ListFilter) -> dict[str, Any
         changed = [{**line, "wanted": wanted.wants(line, created)} for line, created in found]
         return {"place": now, "runs": changed}
 
-    return index.read(look)
+    return index.read(query)
 
 
 def place_of(index: Index) -> str:
-    return index.read(_place)
+    return index.read(_list_version)
 
 
-def _place(connection: apsw.Connection) -> str:
+def _list_version(connection: apsw.Connection) -> str:
     rows: Any = connection.execute("SELECT name, value FROM meta WHERE name IN ('birth', 'version')").fetchall()
     found = dict(rows)
     return f"{found['birth']}.{found['version']}"
@@ -141,22 +143,21 @@ def _line(connection: apsw.Connection, row: Sequence[Any]) -> dict[str, Any]:
         "parent": json.loads(parent),
         "head": head,
         "kind": kind,
-        "short": short_of(connection, run),
+        "short": shorten_id(connection, run),
         "usage": None if tokens is None and cost is None else {"tokens": tokens or 0, "cost": cost},
     }
 
 
-def short_of(connection: apsw.Connection, run: str) -> str:
-    """The shortest beginning of the id, of at least 8 characters, that no other id has: its neighbours tell.
-    Short ids are whole."""
+def shorten_id(connection: apsw.Connection, run: str) -> str:
+    """Return the shortest unique prefix of the id, of at least 8 characters. Short ids are returned whole."""
     if len(run) <= LONGEST_WHOLE_ID:
         return run
     row = connection.execute(NEIGHBOURS, (run,)).fetchone()
-    needed = max((_common(run, str(other)) + 1 for other in row or () if other is not None), default=1)
+    needed = max((_common_length(run, str(other)) + 1 for other in row or () if other is not None), default=1)
     return run[: max(needed, SHORTEST_ID)]
 
 
-def _common(one: str, other: str) -> int:
+def _common_length(one: str, other: str) -> int:
     count = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

@@ -1,4 +1,4 @@
-"""The words of a run's events, and what its effects used."""
+"""Index the words of a run's events, and the tokens and cost of its effects."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 import apsw
 
-from reenact.capture.usage import usage_of
-from reenact.errors import Damaged, ReenactError
-from reenact.index.texts import MOST_CHARACTERS, Texts, searchable, texts_in
-from reenact.journal.reader import JournalReader
-from reenact.reports.effects import EffectWalk, outline
-from reenact.store.contract import EventRow, Store
+from onrecord.capture.usage import usage_of
+from onrecord.errors import Damaged, OnrecordError
+from onrecord.index.texts import MOST_CHARACTERS, Texts, extract_texts, make_searchable
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.effects import EffectWalk, outline
+from onrecord.store.contract import EventRow, Store
 
 ADDRESS_BYTES = 12
-"""Enough of an address to tell shared values of one run apart."""
-STRANGE = (ArithmeticError, LookupError, RecursionError, TypeError, UnicodeError, ValueError)
-"""What a content that a stranger made up may lead to; such an event is found by its kind alone."""
+"""A prefix of an address that is unique among the shared values of one run."""
+CONTENT_ERRORS = (ArithmeticError, LookupError, RecursionError, TypeError, UnicodeError, ValueError)
+"""Errors that a malformed foreign content may cause; such an event is indexed by its kind alone."""
 
 
-def read_on(
+def index_events(
     connection: apsw.Connection,
     store: Store,
     namespace: str,
@@ -33,12 +33,12 @@ def read_on(
     most: int,
     version: Callable[[], int],
 ) -> int:
-    """Indexes at most so many events, and says how many it were. `texted` is -1 before the header was read."""
+    """Index at most `most` events and return their number. `texted` is -1 before the header is indexed."""
     stop = min(events, max(texted, 0) + most)
     try:
         reader = JournalReader(store, run, namespace)
-    except ReenactError:
-        reader = None  # its header is damaged: the list shows it, and nothing else can be read
+    except OnrecordError:
+        reader = None  # damaged header: the list shows the run, but it cannot be read
     if reader is not None:
         words = _Words(connection, reader, run_no)
         if texted < 0:
@@ -46,7 +46,7 @@ def read_on(
         try:
             words.read(max(texted, 0) + 1, stop + 1)
         except Damaged:
-            stop = events  # behind a row that no store reads nothing is found; `verify` says what is the matter
+            stop = events  # nothing after a damaged row is indexed; `verify` reports the damage
         used = "tokens = coalesce(tokens + ?2, ?2, tokens), cost = coalesce(cost + ?3, ?3, cost), version = ?4"
         if words.tokens is not None or words.cost is not None:
             values = (run_no, words.tokens, words.cost, version())
@@ -79,14 +79,14 @@ class _Words:
     def put(self, seq: int, found: Texts) -> None:
         sql = "INSERT INTO docs(run_no, seq, cut) VALUES(?, ?, ?)"
         self._connection.execute(sql, (self._run_no, seq, found.cut))
-        text = searchable("\n".join(found.texts))
+        text = make_searchable("\n".join(found.texts))
         row = (self._connection.last_insert_rowid(), text)
         self._connection.execute("INSERT INTO words(rowid, text) VALUES(?, ?)", row)
 
     def _count(self, row: EventRow) -> None:
         try:
             effect = self._walk.take(row)
-        except (ReenactError, *STRANGE):
+        except (OnrecordError, *CONTENT_ERRORS):
             return
         if effect is None or effect.used is None:
             return
@@ -96,7 +96,7 @@ class _Words:
 
 
 class _Addresses(set[bytes]):
-    """Addresses by their beginnings, and which of them are new."""
+    """Set of address prefixes that remembers which were added."""
 
     def __init__(self, known: Any) -> None:
         super().__init__(known)
@@ -115,17 +115,17 @@ class _Addresses(set[bytes]):
 def event_texts(
     reader: JournalReader, row: EventRow, known: set[bytes] | None = None, most: int = MOST_CHARACTERS
 ) -> Texts:
-    """As much as can be read of what an event holds."""
+    """Return the texts of an event, or none if its content cannot be read."""
     try:
-        return texts_in(outline(row, reader.link(row).content), reader.nodes.fetch, known, most)
-    except (ReenactError, *STRANGE):
+        return extract_texts(outline(row, reader.link(row).content), reader.nodes.fetch, known, most)
+    except (OnrecordError, *CONTENT_ERRORS):
         return Texts([], False)
 
 
 def facts_texts(reader: JournalReader, most: int = MOST_CHARACTERS) -> Texts:
-    """The run itself: its id, and what was known when it began."""
+    """Return the texts of the run itself: its id and its facts."""
     try:
-        found = texts_in(reader.facts_tree(), reader.nodes.fetch, most=most)
-    except (ReenactError, *STRANGE):
+        found = extract_texts(reader.facts_tree(), reader.nodes.fetch, most=most)
+    except (OnrecordError, *CONTENT_ERRORS):
         found = Texts([], False)
     return Texts([reader.run, *found.texts], found.cut)

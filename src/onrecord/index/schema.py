@@ -1,4 +1,4 @@
-"""The tables of the index, and how a file is told to be one of ours."""
+"""The tables of the index, and the fingerprint that identifies a valid index file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from hashlib import sha256
 
 import apsw
 
-APPLICATION_ID = 0x7265696E  # "rein"
+APPLICATION_ID = 0x6F6E7269  # "onri"
 VERSION = 2
-"""To be counted up with every change of what is kept, or of how it is read from the log."""
+"""Increase with every change of the stored data, or of how it is read from the log."""
 
-NEEDS_SOMEBODY = "ended = 0 AND imported = 0 AND (waits > 0 OR status = 'in_doubt')"
-"""Word for word in the index and in the query: so SQLite knows that they are the same."""
+NEEDS_ATTENTION = "ended = 0 AND imported = 0 AND (waits > 0 OR status = 'in_doubt')"
+"""The same text in the index and in the query, so that SQLite uses the partial index."""
 
 TABLES = (
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
@@ -29,13 +29,13 @@ TABLES = (
     "CREATE INDEX runs_by_version ON runs(version)",
     "CREATE INDEX runs_to_read ON runs(created) WHERE texted < events",
     "CREATE INDEX runs_open ON runs(held, looked) WHERE ended = 0",
-    f"CREATE INDEX runs_that_need_somebody ON runs(created, run) WHERE {NEEDS_SOMEBODY}",
+    f"CREATE INDEX runs_that_need_somebody ON runs(created, run) WHERE {NEEDS_ATTENTION}",
     """CREATE TABLE docs(doc INTEGER PRIMARY KEY, run_no INTEGER NOT NULL, seq INTEGER NOT NULL,
   cut INTEGER NOT NULL) STRICT""",
-    # Shared values that are indexed with an event of the run already; gone once the run has ended.
+    # Shared values that are already indexed with an event of the run; deleted once the run has ended.
     """CREATE TABLE parts(run_no INTEGER NOT NULL, address BLOB NOT NULL,
   PRIMARY KEY(run_no, address)) STRICT, WITHOUT ROWID""",
-    # Without a content: words and places only. Nothing is ever taken out of it by itself.
+    # Contentless: words and positions only. Single rows are never deleted.
     """CREATE VIRTUAL TABLE words USING fts5(
   text, content='', columnsize=0, tokenize='unicode61 remove_diacritics 2')""",
 )
@@ -49,14 +49,14 @@ def create(connection: apsw.Connection) -> None:
 
 
 def fingerprint(connection: apsw.Connection) -> str:
-    """Of everything that the file holds: of code that somebody put beside our tables, too."""
+    """Return the digest of the whole schema, including foreign tables and triggers."""
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name").fetchall()
     marks = (connection.pragma("application_id"), connection.pragma("user_version"))
     return sha256(repr((marks, rows)).encode()).hexdigest()
 
 
 @cache
-def expected() -> str:
+def expected_fingerprint() -> str:
     connection = apsw.Connection(":memory:")
     try:
         create(connection)

@@ -1,4 +1,4 @@
-"""Searching all runs: where the words stand, the latest recorded first, with what stands around them."""
+"""Search all runs: the newest indexed hits first, each with a snippet of its text."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from reenact.errors import InvalidInput, ReenactError
-from reenact.index.lists import short_of
-from reenact.index.opening import Extent, Index
-from reenact.index.queries import Query, parse_query
-from reenact.index.reading import STRANGE, event_texts, facts_texts
-from reenact.index.texts import MOST_CHARACTERS, Texts
-from reenact.journal.reader import JournalReader
-from reenact.reports.effects import outline
-from reenact.reports.times import iso_time
+from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.index.index import Extent, Index
+from onrecord.index.lists import shorten_id
+from onrecord.index.queries import Query, parse_query
+from onrecord.index.run_texts import CONTENT_ERRORS, event_texts, facts_texts
+from onrecord.index.texts import MOST_CHARACTERS, Texts
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.effects import outline
+from onrecord.reports.times import iso_time
 
 SNIPPET_BEFORE, SNIPPET_ROOM = 60, 260
 LOOKED_THROUGH = 1024 * 1024
-"""Characters of an event that are looked through for something to show."""
+"""Most characters of an event that are read for a snippet."""
 MARKED_IN = 512 * 1024
-"""Characters of an event in which the words are looked for to be marked."""
+"""Most characters of an event that are searched for words to mark."""
 SLOWEST_SECONDS, STEPS_BETWEEN = 5.0, 20_000
 LARGEST_DOC = (1 << 63) - 1
 
@@ -49,15 +49,15 @@ class _Found(NamedTuple):
 
 
 def search_report(index: Index, text: str, *, cursor: str | None = None, limit: int = 20) -> dict[str, Any]:
-    """`hits` with a snippet in pieces, each marked or not; `unread` counts runs that are not indexed to their end."""
+    """Return `hits`, each with a snippet of marked and unmarked pieces. `unread` counts runs not fully indexed."""
     query = parse_query(text)
-    found = _look(index, query, cursor, limit)
+    found = _find_hits(index, query, cursor, limit)
     extent: Extent = index.extent()
     hits = found.hits[:limit]
     readers: dict[str, JournalReader | None] = {}
     return {
         "query": text,
-        "hits": [_shown(index, hit, query.pattern, readers) for hit in hits],
+        "hits": [_show_hit(index, hit, query.pattern, readers) for hit in hits],
         "next": f"{found.birth}.{hits[-1].doc}" if len(found.hits) > limit else None,
         "runs": extent.runs,
         "unread": extent.unread if extent.listed else None,
@@ -65,17 +65,17 @@ def search_report(index: Index, text: str, *, cursor: str | None = None, limit: 
     }
 
 
-def _look(index: Index, query: Query, cursor: str | None, limit: int) -> _Found:
-    def look(connection: apsw.Connection) -> _Found:
+def _find_hits(index: Index, query: Query, cursor: str | None, limit: int) -> _Found:
+    def query_hits(connection: apsw.Connection) -> _Found:
         birth = str(connection.execute(BIRTH).get)
-        rows = _bounded(connection, HITS, (query.expression, _below(cursor, birth), limit + 1))
-        return _Found([_Hit._make((*row, short_of(connection, row[3]))) for row in rows], birth)
+        rows = _execute_bounded(connection, HITS, (query.expression, _cursor_document(cursor, birth), limit + 1))
+        return _Found([_Hit._make((*row, shorten_id(connection, row[3]))) for row in rows], birth)
 
-    return index.read(look)
+    return index.read(query_hits)
 
 
-def _bounded(connection: apsw.Connection, sql: str, values: tuple[Any, ...]) -> list[Any]:
-    """A beginning of one letter may stand for half of all words: nobody is kept waiting for that for ever."""
+def _execute_bounded(connection: apsw.Connection, sql: str, values: tuple[Any, ...]) -> list[Any]:
+    """Execute a query within a time limit: a prefix of one letter may match half of all words."""
     deadline = time.monotonic() + SLOWEST_SECONDS
     connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN)
     try:
@@ -89,23 +89,23 @@ def _bounded(connection: apsw.Connection, sql: str, values: tuple[Any, ...]) -> 
         connection.set_progress_handler(None)
 
 
-def _below(cursor: str | None, birth: str) -> int:
+def _cursor_document(cursor: str | None, birth: str) -> int:
     if cursor is None:
         return LARGEST_DOC
-    known, _, doc = cursor.partition(".")
+    cursor_birth, _, doc = cursor.partition(".")
     if not (doc.isascii() and doc.isdecimal() and len(doc) <= 18):
-        raise InvalidInput("not a cursor of this search", hint="Take `next` of the page before.", code="bad_cursor")
-    if known != birth:
+        raise InvalidInput("not a cursor of this search", hint="Use `next` of the previous page.", code="bad_cursor")
+    if cursor_birth != birth:
         raise InvalidInput(
-            "the index was built again since the page before", hint="Search from the beginning.", code="bad_cursor"
+            "the index was rebuilt since the previous page", hint="Search from the beginning.", code="bad_cursor"
         )
     return int(doc)
 
 
-def _shown(
+def _show_hit(
     index: Index, hit: _Hit, pattern: re.Pattern[str], readers: dict[str, JournalReader | None]
 ) -> dict[str, Any]:
-    event = _event(index, hit, readers)
+    event = _read_event(index, hit, readers)
     return {
         "run": hit.run,
         "short": hit.short,
@@ -131,12 +131,12 @@ class _Event(NamedTuple):
 _NOTHING = _Event(None, None, None, Texts([], False))
 
 
-def _event(index: Index, hit: _Hit, readers: dict[str, JournalReader | None]) -> _Event:
-    """As it stands in the log now; as much of it as can be read."""
+def _read_event(index: Index, hit: _Hit, readers: dict[str, JournalReader | None]) -> _Event:
+    """Return as much of the event as can be read from the log now."""
     if hit.run not in readers:
         try:
             readers[hit.run] = JournalReader(index.store, hit.run, index.namespace)
-        except ReenactError:
+        except OnrecordError:
             readers[hit.run] = None
     reader = readers[hit.run]
     if reader is None:
@@ -152,7 +152,7 @@ def _event(index: Index, hit: _Hit, readers: dict[str, JournalReader | None]) ->
         time = iso_time(link.time)
         tree = outline(row, link.content)
         name = tree.get("name") if isinstance(tree, dict) else None
-    except (ReenactError, *STRANGE):
+    except (OnrecordError, *CONTENT_ERRORS):
         pass
     return _Event(
         row.kind, name if isinstance(name, str) else None, time, event_texts(reader, row, None, LOOKED_THROUGH)
@@ -160,7 +160,7 @@ def _event(index: Index, hit: _Hit, readers: dict[str, JournalReader | None]) ->
 
 
 def snippet(texts: list[str], pattern: re.Pattern[str]) -> list[dict[str, Any]]:
-    """The text with most of the words, the last of such: what is new in a conversation stands at its end."""
+    """Return a snippet of the last text with the most words: new messages are at the end of a conversation."""
     best, most, room = "", 0, MARKED_IN
     for text in reversed(texts):
         if room <= 0:

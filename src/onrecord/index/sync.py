@@ -1,7 +1,7 @@
-"""Bringing the index up to date: first what a list shows of each run, then the words of its events.
+"""Update the index from the log: first the list row of each run, then the words of its events.
 
-Each piece of work is one transaction, so whoever is stopped leaves a whole index that is merely behind; two processes
-that are at it do each piece once.
+Each piece of work is one transaction. A process that stops leaves a consistent index that is only out of date, and two
+processes never do the same piece twice.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from reenact.core.events import TERMINAL_KINDS
-from reenact.core.hashing import render
-from reenact.core.links import OPERATIONS_RUN
-from reenact.effect.waits.listing import waits_of
-from reenact.errors import ReenactError
-from reenact.index.database import StartAnew
-from reenact.index.reading import read_on
-from reenact.reports.leases import is_held
-from reenact.reports.runs import Place
-from reenact.reports.standing import Standing, standing_of
-from reenact.reports.summaries import facts_of, kind_of_run, parent_of
-from reenact.store.contract import RunRow, Store
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.core.hashing import render
+from onrecord.core.links import OPERATIONS_RUN
+from onrecord.errors import OnrecordError
+from onrecord.index.database import IndexOutdated
+from onrecord.index.run_texts import index_events
+from onrecord.reports.runs import ListPosition
+from onrecord.reports.status import Standing, is_held, standing_of
+from onrecord.reports.summaries import facts_of, kind_of_run, parent_of
+from onrecord.runtime.waits.listed_waits import load_waits
+from onrecord.store.contract import RunRow, Store
 
 RUNS_AT_ONCE = 100
 EVENTS_AT_ONCE = 400
-LOOKED_AT_AGAIN = 50
-"""Of the open runs that are held, and of those that are not, in every round: a process may have died, which no store
-tells."""
+RECHECKED_RUNS = 50
+"""Held and unheld open runs that are rechecked in each round: no store reports that a process died."""
 LONGEST_NAME, NAMES_MOST = 1_000, 50
-"""Names may be as long as somebody likes; a list is not."""
+"""Limits of a list row, because recorded names may have any length."""
 REMOVALS = ("RunRetired", "ContentErased")
 
 PUT = """INSERT INTO runs(run, kind, created, agent, status, ended, held, about, seqs, waits, events, head, imported,
@@ -41,8 +39,8 @@ ON CONFLICT(run) DO UPDATE SET kind = ?2, agent = ?4, status = ?5, ended = ?6, h
   waits = ?10, events = ?11, head = ?12, version = ?15, looked = ?16"""
 
 
-class Line(NamedTuple):
-    """What the index keeps of a run for lists."""
+class ListRow(NamedTuple):
+    """Row of the index for one run in lists."""
 
     run: str
     kind: str
@@ -60,8 +58,8 @@ class Line(NamedTuple):
     parent: str
 
 
-class CatchingUp:
-    """Within one transaction of the index."""
+class IndexSync:
+    """Update of the index within one transaction."""
 
     def __init__(self, connection: apsw.Connection, store: Store, namespace: str) -> None:
         self.connection = connection
@@ -76,83 +74,81 @@ class CatchingUp:
         self.connection.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (name, value))
 
     def check_store(self) -> None:
-        """Under the same name there may be another store by now: its oldest and newest run tell."""
+        """Raise IndexOutdated if another store has replaced this one: compare its first and last indexed runs."""
         ends = "SELECT run, created FROM runs ORDER BY run_no {} LIMIT 1"
         for run, created in [*self._rows(ends.format("ASC")), *self._rows(ends.format("DESC"))]:
             row = self._store.run_row(self._namespace, run)
             if row is None or row.header.created != created:
-                raise StartAnew
-
-    # What lists show
+                raise IndexOutdated
 
     def follow(self) -> bool:
-        """One piece of what has changed. True: there may be more."""
+        """Apply one batch of changes to the list rows. Return True if there may be more."""
         if self.meta("listed") != "all":
-            return self._list_on()
+            return self._list_next_page()
         cursor, changed = self._store.runs_since(self._namespace, self.meta("cursor"))
         if changed is None:
-            raise StartAnew
+            raise IndexOutdated
         for run in changed:
-            self._take(run)
-        arrived, arrivals = self._store.inbox_since(self.meta("inbox"))
+            self._update_run(run)
+        inbox_cursor, arrivals = self._store.inbox_since(self.meta("inbox"))
         for run in dict.fromkeys(one.run for one in arrivals if one.namespace == self._namespace):
             if run != OPERATIONS_RUN and run not in changed:
-                self._take(run)
+                self._update_run(run)
         if cursor != self.meta("cursor"):
             self.set_meta("cursor", cursor)
-        if arrived != self.meta("inbox"):
-            self.set_meta("inbox", arrived)
+        if inbox_cursor != self.meta("inbox"):
+            self.set_meta("inbox", inbox_cursor)
         return bool(changed or arrivals)
 
-    def _list_on(self) -> bool:
-        """The first look at everything, page by page. What changes meanwhile is told behind the cursor."""
-        place = self.meta("listed")
-        if place is None:
+    def _list_next_page(self) -> bool:
+        """List the next page of runs for the first time. Changes made during this are in the feed after the cursor."""
+        listed_to = self.meta("listed")
+        if listed_to is None:
             cursor, _ = self._store.runs_since(self._namespace, None)
             self.set_meta("cursor", cursor)
             self.set_meta("inbox", self._store.inbox_since(None)[0])
             last = self._store.last_event(self._namespace, OPERATIONS_RUN)
             self.set_meta("operations", str(last.seq if last is not None else 0))
-        before = Place.of(place) if place else None
+        before = ListPosition.of(listed_to) if listed_to else None
         page = self._store.list_runs(self._namespace, before=before, limit=RUNS_AT_ONCE)
         for row in page:
-            self._put(line_of(self._store, self._namespace, row))
+            self._write_row(make_list_row(self._store, self._namespace, row))
         whole = len(page) < RUNS_AT_ONCE
-        self.set_meta("listed", "all" if whole else Place(page[-1].header.created, page[-1].header.run).cursor())
+        self.set_meta("listed", "all" if whole else ListPosition(page[-1].header.created, page[-1].header.run).cursor())
         return True
 
-    def _take(self, run: str) -> None:
+    def _update_run(self, run: str) -> None:
         if run == OPERATIONS_RUN:
             self._check_removals()
             return
         row = self._store.run_row(self._namespace, run)
         if row is None:
-            raise StartAnew  # removed; its record may come a moment later
-        self._put(line_of(self._store, self._namespace, row))
+            raise IndexOutdated  # removed; the record of the removal may follow later
+        self._write_row(make_list_row(self._store, self._namespace, row))
 
     def _check_removals(self) -> None:
         known = seq = int(self.meta("operations") or 0)
         for row in self._store.scan(self._namespace, OPERATIONS_RUN, known + 1, contents=False):
             if row.kind in REMOVALS:
-                raise StartAnew
+                raise IndexOutdated
             seq = row.seq
         self.set_meta("operations", str(seq))
 
-    def _put(self, line: Line) -> None:
-        self.connection.execute(PUT, (*line, self._next_version(), time.time_ns() // 1000))
+    def _write_row(self, row: ListRow) -> None:
+        self.connection.execute(PUT, (*row, self._next_version(), time.time_ns() // 1000))
 
     def _next_version(self) -> int:
         version = int(self.meta("version") or 0) + 1
         self.set_meta("version", str(version))
         return version
 
-    def look_again(self) -> None:
-        """Whoever held a run may be gone, and somebody may hold one that was left."""
-        open_ones = "SELECT run, held FROM runs WHERE ended = 0 AND imported = 0 AND held = {} ORDER BY looked LIMIT {}"
+    def recheck_open_runs(self) -> None:
+        """Update the open runs whose lease was taken or has expired."""
+        open_runs = "SELECT run, held FROM runs WHERE ended = 0 AND imported = 0 AND held = {} ORDER BY looked LIMIT {}"
         for wanted in (1, 0):
-            for run, held in self._rows(open_ones.format(wanted, LOOKED_AT_AGAIN)):
+            for run, held in self._rows(open_runs.format(wanted, RECHECKED_RUNS)):
                 if is_held(self._store, self._namespace, run) != bool(held):
-                    self._take(run)
+                    self._update_run(run)
                 else:
                     now = time.time_ns() // 1000
                     self.connection.execute("UPDATE runs SET looked = ? WHERE run = ?", (now, run))
@@ -161,17 +157,15 @@ class CatchingUp:
         found: Any = self.connection.execute(sql).fetchall()
         return list(found)
 
-    # Words
-
     def read_words(self, until: Callable[[], bool]) -> bool:
-        """Some events of the runs that are behind, the oldest run first. True: there are more."""
+        """Index some events of the runs with unread events, the oldest run first. Return True if there are more."""
         sql = "SELECT run_no, run, texted, events, ended FROM runs WHERE texted < events ORDER BY created LIMIT 20"
         left = EVENTS_AT_ONCE
         while rows := self._rows(sql):
             for run_no, run, texted, events, ended in rows:
                 if left <= 0 or until():
                     return True
-                left -= read_on(
+                left -= index_events(
                     self.connection,
                     self._store,
                     self._namespace,
@@ -186,25 +180,25 @@ class CatchingUp:
         return False
 
 
-def line_of(store: Store, namespace: str, row: RunRow) -> Line:
+def make_list_row(store: Store, namespace: str, row: RunRow) -> ListRow:
     header, last = row.header, row.last
     run = header.run
     facts = facts_of(store, namespace, run)
     agent = (facts or {}).get("agent")
     ended = last is not None and last.kind in TERMINAL_KINDS
-    standing = _standing(store, namespace, row)
-    lives = not ended and not header.imported
-    return Line(
+    standing = _read_standing(store, namespace, row)
+    is_active = not ended and not header.imported
+    return ListRow(
         run,
         kind_of_run(facts),
         header.created,
         agent[:LONGEST_NAME] if isinstance(agent, str) else None,
         standing.status,
         ended,
-        lives and is_held(store, namespace, run),
+        is_active and is_held(store, namespace, run),
         json.dumps([name[:LONGEST_NAME] for name in standing.about[:NAMES_MOST]]),
         json.dumps(standing.seqs[:NAMES_MOST]),
-        _open_waits(store, namespace, run) if lives else 0,
+        _open_waits(store, namespace, run) if is_active else 0,
         last.seq if last is not None else 0,
         render(last.hash if last is not None else header.hash),
         header.imported,
@@ -212,15 +206,15 @@ def line_of(store: Store, namespace: str, row: RunRow) -> Line:
     )
 
 
-def _standing(store: Store, namespace: str, row: RunRow) -> Standing:
+def _read_standing(store: Store, namespace: str, row: RunRow) -> Standing:
     try:
         return standing_of(store, namespace, row)
-    except ReenactError:
-        return Standing("interrupted")  # `verify` says what is the matter with it
+    except OnrecordError:
+        return Standing("interrupted")  # `verify` reports the damage
 
 
 def _open_waits(store: Store, namespace: str, run: str) -> int:
     try:
-        return sum(one.state == "open" for one in waits_of(store, run, namespace))
-    except ReenactError:
+        return sum(one.state == "open" for one in load_waits(store, run, namespace))
+    except OnrecordError:
         return 0

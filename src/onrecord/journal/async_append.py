@@ -1,10 +1,14 @@
 """Appends of asyncio tasks that overlap share one commit.
 
-Life of an append: it queues and lets the loop run. Whatever else queues before the loop comes round again goes with it,
-in one transaction of the store. A lone append is committed there and then, in the loop's thread, since handing it to
-another one costs more than it saves; several are committed by a thread of their own, while the loop goes on. What
-queues meanwhile is the next group. Many tasks are kept in two groups, so that one is linked while the other is synced:
-were all of them answered at once, they would also queue at once, and disk and processor would wait for each other.
+Life of an append:
+
+1. The append is queued, and the loop runs. Appends that are queued before its next turn join the group.
+2. A lone append is committed at once in the loop's thread: passing it to another thread costs more than it saves.
+3. Several appends are committed by a separate thread in one transaction, while the loop continues.
+4. Appends that are queued meanwhile form the next group.
+
+With many tasks there are two groups, so that one is linked while the other is synced. Otherwise all tasks would
+continue, and queue again, at the same time, and disk and processor would wait for each other.
 """
 
 from __future__ import annotations
@@ -15,20 +19,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.sequenced import SequencedEvent
-from reenact.store.contract import Head, PendingAppend, Store
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.sequenced_event import SequencedEvent
+from onrecord.store.contract import Head, PendingAppend, Store
 
 TWO_GROUPS_FROM = 32
-"""Tasks. With fewer, linking takes less time than a sync, and one larger group is worth more."""
+"""Tasks. With fewer, linking takes less time than a sync, and one larger group is faster."""
 
 
 async def append_from_task(journal: Journal, drafts: list[Draft], expected: Head | None) -> list[SequencedEvent]:
-    """The asynchronous driver of `Journal.append`: the same decisions, another way of waiting."""
+    """Append from a task: the decisions of `Journal.append` with another way of waiting."""
     if journal.in_flight:
-        await _turn(journal)
-    existing = journal.known_ids(drafts, True)
+        await _wait_for_turn(journal)
+    existing = journal.find_known_ids(drafts, True)
     if existing is not None:
         return existing
     journal.check_usable()
@@ -37,23 +41,23 @@ async def append_from_task(journal: Journal, drafts: list[Draft], expected: Head
     cancelled = False
     journal.in_flight = True
     try:
-        waiting = _queue_of(journal).put(append)
-        while not waiting.finished:
+        queued = _find_queue(journal).put(append)
+        while not queued.finished:
             try:
-                await waiting.future
+                await queued.future
             except asyncio.CancelledError:
-                # Delivered when the result is known.
+                # Raised again below, when the result is known.
                 cancelled = True
-                waiting.future = asyncio.get_running_loop().create_future()
-        if waiting.answer is not None:
-            raise waiting.answer
+                queued.future = asyncio.get_running_loop().create_future()
+        if queued.answer is not None:
+            raise queued.answer
     except BaseException as error:
-        journal.not_appended(linked, error)
+        journal.fail_append(linked, error)
     finally:
         journal.in_flight = False
         if _turns:
-            _next_turn(journal)
-    journal.appended(linked, True)
+            _wake_waiting_tasks(journal)
+    journal.confirm_append(linked, True)
     if cancelled:
         raise asyncio.CancelledError
     return linked.sequenced
@@ -62,23 +66,23 @@ async def append_from_task(journal: Journal, drafts: list[Draft], expected: Head
 _turns: WeakKeyDictionary[Journal, list[asyncio.Future[None]]] = WeakKeyDictionary()
 
 
-async def _turn(journal: Journal) -> None:
-    """Tasks append to one run one after the other: each link follows the one before."""
+async def _wait_for_turn(journal: Journal) -> None:
+    """Wait for the run's other tasks: appends to one run are serial, because each link follows the previous one."""
     while journal.in_flight:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         _turns.setdefault(journal, []).append(turn)
         await turn
 
 
-def _next_turn(journal: Journal) -> None:
-    waiting = _turns.pop(journal, None)
-    for turn in waiting or ():
+def _wake_waiting_tasks(journal: Journal) -> None:
+    turns = _turns.pop(journal, None)
+    for turn in turns or ():
         if not turn.done():
             turn.set_result(None)
 
 
-class _Waiting:
-    """An append on its way. Its future may be cancelled with the task that waits; the append itself is not."""
+class _QueuedAppend:
+    """A queued append. Its future may be cancelled with the waiting task; the append itself is not."""
 
     __slots__ = ("answer", "append", "finished", "future")
 
@@ -92,8 +96,8 @@ class _Waiting:
 _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, CommitQueue]] = WeakKeyDictionary()
 
 
-def _queue_of(journal: Journal) -> CommitQueue:
-    """The queue of the journal's store in the running loop."""
+def _find_queue(journal: Journal) -> CommitQueue:
+    """Return the queue of the journal's store in the running loop."""
     loop = asyncio.get_running_loop()
     queue = journal.commit_queue
     if queue is None or queue.loop is not loop:
@@ -109,58 +113,58 @@ class CommitQueue:
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self.store = store
         self.loop = loop
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_QueuedAppend] = deque()
         self._busy = False
         self._thread: ThreadPoolExecutor | None = None
 
-    def put(self, append: PendingAppend) -> _Waiting:
-        """It is finished when the append is durable, or when `answer` says what `Store.append` would have raised."""
-        waiting = _Waiting(append, self.loop.create_future())
-        self._waiting.append(waiting)
+    def put(self, append: PendingAppend) -> _QueuedAppend:
+        """Queue the append. It is finished when it is durable, or when `answer` holds the error of `Store.append`."""
+        queued = _QueuedAppend(append, self.loop.create_future())
+        self._waiting.append(queued)
         if not self._busy:
             self._busy = True
             self.loop.call_soon(self._commit)
-        return waiting
+        return queued
 
     def _commit(self) -> None:
         if not self._waiting:
             self._busy = False
         elif len(self._waiting) == 1:
             group = [self._waiting.popleft()]
-            self._settle(group, self._carry_out(group))
+            self._finish(group, self._write(group))
             self.loop.call_soon(self._commit)
         else:
             if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="reenact-commit")
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="onrecord-commit")
             self._thread.submit(self._commit_all)
 
     def _commit_all(self) -> None:
-        """The thread: takes what has queued as soon as it is done with what came before."""
+        """Run in the thread: commit group after group until the queue is empty."""
         answered = 0
         while self._waiting:
             group = self._take(answered)
             answered = len(group)
-            self.loop.call_soon_threadsafe(self._settle, group, self._carry_out(group))
-        # After those who were just answered: what they append next goes with the next group.
+            self.loop.call_soon_threadsafe(self._finish, group, self._write(group))
+        # Runs after the tasks that were just answered, so that their next appends join the next group.
         self.loop.call_soon_threadsafe(self.loop.call_soon, self._commit)
 
-    def _take(self, answered: int) -> list[_Waiting]:
-        """The next group; `answered` tasks may queue again any moment."""
-        waiting = self._waiting
-        size = tasks = len(waiting) + answered
+    def _take(self, answered: int) -> list[_QueuedAppend]:
+        """Return the next group. `answered` tasks may queue again at any moment."""
+        queue = self._waiting
+        size = tasks = len(queue) + answered
         if tasks >= TWO_GROUPS_FROM:
             size = (tasks + 1) // 2
-        return [waiting.popleft() for _ in range(min(size, len(waiting)))]
+        return [queue.popleft() for _ in range(min(size, len(queue)))]
 
-    def _carry_out(self, group: list[_Waiting]) -> Sequence[BaseException | None]:
+    def _write(self, group: list[_QueuedAppend]) -> Sequence[BaseException | None]:
         try:
-            return self.store.append_many([waiting.append for waiting in group])
+            return self.store.append_many([queued.append for queued in group])
         except BaseException as error:
             return [error] * len(group)
 
     @staticmethod
-    def _settle(group: list[_Waiting], answers: Sequence[BaseException | None]) -> None:
-        for waiting, answer in zip(group, answers, strict=True):
-            waiting.finished, waiting.answer = True, answer
-            if not waiting.future.done():
-                waiting.future.set_result(None)
+    def _finish(group: list[_QueuedAppend], answers: Sequence[BaseException | None]) -> None:
+        for queued, answer in zip(group, answers, strict=True):
+            queued.finished, queued.answer = True, answer
+            if not queued.future.done():
+                queued.future.set_result(None)

@@ -1,8 +1,8 @@
-"""Linking: drafts in, rows out. The only code that makes hashes of links.
+"""Linking: drafts in, rows out. Only this module creates the hashes of links.
 
-A `Chain` is one writer's idea of where its run stands: head, lanes, open requests, the last state link. `link` moves
-that idea forward and remembers how to go back; the writer calls `keep` once the store has accepted the rows and
-`undo` when it has not. No I/O happens here.
+A `Chain` is one writer's view of its run: head, lanes, open requests, the last state link. `link` advances the view and
+remembers how to go back; the writer calls `keep` when the store has accepted the rows, else `undo`. No I/O happens
+here.
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reenact.core.canonical import canonical_bytes, parse_stored, plain_text, stored_bytes
-from reenact.core.codec import decode, encode
-from reenact.core.events import ANSWERS, KINDS, OPENING_KINDS, OPERATIONS_KINDS, Event, StateUpdated, event_from_content
-from reenact.core.hashing import SALT_BYTES, ZERO, commitment, next_prefix, render, state_link_of
-from reenact.core.links import (
+from onrecord.core.canonical import canonical_bytes, parse_stored, plain_text, stored_bytes
+from onrecord.core.codec import decode, encode
+from onrecord.core.events import (
+    ANSWERS,
+    KINDS,
+    OPENING_KINDS,
+    OPERATIONS_KINDS,
+    Event,
+    StateUpdated,
+    event_from_content,
+)
+from onrecord.core.hashing import SALT_BYTES, ZERO, commitment, next_prefix, render, state_link_of
+from onrecord.core.links import (
     OPERATIONS_RUN,
     check_event_id,
     check_key,
@@ -25,11 +33,11 @@ from reenact.core.links import (
     link_hash,
     write_link,
 )
-from reenact.core.matching import MatchRules
-from reenact.core.packing import pack
-from reenact.core.sharing import NODE_FROM_BYTES, Sharer
-from reenact.core.state import Reducer, StateUpdatedOnlyReducer
-from reenact.errors import (
+from onrecord.core.matching import MatchRules
+from onrecord.core.merkle import NODE_FROM_BYTES, Sharer
+from onrecord.core.packing import pack
+from onrecord.core.state import Reducer, StateUpdatedOnlyReducer
+from onrecord.errors import (
     ClosedRun,
     ConflictingDuplicate,
     InvalidInput,
@@ -38,13 +46,13 @@ from reenact.errors import (
     WrongRun,
     WrongSequence,
 )
-from reenact.journal.sequenced import SequencedEvent
-from reenact.journal.sources import Sources
-from reenact.store.contract import EventRow, Head, NodeRow
+from onrecord.journal.sequenced_event import SequencedEvent
+from onrecord.journal.sources import Sources
+from onrecord.store.contract import EventRow, Head, NodeRow
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """An event about to be appended. `run` and `seq` are claims that are checked; `id` makes the append idempotent."""
+    """An event to append. `run` and `seq` are claims that are checked; `id` makes the append idempotent."""
 
     event: Event
     lane: str = "0"
@@ -55,11 +63,11 @@ class Draft(msgspec.Struct, frozen=True):
     run: str | None = None
     seq: int | None = None
     salt: bytes | None = None
-    """For an event whose content refers to its own salt; random otherwise, and never used twice."""
+    """The salt of an event whose content refers to it; otherwise random. A salt is never used twice."""
 
 
 NewId = Callable[[int, int], str]
-"""(microseconds, seq) → an event id that nobody else makes: it begins with `_` and ends with `_` and the seq in hex."""
+"""(microseconds, seq) → a unique event id that begins with `_` and ends with `_` and the seq in hex."""
 
 
 class OpenPair(NamedTuple):
@@ -69,8 +77,8 @@ class OpenPair(NamedTuple):
 
 
 SALTS_DRAWN = 32
-_made = tuple.__new__
-"""Makes a named tuple from its members in order, several times quicker than calling its class does."""
+_make_tuple = tuple.__new__
+"""Creates a named tuple from its members in order, several times faster than its class does."""
 
 
 class LaneEnd(NamedTuple):
@@ -79,30 +87,30 @@ class LaneEnd(NamedTuple):
 
 
 class Linked(NamedTuple):
-    """The rows of a batch, with the nodes and artifacts they are the first to need, and the head they follow."""
+    """The rows of a batch, the nodes and artifacts that they need first, and the head that they follow."""
 
     before: Head
     rows: list[EventRow]
-    told: list[tuple[Event, str | None, int | None, int]]
-    """What the rows have only within their links: event, key, causal parent and time."""
+    details: list[tuple[Event, str | None, int | None, int]]
+    """The members that rows hold only within their links: event, key, causal parent and time."""
     nodes: list[NodeRow]
     artifacts: dict[bytes, bytes]
 
     @property
     def time(self) -> int:
-        """That of the last one."""
-        return self.told[-1][3]
+        """Return the time of the last event."""
+        return self.details[-1][3]
 
     @property
     def sequenced(self) -> list[SequencedEvent]:
         return [
             SequencedEvent(row.seq, event, row.id, row.kind, row.lane, key, parent, time, render(row.hash))
-            for row, (event, key, parent, time) in zip(self.rows, self.told, strict=True)
+            for row, (event, key, parent, time) in zip(self.rows, self.details, strict=True)
         ]
 
 
 class Chain:
-    """One writer's idea of a run."""
+    """The view of a run that one writer has."""
 
     def __init__(self, run: str, head: Head, rules: MatchRules, reducer: Reducer | None = None) -> None:
         self.run = run
@@ -110,7 +118,7 @@ class Chain:
         self.rules = rules
         self.reducer: Reducer = reducer or StateUpdatedOnlyReducer()
         self._folds = not isinstance(self.reducer, StateUpdatedOnlyReducer)
-        """The built-in reducer needs no state to be carried along: it is the payload."""
+        """False for the default reducer: its state is the last payload."""
         self.sharer = Sharer()
         self.closed_by: str | None = None
         self.state: Any = self.reducer.initial()
@@ -122,13 +130,13 @@ class Chain:
         self._salts: list[bytes] = []
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
         self._shared = False
-        """The sharer has seen a content since the last `keep`."""
+        """True if the sharer has split a content since the last `keep`."""
         self._saved: tuple[Head, str | None, Any, str | None] = (head, None, self.state, None)
 
     def link(self, drafts: Sequence[Draft], sources: Sources, new_id: NewId) -> Linked:
-        """The rows of a batch. Raises before anything is remembered when one of them may not be appended."""
+        """Return the rows of a batch. If an event may not be appended, raise and change nothing."""
         self._saved = (self.head, self.closed_by, self.state, self.state_after)
-        linked = _made(Linked, (self.head, [], [], [], {}))
+        linked = _make_tuple(Linked, (self.head, [], [], [], {}))
         try:
             for draft in drafts:
                 self._link_one(draft, sources, new_id, linked)
@@ -157,7 +165,7 @@ class Chain:
         self.sharer.discard()
 
     def _link_one(self, draft: Draft, sources: Sources, new_id: NewId, linked: Linked) -> None:
-        """What runs right after a sync finds cold caches: fewer calls count for more here than less arithmetic."""
+        """Link one event. Caches are cold right after a sync: fewer calls matter more here than less arithmetic."""
         event = draft.event
         kind, lane, before = event.kind, draft.lane, self.head
         seq = before[0] + 1
@@ -172,10 +180,10 @@ class Chain:
         ):
             self._check(draft, kind, seq)
         if draft.salt is not None:
-            salt = _checked_salt(draft.salt)
+            salt = _check_salt(draft.salt)
         else:
-            salt = self._salts.pop() if self._salts else self._next_salt(sources)
-        parent, distance, lane_seq = self._place(draft, kind, seq, end)
+            salt = self._salts.pop() if self._salts else self._draw_salts(sources)
+        parent, distance, lane_seq = self._locate(draft, kind, seq, end)
         tree = event.content()
         stored, odd = plain_text(tree) or (None, None)
         if stored is None:
@@ -194,21 +202,23 @@ class Chain:
         content = commitment(salt, match, stored)
         link = write_link(content, event_id, key, kind, lane, parent, before[1], self.run, seq, now)
         digest = link_hash(link)
-        self.head = _made(Head, (seq, digest))
+        self.head = _make_tuple(Head, (seq, digest))
         prefix = None
         if lane_seq is not None:
             prefix = next_prefix(ZERO if end is None else end[1], match, distance)
             self._undo.append((self.lanes, lane, end))
-            self.lanes[lane] = _made(LaneEnd, (lane_seq, prefix))
+            self.lanes[lane] = _make_tuple(LaneEnd, (lane_seq, prefix))
         if event.terminal:
             self.closed_by = kind
         linked.rows.append(
-            _made(EventRow, (seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, pack(stored)))
+            _make_tuple(
+                EventRow, (seq, event_id, kind, lane, lane_seq, link, digest, salt, match, prefix, pack(stored))
+            )
         )
-        linked.told.append((event, key, parent, now))
+        linked.details.append((event, key, parent, now))
 
-    def _next_salt(self, sources: Sources) -> bytes:
-        """Salts are asked for by the dozen: each question to the system costs more than the rest of the salt's work."""
+    def _draw_salts(self, sources: Sources) -> bytes:
+        """Draw many salts at once: each system call costs more than all other work on a salt."""
         drawn = sources.entropy(SALT_BYTES * SALTS_DRAWN)
         self._salts = [drawn[at : at + SALT_BYTES] for at in range(0, len(drawn), SALT_BYTES)]
         return self._salts.pop()
@@ -226,14 +236,14 @@ class Chain:
             raise MissingParent(f"run {self.run} has no event {draft.parent} that could have caused seq {seq}")
         if KINDS[kind].operations_only != (self.run == OPERATIONS_RUN):
             where = "the operations journal" if self.run == OPERATIONS_RUN else "a run"
-            raise UnknownKind(f"{kind} has no place in {where}")
+            raise UnknownKind(f"{kind} is not allowed in {where}")
         if draft.lane != "0":
             check_lane(draft.lane)
 
     def _fold(self, kind: str, tree: dict[str, Any], salt: bytes, artifacts: Mapping[bytes, bytes]) -> dict[str, Any]:
-        """Moves the state on; a `StateUpdated` gets its links.
+        """Advance the state, and add the state links to a `StateUpdated`.
 
-        A reducer sees what a reader will see, never the caller's own objects.
+        A reducer sees the event as a reader will, never the caller's own objects.
         """
         if self._folds:
             members = decode(
@@ -248,35 +258,35 @@ class Chain:
         before, self.state_after = self.state_after, render(state_link_of(salt, canonical))
         return {**tree, "before": before, "after": self.state_after}
 
-    def _place(self, draft: Draft, kind: str, seq: int, end: LaneEnd | None) -> tuple[int | None, int, int | None]:
-        """The causal parent, the distance to it within the lane, and the place in the lane, which ends with `end`."""
+    def _locate(self, draft: Draft, kind: str, seq: int, end: LaneEnd | None) -> tuple[int | None, int, int | None]:
+        """Return the causal parent, the distance to it in the lane, and the position in the lane after `end`."""
         event, parent, distance = draft.event, draft.parent, 0
         lane_seq: int | None = None
         if event.behavioural:
             lane_seq = 1 if end is None else end[0] + 1
         if event.answers is not None:
-            opened = self._answer(event, event.answers, parent, draft.lane)
+            opened = self._find_request(event, event.answers, parent, draft.lane)
             if opened is not None:
                 parent = opened.seq
                 if lane_seq is not None and opened.lane == draft.lane:
                     distance = lane_seq - opened.lane_seq
         if kind in OPENING_KINDS:
             assert lane_seq is not None
-            name = (kind, _pair_name(event) or str(seq))
+            name = (kind, _read_pair_name(event) or str(seq))
             if name in self._open:
                 raise ConflictingDuplicate(f"{kind} at seq {seq} repeats the id of one that is still open")
             self._undo += ((self._open, name, None), (self._open_names, seq, None))
-            self._open[name] = _made(OpenPair, (seq, draft.lane, lane_seq))
+            self._open[name] = _make_tuple(OpenPair, (seq, draft.lane, lane_seq))
             self._open_names[seq] = name
         return parent, distance, lane_seq
 
-    def _answer(self, event: Event, opening: str, parent: int | None, lane: str) -> OpenPair | None:
-        pair_name = _pair_name(event)
+    def _find_request(self, event: Event, opening: str, parent: int | None, lane: str) -> OpenPair | None:
+        pair_name = _read_pair_name(event)
         if pair_name is not None:
             name = (opening, pair_name)
         elif parent is not None:
             name = self._open_names.get(parent, (opening, ""))
-        else:  # the last of its own lane: others that are open there ask something else
+        else:  # the last one in its own lane: other open ones there ask something else
             opened = [key for key in reversed(self._open) if key[0] == opening]
             own = (key for key in opened if self._open[key].lane == lane)
             name = next(own, opened[0] if opened else (opening, ""))
@@ -296,16 +306,13 @@ class Chain:
         return list(self._open.values())
 
     def observe(self, row: EventRow, parent: int | None, event: Event | None) -> None:
-        """Takes in one event of the past (None when erased):
-
-        what is open, and where state stands. Lanes and head are the store's to tell.
-        """
+        """Apply a recorded event (None if erased) to open requests and state. Lanes and head come from the store."""
         if row.kind in ANSWERS and parent is not None:
             name = self._open_names.get(parent)
             if name is not None:
                 self._close_pair(name, self._open[name])
         if row.kind in OPENING_KINDS:
-            name = (row.kind, (_pair_name(event) if event is not None else None) or str(row.seq))
+            name = (row.kind, (_read_pair_name(event) if event is not None else None) or str(row.seq))
             self._open[name] = OpenPair(row.seq, row.lane, row.lane_seq or 0)
             self._open_names[row.seq] = name
         if event is not None:
@@ -316,12 +323,12 @@ class Chain:
         self._undo.clear()
 
 
-def _checked_salt(salt: bytes) -> bytes:
+def _check_salt(salt: bytes) -> bytes:
     if type(salt) is not bytes or len(salt) != SALT_BYTES:
         raise InvalidInput(f"a salt is {SALT_BYTES} bytes", code="bad_salt")
     return salt
 
 
-def _pair_name(event: Event) -> str | None:
+def _read_pair_name(event: Event) -> str | None:
     name = event.pair_id
     return None if name is None else str(getattr(event, name))

@@ -1,28 +1,28 @@
-"""The checks of what a content holds: the nodes and artifacts it refers to, its state links, its match digest."""
+"""Check what a content holds: referenced nodes and artifacts, state links, the match digest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.codec import decode, encode
-from reenact.core.events import KINDS, event_from_content
-from reenact.core.hashing import artifact_address, render, state_link_of
-from reenact.core.matching import MatchRules
-from reenact.core.packing import unpack
-from reenact.core.sharing import Fetch, artifacts_in, expand, reachable
-from reenact.core.state import Reducer
-from reenact.errors import Damaged, ReenactError
-from reenact.journal.findings import RangeResult
-from reenact.store.contract import EventRow
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.codec import decode, encode
+from onrecord.core.events import KINDS, event_from_content
+from onrecord.core.hashing import artifact_address, render, state_link_of
+from onrecord.core.matching import MatchRules
+from onrecord.core.merkle import Fetch, artifacts_in, expand, fetch_reachable
+from onrecord.core.packing import unpack
+from onrecord.core.state import Reducer
+from onrecord.errors import Damaged, OnrecordError
+from onrecord.journal.findings import RangeResult
+from onrecord.store.contract import EventRow
 
 _STATE_KINDS = frozenset({"StateUpdated", "SnapshotTaken"})
 _NODES_REMEMBERED = 500_000
 
 
 class ContentChecks:
-    """Takes the events of a stretch in order, since states are chained; writes what it finds into `result`."""
+    """Checks the events of a range in order, since states are chained, and writes its findings into `result`."""
 
     def __init__(
         self,
@@ -46,28 +46,30 @@ class ContentChecks:
         self._seen_nodes: set[bytes] = set()
         self._seen_artifacts: set[bytes] = set()
         self.opened_kinds = _STATE_KINDS if rules is None and reducer is None else None
-        """The kinds whose contents are to be opened; None when all are."""
+        """The kinds whose contents are opened; None: all kinds."""
 
-    def opens(self, kind: str) -> bool:
+    def needs_opening(self, kind: str) -> bool:
         return self.opened_kinds is None or kind in self.opened_kinds
 
-    def parts(self, seq: int, stored: bytes) -> None:
-        """Nodes and artifacts that a content refers to, each looked at once."""
+    def check_parts(self, seq: int, stored: bytes) -> None:
+        """Check the nodes and artifacts that a content refers to, each of them once."""
 
         def fetch(addresses: Sequence[bytes]) -> dict[bytes, bytes]:
             wanted = [address for address in addresses if address not in self._seen_nodes]
             found = dict(self._fetch_nodes(wanted)) if wanted else {}
-            # A part that was looked at before is not opened again: what it refers to was looked at then.
+            # A checked node is not opened again: its references were checked with it.
             found.update({address: b"null" for address in addresses if address in self._seen_nodes})
             return found
 
         def missing(address: bytes) -> None:
-            self._result.problem(seq, "failure", "missing_node", f"a shared value is missing: node {render(address)}")
+            self._result.add_problem(
+                seq, "failure", "missing_node", f"a shared value is missing: node {render(address)}"
+            )
 
         try:
-            nodes = reachable([stored], fetch, missing)
+            nodes = fetch_reachable([stored], fetch, missing)
         except Damaged as damage:
-            self._result.problem(seq, "failure", damage.code, damage.message)
+            self._result.add_problem(seq, "failure", damage.code, damage.message)
             return
         for address, text in [(b"", stored), *nodes.items()]:
             if address and address not in self._seen_nodes:
@@ -75,9 +77,9 @@ class ContentChecks:
                 if len(self._seen_nodes) >= _NODES_REMEMBERED:
                     self._seen_nodes.clear()
                 self._seen_nodes.add(address)
-            self._artifacts(seq, text)
+            self._check_artifacts(seq, text)
 
-    def _artifacts(self, seq: int, text: bytes) -> None:
+    def _check_artifacts(self, seq: int, text: bytes) -> None:
         for address in artifacts_in(text):
             if address in self._seen_artifacts:
                 continue
@@ -85,18 +87,20 @@ class ContentChecks:
             self._result.artifacts += 1
             data = self._fetch_artifact(address)
             if data is None:
-                self._result.problem(seq, "failure", "missing_artifact", f"an artifact is missing: {render(address)}")
+                self._result.add_problem(
+                    seq, "failure", "missing_artifact", f"an artifact is missing: {render(address)}"
+                )
             elif artifact_address(data) != address:
-                self._result.problem(seq, "failure", "bad_artifact", f"an artifact is damaged: {render(address)}")
+                self._result.add_problem(seq, "failure", "bad_artifact", f"an artifact is damaged: {render(address)}")
 
-    def _artifact(self, address: bytes) -> bytes:
+    def _read_artifact(self, address: bytes) -> bytes:
         data = self._fetch_artifact(address)
         if data is None:
             raise Damaged(f"an artifact is missing: {render(address)}", code="missing_artifact")
         return data
 
-    def opened(self, row: EventRow) -> None:
-        """What needs the content opened: state links, and, when asked for, the match digest and every tag."""
+    def check_opened(self, row: EventRow) -> None:
+        """Check what needs the content opened: state links, and in a deep check the match digest and every tag."""
         if row.content is None or row.salt is None or row.match is None:
             if row.kind == "StateUpdated":
                 self._lose_state()
@@ -106,13 +110,13 @@ class ContentChecks:
             tree = expand(unpack(row.content), self._fetch_nodes)
             event_from_content(row.kind, tree)
             if self._rules is not None:
-                self._deep(row, tree)
-            self._states(row, tree)
-        except ReenactError as problem:
+                self._check_deep(row, tree)
+            self._check_states(row, tree)
+        except OnrecordError as problem:
             if row.kind == "StateUpdated":
                 self._lose_state()
             if self._result.problem_count == before and not self._reported(row.seq):
-                self._result.problem(row.seq, "failure", "bad_content", problem.message)
+                self._result.add_problem(row.seq, "failure", "bad_content", problem.message)
 
     def _reported(self, seq: int) -> bool:
         return bool(self._result.problems) and self._result.problems[-1].seq == seq
@@ -120,54 +124,57 @@ class ContentChecks:
     def _lose_state(self) -> None:
         self._result.last_after, self._result.state_seen, self._result.last_state = None, True, None
 
-    def _deep(self, row: EventRow, tree: Any) -> None:
+    def _check_deep(self, row: EventRow, tree: Any) -> None:
         assert self._rules is not None
         if row.kind not in KINDS:
             self._result.uncomputed += 1
         elif self._rules.match(row.kind, tree) != row.match:
-            self._result.problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
-        decode(tree, loaded_classes=not self._foreign, artifact=self._artifact)
+            self._result.add_problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
+        decode(tree, loaded_classes=not self._foreign, artifact=self._read_artifact)
 
-    def _states(self, row: EventRow, tree: Any) -> None:
+    def _check_states(self, row: EventRow, tree: Any) -> None:
         result = self._result
         if self._reducer is not None:
-            event = event_from_content(row.kind, decode(tree, loaded_classes=True, artifact=self._artifact))
+            event = event_from_content(row.kind, decode(tree, loaded_classes=True, artifact=self._read_artifact))
             self._state = self._reducer.apply(self._state, event)
         if row.kind == "SnapshotTaken":
-            self._voucher(row, tree)
+            self._check_snapshot_event(row, tree)
         if row.kind != "StateUpdated":
             return
         before, after = tree.get("before"), tree.get("after")
         if not result.state_seen:
             result.first_before = (row.seq, before)
         elif before != result.last_after and result.last_after is not None:
-            message = "the state before is not the one left by the update before"
-            result.problem(row.seq, "mismatch", "bad_state", message)
+            message = "the state before differs from the state after the previous update"
+            result.add_problem(row.seq, "mismatch", "bad_state", message)
         state = encode(self._state).tree if self._reducer is not None else tree.get("payload")
         result.last_after, result.state_seen, result.last_state = after, True, None
         if self._reducer is not None or self._builtin_state:
             result.last_state = canonical_bytes(state)
             if after is not None and not self._is_state(row, result.last_state, after):
-                result.problem(row.seq, "mismatch", "bad_state", "the state after is not the one recorded")
+                result.add_problem(
+                    row.seq, "mismatch", "bad_state", "the recorded state after differs from the computed one"
+                )
 
-    def _voucher(self, row: EventRow, tree: Any) -> None:
-        """A snapshot must be of a state that the log itself has."""
+    def _check_snapshot_event(self, row: EventRow, tree: Any) -> None:
+        """Check that a `SnapshotTaken` event commits to a state that the log has."""
         result = self._result
         if tree.get("position") != row.seq - 1:
-            message = "it vouches for another position than the one before it"
-            result.problem(row.seq, "mismatch", "bad_snapshot", message)
+            message = "the snapshot event names another position than the one before it"
+            result.add_problem(row.seq, "mismatch", "bad_snapshot", message)
         if self._reducer is not None:
             state = canonical_bytes(encode(self._state).tree)
         elif self._builtin_state and result.last_state is not None:
             state = result.last_state
         elif self._builtin_state and not result.state_seen:
             assert row.salt is not None
-            result.early_vouchers.append((row.seq, row.salt, tree.get("state")))
+            result.early_snapshots.append((row.seq, row.salt, tree.get("state")))
             return
         else:
             return
         if not self._is_state(row, state, tree.get("state")):
-            result.problem(row.seq, "mismatch", "bad_snapshot", "it vouches for a state that the log does not have")
+            message = "the snapshot event commits to a state that the log does not have"
+            result.add_problem(row.seq, "mismatch", "bad_snapshot", message)
 
     @staticmethod
     def _is_state(row: EventRow, state: bytes, link: Any) -> bool:

@@ -1,24 +1,24 @@
-"""How a run begins, and how a process takes hold of one."""
+"""Create a run, or claim an existing one for this process."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reenact.core.codec import encode
-from reenact.core.hashing import SALT_BYTES, commitment, header_hash, render
-from reenact.core.links import FORMAT, Header, ParentRun
-from reenact.core.matching import MatchRules, VolatilePath
-from reenact.core.packing import pack
-from reenact.core.sharing import Sharer
-from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.errors import Refused
-from reenact.journal.sources import Sources, holder_is_gone
-from reenact.store.contract import HeaderRow, NodeRow, Store
+from onrecord.core.codec import encode
+from onrecord.core.hashing import SALT_BYTES, commitment, header_hash, render
+from onrecord.core.links import FORMAT, Header, ParentRun
+from onrecord.core.matching import MatchRules, VolatilePath
+from onrecord.core.merkle import Sharer
+from onrecord.core.packing import pack
+from onrecord.core.state import StateUpdatedOnlyReducer
+from onrecord.errors import Refused
+from onrecord.journal.sources import Sources, holder_is_gone
+from onrecord.store.contract import HeaderRow, NodeRow, Store
 
 LEASE_SECONDS = 30.0
 MOST_DEAD = 4
-"""Holders that have died one after the other, and are passed over in one go."""
+"""How many dead holders in a row are superseded."""
 
 
 def create_header(
@@ -33,7 +33,7 @@ def create_header(
     volatile: Sequence[VolatilePath] = (),
     sources: Sources,
 ) -> HeaderRow:
-    """Writes the genesis of a run and returns it as the store keeps it."""
+    """Write the header of a run and return it as stored."""
     rules = MatchRules(volatile)
     if volatile:
         facts = {**facts, "volatile": [list(path) for path in rules.volatile]}
@@ -65,8 +65,8 @@ def create_header(
 def claim_run(store: Store, namespace: str, run: str, sources: Sources, lease_seconds: float) -> int:
     holder = sources.holder()
     claim = store.claim(namespace, run, holder, lease_seconds)
-    # Processes that held it died on this machine: waiting for a lease to end would only cost time. The last claim of a
-    # dead process may still come through its server, so the one after it may have to be passed over as well.
+    # The holders died on this machine: do not wait for their leases to end. The last claim of a dead process may still
+    # be in its server's queue, so more than one holder may have to be superseded.
     for _ in range(MOST_DEAD):
         if claim.granted or not holder_is_gone(claim.holder):
             break

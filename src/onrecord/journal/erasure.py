@@ -1,9 +1,9 @@
-"""Erasing a value: every content of the namespace that reaches it, together, and nothing left to guess it from.
+"""Erase a value: every content of the namespace that reaches it, and everything from which it could be guessed.
 
-A text is looked for as it stands, inside bytes, and inside JSON that is kept as text; in nodes, in contents, in
-facts, in artifacts. What is erased is whole contents, with salt and match digest; the links stay, so every chain
-still verifies. Prefix digests behind them are computed anew, snapshots and inboxes of those runs go, and the
-operations journal says what was erased and why, never what it was.
+The value is searched as text, inside bytes, and inside JSON text; in nodes, contents, facts and artifacts. Whole
+contents are erased, with salt and match digest. The links stay, so every chain still verifies. Later prefix digests are
+computed again, and snapshots and inboxes of those runs are removed. The operations journal records what was erased and
+why, never the value.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from reenact.core.canonical import parse_stored, stored_bytes
-from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, ContentErased
-from reenact.core.hashing import render
-from reenact.core.links import OPERATIONS_RUN
-from reenact.core.matching import advance_prefix
-from reenact.core.packing import unpack
-from reenact.core.sharing import artifacts_in, expand, references_in
-from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.errors import InvalidInput, NotFound, Refused
-from reenact.journal.operations import OperationsJournal
-from reenact.journal.reach import Content, DeadParts, all_contents, all_runs, contents_of, parts_of
-from reenact.journal.reader import JournalReader, NodeReader
-from reenact.journal.sources import Sources
-from reenact.store.contract import PendingAppend, RunRow, Store
+from onrecord.core.canonical import parse_stored, stored_bytes
+from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, ContentErased
+from onrecord.core.hashing import render
+from onrecord.core.links import OPERATIONS_RUN
+from onrecord.core.matching import advance_prefix
+from onrecord.core.merkle import artifacts_in, expand, references_in
+from onrecord.core.packing import unpack
+from onrecord.core.state import StateUpdatedOnlyReducer
+from onrecord.errors import InvalidInput, NotFound, Refused
+from onrecord.journal.operations import OperationsJournal
+from onrecord.journal.reachability import Content, DeadParts, all_contents, all_runs, contents_of, parts_of
+from onrecord.journal.reader import JournalReader, NodeReader
+from onrecord.journal.sources import Sources
+from onrecord.store.contract import PendingAppend, RunRow, Store
 
 SHORTEST_VALUE_CHARACTERS = 4
 MAX_ROUNDS = 10
@@ -39,9 +39,9 @@ LEASE_SECONDS = 600.0
 
 
 class ErasurePlan(NamedTuple):
-    """What erasing would take away: contents (seq 0: the facts), and the inboxes of runs.
+    """The contents (seq 0: the facts) and inboxes that an erasure removes.
 
-    `blocked` says where the value stands that cannot be erased.
+    `blocked` lists the positions of the value that cannot be erased.
     """
 
     contents: list[tuple[str, int]]
@@ -54,9 +54,9 @@ class ErasurePlan(NamedTuple):
 
 
 def plan_erasure(store: Store, value: str, namespace: str = "default") -> ErasurePlan:
-    """Lists everything that reaches the value. Nothing is changed."""
-    needles = _needles(value)
-    taint = _Taint(store, namespace, needles)
+    """List everything that reaches the value. Change nothing."""
+    needles = _list_needles(value)
+    taint = _ValueSearch(store, namespace, needles)
     contents: set[tuple[str, int]] = set()
     blocked: list[str] = []
     inboxes: list[str] = []
@@ -66,16 +66,16 @@ def plan_erasure(store: Store, value: str, namespace: str = "default") -> Erasur
         snapshots = store.snapshots(namespace, run)
         found |= {snapshot.seq + 1 for snapshot in snapshots if taint.holds(unpack(snapshot.blob))}
         if found:
-            found |= set(_derived(store, namespace, run, min(found)))
+            found |= set(_find_derived(store, namespace, run, min(found)))
         contents |= {(run, seq) for seq in found}
         messages = store.inbox(namespace, run)
         if any(taint.holds(item.payload) or taint.holds(stored_bytes(item.key)) for item in messages):
             inboxes.append(run)
-        blocked.extend(_blocked(store, namespace, row, needles, bool(found)))
+        blocked.extend(_find_blocked(store, namespace, row, needles, bool(found)))
     return ErasurePlan(sorted(contents), blocked, inboxes)
 
 
-def _blocked(store: Store, namespace: str, row: RunRow, needles: Sequence[bytes], found: bool) -> Iterator[str]:
+def _find_blocked(store: Store, namespace: str, row: RunRow, needles: Sequence[bytes], found: bool) -> Iterator[str]:
     run = row.header.run
     if run == OPERATIONS_RUN and found:
         yield "the operations journal holds the value"
@@ -86,23 +86,23 @@ def _blocked(store: Store, namespace: str, row: RunRow, needles: Sequence[bytes]
             yield f"the link of event {event.seq} of run {run} holds the value"
 
 
-def _derived(store: Store, namespace: str, run: str, first: int) -> Iterator[int]:
-    """Contents that do not hold the value but a hash of a state that may: from one that lives on it could be guessed.
+def _find_derived(store: Store, namespace: str, run: str, first: int) -> Iterator[int]:
+    """Yield contents that hold the hash of a state from which the value could be guessed.
 
-    Snapshots' vouchers, and, where a reducer gathers, every later update of the state.
+    These are snapshot events and, if the reducer accumulates, every later update of the state.
     """
-    gathers = JournalReader(store, run, namespace).header.reducer != StateUpdatedOnlyReducer.id
+    accumulates = JournalReader(store, run, namespace).header.reducer != StateUpdatedOnlyReducer.id
     for event in store.scan(namespace, run, max(first, 1), contents=False):
-        if event.salt is not None and (event.kind == "SnapshotTaken" or (gathers and event.kind == "StateUpdated")):
+        if event.salt is not None and (event.kind == "SnapshotTaken" or (accumulates and event.kind == "StateUpdated")):
             yield event.seq
 
 
 def erase_value(
     store: Store, value: str, namespace: str = "default", *, reason: str, sources: Sources | None = None
 ) -> ErasurePlan:
-    """Erases the value everywhere in the namespace, or raises and erases nothing."""
-    if any(needle in stored_bytes(reason) for needle in _needles(value)):
-        raise InvalidInput("the reason is recorded for good and may not hold the value", code="bad_reason")
+    """Erase the value everywhere in the namespace, or raise and erase nothing."""
+    if any(needle in stored_bytes(reason) for needle in _list_needles(value)):
+        raise InvalidInput("the reason is recorded forever and may not hold the value", code="bad_reason")
     erased = ErasurePlan([], [], [])
     for _ in range(MAX_ROUNDS):
         plan = plan_erasure(store, value, namespace)
@@ -116,30 +116,30 @@ def erase_value(
             if not erased.runs:
                 raise NotFound("nothing in the namespace reaches the value", code="value_not_found")
             return erased
-        with _fenced(store, namespace, plan.runs):
+        with _hold_leases(store, namespace, plan.runs):
             _erase(store, namespace, plan, reason, sources)
         erased = ErasurePlan(erased.contents + plan.contents, [], erased.inboxes + plan.inboxes)
     raise Refused("the value is being recorded faster than it can be erased", code="erasure_refused")
 
 
-def _needles(value: str) -> list[bytes]:
+def _list_needles(value: str) -> list[bytes]:
     if len(value) < SHORTEST_VALUE_CHARACTERS:
         raise InvalidInput(
             f"a value to erase has at least {SHORTEST_VALUE_CHARACTERS} characters",
-            hint="A shorter one stands in too many places by chance.",
+            hint="A shorter value occurs in too many places by chance.",
             code="value_too_short",
         )
-    # As stored text has it, and as it stands in JSON that is itself kept as text: how most tools answer.
+    # As in stored text, and as in JSON text within it, which most tools return.
     forms = [value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]]
     return list(dict.fromkeys(stored_bytes(form)[1:-1] for form in forms))
 
 
-class _Taint:
-    """Which nodes and artifacts reach the value."""
+class _ValueSearch:
+    """The nodes and artifacts that reach the value."""
 
     def __init__(self, store: Store, namespace: str, needles: Sequence[bytes]) -> None:
         self._needles = needles
-        # In bytes: the text itself, and as JSON in those bytes would spell it.
+        # Within bytes: the text itself, and the text as JSON in those bytes would write it.
         self._raw = [parse_stored(b'"' + needle + b'"').encode() for needle in needles]
         self._reader = NodeReader(store, namespace)
         users: dict[bytes, list[bytes]] = {}
@@ -169,7 +169,7 @@ class _Taint:
         if any(needle in stored for needle in self._needles):
             return True
         if _HIDING.search(stored):
-            # A long text is cut into nodes, and the value may lie across a cut; bytes are kept as base64.
+            # A long text is cut into nodes, and the value may cross a cut; bytes are stored as base64.
             tree = expand(stored, self._reader.fetch)
             whole = stored_bytes(tree)
             if any(needle in whole for needle in self._needles) or self._in_bytes(tree):
@@ -196,8 +196,8 @@ class _Taint:
 
 
 @contextmanager
-def _fenced(store: Store, namespace: str, runs: Sequence[str]) -> Iterator[None]:
-    """Nobody may go on writing to a run while its past is erased: its prefix digests change under the writer's feet."""
+def _hold_leases(store: Store, namespace: str, runs: Sequence[str]) -> Iterator[None]:
+    """Hold the leases of runs that have not ended: erasure changes the prefix digests that their writers rely on."""
     held: list[tuple[str, int]] = []
     try:
         for run in runs:
@@ -206,7 +206,7 @@ def _fenced(store: Store, namespace: str, runs: Sequence[str]) -> Iterator[None]
                 claim = store.claim(namespace, run, ERASING, LEASE_SECONDS)
                 if not claim.granted:
                     raise Refused(
-                        f"run {run} holds the value and is being written",
+                        f"run {run} holds the value and another process is writing it",
                         hint="Wait for it to end, then erase.",
                         code="run_busy",
                     )
@@ -218,40 +218,40 @@ def _fenced(store: Store, namespace: str, runs: Sequence[str]) -> Iterator[None]
 
 
 def _erase(store: Store, namespace: str, plan: ErasurePlan, reason: str, sources: Sources | None) -> None:
-    going = set(plan.contents)
+    erased = set(plan.contents)
     runs = set(dict.fromkeys(run for run, _ in plan.contents))
-    doomed = (c for c in all_contents(store, namespace) if (c.run, c.seq) in going)
-    candidates = parts_of(store, namespace, doomed, runs)
+    erased_contents = (c for c in all_contents(store, namespace) if (c.run, c.seq) in erased)
+    candidates = parts_of(store, namespace, erased_contents, runs)
     prefixes = [
         (run, seq, prefix)
         for run in runs
-        for seq, prefix in _new_prefixes(store, namespace, run, {seq for of, seq in going if of == run})
+        for seq, prefix in _compute_prefixes(store, namespace, run, {seq for of, seq in erased if of == run})
     ]
 
     def act(record: PendingAppend) -> None:
-        dead = DeadParts(store, namespace, lambda run, seq: (run, seq) in going, runs, candidates)
+        dead = DeadParts(store, namespace, lambda run, seq: (run, seq) in erased, runs, candidates)
         store.erase_contents(namespace, plan.contents, prefixes, record, dead.nodes, dead.artifacts, plan.inboxes)
 
     headers = {run: JournalReader(store, run, namespace).header_row.hash for run in runs}
     event = ContentErased(contents=[[run, seq, render(headers[run])] for run, seq in plan.contents], reason=reason)
-    OperationsJournal.open_for(store, namespace, sources=sources).together_with(event, act)
+    OperationsJournal.open_for(store, namespace, sources=sources).append_with(event, act)
 
 
-def _new_prefixes(store: Store, namespace: str, run: str, erased: set[int]) -> Iterator[tuple[int, bytes]]:
-    """Prefix digests behind an erased content, the erased marker standing in its place."""
+def _compute_prefixes(store: Store, namespace: str, run: str, erased: set[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield the new prefix digests from an erased content on, with the erased marker as its match digest."""
     reader = JournalReader(store, run, namespace)
     lanes: dict[str, bytes] = {}
     touched: set[str] = set()
-    places: dict[int, tuple[str, int]] = {}
+    open_requests: dict[int, tuple[str, int]] = {}
     for row in store.scan(namespace, run, contents=False):
         if row.lane_seq is None or row.prefix is None:
             continue
         distance = 0
         if row.kind in OPENING_KINDS:
-            places[row.seq] = (row.lane, row.lane_seq)
+            open_requests[row.seq] = (row.lane, row.lane_seq)
         if row.kind in ANSWERS:
             parent = reader.link(row).parent
-            place = places.pop(parent, None) if parent is not None else None
+            place = open_requests.pop(parent, None) if parent is not None else None
             distance = row.lane_seq - place[1] if place is not None and place[0] == row.lane else 0
         if row.seq in erased:
             touched.add(row.lane)

@@ -1,4 +1,4 @@
-"""Two ways of looking at a run: the execution log and the trace. Views only; the journal is the truth."""
+"""Views of a run: the execution log and the trace. The journal is the truth."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from reenact.core.events import ActionFailed, ActionRequested, ActionSucceeded, Event, StateUpdated, kind_of
-from reenact.core.state import Reducer, state_hash
-from reenact.journal.reader import ErasedEvent, JournalReader, SequencedEvent
+from onrecord.core.events import ActionFailed, ActionRequested, ActionSucceeded, Event, StateUpdated, kind_of
+from onrecord.core.state import Reducer, state_hash
+from onrecord.journal.reader import ErasedEvent, JournalReader, SequencedEvent
 
 
 class KernelTraceEvent(msgspec.Struct, frozen=True):
-    """One line of a trace, for audit and observability."""
+    """A line of a trace, for audit and observability."""
 
     run_id: str
     seq: int
@@ -24,7 +24,7 @@ class KernelTraceEvent(msgspec.Struct, frozen=True):
 
 
 class ExecutionLog(msgspec.Struct, frozen=True):
-    """One entry of the execution log. `state_hash` is that of the state after the event, where it was asked for."""
+    """An entry of the execution log. `state_hash` is the hash of the state after the event, if requested."""
 
     thread_id: str
     step_id: str | None
@@ -59,7 +59,7 @@ class ExecutionLog(msgspec.Struct, frozen=True):
 
 
 def scan_execution_log(reader: JournalReader, start: int = 1) -> Iterator[ExecutionLog]:
-    """The log from event `start` on, without state hashes."""
+    """Yield the log from event `start` on, without state hashes."""
     for sequenced in reader.scan(start):
         yield ExecutionLog.from_sequenced(reader.run, sequenced)
 
@@ -67,7 +67,7 @@ def scan_execution_log(reader: JournalReader, start: int = 1) -> Iterator[Execut
 def scan_execution_log_with_state_hashes(
     reader: JournalReader, start: int, initial_state: Any, reducer: Reducer
 ) -> Iterator[ExecutionLog]:
-    """The log with the hash of the state after each event. `initial_state` is the state right before `start`."""
+    """Yield the log with the hash of the state after each event. `initial_state` is the state right before `start`."""
     state = initial_state
     for sequenced in reader.scan(start):
         state = reducer.apply(state, sequenced.event)
@@ -75,6 +75,6 @@ def scan_execution_log_with_state_hashes(
 
 
 def scan_execution_trace(reader: JournalReader, start: int = 1) -> Iterator[KernelTraceEvent]:
-    """One line for every event from `start` on."""
+    """Yield a trace line for every event from `start` on."""
     for entry in scan_execution_log(reader, start):
         yield entry.to_trace_event()

@@ -1,29 +1,27 @@
-"""A run as one text file (docs/format.md, section 8).
+"""Export a run as one text file (docs/format.md, section 8).
 
-The run is verified first: a damaged one is never exported as
-a whole one.
+The run is verified first: a damaged run is never exported.
 """
 
 from __future__ import annotations
 
-import os
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
-from reenact.core.hashing import render
-from reenact.core.packing import unpack
-from reenact.core.sharing import parts_in
-from reenact.errors import Damaged, StoreUnavailable
-from reenact.journal.output_files import place_for
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
+from onrecord.core.hashing import render
+from onrecord.core.merkle import parts_in
+from onrecord.core.packing import unpack
+from onrecord.errors import Damaged
+from onrecord.journal.atomic_files import write_atomically
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
 
 ARTIFACT_PART_BYTES = 4 * 1024 * 1024
 
 
 def export_lines(reader: JournalReader) -> Iterator[bytes]:
-    """The lines of the file, without their line feeds."""
+    """Yield the lines of the file, without their line feeds."""
     verify_run(reader.store, reader.run, reader.namespace).raise_if_invalid()
     exporter = _Exporter(reader)
     yield exporter.header_line()
@@ -48,11 +46,11 @@ def export_lines(reader: JournalReader) -> Iterator[bytes]:
                 b'{"link":',
                 row.link,
                 b',"salt":',
-                _salt(row.salt),
+                _write_salt(row.salt),
                 b',"match":',
-                _hash(row.match),
+                _write_hash(row.match),
                 b',"hash":',
-                _hash(head),
+                _write_hash(head),
                 b"}",
             )
         )
@@ -60,23 +58,9 @@ def export_lines(reader: JournalReader) -> Iterator[bytes]:
 
 
 def export_run(reader: JournalReader, path: Path) -> int:
-    """Writes the file in one piece: a half-written one never stands under its name. Returns its size in bytes."""
-    path = place_for(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            os.chmod(temporary, 0o600)
-            size = 0
-            for line in export_lines(reader):
-                size += file.write(line) + file.write(b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise StoreUnavailable(f"cannot write {path}: {error.strerror}", code="cannot_write") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    return size
+    """Write the file atomically and return its size in bytes."""
+    with write_atomically(path) as file:
+        return sum(file.write(line) + file.write(b"\n") for line in export_lines(reader))
 
 
 class _Exporter:
@@ -93,14 +77,14 @@ class _Exporter:
         facts = b'"erased":true' if row.content is None else b'"stored":' + self.facts
         return b"".join(
             (
-                b'{"reenact":"recording","format":1,"header":',
+                b'{"onrecord":"recording","format":1,"header":',
                 row.header,
                 b',"salt":',
-                _salt(row.salt),
+                _write_salt(row.salt),
                 b',"match":',
-                _hash(row.match),
+                _write_hash(row.match),
                 b',"hash":',
-                _hash(row.hash),
+                _write_hash(row.hash),
                 b",",
                 facts,
                 b"}",
@@ -108,8 +92,8 @@ class _Exporter:
         )
 
     def parts(self, stored: bytes) -> Iterator[bytes]:
-        """Nodes and artifacts that are needed here first, depth first, left to right, each after those it refers to."""
-        # An explicit stack: how deep a list of lists goes is the recording's choice, not ours.
+        """Yield the parts that are needed here first: depth first, left to right, each after its own references."""
+        # An explicit stack: the recording decides how deep references go.
         stack: list[tuple[bytes, bytes, list[tuple[str, bytes]]]] = [(b"", stored, parts_in(stored)[::-1])]
         while stack:
             address, text, waiting = stack[-1]
@@ -139,9 +123,9 @@ class _Exporter:
             yield opening.encode() + piece + b'"}'
 
 
-def _salt(salt: bytes | None) -> bytes:
+def _write_salt(salt: bytes | None) -> bytes:
     return b"null" if salt is None else b'"' + salt.hex().encode() + b'"'
 
 
-def _hash(digest: bytes | None) -> bytes:
+def _write_hash(digest: bytes | None) -> bytes:
     return b"null" if digest is None else b'"' + render(digest).encode() + b'"'

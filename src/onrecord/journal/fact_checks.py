@@ -1,19 +1,19 @@
-"""The facts of a header, checked: of a run in a store and of one in a file alike."""
+"""Check the facts of a header, for a run in a store and for a recording file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from reenact.core.codec import decode
-from reenact.core.hashing import commitment, render
-from reenact.core.links import Header
-from reenact.core.matching import MatchRules
-from reenact.core.packing import unpack
-from reenact.core.sharing import Fetch, expand
-from reenact.errors import Damaged, ReenactError
-from reenact.journal.verifying import Problem
-from reenact.store.contract import HeaderRow
+from onrecord.core.codec import decode
+from onrecord.core.hashing import commitment, render
+from onrecord.core.links import Header
+from onrecord.core.matching import MatchRules
+from onrecord.core.merkle import Fetch, expand
+from onrecord.core.packing import unpack
+from onrecord.errors import Damaged, OnrecordError
+from onrecord.journal.range_checks import Problem
+from onrecord.store.contract import HeaderRow
 
 
 def check_facts(
@@ -22,15 +22,14 @@ def check_facts(
     *,
     fetch_nodes: Fetch,
     artifact: Callable[[bytes], bytes],
-    erased_by_right: Callable[[int], bool],
+    is_erasure_recorded: Callable[[int], bool],
     problems: list[Problem],
 ) -> dict[str, Any] | None:
-    """The decoded facts; empty once erased, None when they are not what the header commits to, which is then a problem
-    at seq 0."""
+    """Return the decoded facts, empty if erased. If they contradict the header, add a problem and return None."""
     if row.content is None or row.salt is None or row.match is None:
         if row.content is not None or row.salt is not None or row.match is not None:
             problems.append(Problem(0, "failure", "bad_content", "the facts are half erased"))
-        elif not erased_by_right(0):
+        elif not is_erasure_recorded(0):
             message = "the facts are missing and no erasure is on record"
             problems.append(Problem(0, "failure", "missing_content", message))
         return {}
@@ -43,7 +42,7 @@ def check_facts(
         rules = rules_of(facts)
         if rules.id != header.rules or rules.match("Header", tree) != row.match:
             raise Damaged("the match rules are not those the header names", code="bad_rules")
-    except ReenactError as error:
+    except OnrecordError as error:
         problems.append(Problem(0, "failure", error.code, error.message))
         return None
     except (AttributeError, TypeError, ValueError):
@@ -53,5 +52,5 @@ def check_facts(
 
 
 def rules_of(facts: dict[str, Any] | None) -> MatchRules:
-    """The match rules that facts name; the base rules where there are none, or where the facts are erased."""
+    """Return the match rules named in the facts; the base rules if there are none or the facts are erased."""
     return MatchRules([(str(kind), str(pointer)) for kind, pointer in (facts or {}).get("volatile") or []])

@@ -1,4 +1,4 @@
-"""What the verifier finds: problems, and the result of one stretch of events."""
+"""Findings of the verifier: problems, and the result of one range of events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_PROBLEMS = 1000
 
 
 class Problem(NamedTuple):
-    """`failure`: the event's own bytes are not what was written. `mismatch`: it does not fit what stands around it."""
+    """A finding. `failure`: the event's own bytes are damaged. `mismatch`: the event contradicts others."""
 
     seq: int
     sort: str
@@ -18,14 +18,14 @@ class Problem(NamedTuple):
     message: str
 
 
-class Answer(NamedTuple):
+class AnsweredRequest(NamedTuple):
     seq: int
     parent: int
     kind: str
 
 
 class RangeResult(msgspec.Struct):
-    """What one stretch showed. All of it can cross a process boundary."""
+    """The result of one range. It can be sent to another process."""
 
     start: int
     stop: int
@@ -39,18 +39,18 @@ class RangeResult(msgspec.Struct):
     first_before: tuple[int, str | None] | None = None
     last_after: str | None = None
     last_state: bytes | None = None
-    """Canonical bytes of the state after the last update, where it is known."""
+    """Canonical bytes of the state after the last update, if known."""
     state_seen: bool = False
     opened: dict[int, str] = {}
-    early_answers: list[Answer] = []
-    early_vouchers: list[tuple[int, bytes, Any]] = []
-    """Snapshots' vouchers (seq, salt, state link) before the first state of this stretch."""
+    early_answers: list[AnsweredRequest] = []
+    early_snapshots: list[tuple[int, bytes, Any]] = []
+    """Snapshot events (seq, salt, state link) before the first state of this range."""
     nodes: int = 0
     artifacts: int = 0
     uncomputed: int = 0
 
-    def problem(self, seq: int, sort: str, code: str, message: str) -> None:
-        """Counts all, keeps the first ones."""
+    def add_problem(self, seq: int, sort: str, code: str, message: str) -> None:
+        """Count the problem, and keep it if it is among the first MAX_PROBLEMS."""
         self.problem_count += 1
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(Problem(seq, sort, code, message))

@@ -3,13 +3,14 @@
 Rules:
 
 1. Only the holder of the run's lease appends; the store checks the epoch and the head inside the append.
-2. A batch is appended whole or not at all. What `append` returned is durable (unless `sync=False`, which survives the
-   process only).
-3. The same event id with the same content again is answered with what is there, before anything else is looked at;
-   with other content it is refused.
-4. After an append whose result is unknown the handle is poisoned: `reopen` reads the tail, checks it, and brings back
-   what was not synced.
-5. Everybody else talks to a run through its inbox (`reenact.journal.inbox`), first writer wins; the holder folds it in.
+2. A batch is appended whole or not at all. When `append` returns, the events are durable (with `sync=False` they
+   survive the process, but not the machine).
+3. An event id that exists with the same content returns the recorded event before any other check; with other content
+   it is refused.
+4. After an append whose result is unknown the handle is poisoned: `reopen` reads the tail, checks it, and appends
+   again what was not synced.
+5. Other processes write to the run's inbox (`onrecord.journal.inbox`); the first writer of a key wins, and the holder
+   appends events for its messages.
 """
 
 from __future__ import annotations
@@ -20,44 +21,44 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from reenact.core.canonical import stored_bytes
-from reenact.core.codec import encode
-from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, Event, event_from_content
-from reenact.core.hashing import SALT_BYTES
-from reenact.core.links import (
+from onrecord.core.canonical import stored_bytes
+from onrecord.core.codec import encode
+from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, Event, event_from_content
+from onrecord.core.hashing import SALT_BYTES
+from onrecord.core.links import (
     OPERATIONS_RUN,
     ParentRun,
     check_namespace,
     check_run_id,
 )
-from reenact.core.matching import VolatilePath
-from reenact.core.state import Reducer, StateUpdatedOnlyReducer
-from reenact.errors import (
+from onrecord.core.matching import VolatilePath
+from onrecord.core.state import Reducer, StateUpdatedOnlyReducer
+from onrecord.errors import (
     ClosedRun,
     ConflictingDuplicate,
     Damaged,
     InvalidInput,
     MovedHead,
+    OnrecordError,
     OutcomeUnknown,
     Poisoned,
-    ReenactError,
     Refused,
     StaleEpoch,
 )
-from reenact.journal.beginning import LEASE_SECONDS, claim_run, create_header
-from reenact.journal.chain import Chain, Draft, LaneEnd, Linked
-from reenact.journal.reader import JournalReader, SequencedEvent
-from reenact.journal.sources import Sources, SystemSources
-from reenact.store.contract import DuplicateIds, EventRow, Head, NodeRow, Store
+from onrecord.journal.chain import Chain, Draft, LaneEnd, Linked
+from onrecord.journal.create import LEASE_SECONDS, claim_run, create_header
+from onrecord.journal.reader import JournalReader, SequencedEvent
+from onrecord.journal.sources import Sources, SystemSources
+from onrecord.store.contract import DuplicateIds, EventRow, Head, NodeRow, Store
 
 if TYPE_CHECKING:
-    from reenact.journal.overlapping import CommitQueue
+    from onrecord.journal.async_append import CommitQueue
 
 _STATE_MEMBERS = ("before", "after")
 
 
 class Journal(JournalReader):
-    """A run that is being written. Made by `create` and `open`."""
+    """A run that is being written. Use `create` or `open`."""
 
     def __init__(
         self,
@@ -79,9 +80,9 @@ class Journal(JournalReader):
         self._id_nonce = self._sources.entropy(10).hex()
         self._poisoned = False
         self.in_flight = False
-        """An append of a task is under way."""
+        """True while a task's append is in progress."""
         self.commit_queue: CommitQueue | None = None
-        """Where appends of tasks went last."""
+        """The queue of the last append from a task."""
         self._unsynced: list[tuple[list[EventRow], list[NodeRow]]] = []
         if (reducer.id if reducer else StateUpdatedOnlyReducer.id) != self.header.reducer:
             raise InvalidInput(
@@ -91,7 +92,7 @@ class Journal(JournalReader):
             )
         self._chain = Chain(run, Head(0, self.header_row.hash), self.rules(), reducer)
         self._synced = self._chain.head
-        """The last event that this handle knows to be on the disk."""
+        """The last event that this handle knows to be on disk."""
         self._history_known = self._lanes_known = fresh
         self._later_lanes_known = False
         if not fresh:
@@ -111,7 +112,7 @@ class Journal(JournalReader):
         sources: Sources | None = None,
         lease_seconds: float = LEASE_SECONDS,
     ) -> Journal:
-        """Begins a run. Without an id it gets a random one."""
+        """Create a run. Without an id it gets a random one."""
         sources = sources or SystemSources()
         run = check_run_id(run) if run is not None else sources.entropy(10).hex()
         check_namespace(namespace)
@@ -141,19 +142,18 @@ class Journal(JournalReader):
         sources: Sources | None = None,
         lease_seconds: float = LEASE_SECONDS,
     ) -> Journal:
-        """Takes an existing run over. Refused (`run_busy`) while another live process holds it."""
+        """Claim an existing run. Refused (`run_busy`) while another live process holds it."""
         sources = sources or SystemSources()
         if JournalReader(store, run, namespace).imported:
             raise Refused(
                 f"run {run} was recorded elsewhere and cannot be continued here",
-                hint="Fork it, and go on with the fork.",
+                hint="Fork it and continue the fork.",
                 code="imported_run",
             )
         epoch = claim_run(store, namespace, run, sources, lease_seconds)
         return cls(store, run, namespace, epoch=epoch, reducer=reducer, sources=sources)
 
-    # Appending. `prepare`, `appended` and `not_appended` decide; `append` and `overlapping.append_from_task` do the
-    # rest.
+    # `prepare`, `confirm_append` and `fail_append` decide; `append` and `append_from_task` do the I/O.
 
     def append(
         self,
@@ -162,17 +162,17 @@ class Journal(JournalReader):
         expected: Head | None = None,
         sync: bool = True,
     ) -> list[SequencedEvent]:
-        """Appends a batch, all or nothing.
+        """Append a batch, all or nothing.
 
-        `expected` is the head the caller decided on; by default the one this handle knows.
+        `expected` is the head on which the caller's decision is based; by default the one that this handle knows.
         """
-        drafts = as_drafts(events)
+        drafts = make_drafts(events)
         with self._lock:
-            existing = self.known_ids(drafts, sync)
+            existing = self.find_known_ids(drafts, sync)
             return existing if existing is not None else self.append_new(drafts, expected, sync).sequenced
 
     def append_new(self, drafts: Sequence[Draft], expected: Head | None, sync: bool) -> Linked:
-        """`append` of what is known to be drafts of events, at least one, and without ids."""
+        """Append at least one draft, all without ids: unlike `append`, this does not look for existing events."""
         with self._lock:
             if self._poisoned or self.in_flight or os.getpid() != self._pid:
                 self.check_usable()
@@ -188,25 +188,25 @@ class Journal(JournalReader):
                     sync=sync,
                 )
             except BaseException as error:
-                self.not_appended(linked, error)
-            self.appended(linked, sync)
+                self.fail_append(linked, error)
+            self.confirm_append(linked, sync)
             return linked
 
     async def append_async(
         self, events: Event | Draft | Sequence[Event | Draft], *, expected: Head | None = None
     ) -> list[SequencedEvent]:
-        """`append` for a task: the loop goes on meanwhile, and appends of other runs share the commit.
+        """Append from a task: the loop continues meanwhile, and appends of other runs share the commit.
 
-        Once begun it is not cancelled: a cancellation is delivered when the result is known.
+        An append that has begun is not cancelled: the cancellation is raised when the result is known.
         """
-        # Loaded with the first use: asyncio is slow to import, and many programs have no tasks.
-        from reenact.journal.overlapping import append_from_task
+        # Imported at first use: asyncio is slow to import, and many programs have no tasks.
+        from onrecord.journal.async_append import append_from_task
 
-        return await append_from_task(self, as_drafts(events), expected)
+        return await append_from_task(self, make_drafts(events), expected)
 
     @contextmanager
     def appending(self) -> Iterator[None]:
-        """For `transactions`: nobody else appends meanwhile, and what linking has to know has been read."""
+        """Hold the lock for `transactions`, with the history that linking needs already read."""
         with self._lock:
             self.check_usable()
             if not self._history_known:
@@ -214,7 +214,7 @@ class Journal(JournalReader):
             yield
 
     def prepare(self, drafts: Sequence[Draft], expected: Head | None) -> Linked:
-        """The rows of the batch; its artifacts are safe, the chain has moved on and can still go back."""
+        """Return the rows of the batch. Its artifacts are stored, and the chain is advanced but can be undone."""
         if expected is not None and expected != self._chain.head:
             self._refresh_if_moved(expected)
         if not self._history_known and any(_needs_history(draft, self._reducer) for draft in drafts):
@@ -232,7 +232,7 @@ class Journal(JournalReader):
                 raise
         return linked
 
-    def appended(self, linked: Linked, sync: bool) -> None:
+    def confirm_append(self, linked: Linked, sync: bool) -> None:
         self._chain.keep()
         if sync:
             if self._unsynced:
@@ -241,8 +241,8 @@ class Journal(JournalReader):
         else:
             self._unsynced.append((linked.rows, linked.nodes))
 
-    def not_appended(self, linked: Linked, error: BaseException) -> None:
-        """Raises what the caller is to see; returns when the very same rows are there already."""
+    def fail_append(self, linked: Linked, error: BaseException) -> None:
+        """Undo the chain and raise the error for the caller. Return if the store already holds these very rows."""
         if isinstance(error, DuplicateIds) and [row.link for row in error.rows] == [row.link for row in linked.rows]:
             return
         self._chain.undo()
@@ -250,22 +250,22 @@ class Journal(JournalReader):
             raise ConflictingDuplicate(f"run {self.run} has an event with that id and other content") from None
         if isinstance(error, MovedHead):
             self._raise_closed_if_ended()
-        # An interrupt may come before or after the commit: that is an unknown result like any other.
-        self._poisoned = isinstance(error, OutcomeUnknown) or not isinstance(error, ReenactError)
+        # An interrupt may arrive before or after the commit, so its result is unknown too.
+        self._poisoned = isinstance(error, OutcomeUnknown) or not isinstance(error, OnrecordError)
         raise error
 
-    def known_ids(self, drafts: Sequence[Draft], sync: bool) -> list[SequencedEvent] | None:
+    def find_known_ids(self, drafts: Sequence[Draft], sync: bool) -> list[SequencedEvent] | None:
         for draft in drafts:
             if draft.id is not None:
                 self.check_usable()
-                existing = self._already_there(drafts)
-                if existing is not None and sync:  # it may have been appended without
+                existing = self._find_existing(drafts)
+                if existing is not None and sync:  # it may have been appended without a sync
                     self.store.sync()
                 return existing
         return None
 
-    def _already_there(self, drafts: Sequence[Draft]) -> list[SequencedEvent] | None:
-        """What the store has under these ids when all of it is the same; None when none of them is there."""
+    def _find_existing(self, drafts: Sequence[Draft]) -> list[SequencedEvent] | None:
+        """Return the recorded events if all ids exist with the same content, or None if none exists."""
         ids = [draft.id for draft in drafts if draft.id is not None]
         if len(set(ids)) != len(ids):
             raise ConflictingDuplicate("two events of one batch have the same id")
@@ -278,25 +278,25 @@ class Journal(JournalReader):
         found = [self.sequenced(by_id[str(draft.id)]) for draft in drafts]
         for draft in drafts:
             row = by_id[str(draft.id)]
-            if row.kind != draft.event.kind or not self._same_content(draft, row):
+            if row.kind != draft.event.kind or not self._has_same_content(draft, row):
                 raise ConflictingDuplicate(
                     f"event id {row.id} exists at seq {row.seq} of run {self.run} with other content"
                 )
         return found
 
-    def _same_content(self, draft: Draft, row: EventRow) -> bool:
+    def _has_same_content(self, draft: Draft, row: EventRow) -> bool:
         recorded = self.content_tree(row, self.link(row))
         tree = encode(draft.event.content()).tree
         if recorded is None:
             return False
-        # State links are under the salt of their own event; everything else has to be the same to the byte.
-        return stored_bytes(_without_state_links(tree)) == stored_bytes(_without_state_links(recorded))
+        # State links depend on the salt of their event; everything else must be equal byte for byte.
+        return stored_bytes(_remove_state_links(tree)) == stored_bytes(_remove_state_links(recorded))
 
     def _refresh_if_moved(self, expected: Head) -> None:
         actual = self.head()
         if actual != expected:
             self._raise_closed_if_ended()
-            raise MovedHead(f"run {self.run} stands at seq {actual.seq}, the append was decided at seq {expected.seq}")
+            raise MovedHead(f"run {self.run} is at seq {actual.seq}, the append was decided at seq {expected.seq}")
         self._read_tail()
 
     def _raise_closed_if_ended(self) -> None:
@@ -306,12 +306,12 @@ class Journal(JournalReader):
 
     @property
     def known_head(self) -> Head:
-        """Where this handle believes the run to stand, without asking the store."""
+        """Return the head that this handle knows, without asking the store."""
         return self._chain.head
 
     @property
     def position(self) -> int:
-        """The seq of the last event that this handle knows of."""
+        """Return the seq of the last event that this handle knows."""
         return self._chain.head.seq
 
     def check_usable(self) -> None:
@@ -326,7 +326,7 @@ class Journal(JournalReader):
         if os.getpid() != self._pid:
             raise Refused(
                 f"this handle of run {self.run} belongs to the process that opened it",
-                hint="A forked child writes a run of its own.",
+                hint="Create a new run in the forked child.",
                 code="forked_handle",
             )
 
@@ -334,10 +334,10 @@ class Journal(JournalReader):
         return self._sources.entropy(SALT_BYTES)
 
     def _new_id(self, now_us: int, seq: int) -> str:
-        # Unique by its nonce, and within the run by its seq alone: a store needs no index to find it.
+        # Unique by its nonce, and within the run by its seq: a store needs no index to find it.
         return f"_{now_us:x}{self._id_nonce}_{seq:x}"
 
-    # The handle's idea of the run
+    # The handle's view of the run
 
     def _read_tail(self) -> None:
         last = self.store.last_event(self.namespace, self.run)
@@ -352,10 +352,10 @@ class Journal(JournalReader):
         self._lanes_known = self._later_lanes_known = False
 
     def _read_lanes(self, rows: Iterable[EventRow]) -> None:
-        """Where each lane ends. Read once, when an event of a lane is first to be written."""
+        """Read the end of each lane, once, before the first event of a lane is written."""
         for row in rows:
             if row.lane_seq is None or row.prefix is None:
-                raise Damaged(f"event {row.seq} of run {self.run} has no place in its lane", code="bad_lane")
+                raise Damaged(f"event {row.seq} of run {self.run} has no position in its lane", code="bad_lane")
             self._chain.lanes.setdefault(row.lane, LaneEnd(row.lane_seq, row.prefix))
 
     def _needs_lanes(self, draft: Draft) -> bool:
@@ -363,24 +363,25 @@ class Journal(JournalReader):
             return False
         return not self._later_lanes_known or draft.lane == "0"
 
-    def know_lanes(self, position: int, rows: Iterable[EventRow]) -> None:
-        """Spares looking for the ends of lanes: whoever has read the run from a checkpoint up to `position` has found
-        those of all lanes that go on, but for that of the first."""
+    def adopt_lanes(self, position: int, rows: Iterable[EventRow]) -> None:
+        """Adopt the ends of lanes from a caller that has read the run from a checkpoint to `position`.
+
+        The caller has found every lane that continues; the first lane may be missing.
+        """
         with self._lock:
             if not self._lanes_known and position == self._chain.head.seq:
                 self._read_lanes(rows)
                 self._later_lanes_known = True
 
     def _read_history(self) -> None:
-        """Finds open requests and the last state. Read once, when an event first depends on it."""
+        """Read open requests and the last state, once, before the first event that depends on them."""
         if self._reducer is not None:
             self._observe(self.store.scan(self.namespace, self.run, 1, self._chain.head.seq + 1))
         else:
-            self._observe(self._open_and_last_state())
+            self._observe(self._find_open_and_state())
 
-    def know_history(self, position: int, rows: Sequence[EventRow]) -> None:
-        """Spares looking for it: whoever has just read the run up to `position` has found the requests that were never
-        answered, and the last state."""
+    def adopt_history(self, position: int, rows: Sequence[EventRow]) -> None:
+        """Adopt the open requests and the last state from a caller that has read the run up to `position`."""
         with self._lock:
             if not self._history_known and self._reducer is None and position == self._chain.head.seq:
                 self._observe(rows)
@@ -393,9 +394,8 @@ class Journal(JournalReader):
             self._chain.observe(row, link.parent, event)
         self._history_known = True
 
-    def _open_and_last_state(self) -> list[EventRow]:
-        """The few events of the past that matter: what was never answered, and the last state. Found without opening
-        a content."""
+    def _find_open_and_state(self) -> list[EventRow]:
+        """Return the open requests and the last state, found without opening a content."""
         wanted: dict[int, int] = {}
         state = 0
         for row in self.store.scan(self.namespace, self.run, 1, self._chain.head.seq + 1, contents=False):
@@ -409,15 +409,15 @@ class Journal(JournalReader):
         return [row for row in found if row is not None]
 
     def reopen(self) -> None:
-        """After an unknown result: reads the tail, checks it, and appends again what was never synced."""
+        """Recover from an unknown result: read the tail, check it, and append again what was never synced."""
         with self._lock:
             row = self.store.run_row(self.namespace, self.run)
             if row is None or row.header.hash != self.header_row.hash:
-                raise Damaged(f"run {self.run} is gone or another run stands in its place", code="regressed")
+                raise Damaged(f"run {self.run} is gone, or another run has its id", code="regressed")
             actual = self.head()
             if actual.seq < self._synced.seq:
                 raise Damaged(
-                    f"run {self.run} stands at seq {actual.seq}; seq {self._synced.seq} was acknowledged",
+                    f"run {self.run} is at seq {actual.seq}, but seq {self._synced.seq} was acknowledged",
                     code="regressed",
                 )
             self._check_link_at(self._synced)
@@ -444,17 +444,16 @@ class Journal(JournalReader):
     # Leases and the inbox
 
     def renew(self, lease_seconds: float = LEASE_SECONDS) -> None:
-        """Keeps hold of the run. Refused when somebody else has had it meanwhile, also if it is free again: what this
-        handle knows of it is out of date."""
+        """Renew the lease. Refused if another process has held the run meanwhile: this handle is out of date."""
         epoch = claim_run(self.store, self.namespace, self.run, self._sources, lease_seconds)
         if epoch != self.epoch:
             self.store.release(self.namespace, self.run, epoch)
             raise StaleEpoch(f"run {self.run} is at epoch {epoch}, this writer has epoch {self.epoch}")
 
     def release(self) -> None:
-        """Lets go of the run, so that another process need not wait for the lease to end."""
+        """Release the lease, so that another process need not wait for it to end."""
         if os.getpid() != self._pid:
-            return  # a forked child has nothing to give away
+            return  # a forked child does not hold the lease
         self.store.release(self.namespace, self.run, self.epoch)
 
     def __enter__(self) -> Journal:
@@ -464,7 +463,7 @@ class Journal(JournalReader):
         self.release()
 
 
-def as_drafts(events: Event | Draft | Sequence[Event | Draft]) -> list[Draft]:
+def make_drafts(events: Event | Draft | Sequence[Event | Draft]) -> list[Draft]:
     if isinstance(events, Event):
         return [Draft(events)]
     if isinstance(events, Draft):
@@ -473,8 +472,8 @@ def as_drafts(events: Event | Draft | Sequence[Event | Draft]) -> list[Draft]:
     for draft in drafts:
         if not isinstance(draft.event, Event):
             raise InvalidInput(
-                "what is appended are events",
-                hint="Give one of reenact's event classes, a Draft of one, or a list of them.",
+                "only events can be appended",
+                hint="Pass one of onrecord's event classes, a Draft of one, or a list of them.",
                 code="not_an_event",
             )
     if not drafts:
@@ -487,7 +486,7 @@ def _needs_history(draft: Draft, reducer: Reducer | None) -> bool:
     return reducer is not None or kind == "StateUpdated" or kind in ANSWERS or kind in OPENING_KINDS
 
 
-def _without_state_links(tree: dict[str, Any]) -> dict[str, Any]:
+def _remove_state_links(tree: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in tree.items() if name not in _STATE_MEMBERS}
 
 

@@ -1,7 +1,7 @@
-"""The operations journal of a namespace: what concerns a run and may not, or may no longer, enter it.
+"""The operations journal of a namespace: facts about runs that may not, or no longer, be appended to them.
 
-Retired runs, erased contents, late resolutions, abandoned attempts, rotated keys. It is a chain like any other,
-written by anybody under an expected head (nobody holds a lease on it), and it never ends.
+Examples: retired runs, erased contents, late resolutions, abandoned attempts, rotated keys. It is a chain like any
+other. Any process appends under an expected head, without a lease, and it never ends.
 """
 
 from __future__ import annotations
@@ -9,51 +9,51 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from reenact.core.events import Event
-from reenact.core.links import OPERATIONS_RUN, check_namespace
-from reenact.errors import MovedHead, RunExists
-from reenact.journal.beginning import create_header
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.reader import SequencedEvent
-from reenact.journal.sources import Sources, SystemSources
-from reenact.store.contract import PendingAppend, Store
+from onrecord.core.events import Event
+from onrecord.core.links import OPERATIONS_RUN, check_namespace
+from onrecord.errors import MovedHead, RunExists
+from onrecord.journal.chain import Draft
+from onrecord.journal.create import create_header
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import SequencedEvent
+from onrecord.journal.sources import Sources, SystemSources
+from onrecord.store.contract import PendingAppend, Store
 
-MAX_TRIES = 100
+MAX_ATTEMPTS = 100
 NO_LEASE_EPOCH = 0
 
 
 class OperationsJournal(Journal):
-    """Made by `open`, which begins it when the namespace has none."""
+    """The journal that `open_for` opens, or creates if the namespace has none."""
 
     @classmethod
     def open_for(cls, store: Store, namespace: str = "default", *, sources: Sources | None = None) -> OperationsJournal:
         check_namespace(namespace)
         sources = sources or SystemSources()
         if store.run_row(namespace, OPERATIONS_RUN) is None:
-            with suppress(RunExists):  # somebody else may begin it at the same moment
+            with suppress(RunExists):  # another process may create it at the same moment
                 create_header(store, OPERATIONS_RUN, namespace, {}, kind="operations", sources=sources)
         return cls(store, OPERATIONS_RUN, namespace, epoch=NO_LEASE_EPOCH, sources=sources)
 
     def note(self, event: Event) -> SequencedEvent:
-        """Appends one event, going on behind whoever was faster."""
-        for _ in range(MAX_TRIES):
+        """Append one event, and retry if another process was faster."""
+        for _ in range(MAX_ATTEMPTS):
             try:
                 return self.append(event)[0]
             except MovedHead:
                 self._read_tail()
         return self.append(event)[0]
 
-    def together_with(self, event: Event, act: Callable[[PendingAppend], None]) -> None:
-        """Does `act` with the event's rows, which the store appends in the same transaction."""
-        for attempt in range(MAX_TRIES):
+    def append_with(self, event: Event, act: Callable[[PendingAppend], None]) -> None:
+        """Call `act` with the linked event; its store verb appends it in the same transaction."""
+        for attempt in range(MAX_ATTEMPTS):
             linked = self._link_one(event)
             try:
                 act(linked)
             except MovedHead:
                 self._chain.undo()
                 self._read_tail()
-                if attempt == MAX_TRIES - 1:
+                if attempt == MAX_ATTEMPTS - 1:
                     raise
                 continue
             except BaseException:

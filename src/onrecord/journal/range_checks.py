@@ -1,13 +1,14 @@
-"""The checks of one stretch of a run, event by event.
+"""Verify one range of a run, event by event.
 
-A `RangeVerifier` takes the rows of a stretch in order and finds what is wrong in them. Where a stretch begins in the
-middle it trusts the stored hash and prefix digests right before it, which whoever verifies the stretch before has to
-confirm; what reaches over its ends (answers to earlier requests, the chain of states) it hands back, and `merge` puts
-the stretches together. So one process or several come to the same report.
+A `RangeVerifier` reads the rows of a range in order and reports what is wrong. A range that begins in the middle trusts
+the stored hash and prefix digests right before it; the verifier of the previous range confirms them. Facts that cross
+its ends (answers to earlier requests, the chain of states) go into the result, and `merge_results` combines the ranges.
+So one process or several produce the same report.
 
-Two methods look at events. `_usual` is quick and takes only events of a usual sort in which all is as it should be;
-`_event` takes any event and says what is wrong with it. Whatever `_usual` does not take goes to `_event`, which begins
-anew with it: so `_usual` must never take what `_event` would complain of, and need not be right in anything else.
+Two methods check events. `_check_usual` is fast and accepts only common events without any error; `_check_event`
+handles every event and names what is wrong. An event that `_check_usual` does not accept goes to `_check_event`, which
+starts again with it. So `_check_usual` must never accept an event that `_check_event` would report, and may reject any
+other.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hashlib import sha256
 
 import msgspec
 
-from reenact.core.events import (
+from onrecord.core.events import (
     ANSWERS,
     BEHAVIOURAL_KINDS,
     KINDS,
@@ -26,36 +27,45 @@ from reenact.core.events import (
     OPERATIONS_KINDS,
     TERMINAL_KINDS,
 )
-from reenact.core.hashing import ERASED_MARKER, HASH_BYTES, SALT_BYTES, ZERO, commitment, link_hash, next_prefix, render
-from reenact.core.links import (
+from onrecord.core.hashing import (
+    ERASED_MARKER,
+    HASH_BYTES,
+    SALT_BYTES,
+    ZERO,
+    commitment,
+    link_hash,
+    next_prefix,
+    render,
+)
+from onrecord.core.links import (
     MAX_ID_CHARACTERS,
     MAX_KEY_CHARACTERS,
     MAX_TIME,
     Link,
     OwnMembers,
+    find_link_problem,
     is_name,
-    link_problem,
     parse_link,
-    written_text,
+    write_json_string,
 )
-from reenact.core.matching import MatchRules
-from reenact.core.packing import unpack
-from reenact.core.sharing import Fetch
-from reenact.core.state import Reducer
-from reenact.errors import Damaged, ReenactError
-from reenact.journal.content_checks import ContentChecks
-from reenact.journal.findings import MAX_PROBLEMS, Answer, Problem, RangeResult
-from reenact.store.contract import EventRow
+from onrecord.core.matching import MatchRules
+from onrecord.core.merkle import Fetch
+from onrecord.core.packing import unpack
+from onrecord.core.state import Reducer
+from onrecord.errors import Damaged, OnrecordError
+from onrecord.journal.content_checks import ContentChecks
+from onrecord.journal.findings import MAX_PROBLEMS, AnsweredRequest, Problem, RangeResult
+from onrecord.store.contract import EventRow
 
-_LINK = b"reenact.link/1\0"
-_COMMIT = b"reenact.commit/1\0"
-_PREFIX = b"reenact.prefix/1\0"
+_LINK = b"onrecord.link/1\0"
+_COMMIT = b"onrecord.commit/1\0"
+_PREFIX = b"onrecord.prefix/1\0"
 _LANE_BEGINS = (0, ZERO)
 _NO_DISTANCE = bytes(8)
-_DOLLAR = ord("$")  # a number is found in bytes much faster than bytes are
-_own_members = msgspec.json.Decoder(OwnMembers).decode
-_NOT_WRITTEN_SO = (ValueError, RecursionError, ReenactError)
-"""What reading and writing a link's text may raise. `ValueError` is that of msgspec, of numbers and of Unicode."""
+_DOLLAR = ord("$")  # searching bytes for a number is much faster than for bytes
+_decode_own_members = msgspec.json.Decoder(OwnMembers).decode
+_LINK_ERRORS = (ValueError, RecursionError, OnrecordError)
+"""Errors of reading and writing a link. `ValueError` is raised by msgspec, numbers and Unicode."""
 
 
 class RangeVerifier:
@@ -69,8 +79,8 @@ class RangeVerifier:
         lanes: dict[str, tuple[int, bytes]],
         fetch_nodes: Fetch,
         fetch_artifact: Callable[[bytes], bytes | None],
-        lane_place: Callable[[int], tuple[str, int | None] | None],
-        erased_by_right: Callable[[int], bool],
+        find_lane_position: Callable[[int], tuple[str, int | None] | None],
+        is_erasure_recorded: Callable[[int], bool],
         rules: MatchRules | None = None,
         reducer: Reducer | None = None,
         builtin_state: bool = True,
@@ -83,8 +93,8 @@ class RangeVerifier:
         self._expected_seq = start
         self._ended = ""
         self._lanes = lanes
-        self._lane_place = lane_place
-        self._erased_by_right = erased_by_right
+        self._find_lane_position = find_lane_position
+        self._is_erasure_recorded = is_erasure_recorded
         self._opened: dict[int, tuple[str, str, int]] = {}
         self._foreign_kinds = frozenset() if operations else OPERATIONS_KINDS
         self._usual_lanes = {"0"}
@@ -98,20 +108,23 @@ class RangeVerifier:
             foreign=foreign,
         )
         self._traits = {
-            kind: (kind in OPENING_KINDS, ANSWERS.get(kind), kind in BEHAVIOURAL_KINDS, self._contents.opens(kind))
+            kind: (
+                kind in OPENING_KINDS,
+                ANSWERS.get(kind),
+                kind in BEHAVIOURAL_KINDS,
+                self._contents.needs_opening(kind),
+            )
             for kind in KINDS.keys() - TERMINAL_KINDS - self._foreign_kinds
             if is_name(run)
         }
-        """Of the usual kinds: whether they open a pair, what they answer, whether they are behavioural, whether their
-        contents are opened.
-        """
+        """Common kind → (opens a pair, the kind it answers, is behavioural, its content is opened)."""
 
     def verify(self, rows: Iterable[EventRow]) -> RangeResult:
-        """Feeds the rows; a store that cannot give one of them has named the damage, and the rest stays unverified."""
+        """Verify the rows. If the store cannot read a row, report its damage and leave the rest unverified."""
         try:
             self.feed(rows)
         except Damaged as damage:
-            self._problem(self.result.start + self.result.events, "failure", damage.code, damage.message)
+            self._add_problem(self.result.start + self.result.events, "failure", damage.code, damage.message)
             self._finish()
         return self.result
 
@@ -121,16 +134,16 @@ class RangeVerifier:
 
     def feed(self, rows: Iterable[EventRow]) -> None:
         remaining = iter(rows)
-        while (row := self._usual(remaining)) is not None:
-            self._event(row)
+        while (row := self._check_usual(remaining)) is not None:
+            self._check_event(row)
         self.result.last_hash = bytes.fromhex(self._prev)
         self._finish()
 
-    def _usual(self, rows: Iterator[EventRow]) -> EventRow | None:
-        """The hot loop. Takes rows until one is unusual or bad, which it gives back; None when there are no more.
+    def _check_usual(self, rows: Iterator[EventRow]) -> EventRow | None:
+        """Check rows in a fast loop. Return the first row that is uncommon or wrong, or None at the end.
 
-        It does not look at a link member by member, but writes the one text that this link may have (see
-        `write_link`) and compares the bytes.
+        The loop does not parse a link; it writes the only text that this link may have (see `write_link`) and compares
+        the bytes.
         """
         traits = self._traits if not self._ended else {}
         run, lanes, opened, usual_lanes = self._run, self._lanes, self._opened, self._usual_lanes
@@ -153,21 +166,22 @@ class RangeVerifier:
                     or len(event_id) > MAX_ID_CHARACTERS
                 ):
                     return row
-                # The link, and the content it commits to
+                # The link and its content
                 try:
-                    own = _own_members(written)
+                    own = _decode_own_members(written)
                     key, parent, time = own.key, own.parent, own.time
                     stored = blob[1:] if blob[0] == 0 else unpack(blob)
                     content = sha256(_COMMIT + salt + match + stored).hexdigest()
-                    written_key = "null" if key is None else written_text(key)
-                    cause = "null" if parent is None else parent
+                    key_text = "null" if key is None else write_json_string(key)
+                    parent_text = "null" if parent is None else parent
                     text = (
-                        f'{{"content":"sha256:{content}","id":"{event_id}","key":{written_key},"kind":"{kind}",'
-                        f'"lane":"{lane}","parent":{cause},"prev":"sha256:{prev}","run":"{run}","seq":{seq},"time":{time}}}'
+                        f'{{"content":"sha256:{content}","id":"{event_id}","key":{key_text},"kind":"{kind}",'
+                        f'"lane":"{lane}","parent":{parent_text},"prev":"sha256:{prev}",'
+                        f'"run":"{run}","seq":{seq},"time":{time}}}'
                     )
                     if written != text.encode("ascii"):
                         return row
-                except _NOT_WRITTEN_SO:
+                except _LINK_ERRORS:
                     return row
                 digest = sha256(_LINK + written).digest()
                 if (
@@ -177,15 +191,15 @@ class RangeVerifier:
                     or (parent is not None and not 0 < parent < seq)
                 ):
                     return row
-                # What it answers, and its place in its lane
-                opens, answers, behavioural, looked_into = traits[kind]
+                # The request it answers, and its position in its lane
+                opens, answers, behavioural, needs_opening = traits[kind]
                 distance = _NO_DISTANCE
                 if answers:
-                    place = opened.get(parent)  # type: ignore[arg-type]  # None is never a key
-                    if place is None or place[0] != answers or lane_seq is None:
+                    request = opened.get(parent)  # type: ignore[arg-type]  # None is never a key
+                    if request is None or request[0] != answers or lane_seq is None:
                         return row
-                    if place[1] == lane and place[2] < lane_seq:
-                        distance = (lane_seq - place[2]).to_bytes(8, "big")
+                    if request[1] == lane and request[2] < lane_seq:
+                        distance = (lane_seq - request[2]).to_bytes(8, "big")
                 if behavioural:
                     if lane != lane_now:
                         lanes[lane_now] = (last_seq, last_prefix)
@@ -195,13 +209,13 @@ class RangeVerifier:
                     last_seq, last_prefix = lane_seq, prefix
                 elif prefix is not None or lane_seq is not None:
                     return row
-                # Nothing is wrong with it
+                # The event is valid
                 if opens:
                     opened[seq] = (kind, lane, lane_seq or 0)
                 elif answers:
                     del opened[parent]  # type: ignore[arg-type]
-                if looked_into or (_DOLLAR in stored and b'{"$' in stored):
-                    self._inside(row, stored)
+                if needs_opening or (_DOLLAR in stored and b'{"$' in stored):
+                    self._check_inside(row, stored)
                 prev = digest.hex()
                 seq += 1
         finally:
@@ -210,25 +224,25 @@ class RangeVerifier:
             lanes[lane_now] = (last_seq, last_prefix)
         return None
 
-    def _inside(self, row: EventRow, stored: bytes) -> None:
+    def _check_inside(self, row: EventRow, stored: bytes) -> None:
         before = self.result.problem_count
         if b'{"$' in stored:
-            self._contents.parts(row.seq, stored)
-        if self._contents.opens(row.kind):
-            self._contents.opened(row)
+            self._contents.check_parts(row.seq, stored)
+        if self._contents.needs_opening(row.kind):
+            self._contents.check_opened(row)
         if self.result.problem_count != before:
             self.result.bad += 1
 
-    def _event(self, row: EventRow) -> None:
-        """Any event, and everything that is wrong with it."""
+    def _check_event(self, row: EventRow) -> None:
+        """Check any event and report everything that is wrong with it."""
         result, before = self.result, self.result.problem_count
         digest = link_hash(row.link)
-        link = self._link(row, digest)
+        link = self._check_link(row, digest)
         if link is not None:
-            self._content(row, link)
-            self._place(row, link, content_holds=result.problem_count == before)
-            if self._contents.opens(row.kind):
-                self._contents.opened(row)
+            self._check_content(row, link)
+            self._check_position(row, link, content_holds=result.problem_count == before)
+            if self._contents.needs_opening(row.kind):
+                self._contents.check_opened(row)
             if row.kind in TERMINAL_KINDS:
                 self._ended = row.kind
         self._expected_seq, self._prev = row.seq + 1, digest.hex()
@@ -238,38 +252,38 @@ class RangeVerifier:
         else:
             self._usual_lanes.add(row.lane)
 
-    def _problem(self, seq: int, sort: str, code: str, message: str) -> None:
-        self.result.problem(seq, sort, code, message)
+    def _add_problem(self, seq: int, sort: str, code: str, message: str) -> None:
+        self.result.add_problem(seq, sort, code, message)
 
-    def _link(self, row: EventRow, digest: bytes) -> Link | None:
-        """The link, everything that it has to agree with checked; None if it cannot be read."""
+    def _check_link(self, row: EventRow, digest: bytes) -> Link | None:
+        """Parse and check the link. Return None if it cannot be read."""
         try:
             link = parse_link(row.link)
-        except ReenactError:
-            self._problem(row.seq, "failure", "bad_link", "the link is not well formed")
+        except OnrecordError:
+            self._add_problem(row.seq, "failure", "bad_link", "the link is not well formed")
             return None
         if digest != row.hash:
-            self._problem(row.seq, "failure", "bad_link", "the link does not match its hash")
+            self._add_problem(row.seq, "failure", "bad_link", "the link does not match its hash")
         if row.seq != self._expected_seq:
             missing = f"event {self._expected_seq} is missing"
             message = missing if row.seq > self._expected_seq else "it is out of order"
-            self._problem(self._expected_seq, "mismatch", "bad_sequence", message)
-        problem = link_problem(link, run=self._run, seq=row.seq, prev=f"sha256:{self._prev}")
+            self._add_problem(self._expected_seq, "mismatch", "bad_sequence", message)
+        problem = find_link_problem(link, run=self._run, seq=row.seq, prev=f"sha256:{self._prev}")
         if problem is not None:
-            self._problem(row.seq, "mismatch", "bad_chain", f"the link {problem}")
+            self._add_problem(row.seq, "mismatch", "bad_chain", f"the link {problem}")
         if (link.id, link.kind, link.lane) != (row.id, row.kind, row.lane):
-            self._problem(row.seq, "failure", "bad_row", "the store's index disagrees with the link")
+            self._add_problem(row.seq, "failure", "bad_row", "the store's index disagrees with the link")
         if row.kind in self._foreign_kinds:
-            self._problem(row.seq, "mismatch", "bad_kind", f"{row.kind} has no place in this journal")
+            self._add_problem(row.seq, "mismatch", "bad_kind", f"{row.kind} is not allowed in this journal")
         if self._ended:
-            self._problem(row.seq, "mismatch", "after_end", f"it follows {self._ended}, which ends a run")
+            self._add_problem(row.seq, "mismatch", "after_end", f"it follows {self._ended}, which ends a run")
         return link
 
-    def _content(self, row: EventRow, link: Link) -> None:
-        """That the content is the one the link commits to, and that what it refers to is there."""
+    def _check_content(self, row: EventRow, link: Link) -> None:
+        """Check that the content matches the link, and that its references exist."""
         seq, salt, match, blob = row.seq, row.salt, row.match, row.content
         if blob is None or salt is None or match is None:
-            self._erased(row)
+            self._check_erased(row)
             return
         try:
             if len(salt) != SALT_BYTES or len(match) != HASH_BYTES:
@@ -278,62 +292,63 @@ class RangeVerifier:
             if render(commitment(salt, match, stored)) != link.content:
                 raise Damaged("the content does not match the link", code="bad_content")
         except Damaged as damage:
-            self._problem(seq, "failure", damage.code, damage.message)
+            self._add_problem(seq, "failure", damage.code, damage.message)
             return
         if b'{"$' in stored:
-            self._contents.parts(seq, stored)
+            self._contents.check_parts(seq, stored)
 
-    def _erased(self, row: EventRow) -> None:
+    def _check_erased(self, row: EventRow) -> None:
         if row.content is not None or row.salt is not None or row.match is not None:
-            self._problem(row.seq, "failure", "bad_content", "the content is half erased")
-        elif not self._erased_by_right(row.seq):
-            self._problem(row.seq, "failure", "missing_content", "the content is missing and no erasure is on record")
+            self._add_problem(row.seq, "failure", "bad_content", "the content is half erased")
+        elif not self._is_erasure_recorded(row.seq):
+            self._add_problem(
+                row.seq, "failure", "missing_content", "the content is missing and no erasure is on record"
+            )
         else:
             self.result.erased.append(row.seq)
 
-    def _place(self, row: EventRow, link: Link, *, content_holds: bool) -> None:
-        """What it opens or answers, and that the prefix digest of its lane follows."""
-        distance = self._distance(row, link)
+    def _check_position(self, row: EventRow, link: Link, *, content_holds: bool) -> None:
+        """Check the request that the event answers and the prefix digest of its lane."""
+        distance = self._measure_distance(row, link)
         lane, lane_seq, prefix = row.lane, row.lane_seq, row.prefix
         if lane_seq is not None:
             last_seq, last_prefix = self._lanes.get(lane, _LANE_BEGINS)
             expected = next_prefix(last_prefix, row.match if row.match is not None else ERASED_MARKER, distance)
             if prefix != expected or lane_seq != last_seq + 1 or row.kind not in BEHAVIOURAL_KINDS:
-                self._problem(row.seq, "mismatch", "bad_prefix", "the prefix digest of its lane does not follow")
-            # Go on from what can be trusted, so that one bad digest is one problem and not one for each event
-            # behind it.
+                self._add_problem(row.seq, "mismatch", "bad_prefix", "the prefix digest of its lane does not follow")
+            # Continue from the trusted digest, so that one bad digest is one problem, not one for each later event.
             self._lanes[lane] = (lane_seq, expected if content_holds or prefix is None else prefix)
         elif prefix is not None or row.kind in BEHAVIOURAL_KINDS:
-            self._problem(row.seq, "mismatch", "bad_prefix", "a behavioural event has no place in its lane")
+            self._add_problem(row.seq, "mismatch", "bad_prefix", "a behavioural event has no position in its lane")
 
-    def _distance(self, row: EventRow, link: Link) -> int:
-        """How far behind it in its lane that stands which it answers."""
+    def _measure_distance(self, row: EventRow, link: Link) -> int:
+        """Return the distance in the lane between the event and the request that it answers, else 0."""
         if row.kind in OPENING_KINDS:
             self._opened[row.seq] = (row.kind, row.lane, row.lane_seq or 0)
         elif row.kind in ANSWERS:
-            place = self._opened.pop(link.parent, None)  # type: ignore[arg-type]  # None is never a key
-            if place is None or place[0] != ANSWERS[row.kind]:
-                return self._answers_elsewhere(row, link)
-            if place[1] == row.lane and row.lane_seq is not None:
-                return max(0, row.lane_seq - place[2])
+            request = self._opened.pop(link.parent, None)  # type: ignore[arg-type]  # None is never a key
+            if request is None or request[0] != ANSWERS[row.kind]:
+                return self._check_early_answer(row, link)
+            if request[1] == row.lane and row.lane_seq is not None:
+                return max(0, row.lane_seq - request[2])
         return 0
 
-    def _answers_elsewhere(self, row: EventRow, link: Link) -> int:
-        """An answer whose request is not open in this stretch; returns the distance for the prefix digest."""
+    def _check_early_answer(self, row: EventRow, link: Link) -> int:
+        """Check an answer whose request is not open in this range, and return its distance."""
         answered = ANSWERS[row.kind]
         if link.parent is None:
             if row.kind not in MAY_ANSWER_NOTHING:
-                self._problem(row.seq, "mismatch", "orphan_answer", f"{row.kind} answers nothing")
+                self._add_problem(row.seq, "mismatch", "orphan_answer", f"{row.kind} answers nothing")
             return 0
         if link.parent >= self.result.start:
             message = f"event {link.parent} is no open {answered} to answer"
-            self._problem(row.seq, "mismatch", "orphan_answer", message)
+            self._add_problem(row.seq, "mismatch", "orphan_answer", message)
             return 0
-        self.result.early_answers.append(Answer(row.seq, link.parent, row.kind))
-        place = self._lane_place(link.parent)
-        if place is None or place[0] != row.lane or place[1] is None or row.lane_seq is None:
+        self.result.early_answers.append(AnsweredRequest(row.seq, link.parent, row.kind))
+        request = self._find_lane_position(link.parent)
+        if request is None or request[0] != row.lane or request[1] is None or row.lane_seq is None:
             return 0
-        return max(0, row.lane_seq - place[1])
+        return max(0, row.lane_seq - request[1])
 
 
-__all__ = ["MAX_PROBLEMS", "Answer", "Problem", "RangeResult", "RangeVerifier"]
+__all__ = ["MAX_PROBLEMS", "AnsweredRequest", "Problem", "RangeResult", "RangeVerifier"]

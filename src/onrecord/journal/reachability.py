@@ -1,21 +1,21 @@
-"""Which contents reach which shared values: the ground of retention and erasure."""
+"""Find which contents reach which shared values, for retention and erasure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
-from reenact.core.links import OPERATIONS_RUN
-from reenact.core.packing import unpack
-from reenact.core.sharing import artifacts_in, references_in
-from reenact.journal.reader import NodeReader
-from reenact.store.contract import RunRow, Store
+from onrecord.core.links import OPERATIONS_RUN
+from onrecord.core.merkle import artifacts_in, references_in
+from onrecord.core.packing import unpack
+from onrecord.journal.reader import NodeReader
+from onrecord.store.contract import RunRow, Store
 
 PAGE = 200
 
 
 class Content(NamedTuple):
-    """A living content: seq 0 is the facts of the header."""
+    """A content that is not erased. Seq 0 is the facts of the header."""
 
     run: str
     seq: int
@@ -23,7 +23,7 @@ class Content(NamedTuple):
 
 
 def all_runs(store: Store, namespace: str) -> Iterator[RunRow]:
-    """Every run of the namespace, newest first, and then its operations journal."""
+    """Yield every run of the namespace, newest first, then its operations journal."""
     before: tuple[int, str] | None = None
     while page := store.list_runs(namespace, before=before, limit=PAGE):
         yield from page
@@ -52,7 +52,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(store: Store, namespace: str, contents: Iterable[Content], snapshot_runs: Iterable[str]) -> Parts:
-    """Every node and artifact that these contents, and the snapshots of these runs, reach."""
+    """Return every node and artifact that these contents, and the snapshots of these runs, reach."""
     reader = NodeReader(store, namespace)
     nodes: set[bytes] = set()
     artifacts: set[bytes] = set()
@@ -76,9 +76,9 @@ def _collect(stored: bytes, reader: NodeReader, nodes: set[bytes], artifacts: se
 
 
 class DeadParts:
-    """Of the candidates, those that no content reaches which stays.
+    """The candidates that no remaining content reaches.
 
-    They are looked for only when the store asks for the first one, inside its transaction: nobody can begin to use a
+    They are computed when the store iterates over them, inside its transaction, so that no process can begin to use a
     part in between.
     """
 
@@ -86,34 +86,34 @@ class DeadParts:
         self,
         store: Store,
         namespace: str,
-        going: Callable[[str, int], bool],
-        snapshots_going: Container[str],
+        is_removed: Callable[[str, int], bool],
+        removed_snapshots: Container[str],
         candidates: Parts,
     ) -> None:
         self._store = store
         self._namespace = namespace
-        self._going = going
-        self._snapshots_going = snapshots_going
+        self._is_removed = is_removed
+        self._removed_snapshots = removed_snapshots
         self._candidates = candidates
-        self._living = Parts(set(), set())
-        self.nodes: Iterable[bytes] = _Lazily(self._find_nodes)
-        self.artifacts: Iterable[bytes] = _Lazily(self._find_artifacts)
-        """To be asked for after the nodes."""
+        self._remaining = Parts(set(), set())
+        self.nodes: Iterable[bytes] = _ComputedSet(self._find_nodes)
+        self.artifacts: Iterable[bytes] = _ComputedSet(self._find_artifacts)
+        """Iterate over them after the nodes."""
 
     def _find_nodes(self) -> set[bytes]:
         contents = all_contents(self._store, self._namespace)
-        staying = (content for content in contents if not self._going(content.run, content.seq))
+        remaining = (content for content in contents if not self._is_removed(content.run, content.seq))
         runs = (row.header.run for row in all_runs(self._store, self._namespace))
-        keeping = [run for run in runs if run not in self._snapshots_going]
-        self._living = parts_of(self._store, self._namespace, staying, keeping)
-        return self._candidates.nodes - self._living.nodes
+        remaining_runs = [run for run in runs if run not in self._removed_snapshots]
+        self._remaining = parts_of(self._store, self._namespace, remaining, remaining_runs)
+        return self._candidates.nodes - self._remaining.nodes
 
     def _find_artifacts(self) -> set[bytes]:
-        return self._candidates.artifacts - self._living.artifacts
+        return self._candidates.artifacts - self._remaining.artifacts
 
 
-class _Lazily:
-    """An iterable that is computed anew each time it is gone through: a transaction may be tried again."""
+class _ComputedSet:
+    """An iterable that is computed at each iteration: a transaction may be retried."""
 
     def __init__(self, find: Callable[[], set[bytes]]) -> None:
         self._find = find

@@ -1,4 +1,4 @@
-"""Reading a run: rows of a store back into events. Every digest is checked on the way."""
+"""Read a run: from the rows of a store to events. Every digest is checked."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from reenact.core.codec import decode
-from reenact.core.events import TERMINAL_KINDS, Event, UnknownEvent, event_from_content
-from reenact.core.hashing import artifact_address, commitment, node_address, render
-from reenact.core.links import Header, Link, link_hash, parse_header, parse_link
-from reenact.core.matching import MatchRules
-from reenact.core.packing import unpack
-from reenact.core.sharing import expand
-from reenact.errors import BadPosition, Damaged, NotFound, Refused
-from reenact.journal.sequenced import ErasedEvent, SequencedEvent
-from reenact.store.contract import EventRow, Head, HeaderRow, Store
+from onrecord.core.codec import decode
+from onrecord.core.events import TERMINAL_KINDS, Event, UnknownEvent, event_from_content
+from onrecord.core.hashing import artifact_address, commitment, node_address, render
+from onrecord.core.links import Header, Link, link_hash, parse_header, parse_link
+from onrecord.core.matching import MatchRules
+from onrecord.core.merkle import expand
+from onrecord.core.packing import unpack
+from onrecord.errors import BadPosition, Damaged, NotFound, Refused
+from onrecord.journal.sequenced_event import ErasedEvent, SequencedEvent
+from onrecord.store.contract import EventRow, Head, HeaderRow, Store
 
 NODE_CACHE_BYTES = 16 * 1024 * 1024
 MOST_PARENTS = 1000
 
 
 class NodeReader:
-    """Nodes of a namespace by address: unpacked, their address checked, the recent ones kept."""
+    """Reads nodes of a namespace by address: unpacked, checked, and cached."""
 
     def __init__(self, store: Store, namespace: str) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class NodeReader:
         absent = [address for address in addresses if address not in found]
         if absent:
             for address, blob in self._store.nodes(self._namespace, absent).items():
-                found[address] = self._keep(address, checked_node(address, blob))
+                found[address] = self._keep(address, check_node(address, blob))
         return found
 
     def artifact(self, address: bytes) -> bytes:
@@ -56,7 +56,7 @@ class NodeReader:
         return stored
 
 
-def checked_node(address: bytes, blob: bytes) -> bytes:
+def check_node(address: bytes, blob: bytes) -> bytes:
     stored = unpack(blob)
     if node_address(stored) != address:
         raise Damaged(f"a shared value does not match its address: node {render(address)}", code="bad_node")
@@ -76,7 +76,7 @@ class JournalReader:
         self.header_row: HeaderRow = row.header
         self.header: Header = parse_header(row.header.header)
         self.recorded_run = self.header.run
-        """The id that the links carry. An imported run may be kept under another one, beside a run that has its id."""
+        """The run id in the links. An imported run may be stored under another id if its own is taken."""
         moved = self.header.run != run or self.header.namespace != namespace
         if moved and not row.header.imported:
             raise Damaged(f"the header kept for run {run} is that of another run", code="bad_header")
@@ -84,12 +84,12 @@ class JournalReader:
 
     @property
     def imported(self) -> bool:
-        """Recorded elsewhere: its values stay plain data, its command line is never run."""
+        """Return True if the run was recorded elsewhere: its values stay plain data, its command line never runs."""
         return self.header_row.imported
 
     @cached_property
     def holds_foreign(self) -> bool:
-        """It was recorded elsewhere, or has taken values from a run that was: they stay plain data wherever they go."""
+        """Return True if the run or one of its ancestors was recorded elsewhere: its values stay plain data."""
         reader = self
         for _ in range(MOST_PARENTS):
             if reader.imported or reader.header.parent is None:
@@ -98,10 +98,10 @@ class JournalReader:
                 reader = JournalReader(self.store, reader.header.parent.run, self.namespace)
             except NotFound:
                 return False
-        return True  # nobody has so many: whatever it is, it is not trusted
+        return True  # no real lineage is this long: do not trust it
 
     def facts(self) -> dict[str, Any] | None:
-        """What was known when the run began; None once erased."""
+        """Return what was known when the run began; None if erased."""
         tree = self.facts_tree()
         members = None if tree is None else self.decoded(tree)
         if members is not None and not isinstance(members, dict):
@@ -109,7 +109,7 @@ class JournalReader:
         return members
 
     def facts_tree(self) -> Any:
-        """The same as they are recorded."""
+        """Return the facts as encoded; None if erased."""
         row = self.header_row
         if row.content is None or row.salt is None or row.match is None:
             return None
@@ -124,7 +124,7 @@ class JournalReader:
         if rules.id != self.header.rules:
             raise Refused(
                 f"the match rules of run {self.run} were erased with its facts",
-                hint="The run can be read and verified; going on is a fork.",
+                hint="The run can be read and verified; fork it to continue.",
                 code="rules_erased",
             )
         return rules
@@ -134,7 +134,7 @@ class JournalReader:
         return Head(0, self.header_row.hash) if last is None else Head(last.seq, last.hash)
 
     def scan(self, start: int = 1, stop: int | None = None) -> Iterator[SequencedEvent]:
-        """Events from `start` on (below `stop`), ascending. A start beyond the next event is refused."""
+        """Yield events from `start` on (below `stop`), ascending. A start beyond the next event is refused."""
         self.check_start(start)
         for row in self.store.scan(self.namespace, self.run, start, stop):
             yield self.sequenced(row)
@@ -160,7 +160,7 @@ class JournalReader:
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> Iterator[SequencedEvent]:
-        """Events from `start` on, waiting for more, until the run ends or nothing has come for `timeout_seconds`."""
+        """Yield events from `start` on and wait for more, until the run ends or none arrives for `timeout_seconds`."""
         self.check_start(start)
         waiting_since = monotonic()
         while True:
@@ -175,14 +175,14 @@ class JournalReader:
             sleep(poll_seconds)
 
     def children(self, seq: int) -> Iterator[SequencedEvent]:
-        """The events that name `seq` as their causal parent."""
+        """Yield the events that name `seq` as their causal parent."""
         self.event(seq)
         for row in self.store.scan(self.namespace, self.run, seq + 1):
             if self.link(row).parent == seq:
                 yield self.sequenced(row)
 
     def link(self, row: EventRow) -> Link:
-        """The row's link, its hash and its agreement with the row checked."""
+        """Return the row's link. Its hash and its agreement with the row are checked."""
         try:
             link = parse_link(row.link)
         except Damaged as damage:
@@ -216,11 +216,11 @@ class JournalReader:
         )
 
     def content_tree(self, row: EventRow, link: Link) -> Any:
-        """The encoded content with all its parts; None once erased."""
+        """Return the encoded content with all its parts; None if erased."""
         return self.tree_of(row, link.content)
 
     def tree_of(self, row: EventRow, committed: str) -> Any:
-        """The same for whoever has checked the link before, and kept what it commits to."""
+        """Return the encoded content for a caller that has checked the link; `committed` is the link's `content`."""
         if row.content is None or row.salt is None or row.match is None:
             return None
         try:
@@ -232,7 +232,7 @@ class JournalReader:
             raise Damaged(f"event {row.seq} of run {self.run}: {damage.message}", code=damage.code) from None
 
     def decoded(self, tree: Any, annotation: Any = None) -> Any:
-        """The value of an encoded tree of this run; classes that are loaded come back, unless it is foreign."""
+        """Return the value of an encoded tree of this run. Loaded classes are used unless the run is foreign."""
         return decode(tree, loaded_classes=not self.holds_foreign, annotation=annotation, artifact=self.nodes.artifact)
 
 
@@ -242,5 +242,5 @@ __all__ = [
     "NodeReader",
     "SequencedEvent",
     "UnknownEvent",
-    "checked_node",
+    "check_node",
 ]

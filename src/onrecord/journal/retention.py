@@ -1,7 +1,7 @@
-"""Retention: ended runs are removed by age or number, and a tombstone in the operations journal says what was there.
+"""Retention: ended runs are removed by age or number, and a tombstone in the operations journal remains.
 
-The tombstone holds the header hash, the number of events and the head, so whoever kept a receipt or an export can
-still tell that this very run existed and ended like that.
+The tombstone holds the header hash, the number of events and the head, so that a receipt or an export still proves that
+this run existed and how it ended.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reenact.core.events import TERMINAL_KINDS, RunRetired
-from reenact.core.hashing import render
-from reenact.core.links import OPERATIONS_RUN
-from reenact.errors import InvalidInput, NotFound
-from reenact.journal.lineage import forked_runs
-from reenact.journal.operations import OperationsJournal
-from reenact.journal.reach import DeadParts, all_runs, contents_of, parts_of
-from reenact.journal.sources import Sources, SystemSources
-from reenact.store.contract import PendingAppend, RunRow, Store
+from onrecord.core.events import TERMINAL_KINDS, RunRetired
+from onrecord.core.hashing import render
+from onrecord.core.links import OPERATIONS_RUN
+from onrecord.errors import InvalidInput, NotFound
+from onrecord.journal.lineage import forked_runs
+from onrecord.journal.operations import OperationsJournal
+from onrecord.journal.reachability import DeadParts, all_runs, contents_of, parts_of
+from onrecord.journal.sources import Sources, SystemSources
+from onrecord.store.contract import PendingAppend, RunRow, Store
 
 
 class Retirable(NamedTuple):
@@ -35,16 +35,18 @@ def retirable_runs(
     keep_newest: int | None = None,
     sources: Sources | None = None,
 ) -> list[Retirable]:
-    """Ended runs that the rule would remove, oldest first. A run that has not ended is never among them, and neither is
-    one that another was forked from: what they share is kept there."""
+    """Return the ended runs that the rule removes, oldest first.
+
+    A run that has forks is never among them: it holds the shared events.
+    """
     if older_than_us is None and keep_newest is None:
         raise InvalidInput("retention needs a rule: an age or a number of runs to keep", code="no_rule")
     if (older_than_us is not None and older_than_us < 0) or (keep_newest is not None and keep_newest < 0):
-        raise InvalidInput("an age or a number of runs to keep is not negative", code="bad_rule")
+        raise InvalidInput("an age or a number of runs to keep must not be negative", code="bad_rule")
     now = (sources or SystemSources()).now_us()
     chosen = []
     forked = forked_runs(store, namespace)
-    for number, row in enumerate(_ended(store, namespace)):
+    for number, row in enumerate(_list_ended(store, namespace)):
         if keep_newest is not None and number < keep_newest:
             continue
         if older_than_us is not None and row.header.created > now - older_than_us:
@@ -56,7 +58,7 @@ def retirable_runs(
     return chosen[::-1]
 
 
-def _ended(store: Store, namespace: str) -> Iterator[RunRow]:
+def _list_ended(store: Store, namespace: str) -> Iterator[RunRow]:
     for row in all_runs(store, namespace):
         if row.header.run != OPERATIONS_RUN and row.last is not None and row.last.kind in TERMINAL_KINDS:
             yield row
@@ -65,7 +67,7 @@ def _ended(store: Store, namespace: str) -> Iterator[RunRow]:
 def retire_run(
     store: Store, run: str, namespace: str = "default", *, reason: str, sources: Sources | None = None
 ) -> RunRetired:
-    """Removes an ended run and what only it used; returns the tombstone."""
+    """Remove an ended run and the parts that only it used. Return the tombstone."""
     row = store.run_row(namespace, run)
     if row is None or run == OPERATIONS_RUN:
         raise NotFound(f"no run {run[:128]!r} in namespace {namespace[:128]!r}", code="unknown_run")
@@ -87,8 +89,8 @@ def retire_run(
     candidates = parts_of(store, namespace, contents_of(store, namespace, row), [run])
 
     def act(record: PendingAppend) -> None:
-        dead = DeadParts(store, namespace, lambda going, _seq: going == run, {run}, candidates)
+        dead = DeadParts(store, namespace, lambda removed, _seq: removed == run, {run}, candidates)
         store.delete_run(namespace, run, record, dead.nodes, dead.artifacts)
 
-    OperationsJournal.open_for(store, namespace, sources=sources).together_with(tombstone, act)
+    OperationsJournal.open_for(store, namespace, sources=sources).append_with(tombstone, act)
     return tombstone

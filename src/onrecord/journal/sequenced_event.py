@@ -1,4 +1,4 @@
-"""One event of a run, with its place in it."""
+"""An event of a run, with its position."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from reenact.core.events import Event
+from onrecord.core.events import Event
 
 
 class ErasedEvent(Event, frozen=True):
-    """Stands where a content was erased; the link is still there."""
+    """Replaces an event whose content was erased. The link still exists."""
 
     recorded_kind: str
 
@@ -19,7 +19,7 @@ class ErasedEvent(Event, frozen=True):
 
 
 class SequencedEvent(msgspec.Struct, frozen=True):
-    """One event of a run as it was recorded."""
+    """An event of a run as recorded."""
 
     seq: int
     event: Event

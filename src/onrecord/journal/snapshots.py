@@ -1,8 +1,8 @@
-"""Snapshots: a shortcut to a state, never the truth. Delete them all and every state is the same.
+"""Snapshots: shortcuts to a state, never the truth. Without them every state is the same.
 
-A snapshot is trusted only when its seal is recomputed from its own bytes, the link it names is the chain's, and its
-state is the one that the `SnapshotTaken` event right after its position committed to. One that fails is passed over
-for an older one, and said so.
+A snapshot is trusted only if its seal matches its own bytes, the link it names is in the chain, and its state is the
+one that the `SnapshotTaken` event right after its position commits to. A snapshot that fails is skipped for an older
+one, and reported.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
-from reenact.core.codec import decode, encode
-from reenact.core.events import Event, SnapshotTaken, event_from_content
-from reenact.core.hashing import render, snapshot_seal, state_link_of
-from reenact.core.packing import pack, unpack
-from reenact.core.state import Reducer
-from reenact.errors import BadPosition, Damaged, InvalidInput, ReenactError
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.lineage import shared_stretches
-from reenact.journal.reader import JournalReader, SequencedEvent
-from reenact.store.contract import SnapshotRow
+from onrecord.core.canonical import canonical_bytes, parse_stored, stored_bytes
+from onrecord.core.codec import decode, encode
+from onrecord.core.events import Event, SnapshotTaken, event_from_content
+from onrecord.core.hashing import render, snapshot_seal, state_link_of
+from onrecord.core.packing import pack, unpack
+from onrecord.core.state import Reducer
+from onrecord.errors import BadPosition, Damaged, InvalidInput, OnrecordError
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.lineage import shared_stretches
+from onrecord.journal.reader import JournalReader, SequencedEvent
+from onrecord.store.contract import SnapshotRow
 
 Migrations = Mapping[int, Callable[[Any], Any]]
-"""State version → the function that turns a state of that version into one of the next."""
+"""State version → a function that turns a state of that version into the next."""
 
 
 class Snapshot(NamedTuple):
@@ -39,12 +39,12 @@ class RejectedSnapshot(NamedTuple):
 
 class SnapshotPolicy(Protocol):
     def due(self, event: SequencedEvent, events_since: int, state_bytes: Callable[[], int]) -> bool:
-        """Whether a snapshot is to be taken right after `event`."""
+        """Return True if a snapshot must be taken right after `event`."""
         ...
 
 
 class EveryEvents:
-    """After every `count` events."""
+    """Take a snapshot after every `count` events."""
 
     def __init__(self, count: int) -> None:
         if count < 1:
@@ -56,7 +56,7 @@ class EveryEvents:
 
 
 class AtMarkedPoints:
-    """After events of certain kinds, or whose key is marked: before and after what matters."""
+    """Take a snapshot after events of certain kinds or with certain keys."""
 
     def __init__(self, kinds: frozenset[str] = frozenset(), keys: frozenset[str] = frozenset()) -> None:
         self.kinds, self.keys = kinds, keys
@@ -66,7 +66,7 @@ class AtMarkedPoints:
 
 
 class WhenStateReaches:
-    """When the state has grown by `size_bytes` since the last snapshot."""
+    """Take a snapshot when the state has grown by `size_bytes` since the last one."""
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
@@ -81,37 +81,37 @@ class WhenStateReaches:
 
 
 class SnapshotManager:
-    """Takes snapshots of a run as it is written. Feed it what `append` returned."""
+    """Takes snapshots of a run while it is written. Pass it what `append` returned."""
 
     def __init__(self, journal: Journal, reducer: Reducer, policy: SnapshotPolicy) -> None:
         self._journal = journal
         self._reducer = reducer
         self._policy = policy
         fold = StateFold.from_snapshot(journal, reducer)
-        self._since = -fold.position
+        self._events_since = -fold.position
         fold.replay_all()
         self.state, self._position = fold.state, fold.position
-        self._since += fold.position
+        self._events_since += fold.position
 
     def observe(self, events: list[SequencedEvent]) -> list[int]:
-        """Folds appended events; returns the positions of the snapshots that were due and taken."""
+        """Fold appended events. Return the positions of the snapshots that were taken."""
         due = False
         for event in events:
             if event.seq != self._position + 1:
                 raise InvalidInput(f"event {event.seq} does not follow position {self._position}", code="bad_position")
             self.state = self._reducer.apply(self.state, _as_recorded(event.event))
             self._position = event.seq
-            self._since += 1
-            due |= self._policy.due(event, self._since, self._state_bytes)
-        # A batch is one append: a snapshot that is due inside it is of its end.
+            self._events_since += 1
+            due |= self._policy.due(event, self._events_since, self._state_bytes)
+        # A batch is one append: a snapshot that is due within it is taken at its end.
         ended = bool(events) and events[-1].event.terminal
         return [self.take()] if due and not ended else []
 
     def take(self) -> int:
-        """Takes a snapshot of the state now and returns its position."""
+        """Take a snapshot of the current state and return its position."""
         position = take_snapshot(self._journal, self._reducer, self.state, self._position)
         self._position += 1
-        self._since = 0
+        self._events_since = 0
         return position
 
     def _state_bytes(self) -> int:
@@ -119,7 +119,7 @@ class SnapshotManager:
 
 
 def _as_recorded(event: Event) -> Event:
-    """The event as a reader will see it, and nothing of the caller's own objects, which the caller may change."""
+    """Return the event as a reader will see it, without the caller's own mutable objects."""
     encoded = encode(event.content())
     members = decode(
         parse_stored(stored_bytes(encoded.tree)), loaded_classes=True, artifact=encoded.artifacts.__getitem__
@@ -127,8 +127,8 @@ def _as_recorded(event: Event) -> Event:
     return event_from_content(event.kind, members)
 
 
-class Vouched(NamedTuple):
-    """A snapshot on its way: the event that vouches for it, and the state that is kept once the event is on record."""
+class PendingSnapshot(NamedTuple):
+    """A snapshot to be stored: the event that commits to it, and the state to store after that event."""
 
     draft: Draft
     position: int
@@ -136,20 +136,19 @@ class Vouched(NamedTuple):
 
 
 def take_snapshot(journal: Journal, reducer: Reducer, state: Any, position: int) -> int:
-    """Keeps the state at `position`, which must be the head, and appends the event that vouches for it."""
+    """Store the state at `position`, which must be the head, and append the event that commits to it."""
     head = journal.head()
     if head.seq != position:
         raise InvalidInput(f"a snapshot is of the head (seq {head.seq}), not of seq {position}", code="bad_position")
-    vouched = vouch_for(journal, reducer, state, position)
-    # The voucher first: a crash in between leaves a voucher without a snapshot, which harms nobody.
-    journal.append(vouched.draft, expected=head)
-    keep_snapshot(journal, reducer, vouched, head.hash)
+    pending = prepare_snapshot(journal, reducer, state, position)
+    # The event comes first: a crash in between leaves an event without a snapshot, which is harmless.
+    journal.append(pending.draft, expected=head)
+    keep_snapshot(journal, reducer, pending, head.hash)
     return position
 
 
-def vouch_for(journal: Journal, reducer: Reducer, state: Any, position: int) -> Vouched:
-    """The event that is to stand right after `position`: whoever appends both in one batch takes a snapshot for the
-    price of one commit."""
+def prepare_snapshot(journal: Journal, reducer: Reducer, state: Any, position: int) -> PendingSnapshot:
+    """Prepare a snapshot. Its event must come right after `position`; appended in one batch, both cost one commit."""
     encoded = encode(state)
     for address, data in encoded.artifacts.items():
         journal.store.put_artifact(journal.namespace, address, data)
@@ -161,12 +160,12 @@ def vouch_for(journal: Journal, reducer: Reducer, state: Any, position: int) -> 
         state_version=reducer.state_version,
         state=render(state_link_of(salt, canonical_bytes(encoded.tree))),
     )
-    return Vouched(Draft(event, salt=salt), position, stored)
+    return PendingSnapshot(Draft(event, salt=salt), position, stored)
 
 
-def keep_snapshot(journal: Journal, reducer: Reducer, vouched: Vouched, head: bytes) -> None:
-    """`head` is the hash of the link at the snapshot's position; its voucher is on record."""
-    position, stored = vouched.position, vouched.stored
+def keep_snapshot(journal: Journal, reducer: Reducer, pending: PendingSnapshot, head: bytes) -> None:
+    """Store a snapshot whose event is appended. `head` is the hash of the link at its position."""
+    position, stored = pending.position, pending.stored
     seal = snapshot_seal(journal.run, position, head, reducer.id, reducer.state_version, stored)
     row = SnapshotRow(position, head, reducer.id, reducer.state_version, seal, pack(stored))
     journal.store.put_snapshot(journal.namespace, journal.run, row)
@@ -179,39 +178,39 @@ def load_snapshot(
     at_most: int | None = None,
     migrations: Migrations | None = None,
 ) -> tuple[Snapshot | None, list[RejectedSnapshot]]:
-    """The newest snapshot that can be trusted, and those that were passed over and why."""
+    """Return the newest trusted snapshot, and the skipped ones with reasons."""
     rejected: list[RejectedSnapshot] = []
     for row in reader.store.snapshots(reader.namespace, reader.run):
         if at_most is not None and row.seq > at_most:
             continue
         try:
-            return Snapshot(row.seq, _checked_state(reader, row, reducer, migrations or {})), rejected
-        except ReenactError as problem:
+            return Snapshot(row.seq, _check_state(reader, row, reducer, migrations or {})), rejected
+        except OnrecordError as problem:
             rejected.append(RejectedSnapshot(row.seq, problem.message))
     return None, rejected
 
 
 def check_snapshot(reader: JournalReader, row: SnapshotRow) -> Any:
-    """The encoded state of a snapshot; Damaged when it is not the one the log vouches for."""
+    """Return the encoded state of a snapshot. Raise Damaged if the log does not commit to it."""
     stored = unpack(row.blob)
     if snapshot_seal(reader.recorded_run, row.seq, row.head, row.reducer, row.state_version, stored) != row.seal:
         raise Damaged("the snapshot does not match its seal", code="bad_snapshot")
     at = reader.store.event(reader.namespace, reader.run, row.seq) if row.seq else None
     head = reader.header_row.hash if row.seq == 0 else at.hash if at is not None else b""
     if head != row.head:
-        raise Damaged("the snapshot belongs to another head than the log has there", code="bad_snapshot")
-    voucher = reader.store.event(reader.namespace, reader.run, row.seq + 1)
-    if voucher is None or voucher.kind != "SnapshotTaken" or voucher.salt is None:
-        raise Damaged("no event of the log vouches for the snapshot", code="bad_snapshot")
-    taken = reader.sequenced(voucher).event
+        raise Damaged("the snapshot names another head than the log has there", code="bad_snapshot")
+    snapshot_event = reader.store.event(reader.namespace, reader.run, row.seq + 1)
+    if snapshot_event is None or snapshot_event.kind != "SnapshotTaken" or snapshot_event.salt is None:
+        raise Damaged("no event of the log commits to the snapshot", code="bad_snapshot")
+    taken = reader.sequenced(snapshot_event).event
     tree = parse_stored(stored)
-    link = render(state_link_of(voucher.salt, canonical_bytes(tree)))
+    link = render(state_link_of(snapshot_event.salt, canonical_bytes(tree)))
     if not isinstance(taken, SnapshotTaken) or taken.position != row.seq or taken.state != link:
-        raise Damaged("the snapshot is not of the state that the log vouches for", code="bad_snapshot")
+        raise Damaged("the log commits to another state than that of the snapshot", code="bad_snapshot")
     return tree
 
 
-def _checked_state(reader: JournalReader, row: SnapshotRow, reducer: Reducer, migrations: Migrations) -> Any:
+def _check_state(reader: JournalReader, row: SnapshotRow, reducer: Reducer, migrations: Migrations) -> Any:
     tree = check_snapshot(reader, row)
     if row.reducer != reducer.id:
         raise InvalidInput(f"the snapshot was made by the reducer {row.reducer!r}", code="other_reducer")
@@ -234,7 +233,7 @@ def _checked_state(reader: JournalReader, row: SnapshotRow, reducer: Reducer, mi
 
 
 def first_state(reader: JournalReader, reducer: Reducer) -> Any:
-    """What a run begins with: a fork with the state of its parent where they part."""
+    """Return the state that a run begins with; for a fork, its parent's state at the fork position."""
     shared = shared_stretches(reader)
     if not shared:
         return reducer.initial()
@@ -243,7 +242,7 @@ def first_state(reader: JournalReader, reducer: Reducer) -> Any:
 
 
 class StateFold:
-    """Walks a run and keeps the state: step by step, to a position, or to the end."""
+    """Folds the events of a run into its state: step by step, to a position, or to the end."""
 
     def __init__(
         self,
@@ -272,7 +271,7 @@ class StateFold:
         at_most: int | None = None,
         migrations: Migrations | None = None,
     ) -> StateFold:
-        """Begins at the newest trusted snapshot (at or before `at_most`), or at the very beginning."""
+        """Begin at the newest trusted snapshot (at or before `at_most`), or at the first event."""
         snapshot, rejected = load_snapshot(reader, reducer, at_most=at_most, migrations=migrations)
         if snapshot is None:
             fold = cls(reader, reducer)
@@ -282,14 +281,14 @@ class StateFold:
         return fold
 
     def step(self) -> SequencedEvent | None:
-        """Applies the next event and returns it; None at the end."""
+        """Apply the next event and return it; None at the end."""
         for event in self._reader.scan(self.position + 1, self.position + 2):
             self._apply(event)
             return event
         return None
 
     def replay_to(self, position: int) -> Any:
-        """The state at `position`, the last applied seq. Going back is a new fold."""
+        """Return the state at `position`, the last applied seq. To go back, create another fold."""
         last = self._reader.head().seq
         if not self.position <= position <= last:
             raise BadPosition(

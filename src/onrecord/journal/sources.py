@@ -1,6 +1,6 @@
-"""Where time, randomness and the identity of this process come from.
+"""Sources of time, randomness and the identity of this process.
 
-Everything above takes them from here, so that tests can supply their own.
+All other modules take them from here, so that tests can replace them.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from os import urandom  # the system's own, whatever a recorded program is made to see
+from os import urandom  # the real one: a recorded program may see a patched `os.urandom`
 from typing import Protocol
 
 system_clock: Callable[[], int] | None = None
-"""The system's own as well, in nanoseconds, where `time` has been made to show a recorded program something else."""
+"""The real clock in nanoseconds, set if `time` is patched for a recorded program."""
 
 
 class Sources(Protocol):
     def now_us(self) -> int:
-        """Microseconds since 1970, UTC. Recorded, never used for ordering."""
+        """Return microseconds since 1970, UTC. Recorded, never used for ordering."""
         ...
 
     def entropy(self, size: int) -> bytes: ...
 
     def holder(self) -> str:
-        """Who holds a lease: enough to tell whether that process still lives on this machine."""
+        """Return the identity of a lease holder, from which its machine can tell whether the process still runs."""
         ...
 
 
@@ -37,28 +37,28 @@ class SystemSources:
 
     def holder(self) -> str:
         pid = os.getpid()
-        return f"{_boot_id()}/{socket.gethostname()}/{_pid_namespace()}/{pid}/{_started(pid)}"
+        return f"{_read_boot_id()}/{socket.gethostname()}/{_read_pid_namespace()}/{pid}/{_read_start_time(pid)}"
 
 
 def holder_is_gone(holder: str) -> bool:
-    """True only when the holder was a process of this machine, this boot and this container that no longer runs."""
+    """Return True only if the holder was a process of this machine, boot and container that no longer runs."""
     parts = holder.split("/")
-    here = [_boot_id(), socket.gethostname(), _pid_namespace()]
+    here = [_read_boot_id(), socket.gethostname(), _read_pid_namespace()]
     if len(parts) != 5 or parts[:3] != here or not all(here) or not parts[3].isdecimal():
         return False
-    started = _started(int(parts[3]))
+    started = _read_start_time(int(parts[3]))
     return started is not None and started != parts[4]
 
 
-def _pid_namespace() -> str:
-    """Pids are looked up in our own /proc, which shows nothing of another container's processes."""
+def _read_pid_namespace() -> str:
+    """Return the pid namespace: /proc shows no processes of other containers."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
 
 
-def _boot_id() -> str:
+def _read_boot_id() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
@@ -66,10 +66,10 @@ def _boot_id() -> str:
         return ""
 
 
-def _started(pid: int) -> str | None:
-    """The process' start time in clock ticks, so that a reused pid is not mistaken for its predecessor.
+def _read_start_time(pid: int) -> str | None:
+    """Return the start time of a process in clock ticks, which distinguishes a reused pid.
 
-    Empty when it has ended (a zombie has); None when that cannot be told.
+    Return "" if the process has ended (a zombie has), None if unknown.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

@@ -1,22 +1,22 @@
-"""Appending in one transaction with rows of the user's own, so that both are there or neither is."""
+"""Append in one transaction with the user's own rows, so that both are written or neither."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reenact.errors import InvalidInput
-from reenact.journal.chain import Draft, Linked
-from reenact.journal.journal import Journal
-from reenact.journal.reader import SequencedEvent
-from reenact.store.contract import PendingAppend, Store, TransactionalStore
+from onrecord.errors import InvalidInput
+from onrecord.journal.chain import Draft, Linked
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import SequencedEvent
+from onrecord.store.contract import PendingAppend, Store, TransactionalStore
 
 
-def transactional(store: Store) -> TransactionalStore:
-    """The store, if it can do that."""
+def require_transactions(store: Store) -> TransactionalStore:
+    """Return the store if it supports user transactions, else raise InvalidInput."""
     if not isinstance(store, TransactionalStore):
         raise InvalidInput(
-            f"the store {store.url} has no transactions that a step could write in",
+            f"the store {store.url} has no transactions for steps",
             hint="Use a SQLite or Postgres store, or a step without transactional=True.",
             code="no_transactions",
         )
@@ -24,11 +24,12 @@ def transactional(store: Store) -> TransactionalStore:
 
 
 def append_in_transaction(journal: Journal, work: Callable[[Any], Sequence[Draft]]) -> list[SequencedEvent]:
-    """Calls `work` with the database connection and appends what it returns, in one durable transaction.
+    """Call `work` with the database connection and append the drafts it returns, in one durable transaction.
 
-    What `work` raises comes out as it is, and nothing was written. Nobody else appends to the run meanwhile.
+    If `work` raises, nothing is written and the error is raised unchanged. No other append to the run happens
+    meanwhile.
     """
-    store = transactional(journal.store)
+    store = require_transactions(journal.store)
     linked: Linked | None = None
 
     def inside(connection: Any) -> PendingAppend:
@@ -43,7 +44,7 @@ def append_in_transaction(journal: Journal, work: Callable[[Any], Sequence[Draft
         except BaseException as error:
             if linked is None:
                 raise
-            journal.not_appended(linked, error)
+            journal.fail_append(linked, error)
         assert linked is not None
-        journal.appended(linked, True)
+        journal.confirm_append(linked, True)
         return linked.sequenced

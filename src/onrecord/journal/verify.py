@@ -1,7 +1,7 @@
-"""Verifying a run of a store: the whole of it, in one process or several, and one report at the end.
+"""Verify a run of a store, in one process or several, with one report.
 
 The last line of a report is always `Verification: 1523/1523 events verified, 0 failures, 0 mismatches - VALID` (or
-INVALID).
+INVALID, or EMPTY).
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Any
 
 import msgspec
 
-from reenact.core.events import ANSWERS, TERMINAL_KINDS
-from reenact.core.hashing import header_hash, render, state_link_of
-from reenact.core.links import parse_header
-from reenact.core.state import Reducer, StateUpdatedOnlyReducer
-from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
-from reenact.journal.facts import check_facts, rules_of
-from reenact.journal.lineage import shared_stretches
-from reenact.journal.reader import JournalReader, NodeReader, checked_node
-from reenact.journal.records import erased_seqs, is_imported
-from reenact.journal.snapshots import check_snapshot
-from reenact.journal.verifying import Problem, RangeResult, RangeVerifier
-from reenact.store.contract import Head, Store
-from reenact.store.opening import open_store
+from onrecord.core.events import ANSWERS, TERMINAL_KINDS
+from onrecord.core.hashing import header_hash, render, state_link_of
+from onrecord.core.links import parse_header
+from onrecord.core.state import Reducer, StateUpdatedOnlyReducer
+from onrecord.errors import Damaged, InvalidInput, NotFound, OnrecordError
+from onrecord.journal.fact_checks import check_facts, rules_of
+from onrecord.journal.lineage import shared_stretches
+from onrecord.journal.operation_records import erased_seqs, is_imported
+from onrecord.journal.range_checks import Problem, RangeResult, RangeVerifier
+from onrecord.journal.reader import JournalReader, NodeReader, check_node
+from onrecord.journal.snapshots import check_snapshot
+from onrecord.store.contract import Head, Store
+from onrecord.store.factory import open_store
 
 PARALLEL_FROM_EVENTS = 50_000
 
 
 class VerificationReport(msgspec.Struct):
-    """What verification found. `problems` holds the first ones by seq, the counts hold all."""
+    """The findings of a verification. `problems` holds the first ones by seq; the counts include all."""
 
     run: str
     events: int
@@ -61,7 +61,7 @@ class VerificationReport(msgspec.Struct):
 
     @property
     def verdict(self) -> str:
-        """Nothing of nothing is not a pass: a run without events is EMPTY."""
+        """Return VALID, INVALID, or EMPTY for a run without events: an empty selection never passes."""
         return "INVALID" if not self.valid else "VALID" if self.events else "EMPTY"
 
     @property
@@ -91,9 +91,7 @@ def verify_run(
     processes: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> VerificationReport:
-    """Checks chain, contents, shared nodes, state links, snapshots, artifacts and pairing; `deep` recomputes the
-    match digests too.
-    """
+    """Check chain, contents, nodes, state links, snapshots, artifacts and pairing; with `deep` match digests too."""
     row = store.run_row(namespace, run)
     if row is None:
         raise NotFound(f"no run {run[:128]!r} in namespace {namespace[:128]!r}", code="unknown_run")
@@ -102,13 +100,13 @@ def verify_run(
     last = store.last_event(namespace, run)
     total = last.seq if last is not None else 0
     if processes > 1 and total >= PARALLEL_FROM_EVENTS and reducer is None and not store.url.startswith("memory:"):
-        results = _in_parallel(store, run, namespace, deep, total, processes, facts)
+        results = _verify_in_parallel(store, run, namespace, deep, total, processes, facts)
     else:
-        verifier = _range_verifier(store, run, namespace, 1, total + 1, deep, reducer, facts)
+        verifier = _make_range_verifier(store, run, namespace, 1, total + 1, deep, reducer, facts)
         _feed(verifier, store, namespace, run, total, progress)
         results = [verifier.result]
     problems.extend(
-        Problem(row_before.seq, "mismatch", "bad_sequence", "an event stands before the first")
+        Problem(row_before.seq, "mismatch", "bad_sequence", "an event precedes the first")
         for row_before in store.scan(namespace, run, -(2**62), 1, contents=False)
     )
     shared = ""
@@ -118,7 +116,7 @@ def verify_run(
     report.deep = deep
     report.notes += [shared] if shared else []
     if deep and row.header.content is None:
-        report.notes.append("the facts are erased: match digests under rules of the run's own were not recomputed")
+        report.notes.append("the facts are erased: match digests under the run's own rules were not recomputed")
     if last is not None:
         report.head = render(last.hash)
     else:
@@ -130,17 +128,17 @@ def verify_run(
 
 
 def _check_parents(store: Store, namespace: str, run: str, problems: list[Problem]) -> str:
-    """A fork is whole by itself; what it shares has to be what its header says. Returns what there is to say of it."""
+    """Check that the parents of a fork are the ones its header names. Return a note for the report."""
     try:
         shared = shared_stretches(JournalReader(store, run, namespace))
     except NotFound as missing:
-        return f"{missing.message}: what they share was not looked at"
+        return f"{missing.message}: the shared events were not checked"
     except Damaged as damage:
         problems.append(Problem(0, "mismatch", damage.code, damage.message))
         return ""
     if not shared:
         return ""
-    return f"it shares {shared[-1].last} events with run {shared[-1].reader.run}, which is verified by itself"
+    return f"it shares {shared[-1].last} events with run {shared[-1].reader.run}, which is verified separately"
 
 
 def _feed(
@@ -167,7 +165,7 @@ def _feed(
 
 
 def _check_header(store: Store, namespace: str, run: str, problems: list[Problem]) -> dict[str, Any] | None:
-    """The decoded facts when the header holds; everything wrong with it is a problem at seq 0."""
+    """Return the decoded facts if the header is valid. Add each problem of the header at seq 0."""
     row = store.run_row(namespace, run)
     assert row is not None
     header_row = row.header
@@ -193,12 +191,12 @@ def _check_header(store: Store, namespace: str, run: str, problems: list[Problem
         header,
         fetch_nodes=nodes.fetch,
         artifact=nodes.artifact,
-        erased_by_right=_erased_by_right(store, namespace, run),
+        is_erasure_recorded=_look_up_erasures(store, namespace, run),
         problems=problems,
     )
 
 
-def _range_verifier(
+def _make_range_verifier(
     store: Store,
     run: str,
     namespace: str,
@@ -224,9 +222,9 @@ def _range_verifier(
     rules = rules_of(facts)
 
     def fetch_nodes(addresses: Any) -> dict[bytes, bytes]:
-        return {address: checked_node(address, blob) for address, blob in store.nodes(namespace, addresses).items()}
+        return {address: check_node(address, blob) for address, blob in store.nodes(namespace, addresses).items()}
 
-    def lane_place(seq: int) -> tuple[str, int | None] | None:
+    def find_lane_position(seq: int) -> tuple[str, int | None] | None:
         found = store.event(namespace, run, seq)
         return None if found is None else (found.lane, found.lane_seq)
 
@@ -238,8 +236,8 @@ def _range_verifier(
         lanes=lanes,
         fetch_nodes=fetch_nodes,
         fetch_artifact=lambda address: store.artifact(namespace, address),
-        lane_place=lane_place,
-        erased_by_right=_erased_by_right(store, namespace, run),
+        find_lane_position=find_lane_position,
+        is_erasure_recorded=_look_up_erasures(store, namespace, run),
         rules=rules if deep and rules.id == recorded_rules else None,
         reducer=reducer if reducer is not None and start == 1 else None,
         builtin_state=recorded_reducer == StateUpdatedOnlyReducer.id,
@@ -248,8 +246,8 @@ def _range_verifier(
     )
 
 
-def _erased_by_right(store: Store, namespace: str, run: str) -> Callable[[int], bool]:
-    """Whether the operations journal records the erasure of (run, seq). Read once, when first asked."""
+def _look_up_erasures(store: Store, namespace: str, run: str) -> Callable[[int], bool]:
+    """Return a function that checks for a recorded erasure. The operations journal is read at the first call."""
     cache: list[set[int]] = []
 
     def on_record(seq: int) -> bool:
@@ -265,13 +263,13 @@ def _verify_range_in_child(
 ) -> RangeResult:
     store = open_store(url, read_only=True)
     try:
-        verifier = _range_verifier(store, run, namespace, start, stop, deep, None, facts)
+        verifier = _make_range_verifier(store, run, namespace, start, stop, deep, None, facts)
         return verifier.verify(store.scan(namespace, run, start, stop))
     finally:
         store.close()
 
 
-def _in_parallel(
+def _verify_in_parallel(
     store: Store,
     run: str,
     namespace: str,
@@ -280,13 +278,13 @@ def _in_parallel(
     processes: int,
     facts: dict[str, Any] | None,
 ) -> list[RangeResult]:
-    # Loaded only here: most programs never verify in parallel, and these modules are slow to import.
+    # Imported here: most programs never verify in parallel, and these modules are slow to import.
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     share = -(-total // processes)
     starts = list(range(1, total + 1, share))
-    # Children start afresh: a forked one would inherit open database handles.
+    # Spawned, not forked: a forked child would inherit open database handles.
     with ProcessPoolExecutor(len(starts), mp_context=get_context("spawn")) as pool:
         futures = [
             pool.submit(
@@ -308,7 +306,7 @@ def merge_results(run: str, results: list[RangeResult], problems: list[Problem],
     opened: dict[int, str] = {}
     after: str | None = None
     state: bytes | None = b"null"
-    """Canonical bytes of the state so far; None where it is not known."""
+    """Canonical bytes of the state so far; None if unknown."""
     state_seen = False
     extra = list(problems)
     for result in results:
@@ -317,14 +315,14 @@ def merge_results(run: str, results: list[RangeResult], problems: list[Problem],
                 message = f"event {answer.parent} is no open request to answer"
                 extra.append(Problem(answer.seq, "mismatch", "orphan_answer", message))
         opened.update(result.opened)
-        for seq, salt, link in result.early_vouchers:
+        for seq, salt, link in result.early_snapshots:
             if state is not None and render(state_link_of(salt, state)) != link:
-                message = "it vouches for a state that the log does not have"
+                message = "the snapshot event commits to a state that the log does not have"
                 extra.append(Problem(seq, "mismatch", "bad_snapshot", message))
         if result.first_before is not None:
             seq, before = result.first_before
             if before != after and (after is not None or not state_seen):
-                message = "the state before is not the one left by the update before"
+                message = "the state before differs from the state after the previous update"
                 extra.append(Problem(seq, "mismatch", "bad_state", message))
         if result.state_seen:
             after, state_seen, state = result.last_after, True, result.last_state
@@ -334,13 +332,13 @@ def merge_results(run: str, results: list[RangeResult], problems: list[Problem],
     events = sum(result.events for result in results)
     if events != total and not found:
         found.append(Problem(total, "mismatch", "bad_sequence", "the number of events is not the last seq"))
-    bad_beyond = len({problem.seq for problem in extra if problem.seq > 0})
+    bad_between = len({problem.seq for problem in extra if problem.seq > 0})
     hidden = sum(result.problem_count - len(result.problems) for result in results)
     failures = sum(problem.sort == "failure" for problem in found)
     return VerificationReport(
         run=run,
         events=total,
-        verified=max(0, sum(result.events - result.bad for result in results) - bad_beyond),
+        verified=max(0, sum(result.events - result.bad for result in results) - bad_between),
         failures=failures + hidden,
         mismatches=len(found) - failures,
         problems=found,
@@ -361,14 +359,14 @@ def _check_expected(store: Store, namespace: str, run: str, report: Verification
             raise InvalidInput("an expected head has a seq of 0 or more", code="bad_head")
         if expected.seq == 0:
             row = store.run_row(namespace, run)
-            there = row.header.hash if row else None
+            found_hash = row.header.hash if row else None
         else:
             event = store.event(namespace, run, expected.seq)
-            there = event.hash if event is not None else None
-        if there != expected.hash:
+            found_hash = event.hash if event is not None else None
+        if found_hash != expected.hash:
             message = (
                 f"the run ends at seq {report.events}, before the expected head"
-                if there is None
+                if found_hash is None
                 else "the event there is not the expected head"
             )
             report.problems.append(Problem(expected.seq, "mismatch", "bad_head", message))
@@ -381,16 +379,16 @@ def _check_expected(store: Store, namespace: str, run: str, report: Verification
 def _check_snapshots(store: Store, namespace: str, run: str, report: VerificationReport) -> None:
     try:
         reader = JournalReader(store, run, namespace)
-    except ReenactError:
+    except OnrecordError:
         return
     bad = {problem.seq for problem in report.problems}
     for row in store.snapshots(namespace, run):
         report.snapshots += 1
         try:
             check_snapshot(reader, row)
-        except ReenactError as problem:
+        except OnrecordError as problem:
             report.rejected_snapshots.append((row.seq, problem.message))
-            if not bad & {row.seq, row.seq + 1}:  # its own event or voucher is bad, which was said already
+            if not bad & {row.seq, row.seq + 1}:  # else its own event is bad, which is reported already
                 report.problems.append(Problem(row.seq, "mismatch", "bad_snapshot", problem.message))
                 report.mismatches += 1
     report.problems.sort()

@@ -1,31 +1,33 @@
-"""The fixture `reenact`: what the test has done so far, for its assertions. Read from the record, so secrets are
-placeholders in it, and the same whether the test is recorded or replayed."""
+"""Fixture `onrecord`: what the test has done so far, for its assertions.
+
+Values come from the record: secrets are placeholders, and recording and replay give equal values.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reenact.capture.tool_calls import tool_calls_of
-from reenact.capture.usage import Usage, usage_of
-from reenact.core.events import ActionFailed, ActionRequested, ActionSucceeded
+from onrecord.capture.tool_calls import tool_calls_of
+from onrecord.capture.usage import Usage, usage_of
+from onrecord.core.events import ActionFailed, ActionRequested, ActionSucceeded
 
 if TYPE_CHECKING:
-    from reenact.pytest_plugin.carrying import CarriedTest
-    from reenact.pytest_plugin.options import Mode
-    from reenact.replays.comparing.tool_calls import ToolCall
+    from onrecord.analysis.compare.tool_calls import ComparedToolCall
+    from onrecord.pytest_plugin.options import Mode
+    from onrecord.pytest_plugin.test_run import TestRun
 
 
-class Call(NamedTuple):
-    """One effect: an HTTP request, a model call, a tool or a step."""
+class RecordedCall(NamedTuple):
+    """Effect of the test: an HTTP request, a model call, a tool or a step."""
 
     name: str
     kind: str
     """`http`, `model_call`, `tool_call`, `durable_step` and so on."""
     payload: Any
-    """What was asked for: method, URL, headers and body of a request; the arguments of a tool."""
+    """Request: method, URL, headers and body of an HTTP request; the arguments of a tool."""
     answer: Any = None
-    """What came; None while it is under way, and where it failed."""
+    """Answer; None while the effect is executing, and if it failed."""
     error: Any = None
 
     @property
@@ -34,13 +36,13 @@ class Call(NamedTuple):
 
     @property
     def body(self) -> Any:
-        """What a request said: JSON as it is, else text or bytes."""
-        return _inner(self.payload)
+        """Return the body of the request: parsed JSON, text or bytes."""
+        return _read_body(self.payload)
 
     @property
     def answered(self) -> Any:
-        """What a response said, likewise."""
-        return _inner(self.answer)
+        """Return the body of the response: parsed JSON, text or bytes."""
+        return _read_body(self.answer)
 
     @property
     def status(self) -> int | None:
@@ -52,17 +54,17 @@ class Call(NamedTuple):
         return usage_of(self.answer) if self.is_model_call else None
 
 
-def _inner(message: Any) -> Any:
+def _read_body(message: Any) -> Any:
     body = message.get("body") if isinstance(message, dict) else None
     if not isinstance(body, dict):
         return None
     return next((body[form] for form in ("json", "text", "bytes") if form in body), None)
 
 
-class Reenacted:
-    """What a test has done so far."""
+class RecordedTest:
+    """Record of the running test."""
 
-    def __init__(self, test: CarriedTest) -> None:
+    def __init__(self, test: TestRun) -> None:
         self._test = test
 
     @property
@@ -71,12 +73,12 @@ class Reenacted:
 
     @property
     def is_replay(self) -> bool:
-        """Nothing is live."""
+        """Return True if no effect is executed."""
         return self._test.is_replay
 
     @property
     def path(self) -> Path:
-        """Where the recording lies, or will."""
+        """Return the path of the recording, which may not exist yet."""
         return self._test.path
 
     @property
@@ -84,15 +86,15 @@ class Reenacted:
         return self._test.run.name
 
     @property
-    def calls(self) -> list[Call]:
-        """Everything that was asked for, in order."""
+    def calls(self) -> list[RecordedCall]:
+        """Return all effects, in the order of their requests."""
         run = self._test.run
         made = None if run.past is None else {one.seq for one in run.past.by_key.values() if one.made}
-        calls: dict[int, Call] = {}
+        calls: dict[int, RecordedCall] = {}
         for entry in run.reader.scan():
             event = entry.event
             if isinstance(event, ActionRequested) and (made is None or entry.seq in made):
-                calls[entry.seq] = Call(event.name or "", event.effect or "", event.payload)
+                calls[entry.seq] = RecordedCall(event.name or "", event.effect or "", event.payload)
             elif isinstance(event, ActionSucceeded) and entry.parent in calls:
                 calls[entry.parent] = calls[entry.parent]._replace(answer=event.output)
             elif isinstance(event, ActionFailed) and entry.parent in calls:
@@ -100,13 +102,13 @@ class Reenacted:
         return list(calls.values())
 
     @property
-    def model_calls(self) -> list[Call]:
+    def model_calls(self) -> list[RecordedCall]:
         return [call for call in self.calls if call.is_model_call]
 
     @property
-    def tool_calls(self) -> list[ToolCall]:
-        """The tools that models asked for, in order: `name` and `input`."""
-        return [called for call in self.model_calls for called in tool_calls_of(call.answer)]
+    def tool_calls(self) -> list[ComparedToolCall]:
+        """Return the tool calls of model answers, in order, with `name` and `input`."""
+        return [tool_call for call in self.model_calls for tool_call in tool_calls_of(call.answer)]
 
     @property
     def input_tokens(self) -> int:
@@ -122,7 +124,7 @@ class Reenacted:
 
     @property
     def cost(self) -> float | None:
-        """In US dollars; None where the price of a call is not known (`pip install reenact[prices]`)."""
+        """Return the cost in US dollars, or None if a price is unknown (needs the extra `prices`)."""
         costs = [usage.cost for usage in self._usages]
         return None if None in costs else sum(cost for cost in costs if cost is not None)
 

@@ -1,7 +1,7 @@
-"""Keeping tests from the network, and noticing what leaves one that is recorded.
+"""Keep tests from the network, and note connections of a recorded test that are not recorded.
 
-The interpreter tells of every connection and every look-up of a name (audit events), however it is reached. Whose it is
-is told by the place that the code stands in: connections of other threads of the process are nobody's business.
+The interpreter reports every connection and name look-up by audit events. The context variable of the running code says
+which test it belongs to. Connections of unrelated threads are ignored.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from typing import Any
 
-from reenact.capture.draws import is_own_file
-from reenact.effect.boundary import replays
-from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun
-from reenact.effect.places import PLACE, Inside
-from reenact.errors import ReenactError
+from onrecord.capture.draws import is_own_file
+from onrecord.errors import OnrecordError
+from onrecord.runtime.engine.boundary import replays
+from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.scheduler.lanes import Lane
 
 _CONNECTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
-_LOOKS_UP = frozenset({"socket.getaddrinfo", "socket.gethostbyname"})
+_LOOK_UPS = frozenset({"socket.getaddrinfo", "socket.gethostbyname"})
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _lock = threading.Lock()
 _installed = False
 _watches: dict[int, Watch] = {}
-"""Those of the runs that go on, by their identity."""
-_around: list[Hosts] = []
-"""What every test may reach, where all of them are kept from the network."""
-_looking_up = threading.local()
+"""Watches of running tests, by the identity of the run."""
+_allowed_for_all: list[Hosts] = []
+"""Allowed hosts while every test is kept from the network."""
+_own_look_up = threading.local()
 
 
-class NetworkBlocked(ReenactError, ConnectionError):
-    """A test that is replayed has tried to connect. It has not."""
+class NetworkBlocked(OnrecordError, ConnectionError):
+    """A replayed test tried to connect. The connection was not made."""
 
     code = "network_blocked"
     exit_status = 1
-    default_hint = "A local server that it needs is named by the setting reenact_allow_hosts."
+    default_hint = "To allow a local server, name its host in the setting onrecord_allow_hosts."
 
 
 class Hosts:
-    """Hosts that may be reached."""
+    """Hosts that a test may reach."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._patterns = [name.lower() for name in names]
@@ -57,21 +57,21 @@ class Hosts:
             return True
         return host in self._addresses or any(fnmatchcase(host, pattern) for pattern in self._patterns)
 
-    def looked_up(self, host: str) -> None:
-        """What is connected to later is an address, not the name."""
-        if getattr(_looking_up, "now", False) or _is_loopback(host):
+    def allow_addresses(self, host: str) -> None:
+        """Allow the addresses of an allowed host: a later connection names only the address."""
+        if getattr(_own_look_up, "now", False) or _is_loopback(host):
             return
-        _looking_up.now = True
+        _own_look_up.now = True
         try:
             self._addresses |= {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
         except OSError:
-            pass  # the caller finds out by itself
+            pass  # the caller's own look-up fails, too
         finally:
-            _looking_up.now = False
+            _own_look_up.now = False
 
 
 class Watch:
-    """Over one run. Without a `note` whatever is not allowed is stopped; with it, it is only told."""
+    """Watch of one run. Without `note`, a forbidden connection stops the run; with it, the connection is only noted."""
 
     def __init__(self, run: LiveRun, hosts: Hosts, note: Callable[[str], None] | None) -> None:
         self.run = run
@@ -80,7 +80,7 @@ class Watch:
 
 
 @contextmanager
-def watched(run: LiveRun, allowed: Sequence[str], note: Callable[[str], None] | None) -> Iterator[None]:
+def watch_network(run: LiveRun, allowed: Sequence[str], note: Callable[[str], None] | None) -> Iterator[None]:
     _install()
     _watches[id(run)] = Watch(run, Hosts(allowed), note)
     try:
@@ -90,76 +90,76 @@ def watched(run: LiveRun, allowed: Sequence[str], note: Callable[[str], None] | 
 
 
 @contextmanager
-def blocked(allowed: Sequence[str]) -> Iterator[None]:
-    """For whatever happens meanwhile, in any thread."""
+def block_network(allowed: Sequence[str]) -> Iterator[None]:
+    """Keep all threads from the network inside the block."""
     _install()
-    _around.append(Hosts(allowed))
+    _allowed_for_all.append(Hosts(allowed))
     try:
         yield
     finally:
-        _around.pop()
+        _allowed_for_all.pop()
 
 
 def _install() -> None:
-    """Once in a process: the interpreter forgets no audit function."""
+    """Add the audit hook once: Python cannot remove one."""
     global _installed
     with _lock:
         if not _installed:
             _installed = True
-            sys.addaudithook(_audited)
+            sys.addaudithook(_audit)
 
 
-def _audited(event: str, args: tuple[Any, ...]) -> None:
-    if event not in _CONNECTS and event not in _LOOKS_UP:
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if event not in _CONNECTS and event not in _LOOK_UPS:
         return
-    if not _watches and not _around:
+    if not _watches and not _allowed_for_all:
         return
-    host = _host(event, args)
+    host = _read_host(event, args)
     if host is None:
         return
-    watch = _watch_here()
+    watch = _current_watch()
     if watch is not None:
-        _of_a_run(watch, event, host)
-    elif _around:
-        _check(_around[-1], event, host)
+        _check_run(watch, event, host)
+    elif _allowed_for_all:
+        _refuse_unless_allowed(_allowed_for_all[-1], event, host)
 
 
-def _host(event: str, args: tuple[Any, ...]) -> str | None:
-    """None: it does not leave this process by a network."""
-    named = args[0] if event in _LOOKS_UP else args[1] if len(args) > 1 else None
+def _read_host(event: str, args: tuple[Any, ...]) -> str | None:
+    """Return the host of an audit event, or None if it does not use a network."""
+    host = args[0] if event in _LOOK_UPS else args[1] if len(args) > 1 else None
     if event in _CONNECTS:
-        named = named[0] if isinstance(named, tuple) and named else None
-    if isinstance(named, bytes):
-        named = named.decode("ascii", "replace")
-    if not isinstance(named, str) or not named or (event in _LOOKS_UP and _is_address(named)):
+        host = host[0] if isinstance(host, tuple) and host else None
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    if not isinstance(host, str) or not host or (event in _LOOK_UPS and _is_address(host)):
         return None
-    return named
+    return host
 
 
-def _watch_here() -> Watch | None:
+def _current_watch() -> Watch | None:
     place = PLACE.get()
     run = place.run if type(place) is Lane or isinstance(place, Inside) else replays.get(threading.get_ident())
     return _watches.get(id(run)) if run is not None and not run.ended else None
 
 
-def _of_a_run(watch: Watch, event: str, host: str) -> None:
+def _check_run(watch: Watch, event: str, host: str) -> None:
     if watch.note is not None:
         if type(PLACE.get()) is Lane and event in _CONNECTS and not watch.hosts.has(host):
-            watch.note(f"a connection to {host} at {_own_line()}")
+            watch.note(f"a connection to {host} at {_find_own_line()}")
         return
     try:
-        _check(watch.hosts, event, host)
+        _refuse_unless_allowed(watch.hosts, event, host)
     except NetworkBlocked as reason:
-        watch.run.stop(reason)  # whatever the test makes of the error
+        watch.run.stop(reason)  # even if the test catches the error
         raise
 
 
-def _check(hosts: Hosts, event: str, host: str) -> None:
+def _refuse_unless_allowed(hosts: Hosts, event: str, host: str) -> None:
     if not hosts.has(host):
-        what = "looks up" if event in _LOOKS_UP else "connects to"
-        raise NetworkBlocked(f"the test {what} {host[:200]!r} at {_own_line()}, and is kept from the network")
-    if event in _LOOKS_UP:
-        hosts.looked_up(host)
+        what = "looks up" if event in _LOOK_UPS else "connects to"
+        raise NetworkBlocked(f"the test {what} {host[:200]!r} at {_find_own_line()}, and is kept from the network")
+    if event in _LOOK_UPS:
+        hosts.allow_addresses(host)
 
 
 def _is_address(host: str) -> bool:
@@ -174,7 +174,7 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost" or (_is_address(host) and ip_address(host.partition("%")[0]).is_loopback)
 
 
-def _own_line() -> str:
+def _find_own_line() -> str:
     frame: Any = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename

@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from reenact.core.events import ANSWERS
-from reenact.errors import ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.messages import ChatMessage, messages_of
-from reenact.reports.conversations import answered_message, conversation_of
-from reenact.reports.effects import MODEL_CALL, OUTCOMES, asked_model, outline
-from reenact.reports.json_text import json_bytes
-from reenact.reports.streamed import streamed_answer
-from reenact.reports.timelines import Seen, seen
-from reenact.reports.usages import ReadAnswer, plain, used_by
-from reenact.store.contract import EventRow
+from onrecord.analysis.compare.messages import ChatMessage, messages_of
+from onrecord.core.events import ANSWERS
+from onrecord.errors import OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.conversations import answered_message, conversation_of
+from onrecord.reports.effects import MODEL_CALL, OUTCOMES, asked_model, outline
+from onrecord.reports.json_text import json_bytes
+from onrecord.reports.streamed import streamed_answer
+from onrecord.reports.timelines import SeenEvent, seen
+from onrecord.reports.usages import ReadAnswer, plain, used_by
+from onrecord.store.contract import EventRow
 
 EVENTS_LOOKED_AT = 2_000
 """For one page: where few of them are model calls a page is short, and says where the next one begins."""
@@ -123,7 +123,7 @@ def _agree(answer: ChatMessage, message: ChatMessage) -> bool:
     return (answer.role, answer.text, answer.calls) == (message.role, message.text, message.calls)
 
 
-def _answered(read: ReadAnswer, request: Seen, answer: Seen | None) -> dict[str, Any]:
+def _answered(read: ReadAnswer, request: SeenEvent, answer: SeenEvent | None) -> dict[str, Any]:
     if answer is None:
         return {**_NO_ANSWER}
     content = answer.content if isinstance(answer.content, dict) else {}
@@ -145,7 +145,7 @@ def _answered(read: ReadAnswer, request: Seen, answer: Seen | None) -> dict[str,
     }
 
 
-def _message_of(answer: Seen | None) -> ChatMessage | None:
+def _message_of(answer: SeenEvent | None) -> ChatMessage | None:
     content = None if answer is None else answer.content
     return answer_message(content.get("output")) if isinstance(content, dict) else None
 
@@ -169,7 +169,7 @@ def answer_message(output: Any) -> ChatMessage | None:
 def _of_items(items: list[Any]) -> ChatMessage | None:
     try:
         found = messages_of([item for item in items if isinstance(item, dict)])
-    except ReenactError:
+    except OnrecordError:
         return None
     said = [one for one in found if one.text or one.calls] or found
     if not said:
@@ -204,14 +204,14 @@ def _common(before: list[ChatMessage], now: list[ChatMessage]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _call_of(request: Seen) -> _Call | None:
+def _call_of(request: SeenEvent) -> _Call | None:
     content = request.content
     conversation = conversation_of(content.get("payload")) if isinstance(content, dict) else None
     if conversation is None:
         return None
     try:
         return _Call(request.seq, request.lane, messages_of(conversation.request))
-    except ReenactError:
+    except OnrecordError:
         return None
 
 
@@ -220,18 +220,18 @@ def is_model_call(reader: JournalReader, row: EventRow) -> bool:
         return False
     try:
         content = outline(row, reader.link(row).content)
-    except ReenactError:
+    except OnrecordError:
         return False
     return isinstance(content, dict) and content.get("effect") == MODEL_CALL
 
 
-def _find_answer(reader: JournalReader, seq: int) -> Seen | None:
+def _find_answer(reader: JournalReader, seq: int) -> SeenEvent | None:
     for row in _rows_behind(reader, seq):
         try:
             if row.kind in ANSWERS and reader.link(row).parent == seq:
                 whole = reader.store.event(reader.namespace, reader.run, row.seq)
                 return None if whole is None else seen(reader, whole)
-        except ReenactError:
+        except OnrecordError:
             continue  # of which request it is the answer cannot be read
     return None
 

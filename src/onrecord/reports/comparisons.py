@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from reenact.core.canonical import stored_bytes
-from reenact.errors import InvalidValue
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.patches import json_patch
-from reenact.replays.divergence.results import EventPlace, RunComparison
-from reenact.reports.timelines import one_event
-from reenact.store.contract import Store
+from onrecord.analysis.compare.patches import json_patch
+from onrecord.analysis.diff.results import EventPlace, RunComparison
+from onrecord.core.canonical import stored_bytes
+from onrecord.errors import InvalidValue
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.timelines import one_event
+from onrecord.store.contract import Store
 
 MOST_PATCHED_BYTES = 1024 * 1024
 

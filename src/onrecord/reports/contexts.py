@@ -25,23 +25,23 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from reenact.errors import InvalidInput, InvalidValue, NotFound, ReenactError
-from reenact.journal.lineage import shared_stretches
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.conversations import MessageChange, compare_conversations
-from reenact.replays.comparing.messages import ChatMessage, messages_of
-from reenact.replays.comparing.trees import compare_trees
-from reenact.reports.conversations import Conversation, answered_messages, answering_model, conversation_of
-from reenact.reports.effects import MODEL_CALL, asked_model, outline
-from reenact.reports.timelines import Seen, one_event
-from reenact.store.contract import EventRow
+from onrecord.analysis.compare.conversations import MessageChange, compare_conversations
+from onrecord.analysis.compare.messages import ChatMessage, messages_of
+from onrecord.analysis.compare.trees import compare_trees
+from onrecord.errors import InvalidInput, InvalidValue, NotFound, OnrecordError
+from onrecord.journal.lineage import shared_stretches
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.conversations import Conversation, answered_messages, answering_model, conversation_of
+from onrecord.reports.effects import MODEL_CALL, asked_model, outline
+from onrecord.reports.timelines import SeenEvent, one_event
+from onrecord.store.contract import EventRow
 
 CALLS_LOOKED_AT = 20
 EVENTS_LOOKED_AT = 2_000
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
 
-class ModelCall(NamedTuple):
+class ContextCall(NamedTuple):
     reader: JournalReader
     seq: int
     lane: str
@@ -106,7 +106,7 @@ def context_report(reader: JournalReader, seq: int | None = None) -> ContextRepo
     )
 
 
-def _compared(before: ModelCall, call: ModelCall) -> tuple[MessageChange, ...] | None:
+def _compared(before: ContextCall, call: ContextCall) -> tuple[MessageChange, ...] | None:
     """None: a stranger's recording may hold what cannot be compared."""
     try:
         return compare_conversations(before.conversation.request, call.conversation.request).changes
@@ -114,7 +114,7 @@ def _compared(before: ModelCall, call: ModelCall) -> tuple[MessageChange, ...] |
         return None
 
 
-def _settings(before: ModelCall, call: ModelCall) -> dict[str, Any] | None:
+def _settings(before: ContextCall, call: ContextCall) -> dict[str, Any] | None:
     try:
         return compare_trees(before.conversation.settings, call.conversation.settings).to_data()
     except InvalidValue:
@@ -162,7 +162,7 @@ def last_model_call(reader: JournalReader) -> int:
         stop = start
     raise NotFound(
         f"run {reader.run} has asked no model",
-        hint="Model calls are known by their HTTP requests; tools are made one by @reenact.tool(kind='model_call').",
+        hint="Model calls are known by their HTTP requests; tools are made one by @onrecord.tool(kind='model_call').",
         code="no_model_call",
     )
 
@@ -174,7 +174,7 @@ def _request_of(reader: JournalReader, seq: int) -> int:
     return seq
 
 
-def _call(reader: JournalReader, seq: int) -> ModelCall:
+def _call(reader: JournalReader, seq: int) -> ContextCall:
     event = one_event(reader, seq)
     found = _as_call(reader, event)
     if found is None:
@@ -183,13 +183,13 @@ def _call(reader: JournalReader, seq: int) -> ModelCall:
         what = "has no conversation that is known" if is_model_call else "is no model call"
         raise InvalidInput(
             f"event {seq} of run {reader.run} {what}" if not event.erased else f"event {seq} was erased",
-            hint="`reenact show RUN --event N` shows the event; without a number the last model call is shown.",
+            hint="`onrecord show RUN --event N` shows the event; without a number the last model call is shown.",
             code="no_conversation" if is_model_call else "erased" if event.erased else "no_model_call",
         )
     return found
 
 
-def _as_call(reader: JournalReader, event: Seen) -> ModelCall | None:
+def _as_call(reader: JournalReader, event: SeenEvent) -> ContextCall | None:
     content = event.content
     if not isinstance(content, dict) or content.get("effect") != MODEL_CALL:
         return None
@@ -198,14 +198,14 @@ def _as_call(reader: JournalReader, event: Seen) -> ModelCall | None:
         return None
     try:
         messages = messages_of(conversation.request)
-    except ReenactError:
+    except OnrecordError:
         return None
-    return ModelCall(reader, event.seq, event.lane, content, conversation, messages)
+    return ContextCall(reader, event.seq, event.lane, content, conversation, messages)
 
 
-def call_before(call: ModelCall) -> ModelCall | None:
+def call_before(call: ContextCall) -> ContextCall | None:
     """The call that a model call goes on from; None for the first of a run."""
-    nearest: ModelCall | None = None
+    nearest: ContextCall | None = None
     for earlier in _readable(_of_lane(call)):
         if _goes_on(earlier, call):
             return earlier
@@ -216,17 +216,17 @@ def call_before(call: ModelCall) -> ModelCall | None:
     return nearest
 
 
-def _readable(places: Iterator[tuple[JournalReader, EventRow]]) -> Iterator[ModelCall]:
+def _readable(places: Iterator[tuple[JournalReader, EventRow]]) -> Iterator[ContextCall]:
     for reader, row in islice(places, CALLS_LOOKED_AT):
         try:
             found = _as_call(reader, one_event(reader, row.seq))
-        except ReenactError:
+        except OnrecordError:
             continue  # damaged or gone: the next one is looked at
         if found is not None:
             yield found
 
 
-def _goes_on(earlier: ModelCall, call: ModelCall) -> bool:
+def _goes_on(earlier: ContextCall, call: ContextCall) -> bool:
     """Both begin with the same messages, and not only with the same system text."""
     for one, other in zip(earlier.messages, call.messages, strict=False):
         if one != other:
@@ -236,13 +236,13 @@ def _goes_on(earlier: ModelCall, call: ModelCall) -> bool:
     return False
 
 
-def _of_lane(call: ModelCall) -> Iterator[tuple[JournalReader, EventRow]]:
+def _of_lane(call: ContextCall) -> Iterator[tuple[JournalReader, EventRow]]:
     """Model calls of the same lane, the nearest first; then those of the runs that this one was forked from."""
     reader = call.reader
     yield from _back_from(reader, reader.store.event(reader.namespace, reader.run, call.seq))
     try:
         shared = shared_stretches(reader)
-    except ReenactError:
+    except OnrecordError:
         return  # its parents are not here
     for stretch in reversed(shared):
         ends = stretch.reader.store.lanes(stretch.reader.namespace, stretch.reader.run, below=stretch.last + 1)
@@ -265,7 +265,7 @@ def _back_from(
                 yield reader, whole
 
 
-def _of_other_lanes(call: ModelCall) -> Iterator[tuple[JournalReader, EventRow]]:
+def _of_other_lanes(call: ContextCall) -> Iterator[tuple[JournalReader, EventRow]]:
     reader = call.reader
     start = max(1, call.seq - EVENTS_LOOKED_AT)
     rows = reader.store.scan(reader.namespace, reader.run, start, call.seq)
@@ -278,7 +278,7 @@ def _is_model_call(reader: JournalReader, row: EventRow) -> bool:
         return False
     try:
         content = outline(row, reader.link(row).content)
-    except ReenactError:
+    except OnrecordError:
         return False
     return isinstance(content, dict) and content.get("effect") == MODEL_CALL
 
@@ -286,23 +286,23 @@ def _is_model_call(reader: JournalReader, row: EventRow) -> bool:
 # Their answers
 
 
-def _answer_of(call: ModelCall) -> Any:
+def _answer_of(call: ContextCall) -> Any:
     seq = _answer_seq(call.reader, call)
     if seq is None:
         return None
     try:
         content = one_event(call.reader, seq).content
-    except ReenactError:
+    except OnrecordError:
         return None
     return content.get("output") if isinstance(content, dict) else None
 
 
-def _answer_seq(reader: JournalReader, call: ModelCall) -> int | None:
+def _answer_seq(reader: JournalReader, call: ContextCall) -> int | None:
     stop = call.seq + EVENTS_LOOKED_AT
     for row in reader.store.scan(reader.namespace, reader.run, call.seq + 1, stop, contents=False):
         if row.kind in ("ActionSucceeded", "ActionFailed") and row.lane == call.lane:
             try:
                 return row.seq if reader.link(row).parent == call.seq else None
-            except ReenactError:
+            except OnrecordError:
                 return None
     return None

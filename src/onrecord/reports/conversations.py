@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from reenact.errors import ReenactError
-from reenact.replays.comparing.messages import ChatMessage, messages_of
-from reenact.reports.streamed import streamed_answer
-from reenact.reports.usages import plain
+from onrecord.analysis.compare.messages import ChatMessage, messages_of
+from onrecord.errors import OnrecordError
+from onrecord.reports.streamed import streamed_answer
+from onrecord.reports.usages import plain
 
 _HELD_IN = ("messages", "input", "contents")
 _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
@@ -123,7 +123,7 @@ def answered_message(output: Any) -> ChatMessage | None:
     message = _message_in(told) if isinstance(told, dict) else None
     try:
         return messages_of([message])[0] if message is not None else None
-    except (ReenactError, IndexError):
+    except (OnrecordError, IndexError):
         return None
 
 
@@ -136,7 +136,7 @@ def answered_messages(output: Any) -> list[ChatMessage]:
         return [] if message is None else [message]
     try:
         return messages_of([item for item in items if isinstance(item, dict)])
-    except ReenactError:
+    except OnrecordError:
         return []
 
 

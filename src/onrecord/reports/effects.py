@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from reenact.core.canonical import parse_stored
-from reenact.core.events import ANSWERS, OPENING_KINDS
-from reenact.core.hashing import commitment, render
-from reenact.core.lazy_patterns import Pattern
-from reenact.core.packing import unpack
-from reenact.errors import Damaged, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.timelines import Seen, seen
-from reenact.reports.usages import ReadAnswer, Used, used_by
-from reenact.store.contract import EventRow
+from onrecord.core.canonical import parse_stored
+from onrecord.core.events import ANSWERS, OPENING_KINDS
+from onrecord.core.hashing import commitment, render
+from onrecord.core.lazy_regex import Pattern
+from onrecord.core.packing import unpack
+from onrecord.errors import Damaged, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.timelines import SeenEvent, seen
+from onrecord.reports.usages import ReadAnswer, Used, used_by
+from onrecord.store.contract import EventRow
 
 OUTCOMES = {"ActionFailed": "failed", "ActionDenied": "denied"}
 KINDS = {"WaitCreated": "wait", "Interrupted": "interrupt"}
@@ -27,7 +27,7 @@ MODEL_CALL, PROCESS = "model_call", "process"
 _IN_PATH = Pattern(r"/models/([^/:?]+):")
 
 
-class Effect(NamedTuple):
+class ReportedEffect(NamedTuple):
     seq: int
     kind: str
     """model_call, tool_call, http, step, …; `wait` and `interrupt` for what others answer."""
@@ -49,7 +49,7 @@ class Effect(NamedTuple):
 
 def effects_of(
     reader: JournalReader, read: ReadAnswer, start: int = 1, stop: int | None = None, *, open_too: bool = True
-) -> Iterator[Effect]:
+) -> Iterator[ReportedEffect]:
     """Effects whose answers stand in that stretch, in the order of these; then those without an answer."""
     walk = EffectWalk(reader, read)
     for row in reader.store.scan(reader.namespace, reader.run, start, stop):
@@ -66,9 +66,9 @@ class EffectWalk:
     def __init__(self, reader: JournalReader, read: ReadAnswer) -> None:
         self._reader = reader
         self._read = read
-        self._requested: dict[int, Effect] = {}
+        self._requested: dict[int, ReportedEffect] = {}
 
-    def take(self, row: EventRow, event: Seen | None = None) -> Effect | None:
+    def take(self, row: EventRow, event: SeenEvent | None = None) -> ReportedEffect | None:
         """`event`: the row as it was seen, by whoever needs it besides."""
         if row.kind in OPENING_KINDS:
             self._requested[row.seq] = requested(self._reader, row)
@@ -76,10 +76,10 @@ class EffectWalk:
             return self._answered(event if event is not None else seen(self._reader, row))
         return None
 
-    def open(self) -> Iterator[Effect]:
+    def open(self) -> Iterator[ReportedEffect]:
         yield from self._requested.values()
 
-    def _answered(self, answer: Seen) -> Effect | None:
+    def _answered(self, answer: SeenEvent) -> ReportedEffect | None:
         asked = self._requested.pop(answer.parent or 0, None) or self._before(answer.parent)
         if asked is None:
             return None  # nothing was requested, or nobody can read what
@@ -94,30 +94,30 @@ class EffectWalk:
             model=(used.model if used is not None else None) or asked.model,
         )
 
-    def _before(self, seq: int | None) -> Effect | None:
+    def _before(self, seq: int | None) -> ReportedEffect | None:
         """A request that stands before the stretch."""
         row = None if seq is None else self._reader.store.event(self._reader.namespace, self._reader.run, seq)
         return None if row is None else requested(self._reader, row)
 
 
-def _may_tell(asked: Effect, content: dict[str, Any]) -> bool:
+def _may_tell(asked: ReportedEffect, content: dict[str, Any]) -> bool:
     """Tools that ask a model themselves often pass on what it used. Of a called agent its own effects tell."""
     output = content.get("output")
     passed_on = isinstance(output, dict) and ("usage" in output or "$object" in output)
     return asked.kind == MODEL_CALL or (passed_on and asked.kind != PROCESS)
 
 
-def requested(reader: JournalReader, row: EventRow) -> Effect:
+def requested(reader: JournalReader, row: EventRow) -> ReportedEffect:
     """What a request says of itself; as much as can be read."""
     time, content = None, None
     try:
         link = reader.link(row)
         time, content = link.time, outline(row, link.content)
-    except ReenactError:
+    except OnrecordError:
         pass  # what is the matter with it is told by whoever shows the event
     members = content if isinstance(content, dict) else {}
     name, kind = members.get("name"), members.get("effect")
-    found = Effect(
+    found = ReportedEffect(
         row.seq,
         KINDS.get(row.kind) or (kind if isinstance(kind, str) else "tool_call"),
         name if isinstance(name, str) else None,

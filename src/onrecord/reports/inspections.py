@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from reenact.core.events import ANSWERS, OPENING_KINDS
-from reenact.core.hashing import render
-from reenact.core.links import Link
-from reenact.core.packing import unpack
-from reenact.errors import BadPosition, Damaged, InvalidInput, InvalidValue, NotFound, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.excerpts import excerpt
-from reenact.replays.comparing.trees import Difference, compare_trees
-from reenact.reports.gists import gist_of_value, trimmed
-from reenact.reports.timelines import Seen, seen
-from reenact.store.contract import EventRow
+from onrecord.analysis.compare.excerpts import excerpt
+from onrecord.analysis.compare.trees import Difference, compare_trees
+from onrecord.core.events import ANSWERS, OPENING_KINDS
+from onrecord.core.hashing import render
+from onrecord.core.links import Link
+from onrecord.core.packing import unpack
+from onrecord.errors import BadPosition, Damaged, InvalidInput, InvalidValue, NotFound, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.gists import gist_of_value, trimmed
+from onrecord.reports.timelines import SeenEvent, seen
+from onrecord.store.contract import EventRow
 
 NEAR = 2_000
 """Events on each side in which what belongs to an event is looked for."""
@@ -103,7 +103,7 @@ def difference_to_call_before(reader: JournalReader, seq: int, to: int | None = 
     }
 
 
-def _compared(event: Seen) -> Any:
+def _compared(event: SeenEvent) -> Any:
     """What was asked for or answered. Ids of the pair are new in every call and say nothing."""
     content = event.content
     if not isinstance(content, dict):
@@ -134,14 +134,14 @@ def _row(reader: JournalReader, seq: int) -> EventRow:
 def _link(reader: JournalReader, row: EventRow) -> Link | None:
     try:
         return reader.link(row)
-    except ReenactError:
+    except OnrecordError:
         return None
 
 
 def _stored(row: EventRow) -> bytes | None:
     try:
         return None if row.content is None else unpack(row.content)
-    except ReenactError:
+    except OnrecordError:
         return None
 
 

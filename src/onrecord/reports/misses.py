@@ -10,16 +10,16 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from reenact.core.codec import encode
-from reenact.core.events import ActionRequested
-from reenact.core.matching import VOLATILE_MEMBERS
-from reenact.effect.source_lines import shown_line
-from reenact.effect.stopping import Divergence
-from reenact.errors import ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.conversations import MessageChange, compare_conversations
-from reenact.replays.comparing.excerpts import Excerpt, excerpt
-from reenact.replays.comparing.trees import Difference, compare_trees
+from onrecord.analysis.compare.conversations import MessageChange, compare_conversations
+from onrecord.analysis.compare.excerpts import Excerpt, excerpt
+from onrecord.analysis.compare.trees import Difference, compare_trees
+from onrecord.core.codec import encode
+from onrecord.core.events import ActionRequested
+from onrecord.core.matching import VOLATILE_MEMBERS
+from onrecord.errors import OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.stops import Divergence
+from onrecord.runtime.replay.source_lines import shown_line
 
 SHOWN_DIFFERENCES = 4
 SHOWN_MESSAGES = 6
@@ -55,7 +55,7 @@ def explained(divergence: Divergence, reader: JournalReader) -> Miss:
     """What is known of a divergence at a call; no lines where it is about something else."""
     try:
         return _Explanation(divergence, reader).miss()
-    except ReenactError:  # the record cannot be read where it would have to be: what was said before stands
+    except OnrecordError:  # the record cannot be read where it would have to be: what was said before stands
         return Miss((), {})
 
 
@@ -169,7 +169,7 @@ def _messages(left: Any, right: Any) -> tuple[MessageChange, ...] | None:
     """The messages of both, where both hold a conversation."""
     try:
         diff = compare_conversations(_request(left), _request(right), words=False)
-    except ReenactError:
+    except OnrecordError:
         return None
     return diff.changes if not diff.equal else None
 

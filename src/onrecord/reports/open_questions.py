@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from reenact.core.wait_keys import WaitIdentity
-from reenact.effect.keys import KeyRing
-from reenact.effect.waits import rows
-from reenact.errors import InvalidInput, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.standing import Open, open_requests
-from reenact.reports.timelines import seen
-from reenact.reports.times import iso_time
-from reenact.store.contract import Store
+from onrecord.core.wait_keys import WaitIdentity
+from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.status import Open, open_requests
+from onrecord.reports.timelines import seen
+from onrecord.reports.times import iso_time
+from onrecord.runtime.secrets.keys import KeyRing
+from onrecord.runtime.waits import records
+from onrecord.store.contract import Store
 
 INTERRUPT = "interrupt@"
 
@@ -28,13 +28,13 @@ def open_waits(store: Store, namespace: str, run: str, signs: Callable[[str], bo
     found = []
     asked = _asked(store, namespace, run)
     for key, row in inbox.items():
-        wait = key.removeprefix(rows.PIN_ROWS)
-        if not key.startswith(rows.PIN_ROWS) or ":" in wait or rows.resolution_key(wait) in inbox:
+        wait = key.removeprefix(records.PIN_ROWS)
+        if not key.startswith(records.PIN_ROWS) or ":" in wait or records.resolution_key(wait) in inbox:
             continue
-        identity = _identity(rows.payload_of(row))
+        identity = _identity(records.decode_payload(row))
         if identity is None or identity.id != wait:
             continue  # a stranger's row: nobody could resolve it
-        pin = rows.pin_of(rows.payload_of(row))
+        pin = records.parse_pin(records.decode_payload(row))
         secrets = [pin.key_id, *(other.rpartition(":")[2] for other in inbox if other.startswith(f"{key}:"))]
         told = _wait(identity, row.time, pin.session, asked)
         found.append({"run": run, **told, "answerable": any(signs(secret) for secret in secrets)})
@@ -46,18 +46,18 @@ def signs_here(secret: str) -> bool:
     ring = KeyRing()
     try:
         return ring.path.exists() and ring.has(secret)
-    except ReenactError:
+    except OnrecordError:
         return False  # whoever answers is told what is the matter with it
 
 
 def wait_named(store: Store, namespace: str, run: str, wait: str) -> tuple[WaitIdentity, str | None] | None:
     """Which wait has that id, and to which session it belongs, whether it is open or not."""
-    place = (run, rows.pin_key(wait))
+    place = (run, records.pin_key(wait))
     row = store.inbox_find(namespace, [place]).get(place)
-    identity = None if row is None else _identity(rows.payload_of(row))
+    identity = None if row is None else _identity(records.decode_payload(row))
     if row is None or identity is None or identity.id != wait:
         return None
-    return identity, rows.pin_of(rows.payload_of(row)).session
+    return identity, records.parse_pin(records.decode_payload(row)).session
 
 
 def _identity(payload: Any) -> WaitIdentity | None:
@@ -120,7 +120,7 @@ def doubts(store: Store, namespace: str, run: str) -> list[dict[str, Any]]:
 def _open(store: Store, namespace: str, run: str) -> list[Open]:
     try:
         return open_requests(store, namespace, run)
-    except ReenactError:
+    except OnrecordError:
         return []  # `verify` says what is the matter
 
 
@@ -130,6 +130,6 @@ def _content(store: Store, namespace: str, run: str, seq: int) -> dict[str, Any]
         row = store.event(namespace, run, seq)
         reader = JournalReader(store, run, namespace)
         found = None if row is None else reader.content_tree(row, reader.link(row))
-    except ReenactError:
+    except OnrecordError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from reenact.core.strict_json import read_strict
-from reenact.journal.reader import JournalReader
-from reenact.tokens import ReplayToken, mint
+from onrecord.core.strict_json import read_strict
+from onrecord.journal.reader import JournalReader
+from onrecord.proof.receipts import ReplayToken, mint
 
 
 def receipt_report(token: ReplayToken) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from reenact.journal.reader import JournalReader
-from reenact.replays.live import RunReplay
-from reenact.replays.live.results import StepReplay
-from reenact.reports.effects import Effect, effects_of
-from reenact.reports.usages import ReadAnswer
+from onrecord.analysis.live import RunReplay
+from onrecord.analysis.live.results import StepReplay
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.effects import ReportedEffect, effects_of
+from onrecord.reports.usages import ReadAnswer
 
 MEASURES = ("tokens", "cost", "latency")
 """In tokens, US dollars and microseconds."""
@@ -41,11 +41,13 @@ def measured_replay(
     }
 
 
-def _by_seq(reader: JournalReader, read: ReadAnswer) -> dict[int, Effect]:
+def _by_seq(reader: JournalReader, read: ReadAnswer) -> dict[int, ReportedEffect]:
     return {effect.seq: effect for effect in effects_of(reader, read)}
 
 
-def _step(step: StepReplay, effects: dict[int, Effect], others: dict[int, Effect], run: str) -> dict[str, Any]:
+def _step(
+    step: StepReplay, effects: dict[int, ReportedEffect], others: dict[int, ReportedEffect], run: str
+) -> dict[str, Any]:
     here = step.kept_in in (None, run)  # what is shared with a parent was not measured in this run
     was = _measured(effects.get(step.seq or 0)) if here else _NOTHING
     came = _measured(others.get(step.replay_seq or 0))
@@ -71,7 +73,7 @@ def _reason(reason: dict[str, Any]) -> dict[str, Any]:
     return {name: reason[name] for name in ("code", "path", "tolerated") if name in reason}
 
 
-def _measured(effect: Effect | None) -> _Measured:
+def _measured(effect: ReportedEffect | None) -> _Measured:
     if effect is None:
         return _NOTHING
     used = effect.used

@@ -14,22 +14,22 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
-from reenact.core.hashing import render
-from reenact.core.links import parse_header
-from reenact.effect.outcomes import is_opaque
-from reenact.errors import Damaged, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.replays.live import RunReplay, judge_runs
-from reenact.reports.runs import LOOKED_AT_ONCE, Place
-from reenact.reports.standing import Standing, standing_of
-from reenact.reports.timelines import Seen, seen
-from reenact.reports.times import iso_time
-from reenact.store.contract import RunRow
+from onrecord.analysis.live import RunReplay, judge_runs
+from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
+from onrecord.core.hashing import render
+from onrecord.core.links import parse_header
+from onrecord.errors import Damaged, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.runs import LOOKED_AT_ONCE, ListPosition
+from onrecord.reports.status import Standing, standing_of
+from onrecord.reports.timelines import SeenEvent, seen
+from onrecord.reports.times import iso_time
+from onrecord.runtime.engine.outcomes import is_opaque
+from onrecord.store.contract import RunRow
 
 STATES = ("replayable", "not_replayable", "open", "in_doubt", "damaged")
 LOOKED_AT_MOST = 5_000
-REENACTMENTS_SHOWN = 10
+LIVE_REPLAYS_SHOWN = 10
 _VALUES = {"ActionSucceeded": "output", "WaitResolved": "resolution", "Resumed": "value"}
 _STATUSES = {"ActionFailed": "failed", "ActionDenied": "denied"}
 
@@ -45,7 +45,7 @@ def replay_report(reader: JournalReader, row: RunRow, *, start: int, limit: int)
         elif event_row.kind in ANSWERS:
             effects.answered(_without_values(seen(reader, event_row)))
     effects.end()
-    reenactments, more = _reenactments(reader, row)
+    live_replays, more = _live_replays(reader, row)
     return {
         "run": reader.run,
         "status": standing.status,
@@ -54,8 +54,8 @@ def replay_report(reader: JournalReader, row: RunRow, *, start: int, limit: int)
         "counts": dict(effects.counts),
         "effects": list(effects.page.values()),
         "next": effects.next,
-        "reenactments": reenactments,
-        "more_reenactments": more,
+        "live_replays": live_replays,
+        "more_live_replays": more,
     }
 
 
@@ -66,12 +66,12 @@ class _Effects:
         self._standing = standing
         self._start = start
         self._limit = limit
-        self._waiting: dict[int, Seen] = {}
+        self._waiting: dict[int, SeenEvent] = {}
         self.counts: Counter[str] = Counter(dict.fromkeys(STATES, 0))
         self.page: dict[int, dict[str, Any]] = {}
         self.next: int | None = None
 
-    def requested(self, request: Seen) -> None:
+    def requested(self, request: SeenEvent) -> None:
         self._waiting[request.seq] = request
         if request.seq < self._start:
             return
@@ -80,7 +80,7 @@ class _Effects:
         elif self.next is None:
             self.next = request.seq
 
-    def answered(self, answer: Seen) -> None:
+    def answered(self, answer: SeenEvent) -> None:
         request = self._waiting.pop(answer.parent or 0, None)
         if request is not None:
             self._is_known(request, answer)
@@ -91,7 +91,7 @@ class _Effects:
         for request in self._waiting.values():
             self._is_known(request, None)
 
-    def _is_known(self, request: Seen, answer: Seen | None) -> None:
+    def _is_known(self, request: SeenEvent, answer: SeenEvent | None) -> None:
         state = _state(request, answer, self._standing)
         self.counts[state] += 1
         if request.seq in self.page:
@@ -108,7 +108,7 @@ def _verdict(row: RunRow, counts: Counter[str]) -> str:
     return "replayable" if row.last.kind in TERMINAL_KINDS else "unfinished"
 
 
-def _without_values(one: Seen) -> Seen:
+def _without_values(one: SeenEvent) -> SeenEvent:
     """Name, sort and whether there is a value: a conversation must not be kept for each of its calls."""
     content = one.content if isinstance(one.content, dict) else {}
     kept = {name: content[name] for name in ("name", "effect") if isinstance(content.get(name), str)}
@@ -116,7 +116,7 @@ def _without_values(one: Seen) -> Seen:
     return one._replace(content={**kept, "opaque": is_opaque(value)})
 
 
-def _state(request: Seen, answer: Seen | None, standing: Standing) -> str:
+def _state(request: SeenEvent, answer: SeenEvent | None, standing: Standing) -> str:
     if request.damage is not None or (answer is not None and answer.damage is not None):
         return "damaged"
     if answer is None:
@@ -125,7 +125,7 @@ def _state(request: Seen, answer: Seen | None, standing: Standing) -> str:
     return "not_replayable" if answer.erased or request.erased or answer.content["opaque"] else "replayable"
 
 
-def _effect(asked: Seen, answer: Seen | None, state: str) -> dict[str, Any]:
+def _effect(asked: SeenEvent, answer: SeenEvent | None, state: str) -> dict[str, Any]:
     took = None if answer is None or answer.time is None or asked.time is None else answer.time - asked.time
     return {
         "seq": asked.seq,
@@ -143,11 +143,11 @@ def _effect(asked: Seen, answer: Seen | None, state: str) -> dict[str, Any]:
     }
 
 
-def _reenactments(reader: JournalReader, row: RunRow) -> tuple[list[dict[str, Any]], bool]:
+def _live_replays(reader: JournalReader, row: RunRow) -> tuple[list[dict[str, Any]], bool]:
     """Runs that say of themselves that they replay this one, newest first, each judged against it."""
     store, namespace = reader.store, reader.namespace
     found: list[dict[str, Any]] = []
-    before: Place | None = None
+    before: ListPosition | None = None
     looked = 0
     while page := store.list_runs(namespace, before=before, limit=LOOKED_AT_ONCE):
         for other in page:
@@ -156,12 +156,12 @@ def _reenactments(reader: JournalReader, row: RunRow) -> tuple[list[dict[str, An
             looked += 1
             if not _replays(other, reader):
                 continue
-            if len(found) == REENACTMENTS_SHOWN or looked > LOOKED_AT_MOST:
+            if len(found) == LIVE_REPLAYS_SHOWN or looked > LOOKED_AT_MOST:
                 return found, True
-            found.append(_reenactment(reader, other))
+            found.append(_live_replay(reader, other))
         if looked > LOOKED_AT_MOST:
             return found, True
-        before = Place(page[-1].header.created, page[-1].header.run)
+        before = ListPosition(page[-1].header.created, page[-1].header.run)
     return found, False
 
 
@@ -177,12 +177,12 @@ def _replays(other: RunRow, reader: JournalReader) -> bool:
     return head is not None and render(head) == parent.head  # another run of that name is another run
 
 
-def _reenactment(reader: JournalReader, other: RunRow) -> dict[str, Any]:
+def _live_replay(reader: JournalReader, other: RunRow) -> dict[str, Any]:
     store, namespace, name = reader.store, reader.namespace, other.header.run
     about = {"run": name, "created": iso_time(other.header.created)}
     try:
         judged = judge_runs(reader, JournalReader(store, name, namespace))
-    except ReenactError as error:
+    except OnrecordError as error:
         return {**about, "status": None, "verdict": None, "codes": [error.code], "message": error.message}
     status = standing_of(store, namespace, other).status
     return {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from reenact.core.links import OPERATIONS_RUN
-from reenact.errors import InvalidInput, NotFound, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.summaries import facts_of, kind_of_run
-from reenact.store.contract import Store
+from onrecord.core.links import OPERATIONS_RUN
+from onrecord.errors import InvalidInput, NotFound, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.summaries import facts_of, kind_of_run
+from onrecord.store.contract import Store
 
 CANDIDATES = 5
 PAGE = 200
@@ -60,7 +60,7 @@ def _by_position(store: Store, namespace: str, text: str) -> str:
         before = page[-1].header.created, page[-1].header.run
     raise NotFound(
         f"there is no {text}: namespace {namespace!r} has too few runs",
-        hint="`reenact ls` lists the runs, `reenact demo` records one.",
+        hint="`onrecord ls` lists the runs, `onrecord demo` records one.",
         code="unknown_run",
     )
 
@@ -87,6 +87,6 @@ def _was_called(store: Store, namespace: str, run: str) -> bool:
     """By another run, which is the one that is meant."""
     try:
         parent = JournalReader(store, run, namespace).header.parent
-    except ReenactError:
+    except OnrecordError:
         return False  # what is the matter with it is told by whoever reads it
     return parent is not None and parent.relation == "child"

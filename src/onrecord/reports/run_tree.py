@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from reenact.core.links import ParentRun, parse_header
-from reenact.errors import Damaged
-from reenact.journal.reader import JournalReader
-from reenact.reports.runs import LOOKED_AT_ONCE, Place
-from reenact.reports.standing import standing_of
-from reenact.reports.summaries import facts_of
-from reenact.reports.times import iso_time
-from reenact.store.contract import RunRow, Store
+from onrecord.core.links import ParentRun, parse_header
+from onrecord.errors import Damaged
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.runs import LOOKED_AT_ONCE, ListPosition
+from onrecord.reports.status import standing_of
+from onrecord.reports.summaries import facts_of
+from onrecord.reports.times import iso_time
+from onrecord.store.contract import RunRow, Store
 
 LOOKED_AT_MOST = 5_000
 MEMBERS_MOST = 200
@@ -76,7 +76,7 @@ def _line_of(store: Store, namespace: str, run: str) -> tuple[list[_Member], str
 
 def _children(store: Store, namespace: str, since: int) -> tuple[dict[str, list[_Member]], bool]:
     found: dict[str, list[_Member]] = {}
-    before: Place | None = None
+    before: ListPosition | None = None
     looked = 0
     while page := store.list_runs(namespace, before=before, limit=LOOKED_AT_ONCE):
         for row in page:
@@ -88,7 +88,7 @@ def _children(store: Store, namespace: str, since: int) -> tuple[dict[str, list[
         looked += len(page)
         if looked >= LOOKED_AT_MOST:
             return found, True
-        before = Place(page[-1].header.created, page[-1].header.run)
+        before = ListPosition(page[-1].header.created, page[-1].header.run)
     return found, False
 
 

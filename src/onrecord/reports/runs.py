@@ -6,14 +6,14 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any, NamedTuple
 
-from reenact.core.events import TERMINAL_KINDS
-from reenact.core.links import is_name
-from reenact.errors import InvalidInput, NotFound
-from reenact.journal.reader import JournalReader
-from reenact.reports.selecting import short_id
-from reenact.reports.standing import standing_of
-from reenact.reports.summaries import facts_of, kind_of_run, summary_of
-from reenact.store.contract import RunRow, Store
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.core.links import is_name
+from onrecord.errors import InvalidInput, NotFound
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.run_selector import short_id
+from onrecord.reports.status import standing_of
+from onrecord.reports.summaries import facts_of, kind_of_run, summary_of
+from onrecord.store.contract import RunRow, Store
 
 STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "stopped", "completed", "failed", "cancelled")
 LOOKED_AT_ONCE = 200
@@ -64,7 +64,7 @@ class RunPage(NamedTuple):
         return {"runs": self.runs, "more": self.next is not None, "next": self.next}
 
 
-class Place(NamedTuple):
+class ListPosition(NamedTuple):
     """Where a list stands: behind this run."""
 
     created: int
@@ -74,7 +74,7 @@ class Place(NamedTuple):
         return urlsafe_b64encode(f"{self.created}:{self.run}".encode()).decode().rstrip("=")
 
     @classmethod
-    def of(cls, cursor: str) -> Place:
+    def of(cls, cursor: str) -> ListPosition:
         try:
             text = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
         except ValueError:
@@ -87,9 +87,9 @@ class Place(NamedTuple):
 
 def runs_page(store: Store, namespace: str, wanted: RunFilter, *, cursor: str | None, limit: int) -> RunPage:
     """The newest first. A page may hold fewer than `limit` while there is a next one."""
-    before = Place.of(cursor) if cursor is not None else None
+    before = ListPosition.of(cursor) if cursor is not None else None
     if wanted.until is not None and (before is None or wanted.until < before.created):
-        before = Place(wanted.until, "")
+        before = ListPosition(wanted.until, "")
     found: list[dict[str, Any]] = []
     looked = 0
     while looked < LOOKED_AT_MOST:
@@ -100,7 +100,7 @@ def runs_page(store: Store, namespace: str, wanted: RunFilter, *, cursor: str | 
             if len(found) == limit:
                 return RunPage(found, None if before is None else before.cursor())
             looked += 1
-            before = Place(row.header.created, row.header.run)
+            before = ListPosition(row.header.created, row.header.run)
             if _has_status(store, namespace, row, wanted.statuses):
                 facts = facts_of(store, namespace, row.header.run)
                 if _is_wanted(facts, wanted):

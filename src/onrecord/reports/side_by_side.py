@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
-from reenact.core.matching import MatchRules
-from reenact.errors import InvalidValue, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.excerpts import excerpt
-from reenact.replays.comparing.trees import Difference, compare_trees
-from reenact.replays.divergence.comparing_runs import compare_runs
-from reenact.replays.divergence.reasons import WORDS
-from reenact.replays.divergence.results import EventPlace, RunComparison
-from reenact.replays.divergence.run_lanes import RunLanes
-from reenact.replays.divergence.whole_line import whole_line
-from reenact.reports.comparisons import comparison_report, patch_between
-from reenact.reports.effects import outline
-from reenact.reports.gists import gist_of, gist_of_value
-from reenact.reports.timelines import Seen, one_event
-from reenact.reports.times import iso_time
-from reenact.store.contract import EventRow, Store
+from onrecord.analysis.compare.excerpts import excerpt
+from onrecord.analysis.compare.trees import Difference, compare_trees
+from onrecord.analysis.diff.lineage import open_lineage
+from onrecord.analysis.diff.reasons import WORDS
+from onrecord.analysis.diff.results import EventPlace, RunComparison
+from onrecord.analysis.diff.run_lanes import RunLanes
+from onrecord.analysis.diff.runs import compare_runs
+from onrecord.core.matching import MatchRules
+from onrecord.errors import InvalidValue, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.comparisons import comparison_report, patch_between
+from onrecord.reports.effects import outline
+from onrecord.reports.gists import gist_of, gist_of_value
+from onrecord.reports.timelines import SeenEvent, one_event
+from onrecord.reports.times import iso_time
+from onrecord.store.contract import EventRow, Store
 
 CHANGES = 200
 DIFFERENCES = 40
@@ -42,7 +42,7 @@ class Side(NamedTuple):
 
 
 def side_by_side(expected: Side, actual: Side, *, limit: int = CHANGES) -> dict[str, Any]:
-    """What `reenact diff` says, and `rows`: changes, and stretches of events that are the same.
+    """What `onrecord diff` says, and `rows`: changes, and stretches of events that are the same.
 
     Where more than `limit` changes were found, the rows end behind the last of those.
     """
@@ -55,7 +55,7 @@ def side_by_side(expected: Side, actual: Side, *, limit: int = CHANGES) -> dict[
         namespace_b=actual.namespace,
         most_shown=limit,
     )
-    rows = list(_Walk(comparison, expected, actual).rows())
+    rows = list(_PairedWalk(comparison, expected, actual).rows())
     return {
         **comparison_report(comparison, expected.store, actual.store),
         "rows": rows,
@@ -84,7 +84,7 @@ class _Events:
     """The behavioural events of one run in their order, each with the change that it is part of."""
 
     def __init__(self, side: Side, changed: dict[Spot, int]) -> None:
-        self._lanes = RunLanes(whole_line(side.store, side.run, side.namespace))
+        self._lanes = RunLanes(open_lineage(side.store, side.run, side.namespace))
         self._rows = (row for row in self._lanes.scan(1) if row.lane_seq is not None)
         self._changed = changed
         self.here: EventRow | None = None
@@ -102,7 +102,7 @@ class _Events:
         return None if row is None else dict(zip(("run", "seq"), self._lanes.origin(row), strict=True))
 
 
-class _Stretch:
+class _EqualStretch:
     """Events that are the same in both runs."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class _Stretch:
         return data
 
 
-class _Walk:
+class _PairedWalk:
     """Through both runs at once. Events that match come in the same order in both, but for those of different lanes."""
 
     def __init__(self, comparison: RunComparison, expected: Side, actual: Side) -> None:
@@ -136,7 +136,7 @@ class _Walk:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         events = {"expected": self._a, "actual": self._b}
-        same, number = _Stretch(), 0
+        same, number = _EqualStretch(), 0
         while (self._a.here is not None or self._b.here is not None) and (self._left or self._complete):
             what, change = self._due()
             if what == "same":
@@ -146,7 +146,7 @@ class _Walk:
             elif what == "change":
                 if same.count:
                     yield same.to_data(events)
-                    same = _Stretch()
+                    same = _EqualStretch()
                 self._left -= 1
                 number += 1
                 yield self._told(change, number)
@@ -195,7 +195,7 @@ class _Named:
         if place is None:
             return None
         about: dict[str, Any] = {"name": None, "gist": "", "time": None}
-        with suppress(ReenactError):  # what cannot be read is shown without it; `verify` says what is the matter
+        with suppress(OnrecordError):  # what cannot be read is shown without it; `verify` says what is the matter
             about = self._about(place)
         return {"run": place.run, "seq": place.seq, "kind": place.kind, "lane": place.lane, **about}
 
@@ -255,11 +255,11 @@ def event_difference(expected: JournalReader, seq: int, actual: JournalReader, o
 def _rules(reader: JournalReader) -> MatchRules:
     try:
         return reader.rules()
-    except ReenactError:
+    except OnrecordError:
         return MatchRules()  # its own went with its facts: then fields that do not count may be shown
 
 
-def _head(event: Seen) -> dict[str, Any]:
+def _head(event: SeenEvent) -> dict[str, Any]:
     return {**event.to_json(), "content": None}
 
 

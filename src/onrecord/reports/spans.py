@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from reenact.core.events import ANSWERS, OPENING_KINDS
-from reenact.core.hashing import render
-from reenact.core.links import Link
-from reenact.errors import NotFound, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.effects import MODEL_CALL, OUTCOMES, Effect, effects_of, outline, requested
-from reenact.reports.gists import gist_of
-from reenact.reports.summaries import summary_of
-from reenact.reports.usages import ReadAnswer, used_by
-from reenact.store.contract import EventRow
+from onrecord.core.events import ANSWERS, OPENING_KINDS
+from onrecord.core.hashing import render
+from onrecord.core.links import Link
+from onrecord.errors import NotFound, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.effects import MODEL_CALL, OUTCOMES, ReportedEffect, effects_of, outline, requested
+from onrecord.reports.gists import gist_of
+from onrecord.reports.summaries import summary_of
+from onrecord.reports.usages import ReadAnswer, used_by
+from onrecord.store.contract import EventRow
 
 LOOKED_AHEAD = 500
 """Events behind a page in which the answers to its requests are looked for."""
@@ -53,7 +53,7 @@ class _Page:
     def __init__(self, reader: JournalReader, read: ReadAnswer) -> None:
         self._reader = reader
         self._read = read
-        self._open: dict[int, Effect] = {}
+        self._open: dict[int, ReportedEffect] = {}
         self.rows: dict[int, dict[str, Any]] = {}
 
     def add(self, row: EventRow) -> None:
@@ -64,7 +64,7 @@ class _Page:
             link = self._reader.link(row)
             shown |= {"time": link.time, "parent": link.parent}
             content = outline(row, link.content)
-        except ReenactError as damage:
+        except OnrecordError as damage:
             shown["damage"] = damage.message
         if link is None:
             return  # nothing that it says of itself can be trusted
@@ -100,12 +100,12 @@ class _Page:
     def _used(self, row: EventRow, link: Link) -> dict[str, Any]:
         try:
             content = self._reader.content_tree(row, link)
-        except ReenactError:
+        except OnrecordError:
             return {}
         used = used_by(content.get("output"), self._read) if isinstance(content, dict) else None
         return {} if used is None else {"tokens": used.tokens, "cost": used.cost, "model": used.model}
 
-    def _asked_before(self, seq: int | None) -> Effect | None:
+    def _asked_before(self, seq: int | None) -> ReportedEffect | None:
         row = None if seq is None else self._reader.store.event(self._reader.namespace, self._reader.run, seq)
         return None if row is None else requested(self._reader, row)
 
@@ -118,7 +118,7 @@ class _Page:
                 continue
             try:
                 link = reader.link(row)
-            except ReenactError:
+            except OnrecordError:
                 continue
             if link.parent in self._open:
                 whole = reader.store.event(reader.namespace, reader.run, row.seq)
@@ -141,7 +141,7 @@ def _time_at(reader: JournalReader, seq: int) -> int | None:
     row = reader.store.event(reader.namespace, reader.run, seq)
     try:
         return None if row is None else reader.link(row).time
-    except ReenactError:
+    except OnrecordError:
         return None
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.hashing import render, state_hash_of
-from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.errors import BadPosition, InvalidInput
-from reenact.journal.lineage import shared_stretches
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import EventRow
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.hashing import render, state_hash_of
+from onrecord.core.state import StateUpdatedOnlyReducer
+from onrecord.errors import BadPosition, InvalidInput
+from onrecord.journal.lineage import shared_stretches
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import EventRow
 
 FIRST_STRETCH, LONGEST_STRETCH = 64, 8_192
 
@@ -32,7 +32,7 @@ def state_at(reader: JournalReader, position: int) -> StateReport:
     recorded = reader.header.reducer
     if recorded != StateUpdatedOnlyReducer.id:
         raise InvalidInput(
-            f"the state of run {reader.run} is made by the reducer {recorded!r}, which is not part of Reenact",
+            f"the state of run {reader.run} is made by the reducer {recorded!r}, which is not part of Onrecord",
             hint="Use StateFold in Python with that reducer; --event shows the single updates.",
             code="other_reducer",
         )

@@ -14,10 +14,10 @@ from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple
 
-from reenact.errors import ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.effects import MODEL_CALL, Effect, effects_of
-from reenact.reports.usages import ReadAnswer
+from onrecord.errors import OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.effects import MODEL_CALL, ReportedEffect, effects_of
+from onrecord.reports.usages import ReadAnswer
 
 POINTS = 60
 """Parts that a plot over the calls has at most."""
@@ -51,7 +51,7 @@ class _Group:
         self.took = array("q")
         self.used = array("q")
 
-    def add(self, effect: Effect) -> None:
+    def add(self, effect: ReportedEffect) -> None:
         self.calls += 1
         self.failed += effect.outcome == "failed"
         self.denied += effect.outcome == "denied"
@@ -110,10 +110,10 @@ class Statistics:
                 self._count(effect)
                 if step is not None:
                     step(effect.answer or effect.seq, events)
-        except ReenactError:
+        except OnrecordError:
             self.unreadable.append(reader.run)
 
-    def _count(self, effect: Effect) -> None:
+    def _count(self, effect: ReportedEffect) -> None:
         if effect.kind in _RESTING:
             self._resting[effect.kind] += 1
             return
@@ -237,7 +237,7 @@ def used_runs(
         try:
             for reader in readers(line["run"]):
                 used = used.and_also(run_totals(reader, read))
-        except ReenactError:
+        except OnrecordError:
             pass  # as far as it goes; `verify` says what is the matter
         if used.tokens >= min_tokens and (used.cost or 0.0) >= min_cost:
             yield {**line, "usage": used.to_json()}

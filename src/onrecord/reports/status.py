@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
-from reenact.errors import Damaged, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.leases import is_held
-from reenact.store.contract import EventRow, RunRow, Store
+from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
+from onrecord.errors import Damaged, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.sources import holder_is_gone
+from onrecord.store.contract import EventRow, RunRow, Store
 
 ANSWERS_LOOKED_FOR_IN = 10_000
+_PARTS_OF_A_PROCESS = 5
 
 
 class Standing(NamedTuple):
@@ -86,7 +87,7 @@ def open_requests(store: Store, namespace: str, run: str) -> list[Open]:
 
 def called_run(store: Store, namespace: str, run: str, request: Open) -> str | None:
     """The run that an open request has called; None: it is another kind of effect."""
-    from reenact.effect.other_records import child_id  # loaded by whoever carries a run, not by listings
+    from onrecord.runtime.forks.recorded_answers import child_id  # loaded by whoever carries a run, not by listings
 
     child = child_id(f"{run}/{request.key}")
     return child if request.key and store.run_row(namespace, child) is not None else None
@@ -125,7 +126,7 @@ def _opened(reader: JournalReader, end: EventRow, settled: bool) -> Open:
         if row is not None:
             # As it is stored, never decoded: looking at a recording builds no objects.
             content = reader.content_tree(row, reader.link(row))
-    except ReenactError:
+    except OnrecordError:
         pass  # a listing shows what it can; `verify` is the judge
     members = content if isinstance(content, dict) else {}
     key = members.get("action_id")
@@ -156,10 +157,16 @@ def _answered(store: Store, namespace: str, run: str, since: int) -> tuple[set[i
 
 def _all_resolved(store: Store, namespace: str, run: str) -> bool:
     """The answer has come and nobody was there to take it."""
-    from reenact.effect.waits.listing import waits_of
+    from onrecord.runtime.waits.listed_waits import load_waits
 
     try:
-        found = waits_of(store, run, namespace)
-    except ReenactError:
+        found = load_waits(store, run, namespace)
+    except OnrecordError:
         return False
     return bool(found) and all(one.state != "open" for one in found)
+
+
+def is_held(store: Store, namespace: str, run: str) -> bool:
+    """Return True while a live process holds the run's lease. Looks without claiming, so it fences no holder off."""
+    holder = store.holder(namespace, run)
+    return holder is not None and not holder_is_gone("/".join(holder.split("/")[:_PARTS_OF_A_PROCESS]))

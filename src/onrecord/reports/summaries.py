@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from reenact.core.hashing import commitment, render
-from reenact.core.links import parse_header
-from reenact.core.packing import unpack
-from reenact.core.sharing import expand
-from reenact.errors import ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.standing import standing_of
-from reenact.reports.times import iso_time
-from reenact.store.contract import HeaderRow, RunRow, Store
+from onrecord.core.hashing import commitment, render
+from onrecord.core.links import parse_header
+from onrecord.core.merkle import expand
+from onrecord.core.packing import unpack
+from onrecord.errors import OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.status import standing_of
+from onrecord.reports.times import iso_time
+from onrecord.store.contract import HeaderRow, RunRow, Store
 
 
-class Summary(NamedTuple):
+class ListedRun(NamedTuple):
     run: str
     status: str
     about: tuple[str, ...]
@@ -32,10 +32,10 @@ class Summary(NamedTuple):
         return {**self._asdict(), "about": list(self.about), "created": iso_time(self.created)}
 
 
-def summary_of(store: Store, namespace: str, row: RunRow) -> Summary:
+def summary_of(store: Store, namespace: str, row: RunRow) -> ListedRun:
     header, last = row.header, row.last
     standing = standing_of(store, namespace, row)
-    return Summary(
+    return ListedRun(
         run=header.run,
         status=standing.status,
         about=standing.about,
@@ -52,7 +52,7 @@ def parent_of(header: HeaderRow) -> dict[str, Any] | None:
     """Without a look into the store; None also when the header is damaged."""
     try:
         parent = parse_header(header.header).parent
-    except ReenactError:
+    except OnrecordError:
         return None
     return None if parent is None else {"run": parent.run, "seq": parent.seq, "relation": parent.relation}
 
@@ -82,6 +82,6 @@ def facts_of(store: Store, namespace: str, run: str) -> dict[str, Any] | None:
         if render(commitment(row.salt, row.match, stored)) != reader.header.content:
             return None
         tree = expand(stored, reader.nodes.fetch)
-    except ReenactError:
+    except OnrecordError:
         return None
     return tree if isinstance(tree, dict) else None

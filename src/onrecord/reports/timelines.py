@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from reenact.core.hashing import render
-from reenact.errors import BadPosition, Damaged
-from reenact.journal.reader import JournalReader
-from reenact.reports.json_text import json_bytes
-from reenact.reports.runs import run_report
-from reenact.reports.times import iso_time
-from reenact.store.contract import EventRow
+from onrecord.core.hashing import render
+from onrecord.errors import BadPosition, Damaged
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.json_text import json_bytes
+from onrecord.reports.runs import run_report
+from onrecord.reports.times import iso_time
+from onrecord.store.contract import EventRow
 
 
-class Seen(NamedTuple):
+class SeenEvent(NamedTuple):
     """An event as far as it can be read. `damage` says why the rest of it cannot."""
 
     seq: int
@@ -35,8 +35,8 @@ class Seen(NamedTuple):
         return members
 
 
-def seen(reader: JournalReader, row: EventRow) -> Seen:
-    found = Seen(row.seq, row.kind, row.lane, hash=render(row.hash))
+def seen(reader: JournalReader, row: EventRow) -> SeenEvent:
+    found = SeenEvent(row.seq, row.kind, row.lane, hash=render(row.hash))
     try:
         link = reader.link(row)
         found = found._replace(time=link.time, id=link.id, key=link.key, parent=link.parent)
@@ -47,7 +47,7 @@ def seen(reader: JournalReader, row: EventRow) -> Seen:
     return found._replace(content=content, erased=content is None)
 
 
-def one_event(reader: JournalReader, seq: int) -> Seen:
+def one_event(reader: JournalReader, seq: int) -> SeenEvent:
     """The event in full; raises where it is missing or damaged."""
     row = reader.store.event(reader.namespace, reader.run, seq)
     if row is None:
@@ -58,13 +58,13 @@ def one_event(reader: JournalReader, seq: int) -> Seen:
     return found
 
 
-def event_report(run: str, event: Seen) -> dict[str, Any]:
+def event_report(run: str, event: SeenEvent) -> dict[str, Any]:
     return {"run": run, **event.to_json()}
 
 
 class TimelinePage(NamedTuple):
     header: dict[str, Any]
-    events: list[Seen]
+    events: list[SeenEvent]
     last: int
     """The run's last event when the page was read."""
 
@@ -81,7 +81,7 @@ def timeline_page(reader: JournalReader, start: int, limit: int, *, most_bytes: 
     """Events from `start` on. Beyond `most_bytes` of JSON the page ends early, but never before its first event."""
     reader.check_start(start)
     last = reader.head().seq
-    events: list[Seen] = []
+    events: list[SeenEvent] = []
     size = 0
     for event in events_between(reader, start, start + limit):
         size += len(json_bytes(event.to_json())) if most_bytes is not None else 0
@@ -91,6 +91,6 @@ def timeline_page(reader: JournalReader, start: int, limit: int, *, most_bytes: 
     return TimelinePage(run_report(reader), events, max(last, events[-1].seq if events else 0))
 
 
-def events_between(reader: JournalReader, start: int, stop: int | None = None) -> Iterator[Seen]:
+def events_between(reader: JournalReader, start: int, stop: int | None = None) -> Iterator[SeenEvent]:
     for row in reader.store.scan(reader.namespace, reader.run, start, stop):
         yield seen(reader, row)

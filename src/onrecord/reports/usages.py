@@ -14,7 +14,7 @@ PLAIN_DEPTH = 64
 """Deeper than that nobody says anything about usage or conversations."""
 
 
-class Told(Protocol):
+class AnswerUsage(Protocol):
     """What `capture.usage.usage_of` tells of an answer."""
 
     @property
@@ -29,7 +29,7 @@ class Told(Protocol):
     def cost(self) -> float | None: ...
 
 
-ReadAnswer = Callable[[Any], Told | None]
+ReadAnswer = Callable[[Any], AnswerUsage | None]
 
 
 class Used(NamedTuple):
@@ -49,13 +49,13 @@ class Used(NamedTuple):
 
 def used_by(output: Any, read: ReadAnswer) -> Used | None:
     """What an encoded answer says that it used; None where it says nothing."""
-    from reenact.effect.policy import usual_usage  # loaded with the first answer that may say something
+    from onrecord.runtime.api.policy import find_usage  # loaded with the first answer that may say something
 
     answer = plain(output)
     if not isinstance(answer, Mapping):
         return None
     told = _read(read, answer if isinstance(answer.get("body"), Mapping) else {"body": {"json": answer}})
-    counted = usual_usage(answer)
+    counted = find_usage(answer)
     if told is None and not counted:
         return None
     cost = counted.get("cost")  # what the answer itself says of its cost goes before what a list of prices does
@@ -72,7 +72,7 @@ def used_by(output: Any, read: ReadAnswer) -> Used | None:
     )
 
 
-def _read(read: ReadAnswer, answer: Any) -> Told | None:
+def _read(read: ReadAnswer, answer: Any) -> AnswerUsage | None:
     try:
         return read(answer)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):

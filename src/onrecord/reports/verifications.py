@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reenact.journal.verify import VerificationReport
+from onrecord.journal.verify import VerificationReport
 
 
 def verification_report(report: VerificationReport) -> dict[str, Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from reenact.core.events import TERMINAL_KINDS
-from reenact.effect.waits.listing import waits_of
-from reenact.reports.runs import LOOKED_AT_MOST, LOOKED_AT_ONCE, Place
-from reenact.store.contract import RunRow, Store
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.reports.runs import LOOKED_AT_MOST, LOOKED_AT_ONCE, ListPosition
+from onrecord.runtime.waits.listed_waits import load_waits
+from onrecord.store.contract import RunRow, Store
 
 
 def waits_report(store: Store, namespace: str, run: str, *, everything: bool) -> dict[str, Any]:
-    found = [one for one in waits_of(store, run, namespace) if everything or one.state == "open"]
+    found = [one for one in load_waits(store, run, namespace) if everything or one.state == "open"]
     return {"run": run, "waits": [one._asdict() for one in found]}
 
 
@@ -20,7 +20,7 @@ def open_waits_page(store: Store, namespace: str, *, cursor: str | None, limit: 
 
     A page may hold fewer than `limit` waits while there is a next one.
     """
-    before = Place.of(cursor) if cursor is not None else None
+    before = ListPosition.of(cursor) if cursor is not None else None
     found: list[dict[str, Any]] = []
     looked = 0
     while looked < LOOKED_AT_MOST:
@@ -29,7 +29,7 @@ def open_waits_page(store: Store, namespace: str, *, cursor: str | None, limit: 
             if len(found) >= limit:
                 return {"waits": found, "next": None if before is None else before.cursor()}
             looked += 1
-            before = Place(row.header.created, row.header.run)
+            before = ListPosition(row.header.created, row.header.run)
             found += _open_waits(store, namespace, row)
         if len(page) < LOOKED_AT_ONCE:
             return {"waits": found, "next": None}
@@ -40,4 +40,4 @@ def _open_waits(store: Store, namespace: str, row: RunRow) -> list[dict[str, Any
     if row.header.imported or (row.last is not None and row.last.kind in TERMINAL_KINDS):
         return []
     run = row.header.run
-    return [{"run": run, **one._asdict()} for one in waits_of(store, run, namespace) if one.state == "open"]
+    return [{"run": run, **one._asdict()} for one in load_waits(store, run, namespace) if one.state == "open"]

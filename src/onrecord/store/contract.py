@@ -1,23 +1,20 @@
-"""What a store is: a handful of verbs about bytes and sequence numbers.
+"""The contract of a store: a handful of verbs about bytes and sequence numbers.
 
-A store keeps what it is given and gives it back. It decides nothing by a link, never computes a hash, never says
-whether an event may follow another: that is the journal's business. What it does promise:
+A store keeps what it is given and returns it. It reads no link, computes no hash and does not decide whether an event
+may follow another: the journal does. A store promises:
 
-1. `append` is all or nothing, also with its nodes, and durable when it returns (at the store's durability level;
-   `sync=False` asks for
-   survival of the process only).
-2. `append` happens only if the run's last event is exactly `expected` and its epoch exactly `epoch`, checked in the
-   same transaction.
-   (run, seq) and (run, event id) are unique. An id that begins with `_` ends with `_` and its seq in hex, so a store
-   may find it by that. In each lane seq and lane_seq grow together. Both are the writer's care. Duplicated ids are
-   looked for first: see `append`.
-3. Events are never updated or deleted, by anybody using the database, except as `erase_contents` and `delete_run` do
-   it.
+1. `append` is all or nothing, nodes included, and durable when it returns (at the store's durability level; with
+   `sync=False` it survives the process only).
+2. `append` succeeds only if the run's last event is exactly `expected` and its epoch exactly `epoch`, checked in the
+   same transaction. (run, seq) and (run, event id) are unique. An id that begins with `_` ends with `_` and its seq in
+   hex, so a store may find it by seq. In each lane seq and lane_seq grow together. The writer ensures both. Duplicate
+   ids are checked first: see `append`.
+3. No user of the database can update or delete events, except through `erase_contents` and `delete_run`.
 4. Nothing of another namespace is ever visible, not even by digest.
-5. A failure whose result is unknown is `OutcomeUnknown`, never a guess; after it the store works again on a fresh
+5. A failure whose result is unknown raises `OutcomeUnknown`, never a guess; afterwards the store works again on a new
    connection.
 
-Stores share no code. They share the suite in `reenact.testing.store_contract`, which a third-party store runs too.
+Stores share no code. They share the suite in `onrecord.testing.store_contract`, which third-party stores can run too.
 """
 
 from __future__ import annotations
@@ -30,9 +27,9 @@ DURABILITY_LEVELS = ("full", "relaxed")
 
 
 class EventRow(NamedTuple):
-    """One event as it is kept.
+    """An event as stored.
 
-    `content`, `salt`, `match` are None once erased; `lane_seq` and `prefix` are None for bookkeeping.
+    `content`, `salt` and `match` are None if erased; `lane_seq` and `prefix` are None for events that are no behaviour.
     """
 
     seq: int
@@ -49,7 +46,7 @@ class EventRow(NamedTuple):
 
 
 class HeaderRow(NamedTuple):
-    """A run's header and facts as they are kept. `imported` marks a run that was not recorded by this store."""
+    """A run's header and facts as stored. `imported` marks a run that another store recorded."""
 
     run: str
     kind: str
@@ -63,10 +60,7 @@ class HeaderRow(NamedTuple):
 
 
 class RunRow(NamedTuple):
-    """A line of a listing:
-
-    the header and the last event's seq, hash, kind and time of reading it needs (None when empty).
-    """
+    """A row of a listing: the header, the last event without its content (None if the run is empty), the epoch."""
 
     header: HeaderRow
     last: EventRow | None
@@ -74,7 +68,7 @@ class RunRow(NamedTuple):
 
 
 class Head(NamedTuple):
-    """Where a run stands: its last event, or 0 and the hash of its header."""
+    """The last event of a run, or 0 and the hash of its header."""
 
     seq: int
     hash: bytes
@@ -102,7 +96,7 @@ class InboxRow(NamedTuple):
 
 
 class InboxArrival(NamedTuple):
-    """Where something new stands; what it says is read from there."""
+    """The address of a new inbox row. Read its payload with `inbox_find`."""
 
     namespace: str
     run: str
@@ -113,12 +107,13 @@ class Claim(NamedTuple):
     epoch: int
     holder: str
     granted: bool
-    """False: somebody else holds an unexpired lease; `epoch` and `holder` are theirs."""
+    """False: another holder has an unexpired lease; `epoch` and `holder` are its own."""
 
 
 class DuplicateIds(Exception):
-    """Raised by `append` instead of anything else when ids of the batch exist already; `rows` are those found, in the
-    order of the batch.
+    """Ids of the batch exist already; raised by `append` before any other refusal.
+
+    `rows` are the existing events, in the order of the batch.
     """
 
     def __init__(self, rows: Sequence[EventRow]) -> None:
@@ -127,28 +122,29 @@ class DuplicateIds(Exception):
 
 
 class Store(Protocol):
-    """All methods may be called from any thread, and after a fork() (the child opens its own connections).
+    """A store. All methods may be called from any thread, and after a fork() (the child opens its own connections).
 
-    Under an unknown run, verbs that write raise NotFound; verbs that read answer None or nothing."""
+    For an unknown run, verbs that write raise NotFound; verbs that read return None or nothing.
+    """
 
     url: str
-    """For people: without a password."""
+    """The URL for messages, without a password."""
     durability: str
 
     @property
     def private_url(self) -> str:
-        """What another process opens the same store with; may hold a password, and is never shown."""
+        """Return the URL with which another process opens the store. It may hold a password and is never shown."""
         ...
 
     def close(self) -> None: ...
 
     def sync(self) -> None:
-        """Everything committed so far, by anybody, is durable when this returns."""
+        """Make everything committed so far, by any process, durable."""
         ...
 
     # Runs
     def create_run(self, namespace: str, header: HeaderRow, nodes: Sequence[NodeRow] = ()) -> None:
-        """Adds a run. The same header bytes again: nothing happens. Another header under that id: RunExists."""
+        """Add a run. The same header bytes again change nothing. Another header under that id raises RunExists."""
         ...
 
     def import_run(
@@ -158,31 +154,31 @@ class Store(Protocol):
         nodes: Sequence[NodeRow],
         batches: Iterable[tuple[Sequence[EventRow], Sequence[NodeRow]]],
     ) -> None:
-        """Adds a whole run in one transaction, in bounded memory.
+        """Add a whole run in one transaction, in bounded memory.
 
-        RunExists when the id is taken, whatever by. If `batches` raises, nothing is written.
+        Raise RunExists if the id is taken. If `batches` raises, nothing is written.
         """
         ...
 
     def run_row(self, namespace: str, run: str) -> RunRow | None: ...
 
     def list_runs(self, namespace: str, *, before: tuple[int, str] | None = None, limit: int = 100) -> list[RunRow]:
-        """Runs by (created, run) descending, beginning below `before`. The operations journal is not among them."""
+        """Return runs by (created, run) descending, beginning below `before`, without the operations journal."""
         ...
 
     def find_runs(self, namespace: str, prefix: str, limit: int = 10) -> list[str]:
-        """Run ids that begin with `prefix`, taken literally, ascending."""
+        """Return run ids that begin with the literal `prefix`, ascending."""
         ...
 
     def namespaces(self) -> list[str]: ...
 
     def runs_since(self, namespace: str, cursor: str | None) -> tuple[str, list[str] | None]:
-        """Runs that were begun or appended to since `cursor`, the operations journal too, and the cursor to go on with.
+        """Return the next cursor and the runs created or appended to since `cursor`, with the operations journal.
 
-        None instead of a list: it cannot be told, and any of them may have changed. That is so for a cursor of None.
-        Nothing is left out, also when transactions commit in another order than they began; a run may be named though
-        nothing is new in it, and one that was removed is named by its record in the operations journal alone. They
-        may come in pages: whoever is given some asks again. A cursor is opaque and good for this store alone.
+        None instead of a list means unknown: any run may have changed. That is so for a cursor of None. No change is
+        missed, even if transactions commit in another order than they began. An unchanged run may be listed. A removed
+        run shows only as a change of the operations journal. The list may be one page: call again until it is empty. A
+        cursor is opaque and valid for this store only.
         """
         ...
 
@@ -198,17 +194,18 @@ class Store(Protocol):
         nodes: Sequence[NodeRow] = (),
         sync: bool = True,
     ) -> None:
-        """Adds the events in one transaction. `expected` is (0, header hash) for an empty run.
+        """Add the events in one transaction. `expected` is (0, header hash) for an empty run.
 
-        Checked in this order: unknown run NotFound · any id of the batch exists DuplicateIds · epoch differs
-        StaleEpoch · head differs MovedHead. Nodes that exist already are left as they are.
+        Checks, in this order: unknown run NotFound · any id of the batch exists DuplicateIds · epoch differs StaleEpoch
+        · head differs MovedHead. Existing nodes are unchanged.
         """
         ...
 
     def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
-        """Several appends of different runs in one durable transaction (group commit). Each succeeds or is refused on
-        its own; the list holds None or what `append` would have raised. A failure of the commit itself is raised
-        for all.
+        """Append to several runs in one durable transaction (group commit).
+
+        Each append succeeds or is refused on its own: the list holds None or what `append` would have raised. A failure
+        of the commit itself is raised for all.
         """
         ...
 
@@ -221,15 +218,15 @@ class Store(Protocol):
     def scan(
         self, namespace: str, run: str, start: int = 1, stop: int | None = None, *, contents: bool = True
     ) -> Iterator[EventRow]:
-        """Events with start <= seq < stop, ascending, in bounded memory. `contents=False` leaves `content` None."""
+        """Yield events with start <= seq < stop, ascending, in bounded memory; `contents=False` omits `content`."""
         ...
 
     def lane_event(self, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
-        """The lane_seq-th behavioural event of a lane (from 1), without its content."""
+        """Return the lane_seq-th behavioural event of a lane (from 1), without its content."""
         ...
 
     def lanes(self, namespace: str, run: str, below: int | None = None) -> list[EventRow]:
-        """The last behavioural event of each lane (with seq < below), without contents."""
+        """Return the last behavioural event of each lane (with seq < below), without contents."""
         ...
 
     # Shared values
@@ -238,14 +235,15 @@ class Store(Protocol):
     def all_nodes(self, namespace: str) -> Iterator[NodeRow]: ...
 
     def put_artifact(self, namespace: str, address: bytes, data: bytes) -> None:
-        """Durable when it returns; the same address again is left as it is."""
+        """Store an artifact durably. An existing address is unchanged."""
         ...
 
     def artifact(self, namespace: str, address: bytes) -> bytes | None: ...
 
     def remove_artifacts(self, namespace: str, addresses: Iterable[bytes]) -> None:
-        """Removes artifacts that no event names, as the caller knows: after an import that failed. A store that cannot
-        may leave them; nothing reaches them.
+        """Remove artifacts that no event names, after a failed import.
+
+        A store may leave them: nothing reaches them.
         """
         ...
 
@@ -253,33 +251,34 @@ class Store(Protocol):
 
     # Leases
     def claim(self, namespace: str, run: str, holder: str, ttl_seconds: float, superseding: str | None = None) -> Claim:
-        """Takes the run over if nobody holds an unexpired lease, or if exactly `superseding` does: the epoch grows by
-        one. The holder itself renews under its epoch.
+        """Claim the run if no other holder has an unexpired lease, or if that holder is exactly `superseding`.
+
+        A new holder increases the epoch by one. The same holder renews its lease under its epoch.
         """
         ...
 
     def release(self, namespace: str, run: str, epoch: int) -> None: ...
 
     def holder(self, namespace: str, run: str) -> str | None:
-        """Who holds an unexpired lease of the run, without claiming it; None: nobody, or there is no such run."""
+        """Return the holder of an unexpired lease, without claiming it; None if there is no holder or no such run."""
         ...
 
-    # Inbox: what others have to say to a run
+    # Inbox: messages from other processes to a run
     def inbox_put(self, namespace: str, run: str, key: str, payload: bytes, time: int) -> InboxRow:
-        """First writer wins: returns the row under that key, whoever wrote it. Numbers ascend from 1 in each run."""
+        """Add a row unless the key exists, and return the row under the key. Numbers ascend from 1 in each run."""
         ...
 
     def inbox(self, namespace: str, run: str, after: int = 0) -> list[InboxRow]: ...
 
     def inbox_find(self, namespace: str, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], InboxRow]:
-        """The rows under these (run, key), in one statement, seen at one moment; what is not there is left out."""
+        """Return the rows under these (run, key) pairs, read at one moment. Missing pairs are left out."""
         ...
 
     def inbox_since(self, cursor: str | None) -> tuple[str, list[InboxArrival]]:
-        """What came into the inboxes of all namespaces since `cursor`, and the cursor to go on with.
+        """Return the next cursor and what was added to the inboxes of all namespaces since `cursor`.
 
-        None is the present end: nothing came yet. Nothing is left out, also when transactions commit in another order
-        than they began; a row that was removed meanwhile may be. A cursor is opaque and good for this store alone.
+        None is the present end: nothing is returned. No row is missed, even if transactions commit in another order
+        than they began; a row that was removed meanwhile may be. A cursor is opaque and valid for this store only.
         """
         ...
 
@@ -287,7 +286,7 @@ class Store(Protocol):
     def put_snapshot(self, namespace: str, run: str, snapshot: SnapshotRow) -> None: ...
 
     def snapshots(self, namespace: str, run: str) -> list[SnapshotRow]:
-        """Newest first."""
+        """Return the snapshots, newest first."""
         ...
 
     def delete_snapshot(self, namespace: str, run: str, seq: int) -> None: ...
@@ -296,10 +295,9 @@ class Store(Protocol):
     def delete_run(
         self, namespace: str, run: str, record: PendingAppend, nodes: Iterable[bytes], artifacts: Iterable[bytes]
     ) -> None:
-        """Removes the run with everything under it and the given nodes and artifacts, and appends `record`, in one
-        transaction.
+        """Remove the run with its rows, and the given nodes and artifacts, and append `record`, in one transaction.
 
-        The iterables are consumed inside the transaction, while nobody else can append; they may read the store.
+        The iterables are consumed inside the transaction, while no other process can append; they may read the store.
         """
         ...
 
@@ -313,11 +311,12 @@ class Store(Protocol):
         artifacts: Iterable[bytes],
         inboxes: Sequence[str] = (),
     ) -> None:
-        """Erases content, salt and match of (run, seq) (seq 0: the header's facts), sets prefix digests of (run, seq),
-        removes the snapshots of those runs, everything in the inboxes of the runs `inboxes`, the given nodes and
-        artifacts, and appends `record`, in one transaction; afterwards no file holds the erased bytes.
+        """Erase content, salt and match of (run, seq) (seq 0: the facts) and append `record`, in one transaction.
 
-        The iterables are consumed as those of `delete_run`, more than once when the transaction is tried again.
+        The same transaction sets the prefix digests of (run, seq), and removes the snapshots of those runs, all rows of
+        the inboxes `inboxes`, and the given nodes and artifacts. Afterwards no file holds the erased bytes.
+
+        The iterables are consumed as in `delete_run`, and again if the transaction is retried.
         """
         ...
 
@@ -333,14 +332,14 @@ class PendingAppend(NamedTuple):
 
 @runtime_checkable
 class TransactionalStore(Protocol):
-    """A store whose database may hold tables of the user's own beside its own. Not every store is one."""
+    """A store whose database may also hold the user's own tables. Not every store is one."""
 
     def transact(self, work: Callable[[Any], PendingAppend]) -> None:
-        """Begins a transaction, calls `work` with the database connection, appends what it returns with all the checks
-        of `append`, and commits durably.
+        """Begin a transaction, call `work` with the connection, append what it returns as `append` does, and commit
+        durably.
 
-        Whatever fails, everything is rolled back, what `work` wrote too; what `work` raises comes out as it is. The
-        connection is good until `work` returns, for tables that are not the store's; `work` neither ends the
-        transaction nor writes to the store in any other way. Others who write may wait until it is over.
+        On any failure everything is rolled back, including what `work` wrote; an error of `work` is raised unchanged.
+        The connection is valid until `work` returns, for tables that are not the store's. `work` must not end the
+        transaction or write to the store in another way. Other writers may wait until it ends.
         """
         ...

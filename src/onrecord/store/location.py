@@ -1,4 +1,4 @@
-"""Which store is meant. Loaded by whoever starts a program, so it loads little itself.
+"""Determine which store is meant. Every program start loads this module, so it imports little.
 
     memory://                  a new store in memory
     memory://name              the store of that name in this process
@@ -9,33 +9,33 @@
 
 The path of an SQLite store is never decoded: `?`, `#` and `%` are characters of the name.
 
-Without a URL: REENACT_STORE, then `store` under [tool.reenact] in the pyproject.toml found upwards from the
-working folder (a relative path there is relative to that file), then `.reenact/reenact.db` in that project's
-folder or, without one, in the working folder.
+Without a URL: ONRECORD_STORE, then `store` under [tool.onrecord] in the pyproject.toml found upwards from the working
+folder (a relative path there is relative to that file), then `.onrecord/onrecord.db` in that project's folder or,
+without one, in the working folder.
 """
 
 from __future__ import annotations
 
 import os
 
-from reenact.errors import InvalidInput, StoreUnavailable
+from onrecord.errors import InvalidInput, StoreUnavailable
 
 PROJECT_FILE = "pyproject.toml"
-DEFAULT_FOLDER = ".reenact"
-DEFAULT_FILE = "reenact.db"
+DEFAULT_FOLDER = ".onrecord"
+DEFAULT_FILE = "onrecord.db"
 _SQLITE = "sqlite:///"
 
 
 def default_url(*, read_only: bool = False) -> str:
-    """The store that is meant when none is named. Makes the default folder unless only reading."""
-    named = os.environ.get("REENACT_STORE")
+    """Return the URL of the default store. Create the default folder unless `read_only`."""
+    named = os.environ.get("ONRECORD_STORE")
     if named:
         return named
-    project = _project_folder()
+    project = _find_project()
     if project is not None:
-        configured = _configured(os.path.join(project, PROJECT_FILE))
+        configured = _read_configured(os.path.join(project, PROJECT_FILE))
         if configured is not None:
-            return _relative_to(project, configured)
+            return _resolve_url(project, configured)
     folder = os.path.join(working_folder() if project is None else project, DEFAULT_FOLDER)
     if not read_only:
         _make_folder(folder)
@@ -43,26 +43,26 @@ def default_url(*, read_only: bool = False) -> str:
 
 
 def sqlite_path(url: str) -> str | None:
-    """The file of an SQLite store, None for a store of another kind."""
+    """Return the file of an SQLite store, or None for another kind of store."""
     if url.startswith(_SQLITE):
         return url[len(_SQLITE) :]
     return None if "://" in url else url
 
 
 def absolute_url(url: str) -> str:
-    """The same store, also from another folder."""
+    """Return a URL that names the same store from any folder."""
     path = sqlite_path(url)
     return url if path is None else f"{_SQLITE}{absolute_path(path)}"
 
 
 def working_folder() -> str:
-    """Whoever removed it may have left this process in it."""
+    """Return the working folder. Raise InvalidInput if it was removed."""
     try:
         return os.getcwd()
     except OSError:
         raise InvalidInput(
-            "the working folder is not there any more",
-            hint="Go to a folder that is there (`cd`), and do it again.",
+            "the working folder no longer exists",
+            hint="Change to an existing folder (`cd`), and try again.",
             code="no_working_folder",
         ) from None
 
@@ -72,7 +72,7 @@ def absolute_path(path: str) -> str:
 
 
 def named_file(url: str, rest: str) -> str:
-    """The file that `sqlite://rest` names."""
+    """Return the file that `sqlite://rest` names."""
     if not rest.startswith("/") or rest == "/":
         raise InvalidInput(
             f"{url!r} names no file",
@@ -81,7 +81,7 @@ def named_file(url: str, rest: str) -> str:
     return rest[1:]
 
 
-def _project_folder() -> str | None:
+def _find_project() -> str | None:
     folder, below = working_folder(), ""
     while folder != below:
         if os.path.isfile(os.path.join(folder, PROJECT_FILE)):
@@ -90,22 +90,22 @@ def _project_folder() -> str | None:
     return None
 
 
-def _configured(project: str) -> str | None:
-    import tomllib  # where there is a project
+def _read_configured(project: str) -> str | None:
+    import tomllib  # only if there is a project
 
     try:
         with open(project, "rb") as file:
-            settings = tomllib.load(file).get("tool", {}).get("reenact", {})
+            settings = tomllib.load(file).get("tool", {}).get("onrecord", {})
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{project} cannot be read: {error}") from error
     found = settings.get("store") if isinstance(settings, dict) else None
     if found is not None and (not isinstance(found, str) or not found):
-        raise InvalidInput(f"{project}: `store` under [tool.reenact] must be text")
+        raise InvalidInput(f"{project}: `store` under [tool.onrecord] must be text")
     return found
 
 
-def _relative_to(project: str, url: str) -> str:
-    from pathlib import Path  # where a project names its store
+def _resolve_url(project: str, url: str) -> str:
+    from pathlib import Path  # only if a project names its store
 
     scheme, separator, rest = url.partition("://")
     if not separator:

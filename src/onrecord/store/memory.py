@@ -1,8 +1,7 @@
-"""A store in memory: for tests, for trying things out, and as the plainest reading of the contract.
+"""A store in memory: for tests and experiments, and the simplest implementation of the contract.
 
-Rules: one lock around every verb, so each is a transaction; everything is checked before anything is changed,
-so a refusal leaves nothing behind. Durability is that of the process. A forked child has a copy of its own
-from that moment on.
+One lock surrounds every verb, so each is a transaction. Everything is checked before anything changes, so a refusal
+changes nothing. Data lives as long as the process. A forked child has its own copy from the fork on.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
-from reenact.errors import InvalidInput, MovedHead, NotFound, Refused, RunExists, StaleEpoch
-from reenact.store.contract import (
+from onrecord.errors import InvalidInput, MovedHead, NotFound, Refused, RunExists, StaleEpoch
+from onrecord.store.contract import (
     DURABILITY_LEVELS,
     Claim,
     DuplicateIds,
@@ -40,14 +39,14 @@ class _Run:
         self.seqs: list[int] = []
         self.ids: dict[str, int] = {}
         self.lanes: dict[str, dict[int, int]] = {}
-        """lane -> lane_seq -> index into events"""
+        """lane → lane_seq → index into events"""
         self.epoch = 0
         self.holder = ""
         self.lease_until = 0.0
         self.inbox: dict[str, InboxRow] = {}
         self.snapshots: dict[int, SnapshotRow] = {}
         self.changed = 0
-        """Which change of the store was the last one here."""
+        """The number of the store's last change in this run."""
 
     def head(self) -> Head:
         if not self.events:
@@ -79,7 +78,7 @@ class MemoryStore:
         _alive.add(self)
 
     def sync(self) -> None:
-        """There is nothing that could be more durable than memory."""
+        """Do nothing: memory cannot be more durable."""
 
     @property
     def private_url(self) -> str:
@@ -90,7 +89,7 @@ class MemoryStore:
             self._remove_values(namespace, [], list(addresses))
 
     def close(self) -> None:
-        """Nothing to do: the data lives as long as the object, which `memory://name` shares by name."""
+        """Do nothing: the data lives as long as the object, which `memory://name` shares by name."""
 
     def _space(self, namespace: str) -> _Space:
         return self._spaces.get(namespace) or _Space()
@@ -105,7 +104,7 @@ class MemoryStore:
             raise NotFound(f"no run {run!r} in namespace {namespace!r} of {self.url}")
         return found
 
-    def _changed(self, run: _Run) -> _Run:
+    def _mark_changed(self, run: _Run) -> _Run:
         self._changes += 1
         run.changed = self._changes
         return run
@@ -120,7 +119,7 @@ class MemoryStore:
                     raise RunExists(f"run {header.run!r} exists in namespace {namespace!r} with another header")
                 return
             space = self._spaces.setdefault(namespace, _Space())
-            space.runs[header.run] = self._changed(_Run(header))
+            space.runs[header.run] = self._mark_changed(_Run(header))
             _put_nodes(space, nodes)
 
     def import_run(
@@ -130,7 +129,7 @@ class MemoryStore:
         nodes: Sequence[NodeRow],
         batches: Iterable[tuple[Sequence[EventRow], Sequence[NodeRow]]],
     ) -> None:
-        # Built outside of the store, so that a failure of `batches` leaves nothing and nobody waits for it.
+        # Built outside of the store, so that a failure of `batches` writes nothing and no caller waits for it.
         draft = MemoryStore()
         draft.create_run(namespace, header, nodes)
         for events, more in batches:
@@ -141,7 +140,7 @@ class MemoryStore:
                 raise RunExists(f"run {header.run!r} exists in namespace {namespace!r}")
             space = self._spaces.setdefault(namespace, _Space())
             built = draft._spaces[namespace]
-            space.runs[header.run] = self._changed(built.runs[header.run])
+            space.runs[header.run] = self._mark_changed(built.runs[header.run])
             for address, blob in built.nodes.items():
                 space.nodes.setdefault(address, blob)
 
@@ -195,13 +194,13 @@ class MemoryStore:
     def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
         results: list[Exception | None] = []
         with self._lock:
-            for one in appends:
+            for pending in appends:
                 try:
-                    self._check(one.namespace, one.run, one.events, one.expected, one.epoch)
+                    self._check(pending.namespace, pending.run, pending.events, pending.expected, pending.epoch)
                 except (Refused, NotFound, DuplicateIds) as refusal:
                     results.append(refusal)
                 else:
-                    self._add(one.namespace, one.run, one.events, one.nodes)
+                    self._add(pending.namespace, pending.run, pending.events, pending.nodes)
                     results.append(None)
         return results
 
@@ -219,10 +218,10 @@ class MemoryStore:
         ids: set[str] = set()
         lanes: set[tuple[str, int]] = set()
         for e in events:
-            taken = e.lane_seq is not None and (
+            lane_seq_taken = e.lane_seq is not None and (
                 e.lane_seq in found.lanes.get(e.lane, {}) or (e.lane, e.lane_seq) in lanes
             )
-            if e.seq <= last or e.id in ids or taken:
+            if e.seq <= last or e.id in ids or lane_seq_taken:
                 raise Refused(f"seq, id or lane_seq of an event is taken in run {run!r} (seq {e.seq})")
             last = e.seq
             ids.add(e.id)
@@ -230,7 +229,7 @@ class MemoryStore:
                 lanes.add((e.lane, e.lane_seq))
 
     def _add(self, namespace: str, run: str, events: Sequence[EventRow], nodes: Sequence[NodeRow]) -> None:
-        found = self._changed(self._get(namespace, run))
+        found = self._mark_changed(self._get(namespace, run))
         _put_nodes(self._spaces[namespace], nodes)
         for event in events:
             at = len(found.events)
@@ -322,8 +321,8 @@ class MemoryStore:
         with self._lock:
             found = self._get(namespace, run)
             now = time.clock_gettime(time.CLOCK_BOOTTIME)
-            others = found.holder not in ("", holder, superseding)
-            if others and found.lease_until > now:
+            held_by_other = found.holder not in ("", holder, superseding)
+            if held_by_other and found.lease_until > now:
                 return Claim(found.epoch, found.holder, False)
             if found.holder != holder:
                 found.epoch += 1
@@ -372,7 +371,7 @@ class MemoryStore:
             return str(end), [arrival for arrival in new if arrival is not None]
 
     def _forget_arrivals(self, namespace: str, run: str) -> None:
-        """The places stay, so that cursors do."""
+        """Clear the entries, but keep their positions, which cursors count."""
         for at, arrival in enumerate(self._arrivals):
             if arrival is not None and (arrival.namespace, arrival.run) == (namespace, run):
                 self._arrivals[at] = None
@@ -472,8 +471,8 @@ def _check_limit(limit: int) -> None:
         raise InvalidInput(f"a limit must not be negative: {limit}")
 
 
-# A lock that another thread holds at the moment of a fork would stay locked in the child for ever, so forks
-# wait for all of them.
+# A lock that another thread holds during a fork would stay locked in the child forever, so a fork waits for all of
+# them.
 _alive: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 _held: list[MemoryStore] = []
 

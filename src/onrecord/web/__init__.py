@@ -6,7 +6,7 @@ A request passes, in this order:
 2. `access.py`      decides who may come in: Host, Origin, token; pure
 3. `app.py`         finds the endpoint; errors become JSON with a stable code here, and nowhere else
 4. `threads.py`     does what blocks, on a bounded number of threads
-5. `reading.py`, `judging.py`, `writing.py`, `streaming.py`, `following.py`   the endpoints
+5. `read_endpoints.py`, `check_endpoints.py`, `write_endpoints.py`, `run_streams.py`, `run_feed.py`   the endpoints
 
 Everything is read through a store that was opened for reading only; resolving and settling open another one.
 """

@@ -19,8 +19,8 @@ from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from reenact.effect.waits.http import LOOPBACK_NAMES
-from reenact.web.answers import HttpProblem
+from onrecord.runtime.waits.http_endpoint import LOOPBACK_NAMES
+from onrecord.web.responses import HttpProblem
 
 LOGIN = "/login"
 ASSETS = "/static/"
@@ -81,7 +81,7 @@ class Access:
                 403,
                 "bad_code",
                 "this address is not valid, or was used before",
-                hint="Each address opens one browser once: start `reenact serve` again for a new one.",
+                hint="Each address opens one browser once: start `onrecord serve` again for a new one.",
             )
         self._code = None
         return f"{self.cookie_name}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
@@ -93,7 +93,10 @@ class Access:
         match = _HOST.match(hosts[0])
         if match is None or match[1].lower() not in self._hosts:
             raise HttpProblem(
-                403, "bad_host", "this host name is not served here", hint="Allow it with `reenact serve --allow-host`."
+                403,
+                "bad_host",
+                "this host name is not served here",
+                hint="Allow it with `onrecord serve --allow-host`.",
             )
         return hosts[0].lower()
 
@@ -119,7 +122,7 @@ class Access:
             401,
             "not_authorised",
             "this request has no valid token",
-            hint="Open the address that `reenact serve` printed, or send its token as `Authorization: Bearer`.",
+            hint="Open the address that `onrecord serve` printed, or send its token as `Authorization: Bearer`.",
             headers={"www-authenticate": "Bearer"},
         )
 

@@ -12,59 +12,66 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reenact.errors import ReenactError
-from reenact.reports.json_text import json_bytes
-from reenact.web import comparisons, judging, lists, reading, run_views, writing
-from reenact.web.access import API, Access, Asking
-from reenact.web.answers import SAFE_HEADERS, HttpProblem, json_answer, problem_answer
-from reenact.web.asked import Asked
-from reenact.web.following import Followers
-from reenact.web.list_following import ListFollowers
-from reenact.web.pages.assets import serve_asset
-from reenact.web.pages.paths import Pages
-from reenact.web.pages.problems import problem_page
-from reenact.web.stores import Stores
-from reenact.web.streaming import Streams
-from reenact.web.threads import Threads
-from reenact.web.verifying import Verifications
+from onrecord.errors import OnrecordError
+from onrecord.reports.json_text import json_bytes
+from onrecord.web import (
+    check_endpoints,
+    comparison_endpoints,
+    list_endpoints,
+    read_endpoints,
+    run_view_endpoints,
+    write_endpoints,
+)
+from onrecord.web.access import API, Access, Asking
+from onrecord.web.list_feed import ListFollowers
+from onrecord.web.pages.assets import serve_asset
+from onrecord.web.pages.paths import Pages
+from onrecord.web.pages.problems import problem_page
+from onrecord.web.query import RequestQuery
+from onrecord.web.responses import SAFE_HEADERS, HttpProblem, json_answer, problem_answer
+from onrecord.web.run_feed import Followers
+from onrecord.web.run_streams import Streams
+from onrecord.web.stores import Stores
+from onrecord.web.threads import Threads
+from onrecord.web.verification_feed import Verifications
 
 V1 = "/api/v1"
-Endpoint = Callable[[Stores, Asked], Any]
+Endpoint = Callable[[Stores, RequestQuery], Any]
 
 REPEATABLE = ("status", "agent")
 PAGE_OF_EVENTS = ("from", "after", "limit")
 Endpoints = tuple[tuple[str, Endpoint, Collection[str]], ...]
 LOOKING: Endpoints = (
-    ("/runs", reading.list_runs, ("status", "agent", "since", "until", "all_kinds", "cursor", "limit")),
-    ("/overview", lists.overview, (*lists.FILTERS, "cursor", "limit")),
-    ("/search", lists.search, ("q", "cursor", "limit")),
-    ("/attention", lists.attention, ("cursor", "limit")),
-    ("/runs/{run}", reading.show_run, ()),
-    ("/runs/{run}/events", reading.show_events, PAGE_OF_EVENTS),
-    ("/runs/{run}/events/{seq}", reading.show_event, ()),
-    ("/runs/{run}/state", reading.show_state, ("at", "cut")),
-    ("/runs/{run}/spans", run_views.show_spans, PAGE_OF_EVENTS),
-    ("/runs/{run}/standing", run_views.show_standing, ()),
-    ("/runs/{run}/overview", run_views.show_overview, ("buckets",)),
-    ("/runs/{run}/events/{seq}/details", run_views.show_details, ()),
-    ("/runs/{run}/events/{seq}/difference", run_views.show_difference, ("to",)),
-    ("/runs/{run}/context/{seq}", run_views.show_context, ("cut",)),
-    ("/runs/{run}/conversation", run_views.show_conversation, (*PAGE_OF_EVENTS, "at", "before")),
-    ("/runs/{run}/waits", reading.list_waits_of_run, ("all",)),
-    ("/waits", reading.list_waits, ("cursor", "limit")),
+    ("/runs", read_endpoints.list_runs, ("status", "agent", "since", "until", "all_kinds", "cursor", "limit")),
+    ("/overview", list_endpoints.overview, (*list_endpoints.FILTERS, "cursor", "limit")),
+    ("/search", list_endpoints.search, ("q", "cursor", "limit")),
+    ("/attention", list_endpoints.attention, ("cursor", "limit")),
+    ("/runs/{run}", read_endpoints.show_run, ()),
+    ("/runs/{run}/events", read_endpoints.show_events, PAGE_OF_EVENTS),
+    ("/runs/{run}/events/{seq}", read_endpoints.show_event, ()),
+    ("/runs/{run}/state", read_endpoints.show_state, ("at", "cut")),
+    ("/runs/{run}/spans", run_view_endpoints.show_spans, PAGE_OF_EVENTS),
+    ("/runs/{run}/standing", run_view_endpoints.show_standing, ()),
+    ("/runs/{run}/overview", run_view_endpoints.show_overview, ("buckets",)),
+    ("/runs/{run}/events/{seq}/details", run_view_endpoints.show_details, ()),
+    ("/runs/{run}/events/{seq}/difference", run_view_endpoints.show_difference, ("to",)),
+    ("/runs/{run}/context/{seq}", run_view_endpoints.show_context, ("cut",)),
+    ("/runs/{run}/conversation", run_view_endpoints.show_conversation, (*PAGE_OF_EVENTS, "at", "before")),
+    ("/runs/{run}/waits", read_endpoints.list_waits_of_run, ("all",)),
+    ("/waits", read_endpoints.list_waits, ("cursor", "limit")),
 )
 JUDGING: Endpoints = (
-    ("/runs/{run}/usage", run_views.show_usage, ("after", "limit")),
-    ("/runs/{run}/family", run_views.show_family, ()),
-    ("/runs/{run}/verify", judging.verify, ("deep",)),
-    ("/runs/{run}/diff/{other}", judging.diff, ("first_only", "limit")),
-    ("/runs/{run}/compare/{other}", comparisons.compare, ("limit",)),
-    ("/runs/{run}/events/{seq}/diff/{other}/{other_seq}", comparisons.compare_events, ()),
-    ("/runs/{run}/replay/{other}/measures", comparisons.measure_replay, ("after", "limit")),
-    ("/runs/{run}/replay", judging.replay, PAGE_OF_EVENTS),
-    ("/runs/{run}/replay/{other}", judging.replay_by, ("after", "limit")),
-    ("/runs/{run}/receipts", judging.list_receipts, ("after", "limit")),
-    ("/receipts/{receipt}", judging.show_receipt, ()),
+    ("/runs/{run}/usage", run_view_endpoints.show_usage, ("after", "limit")),
+    ("/runs/{run}/family", run_view_endpoints.show_family, ()),
+    ("/runs/{run}/verify", check_endpoints.verify, ("deep",)),
+    ("/runs/{run}/diff/{other}", check_endpoints.diff, ("first_only", "limit")),
+    ("/runs/{run}/compare/{other}", comparison_endpoints.compare, ("limit",)),
+    ("/runs/{run}/events/{seq}/diff/{other}/{other_seq}", comparison_endpoints.compare_events, ()),
+    ("/runs/{run}/replay/{other}/measures", comparison_endpoints.measure_replay, ("after", "limit")),
+    ("/runs/{run}/replay", check_endpoints.replay, PAGE_OF_EVENTS),
+    ("/runs/{run}/replay/{other}", check_endpoints.replay_by, ("after", "limit")),
+    ("/runs/{run}/receipts", check_endpoints.list_receipts, ("after", "limit")),
+    ("/receipts/{receipt}", check_endpoints.show_receipt, ()),
 )
 
 
@@ -81,7 +88,7 @@ class Api:
         self.streams = Streams(stores, self.judging)
         self.verifications = Verifications(stores, self.judging)
         self.pages = Pages(stores, self.looking, self.judging)
-        self.resolving = writing.Resolving(stores, self.looking, frozenset(allowed_hosts), V1)
+        self.resolving = write_endpoints.Resolving(stores, self.looking, frozenset(allowed_hosts), V1)
 
     def routes(self) -> list[BaseRoute]:
         found: list[BaseRoute] = [
@@ -106,27 +113,27 @@ class Api:
         return found
 
     async def _log_in(self, request: Request) -> Response:
-        code = Asked(request, ("code",)).text("code") or ""
+        code = RequestQuery(request, ("code",)).text("code") or ""
         if self.access.knows(request.cookies.get(self.access.cookie_name, "")):  # the printed address, clicked again
             return Response(status_code=303, headers={"location": "/"})
         return Response(status_code=303, headers={"location": "/", "set-cookie": self.access.exchanged(code)})
 
     async def _settle(self, request: Request) -> Response:
-        asked = Asked(request)
-        body = await writing.body_of(request)
-        settled = await self.looking.run(writing.settle_effect, self.stores, asked.path["run"], body)
+        asked = RequestQuery(request)
+        body = await write_endpoints.body_of(request)
+        settled = await self.looking.run(write_endpoints.settle_effect, self.stores, asked.path["run"], body)
         return json_answer(json_bytes(settled))
 
     async def _resolve(self, request: Request) -> Response:
-        asked = Asked(request)
-        body = await writing.body_of(request)
+        asked = RequestQuery(request)
+        body = await write_endpoints.body_of(request)
         path = asked.path
-        resolved = await self.looking.run(writing.resolve_wait, self.stores, path["run"], path["wait"], body)
+        resolved = await self.looking.run(write_endpoints.resolve_wait, self.stores, path["run"], path["wait"], body)
         return json_answer(json_bytes(resolved))
 
     async def _artifact(self, request: Request) -> Response:
-        asked = Asked(request)
-        data = await self.judging.run(judging.artifact, self.stores, asked)
+        asked = RequestQuery(request)
+        data = await self.judging.run(check_endpoints.artifact, self.stores, asked)
         name = asked.path["digest"].replace(":", "-")
         headers = {"content-disposition": f'attachment; filename="{name}.bin"'}
         return Response(data, headers=headers, media_type="application/octet-stream")
@@ -143,7 +150,7 @@ class Api:
 
 def _on_thread(stores: Stores, threads: Threads, endpoint: Endpoint, parameters: Collection[str]) -> Any:
     def work(request: Request) -> bytes:
-        return json_bytes(endpoint(stores, Asked(request, parameters, REPEATABLE)))
+        return json_bytes(endpoint(stores, RequestQuery(request, parameters, REPEATABLE)))
 
     async def answer(request: Request) -> Response:
         return json_answer(await threads.run(work, request))
@@ -237,7 +244,7 @@ def make_app(stores: Stores, access: Access, *, allowed_hosts: Collection[str] =
     app = Starlette(
         routes=api.routes(),
         lifespan=lifespan,
-        exception_handlers={404: _not_found, 405: _other_method, ReenactError: _problem, Exception: _problem},
+        exception_handlers={404: _not_found, 405: _other_method, OnrecordError: _problem, Exception: _problem},
     )
     app.router.redirect_slashes = False
     return Guarded(app, access, api.stop_following)

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from reenact.core.hashing import artifact_address, parse_hash
-from reenact.errors import Damaged, InvalidValue, NotFound
-from reenact.journal.verify import verify_run
-from reenact.replays.divergence.comparing_runs import compare_runs
-from reenact.replays.live import judge_runs
-from reenact.reports.comparisons import comparison_report
-from reenact.reports.receipts import receipt_report, receipts_page
-from reenact.reports.replays import judged_page, replay_report
-from reenact.reports.verifications import verification_report
-from reenact.web.asked import Asked, row_of
-from reenact.web.reading import PAGE_BYTES, page_size
-from reenact.web.stores import Stores
+from onrecord.analysis.diff.runs import compare_runs
+from onrecord.analysis.live import judge_runs
+from onrecord.core.hashing import artifact_address, parse_hash
+from onrecord.errors import Damaged, InvalidValue, NotFound
+from onrecord.journal.verify import verify_run
+from onrecord.reports.comparisons import comparison_report
+from onrecord.reports.receipts import receipt_report, receipts_page
+from onrecord.reports.replays import judged_page, replay_report
+from onrecord.reports.verifications import verification_report
+from onrecord.web.query import RequestQuery, row_of
+from onrecord.web.read_endpoints import PAGE_BYTES, page_size
+from onrecord.web.stores import Stores
 
 CHANGES, MOST_CHANGES = 20, 10_000
 
 
-def verify(stores: Stores, asked: Asked) -> Any:
+def verify(stores: Stores, asked: RequestQuery) -> Any:
     run = stores.run(asked.path["run"])
     return verification_report(verify_run(stores.reading, run, stores.namespace, deep=asked.flag("deep")))
 
 
-def diff(stores: Stores, asked: Asked) -> Any:
+def diff(stores: Stores, asked: RequestQuery) -> Any:
     space = stores.namespace
     first, second = stores.run(asked.path["run"]), stores.run(asked.path["other"])
     comparison = compare_runs(
@@ -41,28 +41,28 @@ def diff(stores: Stores, asked: Asked) -> Any:
     return comparison_report(comparison, stores.reading, stores.reading)
 
 
-def replay(stores: Stores, asked: Asked) -> Any:
+def replay(stores: Stores, asked: RequestQuery) -> Any:
     reader = stores.reader(asked.path["run"])
     return replay_report(reader, row_of(stores, reader.run), start=asked.start(), limit=page_size(asked))
 
 
-def replay_by(stores: Stores, asked: Asked) -> Any:
+def replay_by(stores: Stores, asked: RequestQuery) -> Any:
     """A run and one that replayed it live, effect by effect; exact, since a tolerance is the reader's choice."""
     judged = judge_runs(stores.reader(asked.path["run"]), stores.reader(asked.path["other"]))
     return judged_page(judged, asked.number("after", 0), page_size(asked))
 
 
-def list_receipts(stores: Stores, asked: Asked) -> Any:
+def list_receipts(stores: Stores, asked: RequestQuery) -> Any:
     reader = stores.reader(asked.path["run"])
     return receipts_page(reader, asked.number("after", 0), page_size(asked), PAGE_BYTES)
 
 
-def show_receipt(stores: Stores, asked: Asked) -> Any:
+def show_receipt(stores: Stores, asked: RequestQuery) -> Any:
     digest = _digest(asked.path["receipt"], "receipt")
     return receipt_report(stores.receipts.get(digest))
 
 
-def artifact(stores: Stores, asked: Asked) -> bytes:
+def artifact(stores: Stores, asked: RequestQuery) -> bytes:
     """Its bytes, checked against their address."""
     digest = _digest(asked.path["digest"], "artifact")
     address = parse_hash(digest)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from reenact.capture.usage import usage_of
-from reenact.errors import BadPosition, NotFound
-from reenact.replays.live import judge_runs
-from reenact.reports.replay_measures import measured_replay
-from reenact.reports.side_by_side import CHANGES, Side, event_difference, side_by_side
-from reenact.web.asked import Asked
-from reenact.web.stores import Stores
+from onrecord.analysis.live import judge_runs
+from onrecord.capture.usage import usage_of
+from onrecord.errors import BadPosition, NotFound
+from onrecord.reports.replay_measures import measured_replay
+from onrecord.reports.side_by_side import CHANGES, Side, event_difference, side_by_side
+from onrecord.web.query import RequestQuery
+from onrecord.web.stores import Stores
 
 MOST_CHANGES = 2_000
 STEPS, MOST_STEPS = 500, 2_000
 
 
-def compare(stores: Stores, asked: Asked) -> Any:
+def compare(stores: Stores, asked: RequestQuery) -> Any:
     """What `/diff/OTHER` says, and row by row what is the same and what is not."""
     space = stores.namespace
     first, second = (Side(stores.reading, stores.run(asked.path[name]), space) for name in ("run", "other"))
     return side_by_side(first, second, limit=asked.number("limit", CHANGES, least=1, most=MOST_CHANGES))
 
 
-def compare_events(stores: Stores, asked: Asked) -> Any:
+def compare_events(stores: Stores, asked: RequestQuery) -> Any:
     seq, other_seq = asked.seq(), asked.seq("other_seq")
     try:
         return event_difference(stores.reader(asked.path["run"]), seq, stores.reader(asked.path["other"]), other_seq)
@@ -31,7 +31,7 @@ def compare_events(stores: Stores, asked: Asked) -> Any:
         raise NotFound(missing.message, hint=missing.hint, code=missing.code) from None
 
 
-def measure_replay(stores: Stores, asked: Asked) -> Any:
+def measure_replay(stores: Stores, asked: RequestQuery) -> Any:
     """A live replay and its run, step by step: what each took and used."""
     expected, actual = stores.reader(asked.path["run"]), stores.reader(asked.path["other"])
     judged = judge_runs(expected, actual)

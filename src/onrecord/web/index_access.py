@@ -6,11 +6,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from reenact.errors import ReenactError
-from reenact.store.contract import Store
+from onrecord.errors import OnrecordError
+from onrecord.store.contract import Store
 
 if TYPE_CHECKING:  # loaded with the first list
-    from reenact.index.opening import Index
+    from onrecord.index.index import Index
 
 FOLLOW_SECONDS = 0.5
 """So long a request waits for the index at most; then it answers with what is there."""
@@ -19,7 +19,7 @@ REST_SECONDS = 1.0
 IDLE_SECONDS = 60.0
 
 
-class Indexed:
+class IndexAccess:
     def __init__(self, store: Store, namespace: str) -> None:
         self._store = store
         self._namespace = namespace
@@ -36,7 +36,7 @@ class Indexed:
         with self._lock:
             self._asked = time.monotonic()
             if self._thread is None and not self._closing.is_set():
-                self._thread = threading.Thread(target=self._keep, args=(index,), name="reenact-index", daemon=True)
+                self._thread = threading.Thread(target=self._keep, args=(index,), name="onrecord-index", daemon=True)
                 self._thread.start()
         return index
 
@@ -44,7 +44,7 @@ class Indexed:
         """For those who know that somebody else brings it up to date."""
         with self._lock:
             if self._index is None:
-                from reenact.index.opening import Index
+                from onrecord.index.index import Index
 
                 self._index = Index(self._store, self._namespace)
             return self._index
@@ -58,7 +58,7 @@ class Indexed:
                     return
             try:
                 whole = index.catch_up(PIECE_SECONDS, stop=self._closing.is_set)
-            except ReenactError:
+            except OnrecordError:
                 whole = True  # the store is away: whoever asks is told so
             # Those who ask have a turn between the pieces.
             self._closing.wait(REST_SECONDS if whole else 0.02)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from reenact.errors import InvalidInput
-from reenact.reports.needs import signs_here
-from reenact.reports.runs import STATUSES, RunFilter
-from reenact.reports.times import microseconds_of
-from reenact.web.asked import Asked
-from reenact.web.stores import Stores
+from onrecord.errors import InvalidInput
+from onrecord.reports.open_questions import signs_here
+from onrecord.reports.runs import STATUSES, RunFilter
+from onrecord.reports.times import microseconds_of
+from onrecord.web.query import RequestQuery
+from onrecord.web.stores import Stores
 
 if TYPE_CHECKING:  # loaded with the first list
-    from reenact.index.lists import ListFilter
+    from onrecord.index.lists import ListFilter
 
 FILTERS = ("status", "agent", "since", "until", "min_cost", "max_cost", "all_kinds")
 HITS, MOST_HITS = 20, 100
@@ -21,7 +21,7 @@ LINES, MOST_LINES = 100, 1_000
 NEEDS, MOST_NEEDS = 50, 200
 
 
-def wanted_runs(asked: Asked) -> RunFilter:
+def wanted_runs(asked: RequestQuery) -> RunFilter:
     statuses = asked.several("status")
     for status in statuses - set(STATUSES):
         raise InvalidInput(
@@ -37,13 +37,13 @@ def wanted_runs(asked: Asked) -> RunFilter:
     )
 
 
-def wanted_lines(asked: Asked) -> ListFilter:
-    from reenact.index.lists import ListFilter
+def wanted_lines(asked: RequestQuery) -> ListFilter:
+    from onrecord.index.lists import ListFilter
 
     return ListFilter(wanted_runs(asked), _dollars(asked, "min_cost"), _dollars(asked, "max_cost"))
 
 
-def _dollars(asked: Asked, name: str) -> float | None:
+def _dollars(asked: RequestQuery, name: str) -> float | None:
     text = asked.text(name)
     if text is None:
         return None
@@ -56,25 +56,25 @@ def _dollars(asked: Asked, name: str) -> float | None:
     return value
 
 
-def overview(stores: Stores, asked: Asked) -> Any:
-    from reenact.index.lists import list_report
+def overview(stores: Stores, asked: RequestQuery) -> Any:
+    from onrecord.index.lists import list_report
 
     limit = asked.number("limit", LINES, least=1, most=MOST_LINES)
     wanted = wanted_lines(asked)
     return list_report(stores.indexed.current(), wanted, cursor=asked.text("cursor"), limit=limit)
 
 
-def search(stores: Stores, asked: Asked) -> Any:
-    from reenact.index.queries import parse_query
-    from reenact.index.searches import search_report
+def search(stores: Stores, asked: RequestQuery) -> Any:
+    from onrecord.index.queries import parse_query
+    from onrecord.index.searches import search_report
 
     text, limit = asked.text("q") or "", asked.number("limit", HITS, least=1, most=MOST_HITS)
     parse_query(text)  # what cannot be asked is refused before anything is looked for
     return search_report(stores.indexed.current(words=True), text, cursor=asked.text("cursor"), limit=limit)
 
 
-def attention(stores: Stores, asked: Asked) -> Any:
-    from reenact.index.attention import attention_report
+def attention(stores: Stores, asked: RequestQuery) -> Any:
+    from onrecord.index.attention import attention_report
 
     limit = asked.number("limit", NEEDS, least=1, most=MOST_NEEDS)
     cursor = asked.text("cursor")

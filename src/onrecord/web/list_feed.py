@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reenact.errors import InvalidInput, ReenactError
-from reenact.reports.json_text import json_bytes
-from reenact.web.answers import busy
-from reenact.web.asked import Asked
-from reenact.web.following import EVENT_STREAM, FOLLOWERS, HEARTBEAT_SECONDS
-from reenact.web.lists import FILTERS, wanted_lines
-from reenact.web.stores import Stores
-from reenact.web.streaming import CountedStream
-from reenact.web.threads import Threads
+from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.reports.json_text import json_bytes
+from onrecord.web.list_endpoints import FILTERS, wanted_lines
+from onrecord.web.query import RequestQuery
+from onrecord.web.responses import busy
+from onrecord.web.run_feed import EVENT_STREAM, FOLLOWERS, HEARTBEAT_SECONDS
+from onrecord.web.run_streams import CountedStream
+from onrecord.web.stores import Stores
+from onrecord.web.threads import Threads
 
 if TYPE_CHECKING:  # loaded with the first list
-    from reenact.index.lists import ListFilter
+    from onrecord.index.lists import ListFilter
 
 POLL_SECONDS = 0.7
 LONGEST_PLACE = 64
@@ -47,7 +47,7 @@ class ListFollowers:
         self._looking: asyncio.Task[None] | None = None
 
     async def follow(self, request: Request) -> Response:
-        asked = Asked(request, (*FILTERS, "after"), ("status", "agent"))
+        asked = RequestQuery(request, (*FILTERS, "after"), ("status", "agent"))
         wanted, place = wanted_lines(asked), _position(request, asked)
         if place is not None:
             await self._threads.run(self._changes, place, wanted)  # a place that is none is refused at once
@@ -81,7 +81,7 @@ class ListFollowers:
         while not self._stopped:
             try:
                 place = await self._threads.run(self._now)
-            except ReenactError:
+            except OnrecordError:
                 place = self._place  # the store is away: those who come back are told
             if place != self._place:
                 self._place = place
@@ -93,12 +93,12 @@ class ListFollowers:
         self._news = asyncio.Event()
 
     def _now(self) -> str:
-        from reenact.index.lists import place_of
+        from onrecord.index.lists import place_of
 
         return place_of(self._stores.indexed.current())
 
     def _changes(self, place: str, wanted: ListFilter) -> dict[str, Any] | None:
-        from reenact.index.lists import changes_since
+        from onrecord.index.lists import changes_since
 
         # `_look` brings it up to date, once for all.
         return changes_since(self._stores.indexed.as_it_is(), place, wanted)
@@ -127,7 +127,7 @@ async def _waited(news: asyncio.Event) -> bool:
     return True
 
 
-def _position(request: Request, asked: Asked) -> str | None:
+def _position(request: Request, asked: RequestQuery) -> str | None:
     """Where in the list somebody is. A browser that comes back says it in a header."""
     known = request.headers.getlist("last-event-id")
     place = asked.text("after") if not known or known == [""] else known[0]

@@ -16,8 +16,8 @@ import re
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from reenact.reports.json_text import json_bytes
-from reenact.web.answers import SAFE_HEADERS
+from onrecord.reports.json_text import json_bytes
+from onrecord.web.responses import SAFE_HEADERS
 
 CONNECTIONS = 256
 HEAD_BYTES = 32 * 1024

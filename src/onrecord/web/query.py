@@ -8,15 +8,15 @@ from typing import Any
 
 from starlette.requests import Request
 
-from reenact.errors import BadPosition, InvalidInput, NotFound
-from reenact.store.contract import RunRow
-from reenact.web.stores import Stores
+from onrecord.errors import BadPosition, InvalidInput, NotFound
+from onrecord.store.contract import RunRow
+from onrecord.web.stores import Stores
 
 _NUMBER = re.compile(r"[0-9]{1,15}\Z")
 _YES_OR_NO = {"true": True, "false": False}
 
 
-class Asked:
+class RequestQuery:
     def __init__(self, request: Request, parameters: Collection[str] = (), repeatable: Collection[str] = ()) -> None:
         self.path: Mapping[str, Any] = request.path_params
         self._given: dict[str, str] = {}

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from reenact.errors import Damaged, InvalidInput, InvalidValue, NotFound, ReenactError, Refused, StoreError
-from reenact.errors import SchemaMismatch as OtherSchema
-from reenact.reports.json_text import json_bytes
+from onrecord.errors import Damaged, InvalidInput, InvalidValue, NotFound, OnrecordError, Refused, StoreError
+from onrecord.errors import SchemaMismatch as OtherSchema
+from onrecord.reports.json_text import json_bytes
 
 SAFE_HEADERS = {
     "cache-control": "no-store",
@@ -31,7 +31,7 @@ SAFE_HEADERS = {
 }
 """On every answer; a page may say otherwise of itself."""
 
-_STATUSES: tuple[tuple[type[ReenactError], int], ...] = (
+_STATUSES: tuple[tuple[type[OnrecordError], int], ...] = (
     (NotFound, 404),
     (InvalidInput, 400),
     (InvalidValue, 400),
@@ -41,13 +41,13 @@ _STATUSES: tuple[tuple[type[ReenactError], int], ...] = (
     (StoreError, 503),
 )
 _HINTS = {
-    400: "docs/http-api.md tells what each endpoint takes.",
+    400: "docs/reference/http.md lists what each endpoint takes.",
     409: "Nothing was written.",
-    503: "Try again later; `reenact doctor` looks at the store.",
+    503: "Try again later; `onrecord doctor` looks at the store.",
 }
 
 
-class HttpProblem(ReenactError):
+class HttpProblem(OnrecordError):
     """A refusal that is about HTTP itself."""
 
     def __init__(
@@ -66,7 +66,7 @@ def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | Non
     return Response(body, status, headers, media_type="application/json")
 
 
-class Told(NamedTuple):
+class ErrorText(NamedTuple):
     """What is said of an error."""
 
     status: int
@@ -76,12 +76,12 @@ class Told(NamedTuple):
     headers: dict[str, str]
 
 
-def told(error: BaseException) -> Told:
+def told(error: BaseException) -> ErrorText:
     """Never more than an error of ours says: a foreign one may quote recorded values."""
     headers: dict[str, str] = {}
     if isinstance(error, HttpProblem):
         status, headers = error.status, error.headers
-    elif isinstance(error, ReenactError):
+    elif isinstance(error, OnrecordError):
         status = next((number for kind, number in _STATUSES if isinstance(error, kind)), 500)
     else:
         status, error = 500, _internal(error)
@@ -89,7 +89,7 @@ def told(error: BaseException) -> Told:
         headers = {"retry-after": "1", **headers}
     # Where the store is, and what its database says, is for whoever started the server.
     message = "the store could not be used" if isinstance(error, StoreError) else error.message
-    return Told(status, error.code, message, error.hint or _HINTS.get(status, ""), headers)
+    return ErrorText(status, error.code, message, error.hint or _HINTS.get(status, ""), headers)
 
 
 def problem_answer(error: BaseException) -> Response:
@@ -98,11 +98,11 @@ def problem_answer(error: BaseException) -> Response:
     return json_answer(json_bytes(document), said.status, said.headers)
 
 
-def _internal(error: BaseException) -> ReenactError:
+def _internal(error: BaseException) -> OnrecordError:
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "an unknown place"
-    return ReenactError(
+    return OnrecordError(
         f"internal error: {type(error).__name__} at {place}",
-        hint="This is a bug in Reenact: report it with the request and the output of `reenact doctor`.",
+        hint="This is a bug in Onrecord: report it with the request and the output of `onrecord doctor`.",
         code="internal_error",
     )

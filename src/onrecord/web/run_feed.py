@@ -28,17 +28,17 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reenact.core.events import TERMINAL_KINDS
-from reenact.errors import BadPosition, InvalidInput, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.json_text import json_bytes
-from reenact.reports.spans import standing_report
-from reenact.reports.timelines import Seen, events_between
-from reenact.web.answers import HttpProblem, busy
-from reenact.web.asked import Asked
-from reenact.web.stores import Stores
-from reenact.web.streaming import CountedStream
-from reenact.web.threads import Threads
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.errors import BadPosition, InvalidInput, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.json_text import json_bytes
+from onrecord.reports.spans import standing_report
+from onrecord.reports.timelines import SeenEvent, events_between
+from onrecord.web.query import RequestQuery
+from onrecord.web.responses import HttpProblem, busy
+from onrecord.web.run_streams import CountedStream
+from onrecord.web.stores import Stores
+from onrecord.web.threads import Threads
 
 FOLLOWERS = 64
 POLL_SECONDS = 0.2
@@ -96,7 +96,7 @@ class Feed:
                     await self._look_at_standing()
                 if not await self._read_on() and self.ended is None:
                     await asyncio.sleep(POLL_SECONDS)
-        except (ReenactError, OSError):
+        except (OnrecordError, OSError):
             self.over = True  # those who come back are told why
             self._tell()
 
@@ -152,7 +152,7 @@ class Followers:
         self._stopped = False
 
     async def follow(self, request: Request) -> Response:
-        asked = Asked(request, ("after", "brief"))
+        asked = RequestQuery(request, ("after", "brief"))
         after, brief = _position(request, asked), asked.flag("brief")
         reader = await self._threads.run(self._stores.reader, asked.path["run"])
         head, ended = await self._threads.run(_head, reader)
@@ -205,7 +205,7 @@ class Followers:
             feed.stop()
 
 
-def _position(request: Request, asked: Asked) -> int:
+def _position(request: Request, asked: RequestQuery) -> int:
     """The last event that was seen. A browser that comes back says it in a header."""
     known = request.headers.getlist("last-event-id")
     if not known or known == [""]:
@@ -245,11 +245,11 @@ def _read(reader: JournalReader, seq: int, brief: bool) -> list[Written]:
     return found
 
 
-def _briefly(reader: JournalReader, start: int) -> Iterator[Seen]:
+def _briefly(reader: JournalReader, start: int) -> Iterator[SeenEvent]:
     """Events without their contents, which are not even read."""
     for row in reader.store.scan(reader.namespace, reader.run, start, start + READ_EVENTS, contents=False):
         try:
             time: int | None = reader.link(row).time
-        except ReenactError:
+        except OnrecordError:
             time = None
-        yield Seen(row.seq, row.kind, row.lane, time)
+        yield SeenEvent(row.seq, row.kind, row.lane, time)

@@ -1,7 +1,7 @@
 """Whole runs as lines of JSON, made piece by piece on a thread: however long the run is, memory stays bounded.
 
 A timeline has one event a line, as `/events` shows them, and ends with `{"end": {"run", "events", "head", "damaged"}}`.
-A recording is what `reenact export` writes. What breaks on the way cuts the answer off, so that a part is never taken
+A recording is what `onrecord export` writes. What breaks on the way cuts the answer off, so that a part is never taken
 for the whole.
 """
 
@@ -14,15 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from reenact.core.hashing import render
-from reenact.journal.exporting import export_lines
-from reenact.journal.reader import JournalReader
-from reenact.reports.json_text import json_bytes
-from reenact.reports.timelines import seen
-from reenact.web.answers import busy
-from reenact.web.asked import Asked
-from reenact.web.stores import Stores
-from reenact.web.threads import Threads
+from onrecord.core.hashing import render
+from onrecord.journal.export import export_lines
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.json_text import json_bytes
+from onrecord.reports.timelines import seen
+from onrecord.web.query import RequestQuery
+from onrecord.web.responses import busy
+from onrecord.web.stores import Stores
+from onrecord.web.threads import Threads
 
 PIECE_BYTES = 256 * 1024
 STREAMS = 16
@@ -38,14 +38,14 @@ class Streams:
         self._open = 0
 
     async def timeline(self, request: Request) -> Response:
-        asked = Asked(request, ("from", "after"))
+        asked = RequestQuery(request, ("from", "after"))
         start = asked.start()
         reader = await self._threads.run(self._stores.reader, asked.path["run"])
         await self._threads.run(reader.check_start, start)
         return await self._streamed(request, _timeline_lines(reader, start), f"{reader.run}.timeline.jsonl")
 
     async def recording(self, request: Request) -> Response:
-        asked = Asked(request)
+        asked = RequestQuery(request)
         reader = await self._threads.run(self._stores.reader, asked.path["run"])
         return await self._streamed(request, export_lines(reader), f"{reader.run}.jsonl")
 

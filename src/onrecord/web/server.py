@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import uvicorn
 
-from reenact.effect.waits.http import is_loopback
-from reenact.errors import InvalidInput, ReenactError
-from reenact.web.access import Access
-from reenact.web.app import Guarded, make_app
-from reenact.web.protocol import HEAD_BYTES, BoundedProtocol
-from reenact.web.stores import Stores
+from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.runtime.waits.http_endpoint import is_loopback
+from onrecord.web.access import Access
+from onrecord.web.app import Guarded, make_app
+from onrecord.web.protocol import HEAD_BYTES, BoundedProtocol
+from onrecord.web.stores import Stores
 
 BACKLOG = 128
 KEEP_ALIVE_SECONDS = 5
@@ -26,7 +26,7 @@ QUIET = 100
 """A level of logging that nothing reaches: requests name runs and may hold keys."""
 
 
-class AddressUnavailable(ReenactError):
+class AddressUnavailable(OnrecordError):
     code = "address_unavailable"
     exit_status = 5
     default_hint = "Choose another one with --port; 0 takes any that is free."
@@ -42,7 +42,7 @@ class Address(NamedTuple):
     """For programs."""
 
 
-class ReenactServer(uvicorn.Server):
+class OnrecordServer(uvicorn.Server):
     def __init__(self, stores: Stores, app: Guarded, bound: socket.socket, address: Address) -> None:
         config = uvicorn.Config(
             app,
@@ -95,7 +95,7 @@ def make_server(
     auth: bool = True,
     token: str | None = None,
     allowed_hosts: Collection[str] = (),
-) -> ReenactServer:
+) -> OnrecordServer:
     """A server that is bound and not yet serving. Port 0 takes a free one."""
     check_address(host, auth=auth, allowed_hosts=allowed_hosts)
     bound = _bind(host, port)
@@ -103,10 +103,10 @@ def make_server(
     shown = f"[{host}]" if ":" in host else host
     names = {*allowed_hosts, shown} if is_loopback(host) else set(allowed_hosts)
     known = (token or secrets.token_urlsafe(32)) if auth else None
-    access = Access(cookie_name=f"reenact-{number}", allowed_hosts=names, token=known)
+    access = Access(cookie_name=f"onrecord-{number}", allowed_hosts=names, token=known)
     url = f"http://{shown}:{number}"
     address = Address(url + "/", url + access.login_target, known)
-    return ReenactServer(stores, make_app(stores, access, allowed_hosts=names), bound, address)
+    return OnrecordServer(stores, make_app(stores, access, allowed_hosts=names), bound, address)
 
 
 def check_address(host: str, *, auth: bool, allowed_hosts: Collection[str]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from reenact.effect.waits.desk import WaitDesk
-from reenact.journal.reader import JournalReader
-from reenact.reports.selecting import select_run
-from reenact.store.contract import Store
-from reenact.tokens import JournalReplayLog
-from reenact.web.indexed import Indexed
+from onrecord.journal.reader import JournalReader
+from onrecord.proof.receipts import JournalReplayLog
+from onrecord.reports.run_selector import select_run
+from onrecord.runtime.waits.registry import WaitRegistry
+from onrecord.store.contract import Store
+from onrecord.web.index_access import IndexAccess
 
 
 class Stores:
@@ -18,10 +18,10 @@ class Stores:
         self.reading = reading
         self.namespace = namespace
         self.receipts = JournalReplayLog(reading, namespace)
-        self.indexed = Indexed(reading, namespace)
+        self.indexed = IndexAccess(reading, namespace)
         self._open_writing = open_writing
         self._writing: Store | None = None
-        self._desk: WaitDesk | None = None
+        self._desk: WaitRegistry | None = None
         self._lock = threading.Lock()
 
     def run(self, text: str) -> str:
@@ -41,11 +41,11 @@ class Stores:
                 self._writing = self._open_writing()
             return self._writing
 
-    def desk(self) -> WaitDesk:
+    def desk(self) -> WaitRegistry:
         store = self.writing()
         with self._lock:
             if self._desk is None:
-                self._desk = WaitDesk(store, self.namespace)
+                self._desk = WaitRegistry(store, self.namespace)
             return self._desk
 
     def close(self) -> None:

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from reenact.web.answers import busy
+from onrecord.web.responses import busy
 
 T = TypeVar("T")
 
 
 class Threads:
     def __init__(self, name: str, threads: int, waiting: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"reenact-web-{name}")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"onrecord-web-{name}")
         self._most = threads + waiting
         self._taken = 0
         self._lock = threading.Lock()

@@ -17,16 +17,16 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reenact.errors import ReenactError
-from reenact.journal.verify import verify_run
-from reenact.reports.json_text import json_bytes
-from reenact.reports.verifications import verification_report
-from reenact.web.answers import told
-from reenact.web.asked import Asked
-from reenact.web.following import EVENT_STREAM
-from reenact.web.stores import Stores
-from reenact.web.streaming import CountedStream
-from reenact.web.threads import Threads
+from onrecord.errors import OnrecordError
+from onrecord.journal.verify import verify_run
+from onrecord.reports.json_text import json_bytes
+from onrecord.reports.verifications import verification_report
+from onrecord.web.query import RequestQuery
+from onrecord.web.responses import told
+from onrecord.web.run_feed import EVENT_STREAM
+from onrecord.web.run_streams import CountedStream
+from onrecord.web.stores import Stores
+from onrecord.web.threads import Threads
 
 Said = tuple[str, Any]
 
@@ -41,7 +41,7 @@ class Verifications:
         self._threads = threads
 
     async def watch(self, request: Request) -> Response:
-        asked = Asked(request, ("deep",))
+        asked = RequestQuery(request, ("deep",))
         deep = asked.flag("deep")
         run = await self._threads.run(self._stores.run, asked.path["run"])
         if request.method == "HEAD":
@@ -94,6 +94,6 @@ def _outcome(working: asyncio.Future[Said]) -> Said:
     """The verdict, or what went wrong: an answer that was begun has no other way to say so."""
     try:
         return working.result()
-    except (ReenactError, OSError) as error:
+    except (OnrecordError, OSError) as error:
         said = told(error)
         return "problem", {"error": {"code": said.code, "message": said.message, "hint": said.hint}}

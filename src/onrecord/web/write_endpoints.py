@@ -1,7 +1,7 @@
-"""The endpoints that write: a wait is resolved by its key or by its operator, an effect in doubt is settled.
+"""Endpoints that write: resolve a wait by its key or as its operator, settle an effect in doubt.
 
-Resolving is what `reenact.effect.waits.http` does, with its statuses; the key in the path is the credential there, and
-the server's token is needed besides.
+`onrecord.runtime.waits.http_endpoint` resolves by key, with its statuses. The key in the path is the credential there,
+and the server's token is needed besides.
 
 An operator, who is let in and whose secrets sign the wait, resolves it by its id: the server makes the key from these
 secrets, as the agent did, and hands it to the same desk. The key never leaves the server.
@@ -21,21 +21,21 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.codec import encode
-from reenact.core.strict_json import read_strict
-from reenact.core.wait_keys import ResolveOutcome
-from reenact.effect.doubts import DONE, FAIL, RETRY
-from reenact.effect.secrets import secrets_of
-from reenact.effect.settling import settle
-from reenact.effect.waits.http import BODY_BYTES, BODY_SECONDS, MAX_BODY_DEPTH, WaitsApp, resolution_of_tree
-from reenact.errors import InvalidInput, KeysUnavailable, NotFound, Refused
-from reenact.journal.reader import JournalReader
-from reenact.reports.needs import wait_named
-from reenact.reports.timelines import Seen, one_event, seen
-from reenact.web.answers import HttpProblem
-from reenact.web.stores import Stores
-from reenact.web.threads import Threads
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.codec import encode
+from onrecord.core.strict_json import read_strict
+from onrecord.core.wait_keys import ResolveOutcome
+from onrecord.errors import InvalidInput, KeysUnavailable, NotFound, Refused
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.open_questions import wait_named
+from onrecord.reports.timelines import SeenEvent, one_event, seen
+from onrecord.runtime.api.settle import settle
+from onrecord.runtime.replay.in_doubt import DONE, FAIL, RETRY
+from onrecord.runtime.secrets.run_secrets import load_secrets
+from onrecord.runtime.waits.http_endpoint import BODY_BYTES, BODY_SECONDS, MAX_BODY_DEPTH, WaitsApp, decode_resolution
+from onrecord.web.responses import HttpProblem
+from onrecord.web.stores import Stores
+from onrecord.web.threads import Threads
 
 _WAIT = re.compile(r"[0-9a-f]{32}\Z")
 _MEMBERS = {
@@ -85,12 +85,12 @@ async def body_of(request: Request) -> Any:
 
 
 def resolve_wait(stores: Stores, text: str, wait: str, body: Any) -> Any:
-    """As `reenact resolve --json`, by the id of the wait; the same again is fine, another one is refused."""
-    resolution = resolution_of_tree(body)
+    """As `onrecord resolve --json`, by the id of the wait; the same again is fine, another one is refused."""
+    resolution = decode_resolution(body)
     run = stores.run(text)
     found = wait_named(stores.reading, stores.namespace, run, wait) if _WAIT.match(wait) else None
     if found is None:
-        raise NotFound(f"run {run} has no such wait", hint="`reenact waits` lists its waits.", code="unknown_wait")
+        raise NotFound(f"run {run} has no such wait", hint="`onrecord waits` lists its waits.", code="unknown_wait")
     identity, session = found
     try:
         outcome = stores.desk().resolve(stores.desk().key(run, identity, session=session), resolution)
@@ -99,10 +99,10 @@ def resolve_wait(stores: Stores, text: str, wait: str, body: Any) -> Any:
     if outcome.status == "unknown_or_revoked":
         raise Refused(
             "the key of this wait was revoked, or is signed with a secret that is not on this machine",
-            hint="Resolve it with its key, or where its agent runs; `reenact keys` lists the secrets here.",
+            hint="Resolve it with its key, or where its agent runs; `onrecord keys` lists the secrets here.",
             code="no_key",
         )
-    if not outcome.stands(resolution):
+    if not outcome.confirms(resolution):
         ended = outcome.terminal.status if outcome.terminal is not None else "another way"
         raise Refused(
             f"the wait was resolved before, as {ended}",
@@ -113,7 +113,7 @@ def resolve_wait(stores: Stores, text: str, wait: str, body: Any) -> Any:
 
 
 def settle_effect(stores: Stores, text: str, body: Any) -> Any:
-    """As `reenact settle --json`."""
+    """As `onrecord settle --json`."""
     asked = _settlement(body)
     run = stores.run(text)
     message = asked.get("message", "")
@@ -157,7 +157,7 @@ def _settled_before(reader: JournalReader, effect: int) -> Mapping[str, Any] | N
     """The content of the settlement of that effect, if there is one."""
     if not 1 <= effect <= reader.head().seq:
         return None
-    request: Seen = one_event(reader, effect)
+    request: SeenEvent = one_event(reader, effect)
     if request.kind != "ActionRequested" or not isinstance(request.content, dict):
         return None
     for row in reader.store.scan(reader.namespace, reader.run, effect + 1, contents=False):
@@ -166,7 +166,7 @@ def _settled_before(reader: JournalReader, effect: int) -> Mapping[str, Any] | N
         if isinstance(content, dict) and content.get("action_id") == request.content.get("action_id"):
             assert whole is not None
             # What was taken out of it is sealed: who says the same again has said it before.
-            return {**content, "value": secrets_of(reader).opened(reader, whole, content.get("value"), needed=False)}
+            return {**content, "value": load_secrets(reader).unseal(reader, whole, content.get("value"), needed=False)}
     return None
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.errors import InvalidInput
-from reenact.replays.comparing.conversations import compare_conversations, is_truncated
-from reenact.replays.comparing.messages import messages_of
+from onrecord.analysis.compare.conversations import compare_conversations, is_truncated
+from onrecord.analysis.compare.messages import messages_of
+from onrecord.errors import InvalidInput
 
 
 def user(text: Any) -> dict[str, Any]:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.core.codec import encode
-from reenact.errors import InvalidInput
-from reenact.replays.comparing.counters import counter_kind, counters_of, separate
-from reenact.replays.comparing.masks import DEFAULT_MASKS, NO_MASKS, MaskRule, Masks
-from reenact.replays.comparing.pointers import Patterns, steps_of
-from reenact.replays.comparing.tolerance import DriftTolerance, Limit, PathRule, as_written, normalised_text
+from onrecord.analysis.compare.counters import counter_kind, counters_of, separate
+from onrecord.analysis.compare.masks import DEFAULT_MASKS, NO_MASKS, MaskRule, Masks
+from onrecord.analysis.compare.pointers import Patterns, steps_of
+from onrecord.analysis.compare.tolerance import DriftTolerance, Limit, PathRule, as_written, normalised_text
+from onrecord.core.codec import encode
+from onrecord.errors import InvalidInput
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The verdict of one step, cell by cell of the table in `reenact.replays.comparing.drift`."""
+"""The verdict of one step, cell by cell of the table in `onrecord.analysis.compare.drift`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from reenact.core.codec import encode
-from reenact.errors import InvalidInput, InvalidValue
-from reenact.replays.comparing.attestations import Attestation
-from reenact.replays.comparing.drift import NotReplayable, Outcome, StepDrift, compare_outcomes
-from reenact.replays.comparing.masks import NO_MASKS, MaskRule, Masks
-from reenact.replays.comparing.tolerance import DriftTolerance, PathRule
-from reenact.replays.comparing.trees import tree_digest
+from onrecord.analysis.compare.attestations import Attestation
+from onrecord.analysis.compare.drift import MissingOutcome, Outcome, StepDrift, compare_outcomes
+from onrecord.analysis.compare.masks import NO_MASKS, MaskRule, Masks
+from onrecord.analysis.compare.tolerance import DriftTolerance, PathRule
+from onrecord.analysis.compare.trees import tree_digest
+from onrecord.core.codec import encode
+from onrecord.errors import InvalidInput, InvalidValue
 
 ONE_PERCENT = DriftTolerance(tokens=0.01, cost=0.01)
 NORMALISED = DriftTolerance(content="normalised")
@@ -211,9 +211,9 @@ def test_attestations_are_never_tolerated() -> None:
 
 def test_nothing_to_compare_is_never_a_pass() -> None:
     for expected, actual in (
-        (NotReplayable("no answer on record"), Outcome(1)),
-        (Outcome(1), NotReplayable("the model refused")),
-        (NotReplayable("a"), NotReplayable("a")),
+        (MissingOutcome("no answer on record"), Outcome(1)),
+        (Outcome(1), MissingOutcome("the model refused")),
+        (MissingOutcome("a"), MissingOutcome("a")),
     ):
         found = compare_outcomes(expected, actual)
         assert found.verdict == "broken"

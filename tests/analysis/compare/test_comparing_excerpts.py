@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.replays.comparing import excerpts
-from reenact.replays.comparing.excerpts import AROUND, COMPARED, excerpt
+from onrecord.analysis.compare import excerpts
+from onrecord.analysis.compare.excerpts import AROUND, COMPARED, excerpt
 
 LONG = "".join(f"word {number} " for number in range(600_000))
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.errors import InvalidInput
-from reenact.replays.comparing.attestations import (
+from onrecord.analysis.compare.attestations import (
     Attestation,
-    attestations_in,
     compare_attestations,
     content_digest,
+    extract_attestations,
 )
-from reenact.replays.comparing.masks import NO_MASKS
-from reenact.replays.comparing.tool_calls import ToolCall, without_tool_calls
-from reenact.replays.comparing.tool_events import compare_tool_events
+from onrecord.analysis.compare.masks import NO_MASKS
+from onrecord.analysis.compare.tool_calls import ComparedToolCall, extract_tool_calls
+from onrecord.analysis.compare.tool_events import compare_tool_events
+from onrecord.errors import InvalidInput
 
 
 def event(name: str, stdout: str = "", span: str = "s") -> dict[str, Any]:
@@ -106,16 +106,16 @@ CHAT = {"choices": [{"message": {"content": None, "tool_calls": [
     ids=["openai chat", "anthropic", "google", "openai responses", "openai functions"],
 )  # fmt: skip
 def test_tool_calls_are_taken_out_of_an_answer_of_any_maker(answer: Any, rest: Any) -> None:
-    assert without_tool_calls(answer) == (rest, [ToolCall("find", {"a": "x", "b": 1})])
+    assert extract_tool_calls(answer) == (rest, [ComparedToolCall("find", {"a": "x", "b": 1})])
 
 
 def test_what_only_looks_like_a_call_stays() -> None:
     tools = {"tools": [{"type": "function", "function": {"name": "find", "parameters": {}}}], "function": "sin"}
-    assert without_tool_calls(tools) == (tools, [])
+    assert extract_tool_calls(tools) == (tools, [])
     with_more = [{"function": {"name": "find", "arguments": "{}"}, "secret": 5}]
-    assert without_tool_calls(with_more) == (with_more, [])
+    assert extract_tool_calls(with_more) == (with_more, [])
     odd = {"type": "function_call", "name": "f", "arguments": '{"n": 9007199254740993}'}
-    assert without_tool_calls([odd]).calls == [ToolCall("f", '{"n": 9007199254740993}')]
+    assert extract_tool_calls([odd]).calls == [ComparedToolCall("f", '{"n": 9007199254740993}')]
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,13 @@ def test_ids_alone_are_compared_and_said_to_be_unverified() -> None:
 
 def test_attestations_are_found_in_an_output() -> None:
     digest = content_digest({"n": 1})
-    rest, found = attestations_in({"ok": 1, "attestation_ids": ["x"], "attestations": [{"id": "y", "digest": digest}]})
+    rest, found = extract_attestations(
+        {"ok": 1, "attestation_ids": ["x"], "attestations": [{"id": "y", "digest": digest}]}
+    )
     assert rest == {"ok": 1}
     assert found == [Attestation("x"), Attestation("y", digest)]
     odd = {"attestations": [{"id": "y", "digest": "md5:1"}], "attestation_ids": [1]}
-    assert attestations_in(odd) == (odd, [])
+    assert extract_attestations(odd) == (odd, [])
 
 
 @pytest.mark.parametrize(("name", "digest"), [("", None), (None, None), ("a", "sha256:12"), ("a", 5)])

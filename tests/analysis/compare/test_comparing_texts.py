@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.replays.comparing import alignment
-from reenact.replays.comparing.texts import TextDiff, diff_texts
+from onrecord.analysis.compare import sequence_alignment as alignment
+from onrecord.analysis.compare.texts import TextDiff, diff_texts
 
 TEXTS = st.text(alphabet="ab \n.1é漢字", max_size=80) | st.text(max_size=40)
 
@@ -74,14 +74,14 @@ def test_hostile_texts_cost_a_bounded_number_of_steps_for_each_word(
     expected: str, actual: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched = 0
-    search = alignment._shortest
+    step = alignment._step
 
-    def counting(left: list[int], right: list[int], budget: int) -> list[tuple[int, int]]:
+    def counting(reached: dict[int, int], diagonal: int, changes: int) -> int:
         nonlocal searched
-        searched += budget
-        return search(left, right, budget)
+        searched += 1
+        return step(reached, diagonal, changes)
 
-    monkeypatch.setattr(alignment, "_shortest", counting)
+    monkeypatch.setattr(alignment, "_step", counting)
     diff = diff_texts(expected, actual)
     assert diff.expected == expected
     assert diff.actual == actual

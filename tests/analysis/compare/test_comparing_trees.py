@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.core.canonical import stored_bytes
-from reenact.errors import InvalidInput, InvalidValue
-from reenact.replays.comparing.alignment import aligned, hunks_of
-from reenact.replays.comparing.patches import apply_patch, json_patch
-from reenact.replays.comparing.trees import compare_trees, tree_digest
+from onrecord.analysis.compare.patches import apply_patch, json_patch
+from onrecord.analysis.compare.sequence_alignment import align, find_hunks
+from onrecord.analysis.compare.trees import compare_trees, tree_digest
+from onrecord.core.canonical import stored_bytes
+from onrecord.errors import InvalidInput, InvalidValue
 
 SCALARS = (
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, -0.0, 1.0, 0.5]) | st.sampled_from("ab~/*")
@@ -112,7 +112,7 @@ def test_a_patch_gives_exactly_the_other_tree(expected: Any, actual: Any) -> Non
 @given(st.lists(st.integers(0, 5), max_size=60), st.lists(st.integers(0, 5), max_size=60))
 def test_aligned_stretches_are_equal_and_ascend(left: list[int], right: list[int]) -> None:
     i = j = 0
-    for block in aligned(left, right):
+    for block in align(left, right):
         assert block.expected >= i
         assert block.actual >= j
         i, j = block.expected + block.length, block.actual + block.length
@@ -128,14 +128,14 @@ def test_a_small_gap_is_aligned_by_a_longest_common_subsequence(left: list[int],
         for j, other in enumerate(right):
             longest = max(lengths[i][j + 1], lengths[i + 1][j])
             lengths[i + 1][j + 1] = lengths[i][j] + 1 if number == other else longest
-    assert sum(block.length for block in aligned(left, right)) == lengths[-1][-1]
+    assert sum(block.length for block in align(left, right)) == lengths[-1][-1]
 
 
 def test_long_lists_are_aligned_by_what_is_seldom_and_by_stretches() -> None:
     generator = random.Random(7)
     words = [generator.randrange(50) for _ in range(5000)]
     other = [*words[:1000], 77, *words[1000:3000], *words[3001:]]
-    hunks = hunks_of(aligned(words, other), len(words), len(other))
+    hunks = find_hunks(align(words, other), len(words), len(other))
     assert len(hunks) == 2
     assert sum(hunk.stop - hunk.start + hunk.other_stop - hunk.other_start for hunk in hunks) == 2
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reenact.replays.divergence import aligning
-from reenact.replays.divergence.aligning import SHORT, align
+from onrecord.analysis.compare import sequence_alignment as aligning
+from onrecord.analysis.compare.sequence_alignment import SHORT, align
 
 
 def checked(a: Sequence[int], b: Sequence[int]) -> int:
@@ -18,10 +18,10 @@ def checked(a: Sequence[int], b: Sequence[int]) -> int:
     end_a = end_b = total = 0
     for block in align(a, b):
         assert block.length > 0
-        assert block.a >= end_a
-        assert block.b >= end_b
-        end_a, end_b = block.a + block.length, block.b + block.length
-        assert list(a[block.a : end_a]) == list(b[block.b : end_b])
+        assert block.expected >= end_a
+        assert block.actual >= end_b
+        end_a, end_b = block.expected + block.length, block.actual + block.length
+        assert list(a[block.expected : end_a]) == list(b[block.actual : end_b])
         total += block.length
     assert end_a <= len(a)
     assert end_b <= len(b)

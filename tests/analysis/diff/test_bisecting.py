@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from divergence_support import Op, answer, ask, call, calls, compare_slowly, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golden.vectors import FixedSources
-from reenact.core.links import ParentRun
-from reenact.errors import InvalidInput, NotFound, Refused
-from reenact.journal.beginning import create_header
-from reenact.journal.erasure import erase_value
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file
-from reenact.journal.reader import JournalReader
-from reenact.replays.divergence.bisecting import Divergences, LaneDivergence, find_divergences, open_pair
-from reenact.store.contract import EventRow, Store
-from reenact.store.memory import MemoryStore
-from reenact.store.opening import open_store
-from reenact.testing.store_contract.builders import digest
+from kit.divergences import Op, answer, ask, call, calls, compare_slowly, write
+from kit.soak import long
+from onrecord.analysis.diff.bisection import Divergences, LaneDivergence, find_divergences, open_pair
+from onrecord.core.links import ParentRun
+from onrecord.errors import InvalidInput, NotFound, Refused
+from onrecord.journal.create import create_header
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import EventRow, Store
+from onrecord.store.factory import open_store
+from onrecord.store.memory import MemoryStore
+from onrecord.testing.store_contract.builders import digest
 
 MILLION = 1_000_000
 MOST_READS = 60
@@ -189,8 +189,7 @@ def test_reads_grow_with_the_logarithm_on_a_real_store(sqlite: Store) -> None:
     assert reads[1] <= reads[0] + 2 * 8, "a hundred times as many events are seven halvings more"
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(os.environ.get("REENACT_SOAK") != "1", reason="REENACT_SOAK=1 writes two million events")
+@long
 def test_a_million_real_events(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'long.db'}")
     for run in ("one", "two"):

@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from divergence_support import Op, answer, ask, call, calls, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reenact.core.events import ActionDenied, ActionRequested, Cancelled, SignalReceived, WaitCreated
-from reenact.core.hashing import ZERO, render
-from reenact.effect.stopping import Divergence
-from reenact.errors import NotFound
-from reenact.journal.erasure import erase_value
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.replays.divergence.comparing_runs import compare_runs
-from reenact.replays.divergence.reasons import WORDS
-from reenact.replays.divergence.results import RunComparison
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
+from kit.divergences import Op, answer, ask, call, calls, write
+from onrecord.analysis.diff.reasons import WORDS
+from onrecord.analysis.diff.results import RunComparison
+from onrecord.analysis.diff.runs import compare_runs
+from onrecord.core.events import ActionDenied, ActionRequested, Cancelled, SignalReceived, WaitCreated
+from onrecord.core.hashing import ZERO, render
+from onrecord.errors import NotFound
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.stops import Divergence
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 END = [Op("end", "done")]
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.effect.forking import AnotherAnswer, begin_fork
-from reenact.replays.divergence.comparing_runs import compare_runs
-from reenact.replays.divergence.whole_line import ForkReader, whole_line
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.analysis.diff.lineage import ForkReader, open_lineage
+from onrecord.analysis.diff.runs import compare_runs
+from onrecord.runtime.forks.fork import AnotherAnswer, begin_fork
+from onrecord.store.memory import MemoryStore
 
 
-@reenact.step
+@onrecord.step
 def ask(prompt: str) -> str:
     return prompt.upper()
 
 
-@reenact.agent(name="asks_three")
+@onrecord.agent(name="asks_three")
 def asks_three(first: str) -> list[str]:
     one = ask(first)
     two = ask(f"{one} again")
@@ -63,7 +63,7 @@ def test_a_line_has_the_digests_of_a_run_that_was_recorded_so(store: MemoryStore
     """What was open where the fork began, and was asked for again, stands where it was asked for first."""
     fork = begin_fork(store, "base", 3, tail="mocked")
     asks_three.resume(fork, store=store)
-    line: Any = whole_line(store, fork, "default")
+    line: Any = open_lineage(store, fork, "default")
     assert isinstance(line, ForkReader)
     recorded = [(row.lane_seq, row.prefix) for row in store.scan("default", "base") if row.lane_seq is not None]
     assert [(row.lane_seq, row.prefix) for row in line.line.rows if row.lane_seq is not None] == recorded

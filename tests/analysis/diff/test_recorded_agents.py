@@ -6,22 +6,22 @@ import asyncio
 
 import pytest
 
-import reenact
-from reenact.replays.divergence.comparing_runs import compare_runs
-from reenact.replays.divergence.results import RunComparison
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.analysis.diff.results import RunComparison
+from onrecord.analysis.diff.runs import compare_runs
+from onrecord.store.memory import MemoryStore
 
 slow_city = ""
 """Whose weather takes longer: a matter of the world, not of the agent."""
 
 
-@reenact.step
+@onrecord.step
 async def weather(city: str) -> str:
     await asyncio.sleep(0.05 if city == slow_city else 0)
     return f"sun in {city}"
 
 
-@reenact.agent
+@onrecord.agent
 async def travel(cities: list[str], wish: str) -> str:
     found = await asyncio.gather(*(weather(city) for city in cities))
     await weather(wish)

@@ -6,17 +6,17 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, Event
-from reenact.journal.journal import Draft, Journal
-from reenact.replays.divergence.comparing_runs import compare_runs
-from reenact.store.memory import MemoryStore
+from kit.paths import DATA
+from onrecord.analysis.diff.runs import compare_runs
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, Event
+from onrecord.journal.journal import Draft, Journal
+from onrecord.store.memory import MemoryStore
 
-FILE = Path(__file__).parents[4] / "shared" / "data" / "trajectories" / "tau-bench-airline-tasks-0-19.json"
+FILE = DATA / "trajectories" / "tau-bench-airline-tasks-0-19.json"
 
 
 @cache

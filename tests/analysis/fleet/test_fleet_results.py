@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from reenact.replays.fleet.results import OUTCOMES, Finding, FleetReport, RunResult, skipped
-from reenact.replays.fleet.sharding import Shard
+from onrecord.analysis.fleet.results import OUTCOMES, Finding, FleetReport, RunResult, skipped
+from onrecord.analysis.fleet.shard import Shard
 
 STATUS = {"damaged": 4, "diverged": 1, "not_replayable": 7, "died": 1, "timed_out": 1, "error": 1, "not_judged": 1}
 

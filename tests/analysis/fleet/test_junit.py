@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.replays.fleet.junit import junit_xml
-from reenact.replays.fleet.results import Finding, FleetReport, RunResult, skipped
-from reenact.replays.fleet.sharding import Shard
+from onrecord.analysis.fleet.junit import junit_xml
+from onrecord.analysis.fleet.results import Finding, FleetReport, RunResult, skipped
+from onrecord.analysis.fleet.shard import Shard
 
 NASTY = [
     "]]>",
@@ -62,13 +62,13 @@ def test_suites_suite_and_cases() -> None:
     ]
     root = read(report(*results, shard=Shard(2, 3)))
     (suite,) = root
-    assert (root.tag, suite.tag, suite.get("name")) == ("testsuites", "testsuite", "reenact replay 2/3")
+    assert (root.tag, suite.tag, suite.get("name")) == ("testsuites", "testsuite", "onrecord replay 2/3")
     for element in (root, suite):
         counted = {name: element.get(name) for name in ("tests", "failures", "errors", "skipped", "time")}
         assert counted == {"tests": "4", "failures": "1", "errors": "1", "skipped": "1", "time": "1.250"}
     cases = list(suite)
     assert [case.tag for case in cases] == ["testcase"] * 4
-    assert cases[0].attrib == {"classname": "reenact.replay.support", "name": "one", "time": "0.500"}
+    assert cases[0].attrib == {"classname": "onrecord.replay.support", "name": "one", "time": "0.500"}
     assert [[child.tag for child in case] for case in cases] == [
         [],
         ["failure", "system-err"],

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.effect.stopping import NotCarriedOut
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.replays.comparing.tolerance import DriftTolerance
-from reenact.replays.live import RunReplay, compare_run_attempts, judge_runs, replays_of
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.analysis.compare.tolerance import DriftTolerance
+from onrecord.analysis.live import RunReplay, compare_run_attempts, judge_runs, replays_of
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.runtime.engine.stops import NotCarriedOut
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 
 class World:
@@ -34,42 +34,42 @@ def fresh_world() -> None:
     world.calls, world.tokens, world.tail, world.names = [], 1000, "", []
 
 
-@reenact.tool(kind="model_call", idempotent=True)
+@onrecord.tool(kind="model_call", idempotent=True)
 def ask(model: str, question: str) -> dict[str, Any]:
     world.calls.append(f"ask {model}")
     answer = f"about {question}{world.tail}"
     return {"id": f"answer-{len(world.calls)}", "model": model, "text": answer, "usage": {"tokens": world.tokens}}
 
 
-@reenact.tool
+@onrecord.tool
 def mail(text: str) -> str:
     world.calls.append("mail")
     return "sent"
 
 
-@reenact.agent
+@onrecord.agent
 def support(question: str) -> str:
     told = ask("small", question)["text"]
     again = ask("small", told)["text"]
     return mail(again)
 
 
-@reenact.agent
+@onrecord.agent
 def office(question: str) -> str:
     return support(question) + "!"
 
 
-@reenact.agent
+@onrecord.agent
 def messenger(text: str) -> str:
     return mail(text)
 
 
-@reenact.agent
+@onrecord.agent
 def post_office(text: str) -> str:
     return messenger(text)
 
 
-@reenact.agent
+@onrecord.agent
 async def team(questions: list[str]) -> list[str]:
     async def one(question: str) -> str:
         return str((await ask_slowly(question))["text"])
@@ -77,7 +77,7 @@ async def team(questions: list[str]) -> list[str]:
     return await asyncio.gather(*(one(question) for question in questions))
 
 
-@reenact.step
+@onrecord.step
 async def ask_slowly(question: str) -> dict[str, str]:
     await asyncio.sleep(0.01 if question in world.names else 0)
     return {"text": question + world.tail}

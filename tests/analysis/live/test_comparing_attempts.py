@@ -6,31 +6,31 @@ import json
 from typing import Any
 
 import pytest
-from live_support import Done, asked, write
 
-import reenact
-from reenact.core.events import ActionRequested, ActionSucceeded, AttemptRecorded
-from reenact.core.links import ParentRun
-from reenact.errors import BadPosition, InvalidInput, NotFound
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.tolerance import DriftTolerance
-from reenact.replays.live import ReplayBroken, compare_attempts, compare_run_attempts, replays_of
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.live_replays import Done, asked, write
+from onrecord.analysis.compare.tolerance import DriftTolerance
+from onrecord.analysis.live import ReplayBroken, compare_attempts, compare_run_attempts, replays_of
+from onrecord.core.events import ActionRequested, ActionSucceeded, AttemptRecorded
+from onrecord.core.links import ParentRun
+from onrecord.errors import BadPosition, InvalidInput, NotFound
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 failures: list[str] = []
 
 
-@reenact.tool(idempotent=True, retry=reenact.Retry(attempts=4, delay_seconds=0.001))
+@onrecord.tool(idempotent=True, retry=onrecord.Retry(attempts=4, delay_seconds=0.001))
 def fetch(url: str) -> dict[str, Any]:
     if failures:
         raise ConnectionError(failures.pop(0))
     return {"url": url}
 
 
-@reenact.agent
+@onrecord.agent
 def reading(url: str) -> str:
     return str(fetch(url)["url"])
 

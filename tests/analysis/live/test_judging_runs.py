@@ -8,21 +8,21 @@ import math
 from typing import Any
 
 import pytest
-from live_support import UNANSWERED, UNENDED, Done, asked, mailed, readers, write
 
-from reenact.core.events import ActionDenied, Completed
-from reenact.core.hashing import artifact_address, render
-from reenact.errors import InvalidInput, NotFound
-from reenact.journal.chain import Draft
-from reenact.journal.erasure import erase_value
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.tolerance import DriftTolerance, PathRule
-from reenact.replays.comparing.trees import tree_digest
-from reenact.replays.evidence import fetch_difference
-from reenact.replays.live import ReplayBroken, RunReplay, judge_runs, keep_differences
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
+from kit.live_replays import UNANSWERED, UNENDED, Done, asked, mailed, readers, write
+from onrecord.analysis.compare.tolerance import DriftTolerance, PathRule
+from onrecord.analysis.compare.trees import tree_digest
+from onrecord.analysis.live import ReplayBroken, RunReplay, judge_runs, keep_differences
+from onrecord.core.events import ActionDenied, Completed
+from onrecord.core.hashing import artifact_address, render
+from onrecord.errors import InvalidInput, NotFound
+from onrecord.journal.chain import Draft
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.proof.evidence import fetch_difference
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 EFFECTS = [asked("one", "first"), asked("two", "second"), mailed("ann")]
 

@@ -6,24 +6,24 @@ import asyncio
 from typing import Any
 
 import pytest
-from live_support import Done, Invoker, asked, mailed, readers, write
 
-from journal.helpers import Altered
-from reenact import NotReplayable
-from reenact.errors import Damaged, InvalidInput
-from reenact.journal.erasure import erase_value
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.tolerance import DriftTolerance
-from reenact.replays.live import (
+from kit.journals import Altered
+from kit.live_replays import Done, Invoker, asked, mailed, readers, write
+from onrecord import NotReplayable
+from onrecord.analysis.compare.tolerance import DriftTolerance
+from onrecord.analysis.live import (
     CameOfIt,
     LiveCall,
     RunReplay,
     replay_with_invoker,
     replay_with_invoker_async,
 )
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
-from reenact.tokens import ReplayTokenBuilder, SamplingParams
+from onrecord.errors import Damaged, InvalidInput
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.reader import JournalReader
+from onrecord.proof.receipts import ReplayTokenBuilder, SamplingParams
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 EFFECTS = [asked("one", "first"), asked("two", "second"), mailed("ann")]
 SAME = {"one": "first", "two": "second"}

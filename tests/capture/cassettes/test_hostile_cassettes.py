@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reenact.capture.cassettes import reading
-from reenact.capture.cassettes.interactions import interactions_of
-from reenact.capture.cassettes.reading import parse_cassette, read_cassette
-from reenact.errors import BadRecording, InvalidInput, NotFound, ReenactError
+from onrecord.capture.cassettes import file as reading
+from onrecord.capture.cassettes.file import parse_cassette, read_cassette
+from onrecord.capture.cassettes.interactions import read_interactions
+from onrecord.errors import BadRecording, InvalidInput, NotFound, OnrecordError
 
 BOMB = "\n".join(
     ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
@@ -93,7 +93,7 @@ def test_without_a_reader_it_is_said_what_to_install(monkeypatch: pytest.MonkeyP
     with pytest.raises(InvalidInput) as refusal:
         parse_cassette(b"interactions: []", "a.yaml")
     assert refusal.value.code == "missing_extra"
-    assert "reenact[vcr]" in refusal.value.hint
+    assert "[vcr]" in refusal.value.hint
     assert parse_cassette(b'{"interactions": []}', "a.json") == {"interactions": []}
 
 
@@ -146,7 +146,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refusal:
         read_cassette(pipe)
     assert refusal.value.code == "not_a_file"
-    with pytest.raises(ReenactError):
+    with pytest.raises(OnrecordError):
         read_cassette(tmp_path)
     with pytest.raises(NotFound):
         read_cassette(tmp_path / "none.yaml")
@@ -174,15 +174,15 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 )
 def test_what_is_no_cassette_is_refused(cassette: object) -> None:
     if cassette == []:
-        assert interactions_of(cassette, "empty.yaml") == []
+        assert read_interactions(cassette, "empty.yaml") == []
         return
     with pytest.raises(BadRecording) as refusal:
-        interactions_of(cassette, "odd.yaml")
+        read_interactions(cassette, "odd.yaml")
     assert refusal.value.code == "bad_cassette"
 
 
 def test_a_body_is_not_unpacked_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reenact.capture.cassettes.interactions.MOST_BODY_BYTES", 1000)
+    monkeypatch.setattr("onrecord.capture.cassettes.interactions.MOST_BODY_BYTES", 1000)
     one = {
         "request": {"method": "GET", "uri": "http://a/"},
         "response": {
@@ -192,7 +192,7 @@ def test_a_body_is_not_unpacked_beyond_the_limit(monkeypatch: pytest.MonkeyPatch
         },
     }
     with pytest.raises(BadRecording) as refusal:
-        interactions_of({"interactions": [one]}, "bomb.yaml")
+        read_interactions({"interactions": [one]}, "bomb.yaml")
     assert refusal.value.code == "cassette_too_large"
 
 
@@ -205,7 +205,7 @@ def test_heads_cannot_be_split() -> None:
             "headers": {"A\nB": "c\r\nd: e", "n": 7, "snow": "☃"},
         },
     }
-    (found,) = interactions_of(json.loads(json.dumps({"interactions": [one]})), "odd.json")
+    (found,) = read_interactions(json.loads(json.dumps({"interactions": [one]})), "odd.json")
     assert found.request.method == "GET"
     assert found.head.reason == "OK  X: y"
     assert found.head.headers == (("A B", "c  d: e"), ("n", "7"), ("snow", "?"))

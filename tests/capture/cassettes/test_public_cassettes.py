@@ -14,22 +14,23 @@ import httpx
 import pytest
 import urllib3
 
-from reenact.capture.cassettes.interactions import Exchange, Interaction, interactions_of
-from reenact.capture.cassettes.playing import ALL_OF_IT, played, read_as_run
-from reenact.capture.cassettes.reading import read_cassette
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file
-from reenact.journal.verify import verify_run
-from reenact.store.memory import MemoryStore
+from kit.paths import DATA
+from onrecord.capture.cassettes.file import read_cassette
+from onrecord.capture.cassettes.interactions import Exchange, Interaction, read_interactions
+from onrecord.capture.cassettes.player import MATCH_ALL, play_cassette, read_as_run
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file
+from onrecord.journal.verify import verify_run
+from onrecord.store.memory import MemoryStore
 
-FOLDER = Path(__file__).parents[4] / "shared" / "data" / "cassettes"
+FOLDER = DATA / "cassettes"
 FILES = sorted(path for path in FOLDER.glob("*/*") if path.is_file())
 SEED = 20261116
 needs_data = pytest.mark.skipif(not FILES, reason=f"the cassettes of public projects are not in {FOLDER}")
 
 
 def interactions(path: Path) -> list[Interaction]:
-    return interactions_of(read_cassette(path), path.name)
+    return read_interactions(read_cassette(path), path.name)
 
 
 def exchanges(path: Path) -> list[Exchange]:
@@ -63,7 +64,7 @@ def url_of(one: Exchange) -> str:
 
 
 def match_on(found: list[Exchange]) -> tuple[str, ...]:
-    return ALL_OF_IT if all("://" in one.request.url for one in found) else ("method", "body")
+    return MATCH_ALL if all("://" in one.request.url for one in found) else ("method", "body")
 
 
 def sendable(one: Exchange) -> dict[str, str]:
@@ -115,11 +116,11 @@ def test_tasks_get_their_own_answers_in_any_order(path: Path) -> None:
         async with httpx.AsyncClient() as client:
             return await asyncio.gather(*(ask(client, one) for one in shuffled))
 
-    with played(path, match_on(found)) as served:
+    with play_cassette(path, match_on(found)) as served:
         came = asyncio.run(ask_all())
     check(found, came)
     assert len(served.served) == len(found)
-    assert served.carried_out == 0
+    assert served.executed == 0
 
 
 @needs_data
@@ -135,7 +136,7 @@ def test_threads_get_their_own_answers_in_any_order(path: Path) -> None:
             )
             return asked(one), answered(response.status, response.data)
 
-    with played(path, match_on(found)), ThreadPoolExecutor(4) as threads:
+    with play_cassette(path, match_on(found)), ThreadPoolExecutor(4) as threads:
         came = list(threads.map(ask, shuffled))
     check(found, came)
 

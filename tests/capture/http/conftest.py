@@ -1,4 +1,4 @@
-"""A store, and the seams as long as a test goes on."""
+"""Fixtures: a store, and the HTTP interceptors during each test."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reenact.capture.seams import install_http, uninstall_http
-from reenact.store.memory import MemoryStore
+from onrecord.capture.interceptors import install_http, uninstall_http
+from onrecord.store.memory import MemoryStore
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def store() -> MemoryStore:
 
 
 @pytest.fixture(autouse=True)
-def _seams() -> Iterator[None]:
+def _interceptors() -> Iterator[None]:
     install_http()
     yield
     uninstall_http()

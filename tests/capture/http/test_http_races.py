@@ -9,12 +9,11 @@ from typing import Any
 import aiohttp
 import httpx
 import pytest
-from numbered_server import Server
 
-import reenact
-from reenact.store.memory import MemoryStore
-
-SEEDS = 12
+import onrecord
+from kit.numbered_server import Server
+from kit.soak import seeds
+from onrecord.store.memory import MemoryStore
 
 
 async def _ask(clients: tuple[Any, Any], url: str, log: list[Any], index: int) -> Any:
@@ -69,7 +68,7 @@ async def _act(
     return sorted(str(task.result()) for task in done)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(3, 40))
 @pytest.mark.parametrize(
     "works",
     [
@@ -81,7 +80,7 @@ async def _act(
     ],
 )
 def test_whatever_happened_comes_back(works: list[Any], seed: int, server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent(url: str) -> list[Any]:
         choice, log = random.Random(seed), []
         made = [random.Random(choice.random()) for _ in range(8)]

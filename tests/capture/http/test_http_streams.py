@@ -16,12 +16,12 @@ import httpx2
 import pytest
 import requests
 import urllib3
-from numbered_server import Server
 
-import reenact
-from reenact.capture.http import pacing
-from reenact.core.events import ChunkReceived
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.numbered_server import Server
+from onrecord.capture.http import pace
+from onrecord.core.events import ChunkReceived
+from onrecord.store.memory import MemoryStore
 
 # How each client reads a stream: a generator of its parts
 
@@ -119,7 +119,7 @@ class Reading:
                     break
             await parts.aclose()
 
-        @reenact.agent(store=self._store)
+        @onrecord.agent(store=self._store)
         def agent() -> list[Any]:
             seen: list[Any] = []
             try:
@@ -128,7 +128,7 @@ class Reading:
                 seen.append([type(error).__name__, str(error)])
             return seen
 
-        @reenact.agent(store=self._store)
+        @onrecord.agent(store=self._store)
         async def async_agent() -> list[Any]:
             seen: list[Any] = []
             try:
@@ -154,7 +154,7 @@ class Reading:
     def answer(self) -> Any:
         return next(
             one.event
-            for one in reenact.JournalReader(self._store, "r").scan()
+            for one in onrecord.JournalReader(self._store, "r").scan()
             if one.kind.startswith("ActionS") or one.kind == "ActionFailed"
         )
 
@@ -199,8 +199,8 @@ def test_a_stream_that_the_server_cuts_off(reading: Reading) -> None:
     assert recorded[:2] == [b"one;", b"two;"]
     assert len(recorded) == 3
     answer = reading.answer()
-    assert isinstance(answer, reenact.ActionFailed)
-    assert answer.error.reenact_ended == "server closed"
+    assert isinstance(answer, onrecord.ActionFailed)
+    assert answer.error.onrecord_ended == "server closed"
     assert reading.replay() == recorded
 
 
@@ -219,8 +219,8 @@ def test_a_stream_that_fails(reading: Reading) -> None:
     assert recorded[:2] == [b"one;", b"two;"]
     assert len(recorded) == 3
     answer = reading.answer()
-    assert isinstance(answer, reenact.ActionFailed)
-    assert answer.error.reenact_ended == "error"
+    assert isinstance(answer, onrecord.ActionFailed)
+    assert answer.error.onrecord_ended == "error"
     assert reading.replay() == recorded
 
 
@@ -229,14 +229,14 @@ def test_gaps_are_recorded_and_given_back_on_request(
     reading: Reading, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = reading.run("/parts")
-    events = [one.event for one in reenact.JournalReader(store, "r").scan()]
+    events = [one.event for one in onrecord.JournalReader(store, "r").scan()]
     gaps = [one.chunk[0] for one in events if isinstance(one, ChunkReceived) and one.index > 0]
     assert gaps == sorted(gaps)
     assert 40_000 < gaps[-1] < 5_000_000
     began = time.monotonic()
     assert reading.replay() == recorded
     at_once = time.monotonic() - began
-    monkeypatch.setattr(pacing, "realtime", True)
+    monkeypatch.setattr(pace, "realtime", True)
     began = time.monotonic()
     assert reading.replay() == recorded
     assert time.monotonic() - began >= gaps[-1] / 1_000_000
@@ -252,7 +252,7 @@ def test_an_encoded_stream(reading: Reading) -> None:
 
 
 def test_blocking_streams_inside_a_loop(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent(url: str) -> list[Any]:
         async def other() -> int:
             async with httpx.AsyncClient() as client:
@@ -269,7 +269,7 @@ def test_blocking_streams_inside_a_loop(server: Server, store: MemoryStore) -> N
 
 
 def test_streams_side_by_side_in_threads(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         order: list[Any] = []
         with httpx.Client() as client, requests.Session() as session, ThreadPoolExecutor(10) as pool:

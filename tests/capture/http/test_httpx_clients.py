@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
-from numbered_server import BINARY, Server
 
-import reenact
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.numbered_server import BINARY, Server
+from onrecord.store.memory import MemoryStore
 
 both = pytest.mark.parametrize("module", [httpx, httpx2], ids=["httpx", "httpx2"])
 
@@ -33,7 +33,7 @@ def _facts(response: Any) -> list[Any]:
 
 @both
 def test_blocking_calls_come_back(module: Any, server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         seen: list[Any] = []
         with module.Client(base_url=url, follow_redirects=True) as client:
@@ -63,7 +63,7 @@ def test_blocking_calls_come_back(module: Any, server: Server, store: MemoryStor
 
 @both
 def test_awaited_calls_come_back(module: Any, server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent(url: str) -> list[Any]:
         seen: list[Any] = []
         async with module.AsyncClient(base_url=url, follow_redirects=True) as client:
@@ -102,7 +102,7 @@ def test_transports_of_the_programs_own_come_back(module: Any, server: Server, s
             response = super().handle_request(request)
             return Other(203, headers=response.headers, stream=response.stream, extensions={"made": b"up"})
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         seen: list[Any] = []
         for transport in (Ready(), Made()):
@@ -118,7 +118,7 @@ def test_transports_of_the_programs_own_come_back(module: Any, server: Server, s
 
 @both
 def test_fifty_alike_at_once_return_to_their_callers(module: Any, server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent(url: str) -> list[Any]:
         order: list[int] = []
 
@@ -140,7 +140,7 @@ def test_fifty_alike_at_once_return_to_their_callers(module: Any, server: Server
 
 @both
 def test_a_race_has_its_winner_again(module: Any, server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent(url: str) -> list[Any]:
         winners = []
         async with module.AsyncClient(base_url=url) as client:
@@ -172,7 +172,7 @@ def test_errors_are_outcomes_of_their_class(module: Any, server: Server, store: 
             return ["protocol", str(error), str(error.request.url)]
         raise AssertionError("it fails")
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         with module.Client(timeout=0.2) as client:
             paths = ("http://127.0.0.1:1/", f"{url}/never", f"{url}/refused")
@@ -190,22 +190,22 @@ def test_outside_of_a_run_nothing_is_different(server: Server) -> None:
 
 
 def test_inside_a_tool_it_is_the_tools(server: Server, store: MemoryStore) -> None:
-    @reenact.tool
+    @onrecord.tool
     def fetch(url: str) -> int:
         number: int = httpx.get(f"{url}/number").json()["number"]
         return number
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> int:
         return fetch(url)
 
     assert agent.run(server.url, run_id="r") == 1
-    kinds = [entry.kind for entry in reenact.JournalReader(store, "r").scan()]
+    kinds = [entry.kind for entry in onrecord.JournalReader(store, "r").scan()]
     assert kinds == ["ActionRequested", "ActionSucceeded", "Completed"]
 
 
 def test_what_is_recorded(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> int:
         asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
         address = url.replace("http://", "http://name:secret-3@")
@@ -214,10 +214,10 @@ def test_what_is_recorded(server: Server, store: MemoryStore) -> None:
             return client.post(f"{url}/echo", content="text", headers={"cookie": "c=secret-4"}).status_code
 
     agent.run(server.url, run_id="r")
-    events = [entry.event for entry in reenact.JournalReader(store, "r").scan()]
+    events = [entry.event for entry in onrecord.JournalReader(store, "r").scan()]
     first, answer, second = events[:3]
     host = server.url.removeprefix("http://")
-    assert isinstance(first, reenact.ActionRequested)
+    assert isinstance(first, onrecord.ActionRequested)
     assert first.effect == "model_call"
     assert first.name == f"POST {host}/v1/chat/completions"
     assert first.payload == {
@@ -227,8 +227,8 @@ def test_what_is_recorded(server: Server, store: MemoryStore) -> None:
         "body": {"json": {"model": "m", "messages": [{"role": "user", "content": "hi"}]}},
     }
     assert first.meta is None
-    assert isinstance(answer, reenact.ActionSucceeded)
+    assert isinstance(answer, onrecord.ActionSucceeded)
     assert answer.output["body"]["json"]["usage"]["total_tokens"] == 12
-    assert isinstance(second, reenact.ActionRequested)
+    assert isinstance(second, onrecord.ActionRequested)
     assert (second.effect, second.meta, second.payload["body"]) == ("http", {"once": True}, {"text": "text"})
     assert "secret" not in str(events)

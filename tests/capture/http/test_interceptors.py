@@ -1,4 +1,4 @@
-"""The seams themselves: put in without importing anything, once, and taken out again; and HTTP in forks."""
+"""Interceptors: installed once, without importing a library, and removed again; and HTTP in forks."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ import httpx2
 import pytest
 import requests
 import urllib3
-from numbered_server import Server
 
-import reenact
-from reenact.capture.http.bodies import body_bytes, request_body, response_body, with_one_boundary
-from reenact.capture.http.exchange import Request, name_of, recorded_request
-from reenact.capture.http.providers import provider_of
-from reenact.capture.seams import install_http, uninstall_http
-from reenact.effect.forking import AnotherInput
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.numbered_server import Server
+from onrecord.capture.http.bodies import body_bytes, normalize_boundary, request_body, response_body
+from onrecord.capture.http.exchange import RequestParts, effect_name, recorded_request
+from onrecord.capture.http.providers import find_provider
+from onrecord.capture.interceptors import install_http, uninstall_http
+from onrecord.runtime.forks.fork import AnotherInput
+from onrecord.store.memory import MemoryStore
 
 
-def test_nothing_is_imported_for_the_seams() -> None:
+def test_nothing_is_imported_for_the_interceptors() -> None:
     script = """
         import sys
-        from reenact.capture.seams import install_http
+        from onrecord.capture.interceptors import install_http
         install_http()
         libraries = ("httpx", "httpx2", "requests", "urllib3", "aiohttp")
         assert not any(name in sys.modules for name in libraries), "imported"
         import httpx, requests
-        assert "reenact" in httpx.Client.send.__code__.co_filename
-        assert "reenact" in requests.adapters.HTTPAdapter.send.__code__.co_filename
+        assert "onrecord" in httpx.Client.send.__code__.co_filename
+        assert "onrecord" in requests.adapters.HTTPAdapter.send.__code__.co_filename
         assert "httpx2" not in sys.modules
     """
     code = "\n".join(line.strip() for line in script.splitlines())
@@ -90,7 +90,7 @@ def test_a_body_comes_back_to_the_byte(body: bytes) -> None:
 def test_a_request_is_what_it_says() -> None:
     assert request_body(b'{"a": 1}') == request_body(b'{"a":1}') == {"json": {"a": 1}}
     one, other = (
-        with_one_boundary(f'multipart/form-data; boundary="{drawn}"', f"--{drawn}\r\n\r\nx\r\n--{drawn}--".encode())
+        normalize_boundary(f'multipart/form-data; boundary="{drawn}"', f"--{drawn}\r\n\r\nx\r\n--{drawn}--".encode())
         for drawn in ("abc", "def")
     )
     assert one == other
@@ -119,18 +119,20 @@ def test_a_request_is_what_it_says() -> None:
     ],
 )
 def test_whose_interface_it_is(url: str, body: bytes, provider: str | None) -> None:
-    assert provider_of("POST", url, recorded_request(Request("POST", url, (), body)).get("body")) == provider
+    assert find_provider("POST", url, recorded_request(RequestParts("POST", url, (), body)).get("body")) == provider
 
 
 def test_names() -> None:
-    assert name_of(Request("GET", "https://user:pass@example.com:443/a/b?key=1#x", ())) == "GET example.com/a/b"
-    assert name_of(Request("PUT", "http://example.com:8080", ())) == "PUT example.com:8080/"
-    assert name_of(Request("GET", "http://[::1]:80/x", ())) == "GET ::1/x"
+    assert (
+        effect_name(RequestParts("GET", "https://user:pass@example.com:443/a/b?key=1#x", ())) == "GET example.com/a/b"
+    )
+    assert effect_name(RequestParts("PUT", "http://example.com:8080", ())) == "PUT example.com:8080/"
+    assert effect_name(RequestParts("GET", "http://[::1]:80/x", ())) == "GET ::1/x"
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_fork_whose_tail_is_mocked_asks_nobody(is_async: bool, server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         with httpx.Client(base_url=url) as client:
             seen: list[Any] = [client.get("/number").json(), client.post("/echo", content="x").text]
@@ -138,7 +140,7 @@ def test_a_fork_whose_tail_is_mocked_asks_nobody(is_async: bool, server: Server,
                 seen.append("".join(response.iter_text()))
         return seen
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def awaited(url: str) -> list[Any]:
         async with httpx.AsyncClient(base_url=url) as client:
             seen: list[Any] = [(await client.get("/number")).json(), (await client.post("/echo", content="x")).text]
@@ -162,14 +164,14 @@ def test_a_fork_whose_tail_is_mocked_asks_nobody(is_async: bool, server: Server,
 def test_a_divergence_names_what_differs(server: Server, store: MemoryStore) -> None:
     question = "how"
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> int:
         asked = {"model": "m", "messages": [{"role": "user", "content": question}]}
         return httpx.post(f"{url}/v1/chat/completions", json=asked).status_code
 
     agent.run(server.url, run_id="r")
     question = "why"
-    with pytest.raises(reenact.Divergence) as caught:
+    with pytest.raises(onrecord.Divergence) as caught:
         agent.replay("r", store=store)
     assert caught.value.where["path"] == "/payload/body/json/messages/0/content"
     assert server.requests == 1
@@ -191,15 +193,15 @@ def _posted(url: str, asked: Any) -> bytes:
 
 @pytest.mark.parametrize("post", CLIENTS, ids=["httpx", "requests", "urllib"])
 def test_a_fork_that_asks_otherwise(post: Any, server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> str:
         asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
         said: str = post(f"{url}/v1/chat/completions", asked)["choices"][0]["message"]["content"]
         return said
 
     assert agent.run(server.url, run_id="r") == "answer 1"
-    event = reenact.JournalReader(store, "r").event(1).event
-    assert isinstance(event, reenact.ActionRequested)
+    event = onrecord.JournalReader(store, "r").event(1).event
+    assert isinstance(event, onrecord.ActionRequested)
     payload = {**event.payload, "body": {"json": {"model": "other", "messages": []}}}
     assert agent.fork("r", change=AnotherInput(1, payload), fork_id="f", store=store) == "answer 2"
     assert json.loads(server.seen[-1][3]) == {"model": "other", "messages": []}
@@ -214,15 +216,15 @@ async def _aiohttp(url: str, asked: Any) -> Any:
 
 
 def test_a_fork_that_asks_otherwise_with_aiohttp(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent(url: str) -> str:
         asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
         said: str = (await _aiohttp(f"{url}/v1/chat/completions", asked))["choices"][0]["message"]["content"]
         return said
 
     assert asyncio.run(agent.run(server.url, run_id="r")) == "answer 1"
-    event = reenact.JournalReader(store, "r").event(1).event
-    assert isinstance(event, reenact.ActionRequested)
+    event = onrecord.JournalReader(store, "r").event(1).event
+    assert isinstance(event, onrecord.ActionRequested)
     payload = {**event.payload, "body": {"json": {"model": "other", "messages": []}}}
     forked = agent.fork("r", change=AnotherInput(1, payload), fork_id="f", store=store)
     assert asyncio.run(forked) == "answer 2"

@@ -10,10 +10,10 @@ from typing import Any
 import aiohttp
 import httpx
 import pytest
-from numbered_server import Server
 
-import reenact
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.numbered_server import Server
+from onrecord.store.memory import MemoryStore
 
 
 async def by_httpx(url: str) -> Any:
@@ -34,7 +34,7 @@ async def after_a_job(url: str) -> Any:
 def test_one_loop_after_the_other(ask: Callable[[str], Any], server: Server, store: MemoryStore) -> None:
     url = f"http://localhost:{server.port}/number"
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent() -> list[Any]:
         return [asyncio.run(ask(url)), asyncio.run(ask(url)), httpx.get(url).json()["number"]]
 
@@ -46,7 +46,7 @@ def test_one_loop_after_the_other(ask: Callable[[str], Any], server: Server, sto
 def test_a_run_that_comes_back_goes_on_in_a_loop_of_its_own(server: Server, store: MemoryStore) -> None:
     url, dies = f"http://localhost:{server.port}/number", [True]
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent() -> list[int]:
         seen = []
         for _ in range(4):
@@ -69,7 +69,7 @@ def test_a_session_that_closes_its_connections(server: Server, store: MemoryStor
         first = await by_aiohttp(f"{url}/number")
         return [first, await asyncio.to_thread(lambda: httpx.get(f"{url}/number").json()["number"])]
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         return asyncio.run(ask(url))
 

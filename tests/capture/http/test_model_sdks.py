@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
-from numbered_server import Server
-from sdk_uses import MESSAGES, USES, carried
 
-import reenact
-from reenact.capture.usage import Usage, usage_of
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.numbered_server import Server
+from kit.sdk_uses import MESSAGES, USES, carried, load_sdks
+from onrecord.capture.usage import Usage, usage_of
+from onrecord.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
 
 every = pytest.mark.parametrize("use", USES.values(), ids=USES)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _sdks() -> None:
+    load_sdks(globals())
+
+
 def _events(store: MemoryStore) -> list[Any]:
-    return [entry.event for entry in reenact.JournalReader(store, "r").scan()]
+    return [entry.event for entry in onrecord.JournalReader(store, "r").scan()]
 
 
 @every
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")  # google-genai's own
 def test_an_sdk_comes_back_with_the_server_gone(use: Callable[[str], Any], server: Server, store: MemoryStore) -> None:
-    agent = reenact.agent(use, store=store)
+    agent = onrecord.agent(use, store=store)
     recorded = carried(agent.run(server.url, run_id="r"))
     asked, connections = server.requests, server.connections
     server.stop()
     assert carried(agent.replay("r", store=store)) == recorded
     assert (server.requests, server.connections) == (asked, connections)
     events = _events(store)
-    requests = [one for one in events if isinstance(one, reenact.ActionRequested)]
+    requests = [one for one in events if isinstance(one, onrecord.ActionRequested)]
     assert len(requests) == asked
     assert {one.effect for one in requests} == {"model_call"}
     assert "canary" not in str(events)
-    answers = [one for one in events if isinstance(one, reenact.ActionSucceeded)]
+    answers = [one for one in events if isinstance(one, onrecord.ActionSucceeded)]
     assert len(answers) == asked
     usages = [usage_of(one.output) for one in answers]
     assert [(one.input_tokens, one.output_tokens) for one in usages if one is not None] == [(10, 2)] * asked
@@ -46,7 +53,7 @@ def test_an_sdk_comes_back_with_the_server_gone(use: Callable[[str], Any], serve
 
 
 def test_tries_of_one_call_are_effects_that_know_each_other(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> str | None:
         with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-canary", max_retries=2) as client:
             return client.chat.completions.create(model="flaky", messages=MESSAGES).choices[0].message.content
@@ -54,13 +61,13 @@ def test_tries_of_one_call_are_effects_that_know_each_other(server: Server, stor
     assert agent.run(server.url, run_id="r") == "answer 2"
     server.stop()
     assert agent.replay("r", store=store) == "answer 2"
-    requests = [one for one in _events(store) if isinstance(one, reenact.ActionRequested)]
+    requests = [one for one in _events(store) if isinstance(one, onrecord.ActionRequested)]
     assert [one.meta["retry"] for one in requests] == [0, 1]
     assert requests[0].payload == requests[1].payload
 
 
 def test_a_budget_counts_what_models_say(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store, policy=reenact.Policy(budget=reenact.Budget(tokens=20)))
+    @onrecord.agent(store=store, policy=onrecord.Policy(budget=onrecord.Budget(tokens=20)))
     def agent(url: str) -> int:
         with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as client:
             for turn in range(5):
@@ -68,7 +75,7 @@ def test_a_budget_counts_what_models_say(server: Server, store: MemoryStore) -> 
                     with client.messages.stream(model="claude-haiku-4-5", max_tokens=9, messages=MESSAGES) as stream:
                         stream.get_final_text()
                 except anthropic.APIConnectionError as refused:  # what the SDK makes of any error below it
-                    return turn if isinstance(refused.__cause__, reenact.BudgetExceeded) else -1
+                    return turn if isinstance(refused.__cause__, onrecord.BudgetExceeded) else -1
         return -1
 
     assert agent.run(server.url, run_id="r") == 2

@@ -17,10 +17,10 @@ import httpx
 import pytest
 import requests
 import urllib3
-from numbered_server import Server
 
-import reenact
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.numbered_server import Server
+from onrecord.store.memory import MemoryStore
 
 
 def outcome(ask: Callable[[], Any]) -> list[Any]:
@@ -38,7 +38,7 @@ def copied(url: str) -> bytes:
 
 
 def same_with_and_without_a_run(ask: Callable[[str], Any], server: Server, store: MemoryStore) -> Any:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> Any:
         return ask(url)
 
@@ -103,7 +103,7 @@ def test_answers_without_a_body(server: Server, store: MemoryStore) -> None:
 
 
 def test_answers_without_a_body_by_aiohttp(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent(url: str) -> list[Any]:
         seen: list[Any] = []
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session:
@@ -120,7 +120,7 @@ def test_answers_without_a_body_by_aiohttp(server: Server, store: MemoryStore) -
 
 
 def test_the_length_is_that_of_what_the_program_has(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         answers = [httpx.get(url + page) for page in ("/gzip", "/identity")]
         answers += [requests.get(url + page, timeout=5) for page in ("/gzip", "/identity")]

@@ -15,10 +15,10 @@ import aiohttp
 import pytest
 import requests
 import urllib3
-from numbered_server import BINARY, Server
 
-import reenact
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.numbered_server import BINARY, Server
+from onrecord.store.memory import MemoryStore
 
 
 def _replayed(agent: Any, server: Server, store: MemoryStore, recorded: Any) -> None:
@@ -32,7 +32,7 @@ def _replayed(agent: Any, server: Server, store: MemoryStore, recorded: Any) -> 
 
 
 def _kinds(store: MemoryStore) -> list[str]:
-    return [entry.kind for entry in reenact.JournalReader(store, "r").scan()]
+    return [entry.kind for entry in onrecord.JournalReader(store, "r").scan()]
 
 
 # requests and urllib3
@@ -45,7 +45,7 @@ def _of_requests(response: requests.Response) -> list[Any]:
 
 
 def test_requests(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         with requests.Session() as session:
             seen = [_of_requests(session.get(f"{url}/number", params={"a": "1"})) for _ in range(3)]
@@ -80,7 +80,7 @@ def test_requests_that_fail(server: Server, store: MemoryStore) -> None:
             return ["connection", str(error), type(error.args[0]).__name__]
         raise AssertionError("it fails")
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         return [ask(one) for one in ("http://127.0.0.1:1/", f"{url}/never", f"{url}/refused")]
 
@@ -90,7 +90,7 @@ def test_requests_that_fail(server: Server, store: MemoryStore) -> None:
 
 
 def test_urllib3(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         with urllib3.PoolManager() as pool:
             seen: list[Any] = [pool.request("GET", f"{url}/number").json()["number"] for _ in range(3)]
@@ -113,7 +113,7 @@ def test_urllib3(server: Server, store: MemoryStore) -> None:
 
 
 def test_threads_with_requests(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         def ask(index: int) -> list[int]:
             return [index, requests.get(f"{url}/slow", timeout=30).json()["number"]]
@@ -136,7 +136,7 @@ def test_http_client(server: Server, store: MemoryStore) -> None:
         headers = [pair for pair in response.getheaders() if pair[0] != "Date"]
         return [response.status, response.reason, response.version, headers, response.read(), response.isclosed()]
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         connection = http.client.HTTPConnection(url.removeprefix("http://"))
         seen = [ask(connection, "GET", "/number") for _ in range(2)]
@@ -169,7 +169,7 @@ def test_urllib_request(server: Server, store: MemoryStore) -> None:
         except (TimeoutError, http.client.RemoteDisconnected) as error:
             return [type(error).__name__, str(error)]
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         paths = ("/number", "/first", "/missing", "/never", "/refused")
         return [*(ask(url + path) for path in paths), ask("http://127.0.0.1:1/"), ask(f"{url}/echo", b"posted")]
@@ -195,7 +195,7 @@ async def _of_aiohttp(response: aiohttp.ClientResponse) -> list[Any]:
 
 
 def test_aiohttp(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent(url: str) -> list[Any]:
         seen: list[Any] = []
         async with aiohttp.ClientSession(url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
@@ -239,7 +239,7 @@ def test_aiohttp_that_fails(server: Server, store: MemoryStore) -> None:
             return ["timeout", type(error).__name__]
         raise AssertionError("it fails")
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent(url: str) -> list[Any]:
         timeouts = (aiohttp.ClientTimeout(total=0.2), aiohttp.ClientTimeout(sock_read=0.2))
         seen = []
@@ -254,7 +254,7 @@ def test_aiohttp_that_fails(server: Server, store: MemoryStore) -> None:
 
 
 def test_fifty_alike_at_once_with_aiohttp(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent(url: str) -> list[Any]:
         order: list[int] = []
 
@@ -273,7 +273,7 @@ def test_fifty_alike_at_once_with_aiohttp(server: Server, store: MemoryStore) ->
 
 
 def test_fifty_alike_in_threads_with_http_client(server: Server, store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[Any]:
         numbers: dict[int, int] = {}
 

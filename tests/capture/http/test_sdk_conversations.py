@@ -6,21 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from numbered_server import Server
-from sdk_uses import USES, carried
 
-import reenact
-from reenact.capture.usage import usage_of
-from reenact.reports.chats import chat_page
-from reenact.reports.spans import spans_page, usage_page
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.numbered_server import Server
+from kit.sdk_uses import USES, carried, load_sdks
+from onrecord.capture.usage import usage_of
+from onrecord.reports.chats import chat_page
+from onrecord.reports.spans import spans_page, usage_page
+from onrecord.store.memory import MemoryStore
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _sdks() -> None:
+    load_sdks()
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")  # google-genai's own
 def test_every_answer_is_read(use: Callable[[str], Any], server: Server, store: MemoryStore) -> None:
-    carried(reenact.agent(use, store=store).run(server.url, run_id="r"))
-    reader = reenact.JournalReader(store, "r")
+    carried(onrecord.agent(use, store=store).run(server.url, run_id="r"))
+    reader = onrecord.JournalReader(store, "r")
     calls = chat_page(reader, usage_of, 1, 100)["calls"]
     assert len(calls) == server.requests
     assert [one["text"] for one in calls[0]["messages"]] == ["hi"]

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import reenact
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.store.memory import MemoryStore
 
 steps: dict[str, asyncio.Event] = {}
 
@@ -17,14 +17,14 @@ async def _a_while() -> None:
         await asyncio.sleep(0)
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 async def first() -> str:
     await _a_while()
     steps["second"].set()
     return "first"
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 async def second() -> AsyncIterator[str]:
     await steps["second"].wait()
     await _a_while()
@@ -32,7 +32,7 @@ async def second() -> AsyncIterator[str]:
     yield "second"
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 async def third() -> str:
     await steps["third"].wait()
     await _a_while()
@@ -40,7 +40,7 @@ async def third() -> str:
 
 
 def test_a_part_between_two_answers(store: MemoryStore) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     async def agent() -> list[Any]:
         order: list[str] = []
 

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reenact.capture.http.addresses import parts_of
-from reenact.capture.http.bodies import body_bytes, response_body
-from reenact.core.codec.json_text import write_json_text
+from onrecord.capture.http.addresses import split_url
+from onrecord.capture.http.bodies import body_bytes, response_body
+from onrecord.core.codec.json_text import write_json_text
 
 _STYLES = ("compact", "python", "indent2", "compact-ascii", "python-utf8")
 _PIECES = ("http", "https", "HTTP", "://", "/", "//", "example.com", "127.0.0.1", "me:word@", ":80", ":", "a", "?", "#")
@@ -34,7 +34,7 @@ def test_an_address(url: str) -> None:
         parts = urlsplit(url)
     except ValueError:
         return
-    assert parts_of(url) == (parts.scheme, parts.netloc, parts.path)
+    assert split_url(url) == (parts.scheme, parts.netloc, parts.path)
 
 
 @given(_VALUES, st.sampled_from(_STYLES))

@@ -5,24 +5,32 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx
-import openai
 import pytest
 import requests
 import urllib3
-from google import genai
-from google.genai import types
-from numbered_server import Server
 from requests.adapters import HTTPAdapter
 
-import reenact
-from reenact.capture.seams import clock, sleeping
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.numbered_server import Server
+from kit.sdk_uses import load_sdks
+from onrecord.capture.interceptors import clock, sleep
+from onrecord.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+    from google import genai
+    from google.genai import types
 
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _sdks() -> None:
+    load_sdks(globals())
 
 
 def _openai(url: str) -> Any:
@@ -71,15 +79,15 @@ async def _google_async(url: str) -> Any:
 def slept() -> Iterator[list[float]]:
     """How long threads have really slept."""
     clock.install()
-    real, seconds = sleeping._real["sleep"], []
+    real, seconds = sleep._real["sleep"], []
 
     def noted(given: float) -> None:
         seconds.append(given)
         real(given)
 
-    sleeping._real["sleep"] = noted
+    sleep._real["sleep"] = noted
     yield seconds
-    sleeping._real["sleep"] = real
+    sleep._real["sleep"] = real
     clock.uninstall()
 
 
@@ -88,7 +96,7 @@ def _carried(made: Any) -> Any:
 
 
 def _requests(store: MemoryStore) -> list[Any]:
-    return [entry for entry in reenact.JournalReader(store, "r").scan() if entry.kind == "ActionRequested"]
+    return [entry for entry in onrecord.JournalReader(store, "r").scan() if entry.kind == "ActionRequested"]
 
 
 @pytest.mark.parametrize(
@@ -98,12 +106,12 @@ def _requests(store: MemoryStore) -> list[Any]:
 )
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")  # google-genai's own
 def test_tries_of_an_sdk(use: Callable[[str], Any], server: Server, store: MemoryStore, slept: list[float]) -> None:
-    agent = reenact.agent(use, store=store)
+    agent = onrecord.agent(use, store=store)
     recorded = _carried(agent.run(server.url, run_id="r"))
     assert server.requests == 3
     tries = _requests(store)
     assert [entry.parent for entry in tries] == [None, tries[0].seq, tries[0].seq]
-    assert reenact.verify_run(store, "r").valid
+    assert onrecord.verify_run(store, "r").valid
     server.stop()
     assert any(slept) or asyncio.iscoroutinefunction(use)
     slept.clear()
@@ -112,7 +120,7 @@ def test_tries_of_an_sdk(use: Callable[[str], Any], server: Server, store: Memor
 
 
 def test_a_program_that_tries_again_by_itself(server: Server, store: MemoryStore, slept: list[float]) -> None:
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[int]:
         seen: list[int] = []
         with httpx.Client(base_url=url) as client:
@@ -133,7 +141,7 @@ def test_a_program_that_tries_again_by_itself(server: Server, store: MemoryStore
 def test_tries_go_on_after_a_crash(server: Server, store: MemoryStore) -> None:
     lights_out = [True]
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> list[int]:
         with httpx.Client(base_url=url) as client:
             seen = [client.get("/twice").status_code]
@@ -155,7 +163,7 @@ def test_tries_within_a_library_are_one_effect(
 ) -> None:
     again = urllib3.Retry(total=5, status_forcelist=[429, 500], backoff_factor=0.02)
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent(url: str) -> Any:
         if client == "urllib3":
             with urllib3.PoolManager(retries=again) as pool:
@@ -189,15 +197,15 @@ def wait(seconds):
 """
     file = tmp_path / "waiting_library.py"
     file.write_text(source)
-    monkeypatch.setattr("reenact.capture.draws.INSTALLED", (str(tmp_path),))
-    monkeypatch.setattr("reenact.capture.draws._LIBRARIES", (str(tmp_path),))
+    monkeypatch.setattr("onrecord.capture.draws.INSTALLED", (str(tmp_path),))
+    monkeypatch.setattr("onrecord.capture.draws._LIBRARIES", (str(tmp_path),))
     monkeypatch.syspath_prepend(str(tmp_path))
     import waiting_library  # type: ignore[import-not-found]
 
-    @reenact.agent(store=store)
+    @onrecord.agent(store=store)
     def agent() -> int:
         rounds: int = waiting_library.wait(0.3)
-        reenact.run_step("after", int)
+        onrecord.run_step("after", int)
         return rounds
 
     assert agent.run(run_id="r") == 1

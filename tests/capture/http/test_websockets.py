@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+
+from kit.programs import onrecord
 
 ON_A_USED_CONNECTION = """
 import asyncio, sys
@@ -71,29 +71,23 @@ def url() -> Iterator[str]:
     loop.close()
 
 
-def reenact(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "reenact.cli.main", *arguments], capture_output=True, text=True, timeout=90
-    )
-
-
 @pytest.mark.parametrize("program", [ON_A_USED_CONNECTION, BY_ITSELF], ids=["aiohttp", "websockets"])
 def test_a_websocket_is_a_hole_with_a_name(
     program: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
-    monkeypatch.delenv("REENACT_STORE", raising=False)
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
     Path("program.py").write_text(program)
-    done = reenact("run", "program.py", url)
+    done = onrecord("run", "program.py", url)
     assert (done.returncode, "heard hello" in done.stdout) == (0, True), done.stderr
     line = next(number for number, text in enumerate(program.splitlines(), start=1) if "connect(" in text)
-    assert "unseen: " in done.stderr, done.stderr
+    assert "not recorded: " in done.stderr, done.stderr
     assert f"at program.py:{line}" in done.stderr
     assert "canary" not in done.stderr
     if program == ON_A_USED_CONNECTION:
         assert "(WebSocket) to 127.0.0.1" in done.stderr
-    refused = reenact("run", "--strict", "program.py", url)
+    refused = onrecord("run", "--strict", "program.py", url)
     assert (refused.returncode, "[unseen]" in refused.stderr) == (1, True), refused.stderr
-    replayed = reenact("replay", "@last~1")
+    replayed = onrecord("replay", "@last~1")
     assert replayed.returncode == 1, "nothing connects in a replay"

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from numbered_server import Server
 
-import reenact
-from reenact.capture.terms import Program, Task
-from reenact.store.opening import open_store
+import onrecord
+from kit.numbered_server import Server
+from onrecord.capture.program_task import Program, ProgramTask
+from onrecord.store.factory import open_store
 
 PROGRAM = """
     import asyncio, sys, urllib.request
@@ -80,10 +80,10 @@ class Lab:
 
     def begin(self, mode: Any, *args: str) -> subprocess.Popen[str]:
         program = Program(path=str(self.program), args=args, cwd=str(self._folder))
-        task = Task(program=program, run="r", mode=mode, store=self.store)
+        task = ProgramTask(program=program, run="r", mode=mode, store=self.store)
         environment = {**os.environ, **task.to_environment(), "PYTHONUNBUFFERED": "1"}
         return subprocess.Popen(
-            [sys.executable, "-m", "reenact.capture.entry"],
+            [sys.executable, "-m", "onrecord.capture.entry"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -98,7 +98,7 @@ class Lab:
     def kinds(self) -> list[str]:
         store = open_store(self.store)
         try:
-            return [entry.kind for entry in reenact.JournalReader(store, "r").scan()]
+            return [entry.kind for entry in onrecord.JournalReader(store, "r").scan()]
         finally:
             store.close()
 

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
-SHOP = Path(__file__).with_name("shop_server.py")
+from kit.paths import TESTS
+
+SHOP = TESTS / "kit" / "shop_server.py"
 ASKS = """
     started = await session.initialize()
     print(started.server_info.name, [tool.name for tool in (await session.list_tools()).tools])
@@ -90,8 +92,8 @@ missing -32602
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
-    monkeypatch.delenv("REENACT_STORE", raising=False)
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
     shutil.copy(SHOP, tmp_path / "shop_server.py")
     return tmp_path
 
@@ -100,14 +102,14 @@ def write(text: str) -> None:
     Path("program.py").write_text(text)
 
 
-def reenact(*arguments: str) -> subprocess.CompletedProcess[str]:
+def onrecord(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "reenact.cli.main", *arguments], capture_output=True, text=True, timeout=90
+        [sys.executable, "-m", "onrecord.cli.main", *arguments], capture_output=True, text=True, timeout=90
     )
 
 
 def requests(run: str = "one") -> list[dict[str, Any]]:
-    shown = json.loads(reenact("show", run, "--json").stdout)
+    shown = json.loads(onrecord("show", run, "--json").stdout)
     return [event["content"] for event in shown["timeline"] if event["kind"] == "ActionRequested"]
 
 
@@ -122,12 +124,12 @@ def with_ledger(program: str) -> str:
 
 def test_over_stdio_with_the_server_gone() -> None:
     write(with_ledger(STDIO.format(asks=ASKS)))
-    recorded = reenact("run", "--strict", "--run-id", "one", "program.py")  # strict: the server's process is no hole
+    recorded = onrecord("run", "--strict", "--run-id", "one", "program.py")  # strict: the server's process is no hole
     assert (recorded.returncode, recorded.stdout) == (0, EXPECTED), recorded.stderr
     assert "unseen" not in recorded.stderr
     Path("shop_server.py").unlink()
     told = ledger()
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, EXPECTED), replayed.stderr
     assert ledger() == told
     asked = [(one["name"], one["effect"]) for one in requests()]
@@ -150,12 +152,12 @@ def test_over_http_one_request_is_one_effect(folder: Path) -> None:
                     break
             time.sleep(0.1)
         write(HTTP.format(asks=ASKS))
-        recorded = reenact("run", "--strict", "--run-id", "one", "program.py", f"http://127.0.0.1:{port}/mcp")
+        recorded = onrecord("run", "--strict", "--run-id", "one", "program.py", f"http://127.0.0.1:{port}/mcp")
     finally:
         serving.kill()
         serving.wait()
     assert (recorded.returncode, recorded.stdout) == (0, EXPECTED), recorded.stderr
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, EXPECTED), replayed.stderr
     assert {one["name"].partition(" ")[0] for one in requests()} == {"mcp"}, "no request of HTTP by itself"
 
@@ -188,10 +190,10 @@ asyncio.run(main())
 
 def test_a_server_in_the_same_process_is_not_asked_again() -> None:
     write(IN_MEMORY)
-    recorded = reenact("run", "--run-id", "one", "program.py")
+    recorded = onrecord("run", "--run-id", "one", "program.py")
     assert recorded.returncode == 0, recorded.stderr
     assert recorded.stderr.count("the tool runs") == 16
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert "the tool runs" not in replayed.stderr
 
@@ -207,12 +209,12 @@ def test_killed_it_goes_on_with_a_new_server() -> None:
 """
     write(with_ledger("import os, signal\n" + STDIO.format(asks=asks)))
     Path("die").touch()
-    killed = reenact("run", "--run-id", "one", "program.py")
+    killed = onrecord("run", "--run-id", "one", "program.py")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    resumed = reenact("resume", "one")
+    resumed = onrecord("resume", "one")
     assert (resumed.returncode, resumed.stdout) == (0, "tea is order 1\nmilk is order 2\n"), resumed.stderr
     assert ledger() == ["order tea", "order milk"]
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, resumed.stdout), replayed.stderr
 
 
@@ -223,8 +225,8 @@ def test_a_tool_that_may_have_acted_is_in_doubt() -> None:
     print(await session.call_tool("slow", {"seconds": 60}))
 """
     write("import os, signal\n" + STDIO.format(asks=asks))
-    assert reenact("run", "--run-id", "one", "program.py").returncode == -signal.SIGKILL
-    resumed = reenact("resume", "one")
+    assert onrecord("run", "--run-id", "one", "program.py").returncode == -signal.SIGKILL
+    resumed = onrecord("resume", "one")
     assert resumed.returncode == 6, resumed.stderr
     assert "mcp slow at seq" in resumed.stderr
 
@@ -242,10 +244,10 @@ def test_a_server_that_cannot_be_started_is_so_again() -> None:
         asyncio.run(main())
     """
     write(textwrap.dedent(text))
-    recorded = reenact("run", "--run-id", "one", "program.py")
+    recorded = onrecord("run", "--run-id", "one", "program.py")
     assert recorded.stdout == "none 2\n", recorded.stderr
     Path("no-such-server").touch(mode=0o755)
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
 
 
@@ -289,20 +291,20 @@ asyncio.run(main())
 
 def test_callbacks_are_called_in_every_replay() -> None:
     write(CALLBACKS)
-    recorded = reenact("run", "--run-id", "one", "program.py")
+    recorded = onrecord("run", "--run-id", "one", "program.py")
     lines = recorded.stdout.splitlines()
     assert lines[:2] == ["logged: about to ask", "asked: what now?"], recorded.stderr
     assert lines[2].startswith("the client says drawn 0.")
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
 
 
 def test_a_changed_call_is_a_divergence_that_asks_nobody() -> None:
     write(with_ledger(STDIO.format(asks=ASKS)))
-    assert reenact("run", "--run-id", "one", "program.py").returncode == 0
+    assert onrecord("run", "--run-id", "one", "program.py").returncode == 0
     write(with_ledger(STDIO.format(asks=ASKS.replace('"tea"', '"coffee"'))))
     told = ledger()
-    replayed = reenact("replay", "one")
+    replayed = onrecord("replay", "one")
     assert replayed.returncode == 1
     assert "/payload/params/arguments/item differs" in replayed.stderr
     assert ledger() == told
@@ -311,7 +313,7 @@ def test_a_changed_call_is_a_divergence_that_asks_nobody() -> None:
 def test_without_a_run_a_session_is_as_it_was() -> None:
     text = """
         import asyncio, sys
-        from reenact.capture.seams import install_mcp
+        from onrecord.capture.interceptors import install_mcp
         install_mcp()
         import mcp
         async def main():

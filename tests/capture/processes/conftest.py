@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from kit import command_server
+from kit.processes import restore_interrupts
+
 WORK = """
 import os, random, time, uuid
-import reenact
+import onrecord
 
 
-@reenact.step
+@onrecord.step
 def work(number):
     with open(os.environ["LEDGER"], "a") as ledger:
         ledger.write(f"{number}\\n")
@@ -27,7 +30,6 @@ def work(number):
 def much(number):
     return [work(number), random.random(), uuid.uuid4().hex, time.time()]
 """
-SECONDS = 120
 
 
 class Box:
@@ -39,10 +41,10 @@ class Box:
         self.environment = {
             **os.environ,
             "LEDGER": str(self.ledger_file),
-            "REENACT_KEY_FILE": str(folder / "keys.json"),
+            "ONRECORD_KEY_FILE": str(folder / "keys.json"),
             "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]),
         }
-        for name in ("REENACT_STORE", "PYTHONHASHSEED", "PYTHONPATH"):
+        for name in ("ONRECORD_STORE", "PYTHONHASHSEED", "PYTHONPATH"):
             self.environment.pop(name, None)
         self.write("work.py", WORK)
 
@@ -50,20 +52,16 @@ class Box:
         (self.folder / name).write_text(textwrap.dedent(text))
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "reenact.cli.main", *arguments]
+        return [sys.executable, "-m", "onrecord.cli.main", *arguments]
 
-    def reenact(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments),
-            **{
-                "capture_output": True,
-                "text": True,
-                "timeout": SECONDS,
-                "cwd": self.folder,
-                "env": self.environment,
-                **options,
-            },
-        )
+    def onrecord(self, *arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]:  # noqa: A002
+        return command_server.call(arguments, cwd=self.folder, env=self.environment, input=input)
+
+    def started(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Start the command for real, in a session of its own, which it may kill."""
+        process = self.begun(*arguments, start_new_session=True)
+        stdout, stderr = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
     def begun(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -72,6 +70,7 @@ class Box:
                 "stdout": subprocess.PIPE,
                 "stderr": subprocess.PIPE,
                 "text": True,
+                "preexec_fn": restore_interrupts,
                 "cwd": self.folder,
                 "env": self.environment,
                 **options,
@@ -83,11 +82,11 @@ class Box:
         return sorted(int(line) for line in self.ledger_file.read_text().split()) if self.ledger_file.exists() else []
 
     def runs(self, *options: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.reenact("ls", "--json", *options).stdout)["runs"]
+        found: list[dict[str, Any]] = json.loads(self.onrecord("ls", "--json", *options).stdout)["runs"]
         return found
 
     def shown(self, run: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.reenact("show", run, "--json").stdout)
+        found: dict[str, Any] = json.loads(self.onrecord("show", run, "--json").stdout)
         return found
 
 

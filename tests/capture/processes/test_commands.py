@@ -1,4 +1,4 @@
-"""`reenact run -- any command`: every Python process below it is a run of its own."""
+"""`onrecord run -- any command`: every Python process below it is a run of its own."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ def scripts(box: Any) -> Any:
     ids=["python", "one after the other", "both at once", "through env"],
 )
 def test_a_command_is_recorded_and_replayed(scripts: Any, command: list[str]) -> None:
-    recorded = scripts.reenact("run", "--run-id", "one", "--", *command)
+    recorded = scripts.onrecord("run", "--run-id", "one", "--", *command)
     assert recorded.returncode == (3 if "exit 3" in command[-1] else 0), recorded.stderr
     assert "unseen" not in recorded.stderr
-    replayed = scripts.reenact("replay", "one")
+    replayed = scripts.onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert scripts.ledger in ([1], [1, 2])
-    other = scripts.reenact("replay", "one", "--", *command)
+    other = scripts.onrecord("replay", "one", "--", *command)
     assert (other.returncode, other.stdout) == (0, recorded.stdout), other.stderr
 
 
 def test_another_command_in_its_place(scripts: Any) -> None:
-    assert scripts.reenact("run", "--", "python", "a.py").returncode == 0
-    parted = scripts.reenact("replay", "@last", "--", "python", "-c", "from work import work; work(5)")
+    assert scripts.onrecord("run", "--", "python", "a.py").returncode == 0
+    parted = scripts.onrecord("replay", "@last", "--", "python", "-c", "from work import work; work(5)")
     assert parted.returncode == 1
     assert "[conflicting_request]" in parted.stderr
-    recorded = scripts.reenact("run", "a.py", "x")
-    replayed = scripts.reenact("replay", "@last", "--", "python", "a.py", "x")
+    recorded = scripts.onrecord("run", "a.py", "x")
+    replayed = scripts.onrecord("replay", "@last", "--", "python", "a.py", "x")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
-    refused = scripts.reenact("replay", "@last", "--", "bash", "-c", "true")
+    refused = scripts.onrecord("replay", "@last", "--", "bash", "-c", "true")
     assert refused.returncode == 2
     assert 5 not in scripts.ledger
 
 
 def test_an_imported_run_is_replayed_by_a_command_that_is_named(scripts: Any) -> None:
-    recorded = scripts.reenact("run", "--run-id", "one", "a.py")
-    assert scripts.reenact("export", "one", "-o", "one.jsonl").returncode == 0
-    assert scripts.reenact("--store", "other.db", "import", "one.jsonl").returncode == 0
-    assert "[imported_run]" in scripts.reenact("--store", "other.db", "replay", "one").stderr
-    replayed = scripts.reenact("--store", "other.db", "replay", "one", "--", "python", "a.py")
+    recorded = scripts.onrecord("run", "--run-id", "one", "a.py")
+    assert scripts.onrecord("export", "one", "-o", "one.jsonl").returncode == 0
+    assert scripts.onrecord("--store", "other.db", "import", "one.jsonl").returncode == 0
+    assert "[imported_run]" in scripts.onrecord("--store", "other.db", "replay", "one").stderr
+    replayed = scripts.onrecord("--store", "other.db", "replay", "one", "--", "python", "a.py")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
 
 
@@ -65,13 +65,13 @@ def test_input_output_and_status_are_those_of_the_command(scripts: Any) -> None:
     scripts.write(
         "echo.py", "import sys\nfrom work import work\nwork(1)\nprint(sys.stdin.read().upper(), end='')\nsys.exit(9)\n"
     )
-    done = scripts.reenact("run", "--", "python", "echo.py", input="abc")
+    done = scripts.onrecord("run", "--", "python", "echo.py", input="abc")
     assert (done.returncode, done.stdout) == (9, "ABC"), done.stderr
-    missing = scripts.reenact("run", "--", "no-such-command")
+    missing = scripts.onrecord("run", "--", "no-such-command")
     assert missing.returncode == 2
     assert "[no_command]" in missing.stderr
-    assert scripts.reenact("run", "--").returncode == 2
-    killed = scripts.reenact("run", "--", "python", "-c", "import os, work; work.work(1); os.kill(os.getpid(), 9)")
+    assert scripts.onrecord("run", "--").returncode == 2
+    killed = scripts.onrecord("run", "--", "python", "-c", "import os, work; work.work(1); os.kill(os.getpid(), 9)")
     assert killed.returncode == -signal.SIGKILL
 
 
@@ -113,21 +113,21 @@ def test_a_command_that_was_killed_goes_on(scripts: Any) -> None:
         """,
     )
     (scripts.folder / "die").touch()
-    killed = scripts.reenact("run", "--run-id", "one", "--", "python", "steps.py", start_new_session=True)
+    killed = scripts.started("run", "--run-id", "one", "--", "python", "steps.py")
     assert killed.returncode == -signal.SIGKILL
-    resumed = scripts.reenact("resume", "one")
+    resumed = scripts.onrecord("resume", "one")
     assert (resumed.returncode, resumed.stdout) == (0, "all\n"), resumed.stderr
     assert scripts.ledger == [0, 1, 2, 3]
 
 
 def test_pytest_is_a_command(scripts: Any) -> None:
     scripts.write("test_it.py", "from work import work\n\ndef test_it():\n    assert work(1) == 10\n")
-    recorded = scripts.reenact(
+    recorded = scripts.onrecord(
         "run", "--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"
     )
     assert recorded.returncode == 0, recorded.stdout + recorded.stderr
     assert "· 1 effect · 1 process ·" in recorded.stderr
-    assert scripts.reenact("replay", "@last").returncode == 0
+    assert scripts.onrecord("replay", "@last").returncode == 0
     assert scripts.ledger == [1]
 
 
@@ -136,26 +136,26 @@ def test_what_a_process_becomes_is_a_run_of_its_own(scripts: Any) -> None:
         "again.py",
         "import os\nfrom work import much\nprint(much(3), flush=True)\nos.execvp('python', ['python', 'a.py', 'x'])\n",
     )
-    recorded = scripts.reenact("run", "again.py")
+    recorded = scripts.onrecord("run", "again.py")
     assert recorded.returncode == 0, recorded.stderr
     assert recorded.stdout.count("\n") == 2
-    assert recorded.stderr.count("reenact: run") == 1
+    assert recorded.stderr.count("onrecord: run") == 1
     assert "2 effects · 1 process" in recorded.stderr
-    replayed = scripts.reenact("replay", "@last")
+    replayed = scripts.onrecord("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert scripts.ledger == [1, 3]
 
 
 def test_an_export_names_the_runs_that_it_leaves_out(scripts: Any) -> None:
     command = ["bash", "-c", "python a.py; python b.py"]
-    recorded = scripts.reenact("run", "--run-id", "one", "--", *command)
-    told = scripts.reenact("export", "one", "-o", "told.jsonl")
-    left_out = json.loads(scripts.reenact("export", "one", "-o", "one.jsonl", "--json").stdout)["left_out"]
+    recorded = scripts.onrecord("run", "--run-id", "one", "--", *command)
+    told = scripts.onrecord("export", "one", "-o", "told.jsonl")
+    left_out = json.loads(scripts.onrecord("export", "one", "-o", "one.jsonl", "--json").stdout)["left_out"]
     assert len(left_out) == 2
-    assert f"a replay elsewhere needs them, too: {', '.join(left_out)}" in told.stdout + told.stderr
+    assert f"a replay elsewhere needs them too: {', '.join(left_out)}" in told.stdout + told.stderr
     for number, run in enumerate(left_out):
-        assert scripts.reenact("export", run, "-o", f"{number}.jsonl").returncode == 0
-    moved = scripts.reenact("--store", "other.db", "import", "one.jsonl", "0.jsonl", "1.jsonl")
+        assert scripts.onrecord("export", run, "-o", f"{number}.jsonl").returncode == 0
+    moved = scripts.onrecord("--store", "other.db", "import", "one.jsonl", "0.jsonl", "1.jsonl")
     assert moved.returncode == 0, moved.stderr
-    replayed = scripts.reenact("--store", "other.db", "replay", "one", "--", *command)
+    replayed = scripts.onrecord("--store", "other.db", "replay", "one", "--", *command)
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kit.soak import pairs
+
 STEPS = """
 import os, signal, sys
 from work import work
@@ -68,17 +70,16 @@ def prepare(box: Any, method: str) -> None:
     box.write("program.py", SUBPROCESS if method == "subprocess" else SPAWN.replace("{method}", method))
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("method", "when"), pairs(METHODS, ["before", "after"]))
 def test_a_parent_that_was_killed_goes_on_with_its_children(box: Any, method: str, when: str) -> None:
     prepare(box, method)
     (box.folder / f"parent_dies_{when}").touch()
-    killed = box.reenact("run", "--run-id", "one", "program.py")
+    killed = box.onrecord("run", "--run-id", "one", "program.py")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    resumed = box.reenact("resume", "one")
+    resumed = box.onrecord("resume", "one")
     assert resumed.returncode == 0, resumed.stderr
     assert box.ledger == ALL, "nothing was done twice"
-    replayed = box.reenact("replay", "one")
+    replayed = box.onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, resumed.stdout), replayed.stderr
     assert box.ledger == ALL
 
@@ -87,11 +88,11 @@ def test_a_parent_that_was_killed_goes_on_with_its_children(box: Any, method: st
 def test_a_child_that_was_killed_alone_ends_the_same_in_a_replay(box: Any, method: str) -> None:
     prepare(box, method)
     (box.folder / "child_dies").touch()
-    recorded = box.reenact("run", "--run-id", "one", "program.py")
+    recorded = box.onrecord("run", "--run-id", "one", "program.py")
     assert recorded.returncode == 0, recorded.stderr
     assert "-9" in recorded.stdout
     assert box.ledger == [number for number in ALL if number not in (12, 13)]
-    replayed = box.reenact("replay", "one")
+    replayed = box.onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert box.ledger == [number for number in ALL if number not in (12, 13)]
 
@@ -113,14 +114,14 @@ def test_parent_and_child_are_killed_together(box: Any) -> None:
         ),
     )
     (box.folder / "child_dies").touch()
-    killed = box.reenact("run", "--run-id", "one", "program.py", start_new_session=True)
+    killed = box.started("run", "--run-id", "one", "program.py")
     assert killed.returncode == -signal.SIGKILL
     assert box.ledger == [0, 1, 2, 3, 10, 11]
-    resumed = box.reenact("resume", "one")
+    resumed = box.onrecord("resume", "one")
     assert resumed.returncode == 0, resumed.stderr
     assert "0 [100, 110, 120, 130]" in resumed.stdout
     assert box.ledger == ALL, "nothing was done twice"
-    replayed = box.reenact("replay", "one")
+    replayed = box.onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, resumed.stdout), replayed.stderr
 
 
@@ -139,9 +140,9 @@ def test_a_grandchild_that_was_killed(box: Any) -> None:
         "program.py", "import subprocess, sys\nsys.exit(subprocess.run([sys.executable, 'child.py']).returncode)\n"
     )
     (box.folder / "child_dies").touch()
-    recorded = box.reenact("run", "program.py")
+    recorded = box.onrecord("run", "program.py")
     assert (recorded.returncode, recorded.stdout) == (0, "-9 [0, 10, 20, 30]\n"), recorded.stderr
-    replayed = box.reenact("replay", "@last")
+    replayed = box.onrecord("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert box.ledger == [0, 1, 2, 3, 10, 11]
 
@@ -168,14 +169,15 @@ def test_a_child_that_outlives_its_parent(box: Any) -> None:
         """,
     )
     (box.folder / "wait").touch()
-    recorded = box.reenact("run", "--run-id", "one", "program.py", stdout=None, stderr=None, capture_output=False)
+    recorded = box.begun("run", "--run-id", "one", "program.py", stdout=None, stderr=None)
+    recorded.wait(120)
     assert recorded.returncode == 0
     assert [one["status"] for one in box.runs("--all-kinds") if one["kind"] == "process"] == ["running"]
     (box.folder / "wait").unlink()
     until = time.monotonic() + 60
     while "completed" not in [one["status"] for one in box.runs("--all-kinds") if one["kind"] == "process"]:
         assert time.monotonic() < until
-    replayed = box.reenact("replay", "one")
+    replayed = box.onrecord("replay", "one")
     assert replayed.returncode == 0, replayed.stderr
     assert "of 2 processes" in replayed.stderr
     assert box.ledger == [1, 2]
@@ -199,9 +201,9 @@ def test_a_daemon_that_its_parent_ends(box: Any) -> None:
             print(mine.recv(), work(2))
         """,
     )
-    recorded = box.reenact("run", "program.py")
+    recorded = box.onrecord("run", "program.py")
     assert (recorded.returncode, recorded.stdout) == (0, "10 20\n"), recorded.stderr
-    replayed = box.reenact("replay", "@last")
+    replayed = box.onrecord("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert box.ledger == [1, 2]
 
@@ -230,7 +232,7 @@ def test_a_child_somebody_else_killed_ends_by_itself_in_a_replay(box: Any) -> No
     ]
     os.kill(child, signal.SIGTERM)
     assert begun.communicate(timeout=60)[0] == "-15\n"
-    replayed = box.reenact("replay", "one")
+    replayed = box.onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, "ready\n-15\n"), replayed.stderr
 
 

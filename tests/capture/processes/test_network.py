@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reenact.capture.isolation import leave_the_network
+from onrecord.capture.network_namespace import leave_network
 
 NATIVE = """
 import ctypes, socket, struct, sys, threading
@@ -54,7 +54,7 @@ def server() -> Iterator[tuple[int, list[Any]]]:
 
 
 def is_allowed() -> bool:
-    code = "from reenact.capture.isolation import leave_the_network; raise SystemExit(not leave_the_network())"
+    code = "from onrecord.capture.network_namespace import leave_network; raise SystemExit(not leave_network())"
     return subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -65,10 +65,10 @@ needs_namespace = pytest.mark.skipif(not is_allowed(), reason="the kernel allows
 def test_what_goes_past_python_reaches_nobody(box: Any, server: tuple[int, list[Any]]) -> None:
     port, came = server
     box.write("program.py", NATIVE)
-    recorded = box.reenact("run", "program.py", str(port))
+    recorded = box.onrecord("run", "program.py", str(port))
     assert "connected True" in recorded.stderr
     assert len(came) == 1
-    replayed = box.reenact("replay", "@last")
+    replayed = box.onrecord("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, "10\n"), replayed.stderr
     assert "connected False" in replayed.stderr
     assert replayed.stderr.rstrip().endswith("without a network")
@@ -82,8 +82,8 @@ def test_children_have_no_network_either(box: Any, server: tuple[int, list[Any]]
     box.write(
         "program.py", f"import subprocess, sys\nsubprocess.run([sys.executable, 'child.py', '{port}'], check=True)\n"
     )
-    assert box.reenact("run", "program.py").returncode == 0
-    replayed = box.reenact("replay", "@last")
+    assert box.onrecord("run", "program.py").returncode == 0
+    replayed = box.onrecord("replay", "@last")
     assert replayed.returncode == 0, replayed.stderr
     assert "connected False" in replayed.stderr
     assert len(came) == 1
@@ -91,8 +91,8 @@ def test_children_have_no_network_either(box: Any, server: tuple[int, list[Any]]
 
 def test_a_program_may_listen_in_a_replay(box: Any) -> None:
     box.write("program.py", OWN_SERVER)
-    assert box.reenact("run", "program.py").returncode == 0
-    replayed = box.reenact("replay", "@last")
+    assert box.onrecord("run", "program.py").returncode == 0
+    replayed = box.onrecord("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, "10 True\n"), replayed.stderr
 
 
@@ -102,7 +102,7 @@ def test_where_it_is_not_allowed_python_refuses(box: Any, server: tuple[int, lis
     thread = threading.Thread(target=held.wait)
     thread.start()
     try:
-        assert leave_the_network() is False
+        assert leave_network() is False
     finally:
         held.set()
         thread.join()
@@ -111,8 +111,8 @@ def test_where_it_is_not_allowed_python_refuses(box: Any, server: tuple[int, lis
         "program.py",
         f"import socket\nfrom work import work\nwork(1)\nsocket.create_connection(('127.0.0.1', {port}))\n",
     )
-    assert box.reenact("run", "program.py").returncode == 0
-    replayed = box.reenact("replay", "@last")
+    assert box.onrecord("run", "program.py").returncode == 0
+    replayed = box.onrecord("replay", "@last")
     assert replayed.returncode == 1
     assert "[trapped]" in replayed.stderr
     assert len(came) == 1

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kit.soak import pairs
+
 PREAMBLE = """
 import concurrent.futures, multiprocessing, time, random
 from work import much, work
@@ -69,32 +71,30 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.parametrize("kind", PROGRAMS)
+@pytest.mark.parametrize(("kind", "method"), pairs(PROGRAMS, ["fork", "spawn", "forkserver"]))
 def test_jobs_come_back_in_the_order_in_which_they_came(box: Any, kind: str, method: str) -> None:
     box.write("program.py", PREAMBLE.replace("{method}", method) + PROGRAMS[kind])
-    recorded = box.reenact("run", "program.py")
+    recorded = box.onrecord("run", "program.py")
     assert recorded.returncode == 0, recorded.stderr
     done = box.ledger
     assert done[:3] == [0, 1, 2]
-    replayed = box.reenact("replay", "@last")
+    replayed = box.onrecord("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert box.ledger == done
 
 
 def test_a_job_that_parts_fails_the_replay(box: Any) -> None:
     box.write("program.py", PREAMBLE.replace("{method}", "fork") + PROGRAMS["executor"])
-    assert box.reenact("run", "program.py").returncode == 0
+    assert box.onrecord("run", "program.py").returncode == 0
     before = box.ledger
     box.write("program.py", (box.folder / "program.py").read_text().replace("*much(number)", "*much(number + 1000)"))
-    replayed = box.reenact("replay", "@last")
+    replayed = box.onrecord("replay", "@last")
     assert replayed.returncode == 1
     assert "(process job job)" in replayed.stderr
     assert "[conflicting_request]" in replayed.stderr
     assert box.ledger == before
 
 
-@pytest.mark.slow
 def test_fifty_children_at_once(box: Any) -> None:
     box.write(
         "program.py",
@@ -121,10 +121,10 @@ def test_fifty_children_at_once(box: Any) -> None:
         print(sorted(results.items()))
         """,
     )
-    recorded = box.reenact("run", "program.py")
+    recorded = box.onrecord("run", "program.py")
     assert recorded.returncode == 0, recorded.stderr
     assert "50 effects · 50 processes" in recorded.stderr
     assert box.ledger == list(range(50))
-    replayed = box.reenact("replay", "@last")
+    replayed = box.onrecord("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert box.ledger == list(range(50))

@@ -167,16 +167,16 @@ def test_a_child_is_a_run_of_its_own_and_is_replayed_with_its_parent(box: Any, h
     box.write("child.py", CHILD)
     box.write("script", "#!/usr/bin/env python\n" + CHILD)
     (box.folder / "script").chmod(0o755)
-    recorded = box.reenact("run", "--run-id", "one", "program.py")
+    recorded = box.onrecord("run", "--run-id", "one", "program.py")
     assert recorded.returncode == 0, recorded.stderr
     assert box.ledger == [1, 2, 3], recorded.stderr
     *_, summary = recorded.stderr.splitlines()
     own = 4 if how == "os.spawnv" else 2  # what a fork becomes is a run of its own
-    assert summary.startswith(f"reenact: run one · 3 effects · {own} processes · "), recorded.stderr
-    assert ("unseen" in summary) == (how == "os.system"), "a script of the shell may do anything"
+    assert summary.startswith(f"onrecord: run one · 3 effects · {own} processes · "), recorded.stderr
+    assert ("not recorded" in summary) == (how == "os.system"), "a shell script may do anything"
     below = [one for one in box.runs("--all-kinds") if one["kind"] == "process"]
     assert [one["status"] for one in below] == ["completed"] * own
-    replayed = box.reenact("replay", "@last")
+    replayed = box.onrecord("replay", "@last")
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert f"of {own + 1} processes" in replayed.stderr
     assert box.ledger == [1, 2, 3], "nothing was done again"
@@ -186,10 +186,10 @@ def test_a_child_is_a_run_of_its_own_and_is_replayed_with_its_parent(box: Any, h
 def test_a_child_that_parts_from_its_record_fails_the_whole_replay(box: Any, how: str) -> None:
     box.write("program.py", PROGRAMS[how])
     box.write("child.py", CHILD)
-    assert box.reenact("run", "--run-id", "one", "program.py").returncode == 0
+    assert box.onrecord("run", "--run-id", "one", "program.py").returncode == 0
     changed = (box.folder / "work.py").read_text().replace("work(number),", "work(number if number != 1 else 99),")
     box.write("work.py", changed)
-    replayed = box.reenact("replay", "one")
+    replayed = box.onrecord("replay", "one")
     assert replayed.returncode == 1, replayed.stderr
     children = {one["run"] for one in box.runs("--all-kinds") if one["kind"] == "process"}
     told = [line for line in replayed.stderr.splitlines() if line.startswith("error: run ")]

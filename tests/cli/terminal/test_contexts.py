@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import asking, assert_two_lines, flip_content, record, reenact, reenact_json, reenact_process
-from numbered_server import Server
-from terminal_support import shown
 
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed
-from reenact.journal.chain import Draft
+from kit.cli import asking, assert_two_lines, flip_content, onrecord, onrecord_json, onrecord_process, record
+from kit.numbered_server import Server
+from kit.terminal import shown
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed
+from onrecord.journal.chain import Draft
 
 
 def call(at: int, payload: Any, output: Any = "fine", *, lane: str = "0") -> list[Any]:
@@ -30,7 +30,7 @@ def posted(path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def labels(run: str = "one", *arguments: str) -> list[tuple[str | None, str, str]]:
-    found = reenact_json("show", run, "--context", *arguments)
+    found = onrecord_json("show", run, "--context", *arguments)
     return [(one["label"], one["role"], one["text"]) for one in found["messages"]]
 
 
@@ -49,7 +49,7 @@ def test_each_label() -> None:
     ]
     answer = {"choices": [{"message": said("assistant", "fine")}]}
     record("one", [*call(1, {"messages": before}, answer), *call(3, {"messages": after}), Completed()])
-    found = reenact_json("show", "one", "--context")
+    found = onrecord_json("show", "one", "--context")
     assert found["before"]["seq"] == 1
     assert [(one["label"], one["text"][:18]) for one in found["messages"]] == [
         ("SAME", "Be kind."),
@@ -70,7 +70,7 @@ def test_each_label() -> None:
 def test_the_first_call_is_compared_with_nothing() -> None:
     record("one", [*call(1, {"messages": [SYSTEM, QUESTION]}), Completed()])
     assert labels() == [(None, "system", "Be kind."), (None, "user", "Where is my order?")]
-    assert "the first model call" in reenact("show", "one", "--context").stdout
+    assert "the first model call" in onrecord("show", "one", "--context").stdout
 
 
 MAKERS = {
@@ -107,7 +107,7 @@ def test_requests_of_every_maker(maker: str) -> None:
         ("CHANGED", "user", "three"),
         ("INJECTED", "user", "four"),
     ]
-    assert reenact_json("show", "one", "--context")["model"] == "m"
+    assert onrecord_json("show", "one", "--context")["model"] == "m"
 
 
 PROGRAM = """
@@ -116,9 +116,9 @@ import anthropic, openai
 from google import genai
 from google.genai import types
 
-maker, url = sys.argv[1:]
-texts = ["first question"]
-for turn in range(2):
+url = sys.argv[1]
+for maker, number in [(maker, number) for maker in sys.argv[2:] for number in (1, 2)]:
+    texts = [f"first question of {maker}", f"second question of {maker}"][:number]
     said = [{"role": "user", "content": text} for text in texts]
     if maker == "openai chat":
         with openai.OpenAI(base_url=f"{url}/v1", api_key="k") as client:
@@ -133,25 +133,31 @@ for turn in range(2):
         client = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url))
         contents = [types.Content(role="user", parts=[types.Part(text=text)]) for text in texts]
         client.models.generate_content(model="m", contents=contents)
-    texts = ["first question", "second question"]
 """
 
 
-@pytest.mark.parametrize("maker", MAKERS)
-def test_calls_of_the_real_clients(maker: str, server: Server) -> None:
+def test_calls_of_the_real_clients(server: Server) -> None:
     Path("program.py").write_text(PROGRAM)
-    assert reenact_process("run", "program.py", maker, server.url).returncode == 0
-    assert labels("@last") == [("SAME", "user", "first question"), ("INJECTED", "user", "second question")]
+    done = onrecord_process("run", "program.py", server.url, *MAKERS)
+    assert done.returncode == 0, done.stderr
+    timeline = onrecord_json("show", "@last", "--limit", "1000")["timeline"]
+    calls = [event["seq"] for event in timeline if event["content"].get("effect") == "model_call"]
+    assert len(calls) == 2 * len(MAKERS)
+    for maker, second in zip(MAKERS, calls[1::2], strict=True):
+        assert labels("@last", "--event", str(second)) == [
+            ("SAME", "user", f"first question of {maker}"),
+            ("INJECTED", "user", f"second question of {maker}"),
+        ]
 
 
 AGENT = """
-import reenact
+import onrecord
 
-@reenact.tool(kind="model_call")
+@onrecord.tool(kind="model_call")
 def complete(prompt: str, temperature: float) -> str:
     return f"answer to {prompt}"
 
-@reenact.agent
+@onrecord.agent
 def support(question: str) -> str:
     complete(question, 0.0)
     return complete(question + " And why?", 0.5)
@@ -160,11 +166,11 @@ def support(question: str) -> str:
 
 def test_a_tool_that_is_a_model_call() -> None:
     Path("agent.py").write_text(AGENT)
-    assert reenact_process("run", "agent.py:support", "--input", '["What?"]').returncode == 0
+    assert onrecord_process("run", "agent.py:support", "--input", '["What?"]').returncode == 0
     assert labels("@last") == [("EXTENDED", "user", "What? And why?")]
-    found = reenact_json("show", "@last", "--context")
+    found = onrecord_json("show", "@last", "--context")
     assert [(one["path"], one["actual"]) for one in found["settings"]["differences"]] == [("/temperature", 0.5)]
-    assert "/temperature" in reenact("show", "@last", "--context").stdout
+    assert "/temperature" in onrecord("show", "@last", "--context").stdout
 
 
 def test_two_conversations_in_one_lane_are_told_apart() -> None:
@@ -179,7 +185,7 @@ def test_two_conversations_in_one_lane_are_told_apart() -> None:
             Completed(),
         ],
     )
-    assert reenact_json("show", "one", "--context")["before"]["seq"] == 1
+    assert onrecord_json("show", "one", "--context")["before"]["seq"] == 1
     assert labels()[-1] == ("INJECTED", "user", "again")
 
 
@@ -194,19 +200,19 @@ def test_a_conversation_that_goes_on_in_another_lane() -> None:
             Completed(),
         ],
     )
-    assert reenact_json("show", "one", "--context")["before"] == {"run": "one", "seq": 1, "lane": "0.1", "model": None}
+    assert onrecord_json("show", "one", "--context")["before"] == {"run": "one", "seq": 1, "lane": "0.1", "model": None}
     # The same system text alone is no conversation.
-    assert reenact_json("show", "one", "--context", "--event", "3")["before"] is None
+    assert onrecord_json("show", "one", "--context", "--event", "3")["before"] is None
 
 
 def test_a_fork_looks_on_in_its_parent() -> None:
     Path("agent.py").write_text(AGENT)
-    assert reenact_process("run", "agent.py:support", "--input", '["What?"]', "--run-id", "base").returncode == 0
-    forked = reenact_process("fork", "base", "--at", "2")
+    assert onrecord_process("run", "agent.py:support", "--input", '["What?"]', "--run-id", "base").returncode == 0
+    forked = onrecord_process("fork", "base", "--at", "2")
     assert forked.returncode == 0, forked.stderr
-    run = json.loads(reenact("ls", "--json").stdout)["runs"][0]["run"]
+    run = json.loads(onrecord("ls", "--json").stdout)["runs"][0]["run"]
     assert run != "base"
-    assert reenact_json("show", run, "--context")["before"]["run"] == "base"
+    assert onrecord_json("show", run, "--context")["before"]["run"] == "base"
 
 
 def test_calls_and_results_of_tools_are_shown() -> None:
@@ -218,7 +224,7 @@ def test_calls_and_results_of_tools_are_shown() -> None:
     result = {"role": "tool", "tool_call_id": "c1", "content": "42 EUR"}
     first = {"messages": [QUESTION], "tools": [{"type": "function", "function": {"name": "look_up"}}]}
     record("one", [*call(1, first), *call(3, first | {"messages": [QUESTION, asked, result]}), Completed()])
-    text = reenact("show", "one", "--context").stdout
+    text = onrecord("show", "one", "--context").stdout
     assert 'look_up({"order": 7})' in text
     assert "42 EUR" in text
     assert "tools     look_up" in text
@@ -244,7 +250,7 @@ def test_an_answer_that_came_as_a_stream_is_known_again(maker: str) -> None:
     output = {"status": 200, "body": {"text": "".join(f"data: {event}\n\n" for event in STREAMED[maker])}}
     first, second = ({"model": "m", "messages": talk} for talk in ([QUESTION], [QUESTION, said("assistant", "fine")]))
     record("one", [*call(1, posted(path, first), output), *call(3, posted(path, second)), Completed()])
-    assert reenact_json("show", "one", "--context")["messages"][-1]["origin"] == "answer"
+    assert onrecord_json("show", "one", "--context")["messages"][-1]["origin"] == "answer"
 
 
 def test_calls_that_a_model_asked_for_are_its_own_answer() -> None:
@@ -256,7 +262,7 @@ def test_calls_that_a_model_asked_for_are_its_own_answer() -> None:
         "one",
         [*call(1, posted("/v1/responses", first), output), *call(3, posted("/v1/responses", second)), Completed()],
     )
-    found = reenact_json("show", "one", "--context")["messages"]
+    found = onrecord_json("show", "one", "--context")["messages"]
     assert [(one["label"], one.get("origin")) for one in found] == [
         ("SAME", None),
         ("INJECTED", "answer"),
@@ -277,8 +283,8 @@ def test_marks_for_a_cache_are_nothing_that_a_model_sees() -> None:
 def test_what_a_provider_keeps_is_said_to_be_missing() -> None:
     body = {"model": "m", "previous_response_id": "resp_1", "input": "and now?"}
     record("one", [*call(1, posted("/v1/responses", body)), Completed()])
-    assert reenact_json("show", "one", "--context")["goes_on_from"] == "resp_1"
-    assert "not in this request" in reenact("show", "one", "--context").stdout
+    assert onrecord_json("show", "one", "--context")["goes_on_from"] == "resp_1"
+    assert "not in this request" in onrecord("show", "one", "--context").stdout
 
 
 @pytest.mark.parametrize(
@@ -298,7 +304,7 @@ def test_what_cannot_be_shown(arguments: list[str], status: int, code: str) -> N
     record("odd", [*call(1, 7), Completed()])
     record("bad", [*call(1, {"messages": [QUESTION]}), Completed()])
     flip_content("bad", 1)
-    result = reenact("show", *arguments)
+    result = onrecord("show", *arguments)
     assert result.exit_code == status, result.output
     assert_two_lines(result.stderr, code)
 
@@ -309,14 +315,14 @@ def test_a_damaged_call_before_is_passed_over() -> None:
         "one", [*call(1, {"messages": talk}), *call(3, {"messages": talk}), *call(5, {"messages": talk}), Completed()]
     )
     flip_content("one", 3)
-    assert reenact_json("show", "one", "--context")["before"]["seq"] == 1
+    assert onrecord_json("show", "one", "--context")["before"]["seq"] == 1
 
 
 def test_long_messages_are_cut_until_all_is_asked_for() -> None:
     text = "\n".join(f"line {number}" for number in range(100))
     record("one", [*call(1, {"messages": [said("user", text)]}), Completed()])
-    assert "line 99" not in reenact("show", "one", "--context").stdout
-    assert "line 99" in reenact("show", "one", "--context", "--full").stdout
+    assert "line 99" not in onrecord("show", "one", "--context").stdout
+    assert "line 99" in onrecord("show", "one", "--context", "--full").stdout
     assert "88 more lines" in shown("show", "one", "--context").text
 
 

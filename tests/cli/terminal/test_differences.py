@@ -1,11 +1,10 @@
-"""`reenact diff` on a terminal: beside each other or one under the other, and where they part is in view."""
+"""`onrecord diff` on a terminal: beside each other or one under the other, and where they part is in view."""
 
 from __future__ import annotations
 
-from cli_support import asking, record, reenact
-from terminal_support import Terminal, shown
-
-from reenact.core.events import Completed, StateUpdated
+from kit.cli import asking, onrecord, record
+from kit.terminal import Terminal, shown
+from onrecord.core.events import Completed, StateUpdated
 
 PROMPT = [f"Rule {number}: be kind to everybody who asks." for number in range(60)]
 
@@ -81,7 +80,7 @@ def test_everything_is_shown_when_asked_for() -> None:
     record("two", [*asking("\n".join(line.upper() for line in PROMPT), "yes"), Completed()])
     short = shown("diff", "one", "two", columns=120, rows=30, status=1)
     assert "more lines of this event" in short.text
-    whole = reenact("diff", "one", "two", "--full").stdout
+    whole = onrecord("diff", "one", "two", "--full").stdout
     assert all(line.upper() in whole.replace("{+", "").replace("+}", "") for line in PROMPT)
 
 
@@ -96,8 +95,8 @@ def test_a_run_that_ends_earlier_has_nothing_beside_it() -> None:
 def test_what_was_erased_is_said_to_be() -> None:
     record("one", [*asking("a secret", "yes"), Completed()])
     record("two", [*asking("another", "yes"), Completed()])
-    assert reenact("erase", "--value", "a secret", "--yes").exit_code == 0
-    text = reenact("diff", "one", "two").stdout
+    assert onrecord("erase", "--value", "a secret", "--yes").exit_code == 0
+    text = onrecord("diff", "one", "two").stdout
     assert "(erased)" in text
 
 
@@ -105,6 +104,6 @@ def test_huge_and_odd_contents() -> None:
     long = "x" * 300_000
     record("one", [*asking(f"{long}a{long}", {"": None, "deep": [[[[]]]]}), Completed()])
     record("two", [*asking(f"{long}b{long}", {"": 0.0, "deep": [[[{}]]]}), Completed()])
-    result = reenact("diff", "one", "two")
+    result = onrecord("diff", "one", "two")
     assert result.exit_code == 1
     assert len(result.stdout) < 60_000, "only what is around the difference is shown"

@@ -1,22 +1,22 @@
-"""docs/cli.md names every command, and nothing that is not there."""
+"""docs/reference/cli.md names every command, and nothing that is not there."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import click
 import pytest
 
-from reenact.cli.main import COMMANDS, cli
+from kit.paths import DOCS
+from onrecord.cli.main import COMMANDS, cli
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-EXAMPLES = [line.partition("  #")[0] for line in re.findall(r"^\$ (reenact .*)$", DOCUMENT, re.MULTILINE)]
+DOCUMENT = (DOCS / "reference" / "cli.md").read_text()
+EXAMPLES = [line.partition("  #")[0] for line in re.findall(r"^\$ (onrecord .*)$", DOCUMENT, re.MULTILINE)]
 
 
 def test_every_command_is_named() -> None:
-    assert [name for name in COMMANDS if not re.search(rf"`{name}[ `]|reenact {name}\b", DOCUMENT)] == []
+    assert [name for name in COMMANDS if not re.search(rf"`{name}[ `]|onrecord {name}\b", DOCUMENT)] == []
 
 
 @pytest.mark.parametrize("line", EXAMPLES)

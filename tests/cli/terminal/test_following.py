@@ -1,4 +1,4 @@
-"""`reenact show --follow`: a live run on the screen of somebody else."""
+"""`onrecord show --follow`: a live run on the screen of somebody else."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import subprocess
 import sys
 import threading
 
-from cli_support import STORE, asking, opened, record, reenact, reenact_json, whole_run
-from terminal_support import Terminal, assert_nothing_acted
-
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated, WaitCreated
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
+from kit.cli import STORE, asking, onrecord, onrecord_json, opened, record, whole_run
+from kit.terminal import Terminal, assert_nothing_acted
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated, WaitCreated
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
 
 
 def test_events_appear_as_they_come_and_the_end_ends_it() -> None:
@@ -31,16 +30,16 @@ def test_events_appear_as_they_come_and_the_end_ends_it() -> None:
 
 def test_a_run_that_has_ended_is_shown_and_left() -> None:
     record("one")
-    result = reenact("show", "one", "--follow")
+    result = onrecord("show", "one", "--follow")
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["1", "2", "3", "4"]
-    assert reenact("show", "one", "--follow", "--from", "5").exit_code == 0
-    assert reenact("show", "one", "--follow", "--from", "9").exit_code == 2
+    assert onrecord("show", "one", "--follow", "--from", "5").exit_code == 0
+    assert onrecord("show", "one", "--follow", "--from", "9").exit_code == 2
 
 
 def test_a_long_run_begins_with_its_last_events() -> None:
     record("one", [*(StateUpdated(payload=number) for number in range(200)), Completed()])
-    lines = reenact("show", "one", "--follow", "--limit", "3").stdout.splitlines()
+    lines = onrecord("show", "one", "--follow", "--limit", "3").stdout.splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["199", "200", "201"]
 
 
@@ -52,24 +51,38 @@ def test_why_nothing_comes_is_said() -> None:
         assert terminal.end() == 130
 
 
+RESTING = """
+import sys, time, types
+import onrecord.cli.render.follow as follow
+from onrecord.cli.main import run
+def sleep(seconds):
+    print("resting", flush=True)
+    time.sleep(seconds)
+follow.time = types.SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+sys.argv[1:] = ["show", "one", "--follow"]
+run()
+"""
+
+
 def test_ctrl_c_ends_it_and_the_run_goes_on() -> None:
     with opened() as store, Journal.create(store, "one") as journal:
         journal.append(StateUpdated(payload=1))
-        with Terminal("show", "one", "--follow") as terminal:
+        with Terminal(code=RESTING) as terminal:
             terminal.wait_for("StateUpdated")
+            terminal.wait_for("resting")
             terminal.press_ctrl_c()
             assert terminal.end() == 130
-            assert "Go on: reenact show one --follow --from 2" in terminal.text
+            assert "Go on: onrecord show one --follow --from 2" in terminal.text
             assert "Traceback" not in terminal.text
         journal.append(Completed())
-    assert reenact("verify", "one").exit_code == 0
+    assert onrecord("verify", "one").exit_code == 0
 
 
 def test_as_json_each_line_is_an_event_and_the_last_says_where_it_ended() -> None:
     record("one")
-    lines = [json.loads(line) for line in reenact("show", "one", "--follow", "--json").stdout.splitlines()]
-    assert lines[:-1] == reenact_json("show", "one")["timeline"]
-    head = reenact_json("show", "one")["head"]
+    lines = [json.loads(line) for line in onrecord("show", "one", "--follow", "--json").stdout.splitlines()]
+    assert lines[:-1] == onrecord_json("show", "one")["timeline"]
+    head = onrecord_json("show", "one")["head"]
     assert lines[-1] == {"end": {"run": "one", "events": 4, "head": f"4:{head}", "damaged": 0}}
 
 
@@ -91,7 +104,7 @@ def test_followers_hold_nobody_up() -> None:
     """A process that follows while another one records: both come to their ends."""
     with opened() as store, Journal.create(store, "one") as journal:
         journal.append(asking("q", "a"))
-        command = [sys.executable, "-m", "reenact.cli.main", "show", "one", "--follow", "--json", "--store", STORE]
+        command = [sys.executable, "-m", "onrecord.cli.main", "show", "one", "--follow", "--json", "--store", STORE]
         followers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         outputs: list[str] = []
         readers = [threading.Thread(target=lambda one=one: outputs.append(one.communicate()[0])) for one in followers]
@@ -109,4 +122,4 @@ def test_followers_hold_nobody_up() -> None:
 
 def test_a_run_that_is_not_there() -> None:
     record("one", whole_run())
-    assert reenact("show", "another", "--follow").exit_code == 3
+    assert onrecord("show", "another", "--follow").exit_code == 3

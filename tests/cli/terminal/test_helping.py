@@ -9,30 +9,25 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_support import asking, assert_two_lines, opened, record, reenact, reenact_process
-from numbered_server import Server
-from terminal_support import Terminal, shown
+from click.testing import CliRunner
 
-from reenact.cli.main import COMMANDS
-from reenact.core.events import ActionRequested, Failed, StateUpdated
-from reenact.journal.journal import Journal
+from kit.cli import asking, assert_two_lines, onrecord, onrecord_process, opened, record
+from kit.numbered_server import Server
+from kit.terminal import Terminal, shown
+from onrecord.cli.main import COMMANDS, GROUPS, cli
+from onrecord.core.events import ActionRequested, Failed, StateUpdated
+from onrecord.journal.journal import Journal
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 def completed(shell: str, *words: str) -> list[str]:
     """What the shell is offered for the last word."""
-    env = {"_REENACT_COMPLETE": f"{shell}_complete", "COMP_WORDS": " ".join(["reenact", *words])}
+    env = {"_ONRECORD_COMPLETE": f"{shell}_complete", "COMP_WORDS": " ".join(["onrecord", *words])}
     env["COMP_CWORD"] = words[-1] if shell == "fish" else str(len(words))
     if shell == "fish":
-        env["COMP_WORDS"] = " ".join(["reenact", *words[:-1]])
-    result = subprocess.run(
-        [sys.executable, "-c", "from reenact.cli.main import cli; cli.main(prog_name='reenact')"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **env},
-    )
+        env["COMP_WORDS"] = " ".join(["onrecord", *words[:-1]])
+    result = CliRunner().invoke(cli, prog_name="onrecord", env=env)
     assert result.stderr == ""
     lines = result.stdout.splitlines()
     if shell == "bash":
@@ -61,7 +56,7 @@ def test_another_store_is_looked_into_when_it_is_named(workspace: Path) -> None:
     record("there", path="other.db")
     assert completed("bash", "show", "--store", "other.db", "th") == ["there"]
     assert completed("bash", "show", "th") == []
-    assert not Path(".reenact").exists(), "completing makes no store"
+    assert not Path(".onrecord").exists(), "completing makes no store"
 
 
 def test_a_store_that_cannot_be_read_offers_nothing() -> None:
@@ -70,19 +65,21 @@ def test_a_store_that_cannot_be_read_offers_nothing() -> None:
 
 
 def test_completing_loads_only_the_command_that_is_asked_for() -> None:
-    code = "import sys; from reenact.cli.main import cli\ntry:\n cli.main(prog_name='reenact')\nexcept SystemExit: pass"
+    code = (
+        "import sys; from onrecord.cli.main import cli\ntry:\n cli.main(prog_name='onrecord')\nexcept SystemExit: pass"
+    )
     script = f"{code}\nprint('|'.join(sys.modules), file=sys.stderr)"
-    env = {**os.environ, "_REENACT_COMPLETE": "bash_complete", "COMP_WORDS": "reenact s", "COMP_CWORD": "1"}
+    env = {**os.environ, "_ONRECORD_COMPLETE": "bash_complete", "COMP_WORDS": "onrecord s", "COMP_CWORD": "1"}
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=env)
     loaded = set(result.stderr.split("|"))
     assert "plain,show" in result.stdout
-    assert not loaded & {"apsw", "msgspec", "orjson", "reenact.cli.showing", "reenact.journal.reader"}
+    assert not loaded & {"apsw", "msgspec", "orjson", "onrecord.cli.commands.show", "onrecord.journal.reader"}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_of_a_shell(shell: str) -> None:
-    script = reenact("completion", shell).stdout
-    assert "_REENACT_COMPLETE" in script
+    script = onrecord("completion", shell).stdout
+    assert "_ONRECORD_COMPLETE" in script
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed here")
     Path("script").write_text(script)
@@ -93,9 +90,9 @@ def test_a_real_bash_completes_a_run() -> None:
     record("alpha-1")
     bin_folder = Path(sys.executable).parent
     script = (
-        'eval "$(reenact completion bash)"\n'
-        "COMP_WORDS=(reenact show alp) COMP_CWORD=2\n"
-        '_reenact_completion reenact\necho "${COMPREPLY[@]}"'
+        'eval "$(onrecord completion bash)"\n'
+        "COMP_WORDS=(onrecord show alp) COMP_CWORD=2\n"
+        '_onrecord_completion onrecord\necho "${COMPREPLY[@]}"'
     )
     env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, env=env)
@@ -104,50 +101,59 @@ def test_a_real_bash_completes_a_run() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("shwo", "show"), ("verfy", "verify"), ("list", "ls"), ("log", "show"), ("compare", "diff"), ("rm", "gc")],
+    [
+        ("shwo", "show"),
+        ("verfy", "verify"),
+        ("list", "ls"),
+        ("log", "show"),
+        ("compare", "diff"),
+        ("rm", "gc"),
+        ("token", "receipt"),
+    ],
 )
 def test_a_command_that_was_meant(typed: str, meant: str) -> None:
-    result = reenact(typed)
+    result = onrecord(typed)
     assert result.exit_code == 2
     assert_two_lines(result.stderr, "usage")
-    assert f"`reenact {meant}`" in result.stderr
+    assert f"`onrecord {meant}`" in result.stderr
 
 
 def test_options_and_runs_that_were_meant() -> None:
     record("nightly-report")
-    assert "--status" in reenact("ls", "--staus", "failed").stderr
+    assert "--status" in onrecord("ls", "--staus", "failed").stderr
     for typed in ("nightly-reprot", "nihgtly"):
-        result = reenact("show", typed)
+        result = onrecord("show", typed)
         assert result.exit_code == 3
         assert_two_lines(result.stderr, "unknown_run")
         assert "Did you mean nightly-report?" in result.stderr
-    assert "Did you mean" not in reenact("show", "something-else").stderr
-    assert "Did you mean" not in reenact("show", "\x1b[2J").stderr
+    assert "Did you mean" not in onrecord("show", "something-else").stderr
+    assert "Did you mean" not in onrecord("show", "\x1b[2J").stderr
 
 
 def test_agents_and_statuses_that_were_meant() -> None:
     record("one", facts={"agent": "support"})
     for command in ("ls", "stats"):
-        assert "no runs of suport in" in reenact(command, "--agent", "suport").stderr
-        assert "did you mean support?" in reenact(command, "--agent", "suport").stderr
-    assert "did you mean" not in reenact("ls", "--agent", "\x1b[2J").stderr
-    assert "Did you mean failed?" in reenact("ls", "--status", "faild").stderr
-    assert "Did you mean" not in reenact("ls", "--status", "x").stderr
+        assert "no runs of suport in" in onrecord(command, "--agent", "suport").stderr
+        assert "did you mean support?" in onrecord(command, "--agent", "suport").stderr
+    assert "did you mean" not in onrecord("ls", "--agent", "\x1b[2J").stderr
+    assert "Did you mean failed?" in onrecord("ls", "--status", "faild").stderr
+    assert "Did you mean" not in onrecord("ls", "--status", "x").stderr
 
 
-@pytest.mark.parametrize("command", [["--help"], ["show", "--help"], ["token", "mint", "--help"]])
+@pytest.mark.parametrize("command", [["--help"], ["show", "--help"], ["receipt", "mint", "--help"]])
 def test_help_fits_a_narrow_terminal(command: list[str]) -> None:
     lines = shown(*command, columns=40).screen
     assert "Options:" in lines
     about = lines[lines.index("Options:") :]
-    assert not [line for line in about if line and not line.startswith((" ", "Options:", "Commands:"))]
+    headings = ("Options", "Commands", *GROUPS)
+    assert not [line for line in about if line and not line.startswith(" ") and line.rstrip(":") not in headings]
     assert any(line.split()[:2] == ["--store", "URL"] for line in about)
 
 
 def test_every_command_has_examples() -> None:
     for name in COMMANDS:
-        lines = [line.strip() for line in reenact(name, "--help").stdout.splitlines()]
-        assert any(line.startswith((f"reenact {name}", 'eval "$(reenact')) for line in lines), name
+        lines = [line.strip() for line in onrecord(name, "--help").stdout.splitlines()]
+        assert any(line.startswith((f"onrecord {name}", 'eval "$(onrecord')) for line in lines), name
 
 
 def test_the_next_step_goes_with_how_a_run_stands() -> None:
@@ -157,32 +163,32 @@ def test_the_next_step_goes_with_how_a_run_stands() -> None:
     record("doubtful", [once])
     with opened() as store, Journal.create(store, "under-way") as journal:
         journal.append(StateUpdated(payload=1))
-        assert "reenact show under-way --follow" in shown("show", "under-way").text
-    assert "reenact resume under-way" in shown("show", "under-way").text
-    assert "reenact replay done" in shown("show", "done").text
-    assert "reenact step broken" in shown("show", "broken").text
-    assert "reenact settle doubtful" in shown("show", "doubtful").text
-    assert "reenact export done -o run.jsonl" in shown("verify", "done").text
-    assert "reenact show done --event 2" in shown("show", "done", "--event", "1").text
+        assert "onrecord show under-way --follow" in shown("show", "under-way").text
+    assert "onrecord resume under-way" in shown("show", "under-way").text
+    assert "onrecord replay done" in shown("show", "done").text
+    assert "onrecord step broken" in shown("show", "broken").text
+    assert "onrecord settle doubtful" in shown("show", "doubtful").text
+    assert "onrecord export done -o run.jsonl" in shown("verify", "done").text
+    assert "onrecord show done --event 2" in shown("show", "done", "--event", "1").text
     assert "next " not in shown("show", "done", "--event", "4").text, "that is the last one"
-    assert "reenact verify ./run.jsonl" in shown("export", "done", "-o", "run.jsonl").text
+    assert "onrecord verify ./run.jsonl" in shown("export", "done", "-o", "run.jsonl").text
     for arguments in (["show", "done"], ["verify", "done"], ["ls"]):
-        assert "next " not in reenact_process(*arguments).stderr
+        assert "next " not in onrecord_process(*arguments).stderr
 
 
 def test_steps_name_the_store_that_was_named() -> None:
     record("one", path="other.db")
-    assert "reenact show one --store other.db" in shown("ls", "--store", "other.db").text
+    assert "onrecord show one --store other.db" in shown("ls", "--store", "other.db").text
 
 
 AGENT = """
-import asyncio, reenact
+import asyncio, onrecord
 
-@reenact.step
+@onrecord.step
 async def work(number: int) -> int:
     return number
 
-@reenact.agent
+@onrecord.agent
 async def slow() -> int:
     await work(1)
     print("working", flush=True)
@@ -197,11 +203,11 @@ def test_ctrl_c_suspends_a_run_says_how_it_goes_on_and_leaves_a_whole_journal() 
         terminal.wait_for("working")
         terminal.press_ctrl_c()
         assert terminal.end() == 130
-        assert "reenact resume one" in terminal.text
+        assert "onrecord resume one" in terminal.text
         assert any(line.startswith("error: run one was suspended") for line in terminal.screen), "not behind the ^C"
         assert "Traceback" not in terminal.text
-    assert reenact("verify", "one").exit_code == 0
-    assert "interrupted" in reenact("ls").stdout
+    assert onrecord("verify", "one").exit_code == 0
+    assert "interrupted" in onrecord("ls").stdout
 
 
 PROGRAM = """
@@ -219,8 +225,8 @@ def test_ctrl_c_suspends_a_program_and_what_resumes_it(server: Server) -> None:
             terminal.wait_for("working True")
             terminal.press_ctrl_c()
             assert terminal.end() == 130
-            assert "reenact resume " in terminal.text
-        assert reenact("verify", "@last").exit_code == 0
+            assert "onrecord resume " in terminal.text
+        assert onrecord("verify", "@last").exit_code == 0
 
 
 def test_walking_on_a_terminal() -> None:
@@ -251,9 +257,9 @@ def test_walking_shows_what_was_said_before_how_it_is_kept() -> None:
 
 def test_from_a_request_to_its_answer_and_back() -> None:
     record("one")
-    result = reenact("step", "one", stdin="n\np\np\n$\np\nc\n1\nc\n")
+    result = onrecord("step", "one", stdin="n\np\np\n$\np\nc\n1\nc\n")
     shown_seqs = [line.split()[0] for line in result.stdout.splitlines() if "  lane 0" in line]
     assert shown_seqs == ["1", "2", "1", "4", "1"]
-    assert "event 4 has no other half" in result.stderr
+    assert "event 4 has no request or answer" in result.stderr
     assert "is no model call" in result.stderr
     assert "2+2?" in result.stdout

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_support import asking, opened, record, reenact
-from terminal_support import Terminal, assert_nothing_acted
 
-from reenact.cli.progress import Progress, Watched, progress_line
-from reenact.cli.text import cells
-from reenact.core.events import Completed, StateUpdated
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
+from kit.cli import asking, onrecord, opened, record
+from kit.terminal import Terminal, assert_nothing_acted
+from onrecord.cli.render.progress import Progress, Watched, progress_line
+from onrecord.cli.render.text import cells
+from onrecord.core.events import Completed, StateUpdated
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
 
 
 def test_a_line_tells_share_bar_time_and_what_is_left() -> None:
@@ -46,17 +46,25 @@ def test_what_reads_a_store_is_watched() -> None:
 
 SLOW = """
 import sys, time
-import reenact.cli.progress as progress
-progress.FIRST_AFTER_SECONDS = 0.0
-from reenact.store.sqlite.store import SqliteStore
+import onrecord.cli.render.progress as progress
+progress.FIRST_AFTER_SECONDS = progress.REDRAWN_EVERY_SECONDS = 0.01
+from onrecord.store.sqlite.store import SqliteStore
 
-scan = SqliteStore.scan
+scan, line, step = SqliteStore.scan, progress.progress_line, progress.Progress.step
+lines, begun = [], []
 def slowly(self, *place, **options):
     for row in scan(self, *place, **options):
-        time.sleep(0.02)
+        if begun and not ({ends} and any("left" in line for line in lines)):
+            time.sleep(0.02)
         yield row
-SqliteStore.scan = slowly
-from reenact.cli.main import run
+def noted_step(self, *terms):
+    begun.append(self)
+    return step(self, *terms)
+def noted(*terms):
+    lines.append(line(*terms))
+    return lines[-1]
+SqliteStore.scan, progress.progress_line, progress.Progress.step = slowly, noted, noted_step
+from onrecord.cli.main import run
 sys.argv[1:] = {arguments!r}
 run()
 """
@@ -69,16 +77,16 @@ run()
         ["scan", "one"],
         ["stats", "one"],
         ["recover", "one", "--to", "new.db"],
-        ["token", "mint", "one"],
+        ["receipt", "mint", "one"],
         ["diff", "one", "two"],
     ],
 )
 def test_a_bar_is_drawn_on_the_terminal_and_gone_at_the_end(arguments: list[str]) -> None:
     for run in ("one", "two"):
         record(run, [*(event for at in range(1, 40, 2) for event in asking(f"{run} {at}", "yes", at=at)), Completed()])
-    with Terminal(code=SLOW.format(arguments=arguments)) as terminal:
-        terminal.wait_for(" %")
+    with Terminal(code=SLOW.format(arguments=arguments, ends=True)) as terminal:
         assert terminal.end() in (0, 1)
+    assert " %" in terminal.written
     assert "left" in terminal.written
     assert " left" not in terminal.text
     assert_nothing_acted(terminal)
@@ -87,10 +95,10 @@ def test_a_bar_is_drawn_on_the_terminal_and_gone_at_the_end(arguments: list[str]
 @pytest.mark.parametrize("arguments", [["export", "one", "-o", "out.jsonl"], ["scan", "one"], ["stats", "one"]])
 def test_who_is_tired_of_it_gets_two_lines_and_no_half_of_a_file(arguments: list[str], workspace: Path) -> None:
     record("one", [*(event for at in range(1, 400, 2) for event in asking("q", "yes", at=at)), Completed()])
-    with Terminal(code=SLOW.format(arguments=arguments)) as terminal:
+    with Terminal(code=SLOW.format(arguments=arguments, ends=False)) as terminal:
         terminal.wait_for(" %")
         terminal.press_ctrl_c()
         assert terminal.end() == 130
-    assert terminal.screen[-2:] == ["error: interrupted [interrupted]", "Whatever was not finished was not written."]
-    assert {path.name for path in workspace.iterdir()} == {".reenact"}
-    assert reenact("verify", "one").exit_code == 0
+    assert terminal.screen[-2:] == ["error: interrupted [interrupted]", "Unfinished work was not written."]
+    assert {path.name for path in workspace.iterdir()} == {".onrecord"}
+    assert onrecord("verify", "one").exit_code == 0

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-from cli_support import STORE, asking, record, reenact, reenact_json
 
-from reenact.core.events import ActionRequested, Completed, StateUpdated, WaitCreated
-
-sys.path.append(str(Path(__file__).parents[1] / "web"))
-from web_support import V1, serving
+from kit.cli import STORE, asking, onrecord, onrecord_json, record
+from kit.web import V1, serving
+from onrecord.core.events import ActionRequested, Completed, StateUpdated, WaitCreated
 
 PAIRS = (
     (["ls"], "/runs", {}),
@@ -39,14 +35,14 @@ def test_each_command_and_its_resource() -> None:
     with serving(STORE) as served:
         for arguments, path, parameters in PAIRS:
             status = 1 if arguments[0] == "diff" else 0
-            assert reenact_json(*arguments, status=status) == served.json(path, **parameters), arguments
+            assert onrecord_json(*arguments, status=status) == served.json(path, **parameters), arguments
 
 
 def test_a_timeline_line_by_line() -> None:
     record("one", [*asking("2+2?", "4"), Completed()])
     with serving(STORE) as served:
         answer = served.client.get(f"{V1}/runs/one/timeline")
-    lines = reenact("show", "one", "--follow", "--json").stdout.splitlines()
+    lines = onrecord("show", "one", "--follow", "--json").stdout.splitlines()
     assert [json.loads(line) for line in lines] == [json.loads(line) for line in answer.text.splitlines()]
 
 
@@ -56,7 +52,7 @@ def test_a_timeline_line_by_line() -> None:
 )
 def test_errors_have_the_same_code(arguments: list[str], path: str) -> None:
     record("one", [ActionRequested(action_id="a1", payload=1, name="mail", effect="tool_call")])
-    said = json.loads(reenact(*arguments, "--json").stdout)["error"]
+    said = json.loads(onrecord(*arguments, "--json").stdout)["error"]
     with serving(STORE) as served:
         answer = served.get(path).json()["error"]
     assert said.keys() == answer.keys()

@@ -7,14 +7,17 @@ import os
 import re
 import subprocess
 import sys
+from itertools import product
 
 import pytest
-from cli_support import asking, blocked_run, record, reenact, reenact_process, whole_run
-from terminal_support import SGR, assert_nothing_acted, shown
 
-from reenact.cli.text import cells
-from reenact.core.events import ActionFailed, ActionRequested, ActionSucceeded, Completed, Failed, StateUpdated
-from reenact.journal.chain import Draft
+from kit.cli import asking, blocked_run, onrecord, onrecord_process, opened, record, whole_run
+from kit.soak import cases
+from kit.terminal import SGR, assert_nothing_acted, shown
+from onrecord.cli.render.text import cells
+from onrecord.core.events import ActionFailed, ActionRequested, ActionSucceeded, Completed, Failed, StateUpdated
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
 
 HOSTILE = "\x1b[2J\x1b[H\x1b]0;owned\x07\x9b31m\u202eevil\u2066\u200b\r\nfake: VALID\x1b[10A\x08\x08\x7f\x0b\x0c"
 
@@ -101,8 +104,8 @@ def test_a_list_sums_up_and_suggests_for_people_only() -> None:
     record("two", [Failed(error="x")])
     terminal = shown("ls")
     assert "2 runs · 1 failed, 1 completed · 5 events" in terminal.text
-    assert "reenact show two" in terminal.text
-    piped = reenact_process("ls")
+    assert "onrecord show two" in terminal.text
+    piped = onrecord_process("ls")
     assert "next" not in piped.stderr
     assert "next " not in shown("ls", "--json").text
 
@@ -132,7 +135,7 @@ def test_a_narrow_timeline_names_effects_beside_longer_kinds(options: list[str])
         "one",
         [fetched, Draft(ActionSucceeded(action_id="a1", output="x"), parent=1), StateUpdated(payload={"turn": 1})],
     )
-    reenact("cancel", "one")
+    onrecord("cancel", "one")
     lines = shown("show", "one", *options, columns=40).screen
     assert any("Requested" in line and "fetch_page" in line for line in lines)
     assert any("State" in line and "turn" in line for line in lines)
@@ -173,18 +176,18 @@ def test_windows_line_ends_are_line_ends() -> None:
     assert_nothing_acted(terminal)
 
 
-@pytest.mark.parametrize("arguments", [["ls"], ["show", "one"], ["stats"], ["ls", "--json"]])
-def test_a_reader_that_takes_one_line_and_goes(arguments: list[str]) -> None:
+def test_a_reader_that_takes_one_line_and_goes() -> None:
     record("one", [*(StateUpdated(payload="x" * 200) for _ in range(3000)), Completed()])
-    for number in range(60):
-        record(f"run-{number}", [Completed()])
-    more = [] if arguments == ["stats"] else ["--limit", "5000"]
-    command = " ".join([sys.executable, "-m", "reenact.cli.main", *arguments, *more])
-    script = f"set -o pipefail; {command} | head -1"
-    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, env=os.environ)
-    assert result.stderr == ""
-    assert len(result.stdout.splitlines()) == 1
-    assert result.returncode in (0, 141)
+    with opened() as store:
+        for number in range(60):
+            with Journal.create(store, f"run-{number}") as journal:
+                journal.append([Completed()])
+    for arguments in ("ls --limit 5000", "show one --limit 5000", "stats", "ls --json --limit 5000"):
+        script = f"set -o pipefail; {sys.executable} -m onrecord.cli.main {arguments} | head -1"
+        result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, env=os.environ)
+        assert result.stderr == "", arguments
+        assert len(result.stdout.splitlines()) == 1, arguments
+        assert result.returncode in (0, 141), arguments
 
 
 def test_usage_filters_and_sums() -> None:
@@ -196,28 +199,38 @@ def test_usage_filters_and_sums() -> None:
     record("cheap", priced(10, 0.01))
     record("dear", priced(20_000, 2.5))
     record("none", [Completed()])
-    listed = json.loads(reenact("ls", "--min-cost", "0.5", "--json").stdout)["runs"]
+    listed = json.loads(onrecord("ls", "--min-cost", "0.5", "--json").stdout)["runs"]
     assert [(one["run"], one["usage"]) for one in listed] == [
         ("dear", {"calls": 1, "tokens": 20_000, "cost": 2.5}),
     ]
-    assert [one["run"] for one in json.loads(reenact("ls", "--min-tokens", "10", "--json").stdout)["runs"]] == [
+    assert [one["run"] for one in json.loads(onrecord("ls", "--min-tokens", "10", "--json").stdout)["runs"]] == [
         "dear",
         "cheap",
     ]
-    everything = reenact("ls", "--usage")
+    everything = onrecord("ls", "--usage")
     assert "20.0k" in everything.stdout
     assert "20.0k tokens · $2.5100" in everything.stderr
-    assert "no runs" in reenact("ls", "--min-cost", "100").stderr
-    assert reenact("ls", "--min-cost", "-1").exit_code == 2
-    assert reenact("ls", "--min-cost", "nan").exit_code == 2
+    assert "no runs" in onrecord("ls", "--min-cost", "100").stderr
+    assert onrecord("ls", "--min-cost", "-1").exit_code == 2
+    assert onrecord("ls", "--min-cost", "nan").exit_code == 2
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- 2>&-"])
-def test_streams_that_somebody_has_closed(closed: str) -> None:
+CLOSED = (">&-", "<&-", "2>&-", ">&- 2>&-")
+LOOKING = ("ls", "show one --follow", "step one")
+FEW_CLOSED = [(">&-", "ls"), ("<&-", "step one"), ("2>&-", "show one --follow"), (">&- 2>&-", "show one --follow")]
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments"),
+    cases(
+        FEW_CLOSED,
+        [both for both in product(CLOSED, LOOKING) if both not in FEW_CLOSED],
+    ),
+)
+def test_streams_that_somebody_has_closed(closed: str, arguments: str) -> None:
     record("one")
-    for arguments in ("ls", "show one --follow", "step one"):
-        command = f"{sys.executable} -m reenact.cli.main {arguments} {closed}"
-        assert subprocess.run(["bash", "-c", command], stdin=subprocess.DEVNULL, timeout=60).returncode == 0, arguments
+    command = f"{sys.executable} -m onrecord.cli.main {arguments} {closed}"
+    assert subprocess.run(["bash", "-c", command], stdin=subprocess.DEVNULL, timeout=60).returncode == 0
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "20"])

@@ -1,4 +1,4 @@
-"""`reenact stats`: the numbers are right, and fit."""
+"""`onrecord stats`: the numbers are right, and fit."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import assert_two_lines, flip_content, opened, record, reenact, reenact_json, reenact_process
-from numbered_server import Server
-from terminal_support import shown
 
-from reenact.cli.statistics import sparkline
-from reenact.core.events import (
+from kit.cli import assert_two_lines, flip_content, onrecord, onrecord_json, onrecord_process, opened, record
+from kit.numbered_server import Server
+from kit.terminal import shown
+from onrecord.cli.commands.stats import sparkline
+from onrecord.core.events import (
     ActionDenied,
     ActionFailed,
     ActionRequested,
@@ -20,9 +20,9 @@ from reenact.core.events import (
     WaitCreated,
     WaitResolved,
 )
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.sources import SystemSources
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.sources import SystemSources
 
 
 class Ticking(SystemSources):
@@ -54,7 +54,7 @@ def timed_run(run: str, latencies_ms: list[int], *, model: str = "m-1") -> None:
 
 def test_tokens_cost_and_latency_of_a_run() -> None:
     timed_run("one", list(range(1, 101)))
-    found = reenact_json("stats", "one")
+    found = onrecord_json("stats", "one")
     (model,) = found["models"]
     assert (model["model"], model["calls"]) == ("m-1", 100)
     assert (model["latency_us"]["p50"], model["latency_us"]["p95"], model["latency_us"]["most"]) == (
@@ -73,12 +73,12 @@ def test_tokens_cost_and_latency_of_a_run() -> None:
 def test_many_runs_by_model_and_filter() -> None:
     timed_run("one", [10, 20])
     timed_run("two", [40], model="m-2")
-    found = reenact_json("stats")
+    found = onrecord_json("stats")
     assert [(one["model"], one["calls"]) for one in found["models"]] == [("m-2", 1), ("m-1", 2)]
     assert found["runs"] == 2
-    assert reenact_json("stats", "--agent", "nobody")["runs"] == 0
-    assert "no failed runs" in reenact("stats", "--status", "failed").stderr
-    result = reenact("stats", "one", "--status", "failed")
+    assert onrecord_json("stats", "--agent", "nobody")["runs"] == 0
+    assert "no failed runs" in onrecord("stats", "--status", "failed").stderr
+    result = onrecord("stats", "one", "--status", "failed")
     assert result.exit_code == 2
     assert_two_lines(result.stderr, "usage")
 
@@ -98,7 +98,7 @@ def test_tools_failures_and_what_rests() -> None:
             asked(9, "mail", "tool_call"),
         ],
     )
-    found = reenact_json("stats", "one")
+    found = onrecord_json("stats", "one")
     (tool,) = found["tools"]
     assert {name: tool[name] for name in ("name", "calls", "failed", "denied", "open")} == {
         "name": "mail",
@@ -108,7 +108,7 @@ def test_tools_failures_and_what_rests() -> None:
         "open": 1,
     }
     assert found["resting"] == {"sleep": 1, "wait": 1}
-    text = reenact("stats", "one").stdout
+    text = onrecord("stats", "one").stdout
     assert "3 (1 failed, 1 denied, 1 open)" in text
 
 
@@ -136,7 +136,7 @@ def test_damage_is_told_and_the_rest_counted() -> None:
     timed_run("two", [10, 20])
     flip_content("two", 1)
     flip_content("two", 4)
-    found = reenact_json("stats")
+    found = onrecord_json("stats")
     assert found["runs"] == 2
     assert found["total"]["calls"] == 4
     assert found["total"]["tokens_told_by"] == 3
@@ -160,9 +160,9 @@ def test_an_answer_that_says_odd_things_of_its_usage() -> None:
             Draft(ActionSucceeded(action_id=f"a{at}", output=answer), parent=at),
         ]
     record("one", events)
-    assert reenact_json("stats", "one")["total"]["calls"] == len(answers)
-    assert reenact("show", "one").exit_code == 0
-    assert reenact("ls", "--usage").exit_code == 0
+    assert onrecord_json("stats", "one")["total"]["calls"] == len(answers)
+    assert onrecord("show", "one").exit_code == 0
+    assert onrecord("ls", "--usage").exit_code == 0
 
 
 PARENT = """
@@ -181,9 +181,9 @@ if len(sys.argv) == 2:
 
 def test_processes_count_with_the_program_that_started_them(server: Server) -> None:
     Path("program.py").write_text(PARENT)
-    assert reenact_process("run", "program.py", server.url).returncode == 0
-    assert reenact_json("stats", "@last")["total"]["calls"] == 2
-    assert reenact_json("stats")["total"]["calls"] == 2
-    (line,) = reenact_json("ls", "--usage")["runs"]
+    assert onrecord_process("run", "program.py", server.url).returncode == 0
+    assert onrecord_json("stats", "@last")["total"]["calls"] == 2
+    assert onrecord_json("stats")["total"]["calls"] == 2
+    (line,) = onrecord_json("ls", "--usage")["runs"]
     assert line["usage"]["calls"] == 2
-    assert "with its processes" in reenact("stats", "@last").stdout
+    assert "with its processes" in onrecord("stats", "@last").stdout

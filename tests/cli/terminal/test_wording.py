@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reenact.cli.lanes import HAPPENED, MOST_COLUMNS, REQUESTED, Gutter, Place, gutters
-from reenact.cli.readable import readable_lines
-from reenact.cli.side_by_side import paired_lines
-from reenact.cli.text import cells, cost_text, duration_text, inert, tokens_text
-from reenact.cli.wording import Piece, compared_by_words, marked, split_lines, width_of, wrapped
+from onrecord.cli.render.lane_gutter import HAPPENED, MOST_COLUMNS, REQUESTED, Gutter, GutterEvent, gutters
+from onrecord.cli.render.side_by_side import paired_lines
+from onrecord.cli.render.styled_text import Piece, compared_by_words, marked, split_lines, width_of, wrapped
+from onrecord.cli.render.text import cells, cost_text, duration_text, inert, tokens_text
+from onrecord.cli.render.values import readable_lines
 
 TEXTS = st.text(st.characters(), max_size=200)
 TREES = st.recursive(
@@ -59,7 +59,7 @@ def test_any_two_values_are_paired_without_losing_a_difference(expected: Any, ac
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["ActionRequested", "ActionSucceeded", "StateUpdated"]))))
 def test_a_gutter_is_bounded_and_marks_every_event(events: list[tuple[int, str]]) -> None:
-    places = [Place("0" if not lane else f"0.{lane}", kind) for lane, kind in events]
+    places = [GutterEvent("0" if not lane else f"0.{lane}", kind) for lane, kind in events]
     live = Gutter()
     for drawn in ([live.row(place) for place in places], gutters(places)):
         for row, place in zip(drawn, places, strict=True):

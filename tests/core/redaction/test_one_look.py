@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reenact.core.redaction import Redacted, Redactor, Rule
-from reenact.core.redaction.innocent import MOST_LETTERS
+from kit.chance import examples
+from onrecord.core.redaction import Redacted, Redactor, Rule
+from onrecord.core.redaction.harmless import MOST_LETTERS
 
 KEY = "sk-ant-api03-A1b2C3d4E5f6G7h8I9j0"
 TEXTS = {
@@ -74,7 +75,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500))
 @given(value=_VALUES)
 @example(value={"password": "\\"})
 @example(value=[["password", "\\"]])
@@ -92,7 +93,7 @@ def test_what_one_look_takes_for_clean_is_clean_part_by_part(value: Any) -> None
             assert Redacted(redactor.finder, [value], None).value == [value]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(values=st.lists(_VALUES, min_size=2, max_size=6))
 @example(values=["password", "hunter2hunter2", {"password": "hunter2hunter2"}])
 @example(values=[["x-api-key"], ["hunter2hunter2"], {"name": "x-api-key", "value": "hunter2hunter2"}])
@@ -109,20 +110,20 @@ def test_a_rule_finds_in_a_value_what_it_finds_in_a_text(text: str) -> None:
     """Whatever signs it has, which are written otherwise where a value is stored."""
     redactor = Redactor([Rule("employee", r"EMP[^a-z][0-9]{4}")])
     for value in ({"a": text}, [text], {"a": {"b": [1, f"it is {text}"]}}):
-        assert "1234" not in repr(redactor.asked(value).value)
+        assert "1234" not in repr(redactor.redact_request(value).value)
 
 
 def test_what_was_said_before_is_not_looked_at_again_as_long_as_there_is_room_to_remember_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     redactor, looked = Redactor(), []
-    monkeypatch.setattr(redactor.finder, "finds_any", lambda text: looked.append(len(text)))
+    monkeypatch.setattr(redactor.finder, "may_hold_secret", lambda text: looked.append(len(text)))
     messages: list[dict[str, str]] = []
     for turn in range(1000):
         messages.append({"role": "user", "content": f"{turn} " + "words " * 200})
         assert redactor.is_clean({"messages": messages})
     assert max(looked) < 2000
-    assert redactor.finder.innocent.letters <= MOST_LETTERS
+    assert redactor.finder.harmless.letters <= MOST_LETTERS
     assert redactor.is_clean({"file": "words " * 500_000})
     assert redactor.is_clean({"messages": messages})
     assert looked[-1] > 2_000_000  # the file was looked at last, and the messages are still remembered
@@ -130,9 +131,9 @@ def test_what_was_said_before_is_not_looked_at_again_as_long_as_there_is_room_to
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_what_is_found_in_a_text_is_found_in_a_value_that_has_it(text: str) -> None:
-    alone = Redactor().asked(text).value
+    alone = Redactor().redact_request(text).value
     for value in ({"a": {"b": text}}, [1, text], {"name": text, "other": "text"}):
-        clean = Redactor().asked(value).value
+        clean = Redactor().redact_request(value).value
         assert (clean == value) == (alone == text)
         assert "hunter2" not in repr(clean)
 
@@ -141,18 +142,18 @@ def test_what_is_found_in_a_text_is_found_in_a_value_that_has_it(text: str) -> N
 def test_whatever_stands_before_a_key(before: str) -> None:
     """As it is stored some of them are written with a letter."""
     for secret in (KEY, "AKIAIOSFODNN7EXAMPLE", "Bearer abcdefg12345"):
-        clean = Redactor().asked({"said": f"it is{before}{secret} there"}).value
-        assert (secret in clean["said"]) == (secret in Redactor().asked(f"it is{before}{secret} there").value)
+        clean = Redactor().redact_request({"said": f"it is{before}{secret} there"}).value
+        assert (secret in clean["said"]) == (secret in Redactor().redact_request(f"it is{before}{secret} there").value)
 
 
 def test_a_text_that_was_clean_is_looked_at_again_once_it_is_known_to_be_secret() -> None:
     redactor = Redactor()
     encoded = base64.b64encode(b"me and hunter2hunter2 too").decode()
     values: list[Any] = ["hunter2hunter2", encoded, {"a": "hunter2hunter2"}, {"a": encoded}]
-    assert [redactor.asked(value).value for value in values] == values
-    redactor.given({"password": "hunter2hunter2"}, 1)
+    assert [redactor.redact_request(value).value for value in values] == values
+    redactor.redact_answer({"password": "hunter2hunter2"}, 1)
     for value in values:
-        assert redactor.asked(value).value != value
+        assert redactor.redact_request(value).value != value
 
 
 def test_what_is_clean_by_one_way_of_encoding_is_looked_at_by_the_others() -> None:
@@ -161,8 +162,8 @@ def test_what_is_clean_by_one_way_of_encoding_is_looked_at_by_the_others() -> No
     for text in (f"a%20{escaped}", escaped):
         for _ in range(2):
             redactor = Redactor()
-            redactor.asked(text)
-            assert redactor.asked(f"x {text} y").value != f"x {text} y"
+            redactor.redact_request(text)
+            assert redactor.redact_request(f"x {text} y").value != f"x {text} y"
 
 
 def test_what_is_learned_takes_no_place_of_the_environments_values() -> None:
@@ -170,9 +171,9 @@ def test_what_is_learned_takes_no_place_of_the_environments_values() -> None:
     mine = "hunter2-" * 12
     redactor = Redactor(known_values=[mine])
     for number in range(1000):
-        redactor.given({"headers": [["set-cookie", f"session={number:032d}"]]}, number)
-    assert mine not in redactor.asked(f"it is {mine}").value
-    assert f"{999:032d}" not in redactor.asked(f"it was session={999:032d} at last").value
+        redactor.redact_answer({"headers": [["set-cookie", f"session={number:032d}"]]}, number)
+    assert mine not in redactor.redact_request(f"it is {mine}").value
+    assert f"{999:032d}" not in redactor.redact_request(f"it was session={999:032d} at last").value
     finder = redactor.finder
     assert len(finder.known) < 3000
     assert finder.forms.keys() <= finder.known.keys()

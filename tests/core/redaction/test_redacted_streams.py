@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reenact.core.redaction import Finder, Redactor
-from reenact.core.redaction.streams import LONGEST_HELD, HeldBack
+from onrecord.core.redaction import Finder, Redactor
+from onrecord.core.redaction.streams import LONGEST_HELD, PendingText
 
 KNOWN = "hunter2-hunter2"
 ENCODED = b64encode(f"user:{KNOWN}".encode()).decode()
@@ -44,7 +44,7 @@ def _chunks(seed: int) -> list[str]:
 def test_split_secrets_are_not_written(seed: int, form: str) -> None:
     wrap: Any = {"text": str, "bytes": str.encode, "object": lambda text: {"delta": {"content": text}}}[form]
     unwrap: Any = {"text": str, "bytes": bytes.decode, "object": lambda value: value["delta"]["content"]}[form]
-    held = HeldBack(Finder((), [KNOWN]))
+    held = PendingText(Finder((), [KNOWN]))
     written = "".join(unwrap(held.feed(wrap(chunk), _name)) for chunk in _chunks(seed))
     assert [part for part in PARTS if part in written] == []
     assert written.endswith("ordinary words at the end")
@@ -53,19 +53,19 @@ def test_split_secrets_are_not_written(seed: int, form: str) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_all_parts_together(seed: int) -> None:
     chunks = _chunks(seed)
-    redacted, split = Redactor(known_values=[KNOWN]).given_parts(chunks, 9)
+    redacted, split = Redactor(known_values=[KNOWN]).redact_stream(chunks, 9)
     assert len(redacted.value) == len(chunks)
     assert [part for part in PARTS if part in "".join(redacted.value)] == []
     assert all(redacted.value[index] == chunk for index, chunk in enumerate(chunks) if index not in split)
 
 
 def test_ordinary_chunks_are_written_as_they_come() -> None:
-    held = HeldBack(Finder((), [KNOWN]))
+    held = PendingText(Finder((), [KNOWN]))
     chunks = ["Hello", " wor", "ld, this", " is an ordin", "ary ans", "wer."]
     assert [held.feed(chunk, _name) for chunk in chunks] == chunks
 
 
 def test_what_waits_is_bounded() -> None:
-    held = HeldBack(Finder())
+    held = PendingText(Finder())
     written = sum(len(held.feed("x" * 100, _name)) for _ in range(1000))
     assert written >= 100_000 - LONGEST_HELD

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,9 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reenact.core.codec import encode
-from reenact.core.redaction import Redactor, Rule, restored, secrets_of_environment
-from reenact.core.redaction.names import is_credential_member, is_secret_variable
+from kit.chance import examples
+from kit.paths import DATA
+from onrecord.core.codec import encode
+from onrecord.core.redaction import Redactor, Rule, restore_secrets, secrets_of_environment
+from onrecord.core.redaction.names import is_credential_member, is_secret_variable
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX\nf00\n-----END RSA PRIVATE KEY-----"
@@ -31,7 +32,7 @@ SHAPED = {
 
 
 def asked(value: Any, **options: Any) -> Any:
-    return Redactor(**options).asked(value).value
+    return Redactor(**options).redact_request(value).value
 
 
 @pytest.mark.parametrize("kind", SHAPED)
@@ -168,7 +169,7 @@ def test_ordinary_texts_are_left_alone(text: str) -> None:
     assert asked(text.encode()) == text.encode()
 
 
-NAUGHTY = Path(__file__).parents[4] / "shared" / "data" / "naughty-strings" / "blns.json"
+NAUGHTY = DATA / "naughty-strings" / "blns.json"
 
 
 @pytest.mark.skipif(not NAUGHTY.exists(), reason=f"the outside data is not there: {NAUGHTY.name}")
@@ -192,34 +193,37 @@ def test_two_secrets_have_two_placeholders_and_one_has_one() -> None:
 
 
 def test_an_answer_is_numbered_by_its_event() -> None:
-    assert Redactor().given({"a": JWT, "b": [JWT]}, 12).value == {"a": "<secret:jwt:12.1>", "b": ["<secret:jwt:12.1>"]}
+    assert Redactor().redact_answer({"a": JWT, "b": [JWT]}, 12).value == {
+        "a": "<secret:jwt:12.1>",
+        "b": ["<secret:jwt:12.1>"],
+    }
 
 
 def test_a_request_with_a_secret_and_one_with_its_placeholder_are_the_same() -> None:
     redactor = Redactor()
-    answer = redactor.given({"access_token": "tok-1234-abcd", "note": JWT}, 7).value
+    answer = redactor.redact_answer({"access_token": "tok-1234-abcd", "note": JWT}, 7).value
     real = {"text": f"use tok-1234-abcd, not {JWT}", "auth": base64.b64encode(b"u:tok-1234-abcd").decode()}
     placed = {
         "text": f"use {answer['access_token']}, not {answer['note']}",
         "auth": base64.b64encode(f"u:{answer['access_token']}".encode()).decode(),
     }
     elsewhere = Redactor()
-    assert redactor.asked(real).value == elsewhere.asked(placed).value
+    assert redactor.redact_request(real).value == elsewhere.redact_request(placed).value
 
 
 def test_a_credential_is_secret_everywhere_in_the_value_and_later() -> None:
     redactor = Redactor()
-    value = redactor.given({"note": "it is opensesame-42", "password": "opensesame-42"}, 3).value
+    value = redactor.redact_answer({"note": "it is opensesame-42", "password": "opensesame-42"}, 3).value
     assert value == {"note": "it is <secret:credential:3.1>", "password": "<secret:credential:3.1>"}
-    assert redactor.asked("opensesame-42!").value == "<secret:credential:1>!"
+    assert redactor.redact_request("opensesame-42!").value == "<secret:credential:1>!"
 
 
 def test_an_answer_that_imitates_a_placeholder_keeps_it() -> None:
     fake = "<secret:jwt:5.1>"
-    redacted = Redactor().given({"fake": fake, "real": JWT}, 5)
+    redacted = Redactor().redact_answer({"fake": fake, "real": JWT}, 5)
     assert redacted.value["fake"] == fake
     assert redacted.value["real"] != fake
-    assert restored(redacted.value, redacted.originals) == {"fake": fake, "real": JWT}
+    assert restore_secrets(redacted.value, redacted.originals) == {"fake": fake, "real": JWT}
 
 
 def test_what_was_redacted_comes_back_as_it_was() -> None:
@@ -231,9 +235,9 @@ def test_what_was_redacted_comes_back_as_it_was() -> None:
         "list": [("cookie", "a=b"), SHAPED["card"]],
         "error": ValueError(f"bad key {SHAPED['provider_key']}"),
     }
-    redacted = Redactor().given(value, 9)
+    redacted = Redactor().redact_answer(value, 9)
     assert JWT.encode() not in redacted.value["bytes"]
-    assert restored(encode(redacted.value).tree, redacted.originals) == encode(value).tree
+    assert restore_secrets(encode(redacted.value).tree, redacted.originals) == encode(value).tree
 
 
 def test_errors_are_looked_through() -> None:
@@ -241,9 +245,9 @@ def test_errors_are_looked_through() -> None:
     error.add_note(f"key {SHAPED['google_key']}")
     error.__cause__ = KeyError(JWT)
     error.request = {"headers": {"authorization": "abc"}}  # type: ignore[attr-defined]
-    clean = json.dumps(encode(Redactor().given(error, 3).value).tree)
+    clean = json.dumps(encode(Redactor().redact_answer(error, 3).value).tree)
     assert all(secret not in clean for secret in (SHAPED["provider_key"], SHAPED["google_key"], JWT, "abc"))
-    assert type(Redactor().given(error, 3).value) is ConnectionError
+    assert type(Redactor().redact_answer(error, 3).value) is ConnectionError
 
 
 _TEXTS = st.one_of(
@@ -266,23 +270,23 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(value=_VALUES)
 def test_redacting_twice_changes_nothing(value: Any) -> None:
-    for how in ("asked", "kept", "given"):
+    for how in ("redact_request", "redact_reversibly", "redact_answer"):
         redactor = Redactor(known_values=["hunter2-xyz"])
-        more = (5,) if how == "given" else ()
+        more = (5,) if how == "redact_answer" else ()
         once = getattr(redactor, how)(value, *more).value
         assert getattr(redactor, how)(once, *more).value == once
         assert getattr(Redactor(known_values=["hunter2-xyz"]), how)(once, *more).value == once
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(value=_VALUES)
 @example(value={"PASSWORD": 2**53})
 def test_whatever_was_redacted_can_be_restored(value: Any) -> None:
-    redacted = Redactor(known_values=["hunter2-xyz"]).given(value, 5)
-    assert restored(encode(redacted.value).tree, redacted.originals) == encode(value).tree
+    redacted = Redactor(known_values=["hunter2-xyz"]).redact_answer(value, 5)
+    assert restore_secrets(encode(redacted.value).tree, redacted.originals) == encode(value).tree
 
 
 # Known values

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from reenact.core.redaction import Redactor, Rule
-from reenact.errors import InvalidInput
+from onrecord.core.redaction import Redactor, Rule
+from onrecord.errors import InvalidInput
 
 LONG = 100_000
 
@@ -47,7 +47,7 @@ def test_kinds_are_names() -> None:
 def test_accepted_patterns_are_bounded(pattern: str) -> None:
     redactor = Redactor([Rule("mine", pattern)])
     began = time.perf_counter()
-    redactor.asked("a" * LONG)
+    redactor.redact_request("a" * LONG)
     assert time.perf_counter() - began < 10
 
 
@@ -99,5 +99,5 @@ def test_accepted_patterns_are_bounded(pattern: str) -> None:
 def test_hostile_texts_take_bounded_time(text: str) -> None:
     redactor = Redactor(known_values=["hunter2-hunter2"])
     began = time.perf_counter()
-    redactor.asked(text)
+    redactor.redact_request(text)
     assert time.perf_counter() - began < 10

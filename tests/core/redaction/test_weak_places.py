@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from reenact.core.codec import encode
-from reenact.core.redaction import Finder, Redactor, restored
-from reenact.core.redaction.scanning import scan_tree
-from reenact.core.redaction.streams import HeldBack
+from onrecord.core.codec import encode
+from onrecord.core.redaction import Finder, Redactor, restore_secrets
+from onrecord.core.redaction.scan import scan_tree
+from onrecord.core.redaction.streams import PendingText
 
 SECRET = "hunter2-CANARY77"
 TEXTS = {
@@ -69,22 +69,22 @@ def _all_values() -> dict[str, Any]:
 @pytest.mark.parametrize("value", _all_values().values(), ids=_all_values())
 def test_what_stands_there_is_kept_out_and_comes_back(value: Any) -> None:
     for given in (value, {"a": [value]}, {"body": {"text": value}}):
-        asked = Redactor().asked(given).value
+        asked = Redactor().redact_request(given).value
         assert "CANARY" not in repr(asked)
-        assert Redactor().asked(asked).value == asked
-        redacted = Redactor().given(given, 5)
+        assert Redactor().redact_request(asked).value == asked
+        redacted = Redactor().redact_answer(given, 5)
         assert "CANARY" not in repr(redacted.value)
-        assert Redactor().given(redacted.value, 5).value == redacted.value
-        assert restored(encode(redacted.value).tree, redacted.originals) == encode(given).tree
+        assert Redactor().redact_answer(redacted.value, 5).value == redacted.value
+        assert restore_secrets(encode(redacted.value).tree, redacted.originals) == encode(given).tree
         # Who is given the placeholder asks for the same as who was given the secret.
-        assert Redactor().asked(redacted.value).value == asked or "gzip" in repr(redacted.value)
+        assert Redactor().redact_request(redacted.value).value == asked or "gzip" in repr(redacted.value)
 
 
 @pytest.mark.parametrize("value", _all_values().values(), ids=_all_values())
 def test_a_scan_finds_it(value: Any) -> None:
     for tree in (encode(value).tree, encode({"a": [value]}).tree):
         assert list(scan_tree(tree, Finder()))
-    for clean in (Redactor().asked({"a": [value]}).value, Redactor().given({"a": [value]}, 5).value):
+    for clean in (Redactor().redact_request({"a": [value]}).value, Redactor().redact_answer({"a": [value]}, 5).value):
         assert list(scan_tree(encode(clean).tree, Finder())) == []
 
 
@@ -93,14 +93,14 @@ def test_it_is_found_in_texts_within_texts(name: str) -> None:
     text = _written(TEXTS[name])
     for _ in range(3):
         text = json.dumps({"body": text})
-        assert "CANARY" not in Redactor().asked({"a": text}).value["a"]
+        assert "CANARY" not in Redactor().redact_request({"a": text}).value["a"]
 
 
 @pytest.mark.parametrize("text", [text for text in TEXTS.values() if text != "token=SECRET"])  # one only as a whole
 @pytest.mark.parametrize("longest", [1, 2, 5, 11])
 def test_it_is_kept_out_of_every_chunk_of_a_stream(text: str, longest: int) -> None:
     whole = _written(text) + "\nand on\n"
-    held = HeldBack(Finder())
+    held = PendingText(Finder())
     chunks = [whole[at : at + longest] for at in range(0, len(whole), longest)]
     written = "".join(held.feed(chunk, lambda _, kind: f"<secret:{kind}:1>") for chunk in chunks)
     for part in ("hunter", "unter2", "CANARY", "ANARY77"):
@@ -141,26 +141,26 @@ ORDINARY_VALUES = [
 @pytest.mark.parametrize("value", [*ORDINARY, *ORDINARY_VALUES], ids=repr)
 def test_prose_and_code_are_left_alone(value: Any) -> None:
     for given in (value, {"a": [value]}):
-        assert Redactor().asked(given).value == given
+        assert Redactor().redact_request(given).value == given
         assert list(scan_tree(encode(given).tree, Finder())) == []
 
 
 def test_a_number_that_was_a_text_stays_one() -> None:
     for text in ('{"otp": "123456"}', '{"otp": 123456}', '{"cvv": 007}', '{"password": "4111111111111111"}'):
-        redacted = Redactor().given({"a": text}, 5)
+        redacted = Redactor().redact_answer({"a": text}, 5)
         assert text not in repr(redacted.value)
-        assert restored(redacted.value, redacted.originals) == {"a": text}
+        assert restore_secrets(redacted.value, redacted.originals) == {"a": text}
 
 
 def test_a_number_that_is_known_stays_a_number() -> None:
     redactor = Redactor()
-    redactor.given({"card_number": "4111111111111111"}, 1)
-    redacted = redactor.given('{"card_number": 4111111111111111}', 2)
+    redactor.redact_answer({"card_number": "4111111111111111"}, 1)
+    redacted = redactor.redact_answer('{"card_number": 4111111111111111}', 2)
     assert json.loads(redacted.value)
-    assert restored(redacted.value, redacted.originals) == '{"card_number": 4111111111111111}'
+    assert restore_secrets(redacted.value, redacted.originals) == '{"card_number": 4111111111111111}'
 
 
 def test_an_archive_is_unpacked_as_far_as_a_limit_allows() -> None:
     bomb = gzip.compress(f'{{"password": "{SECRET}"}}'.encode() + bytes(50_000_000))
-    assert "CANARY" not in repr(Redactor().asked(bomb).value)
-    assert len(Redactor().asked(bomb).value) < 5_000_000
+    assert "CANARY" not in repr(Redactor().redact_request(bomb).value)
+    assert len(Redactor().redact_request(bomb).value) < 5_000_000

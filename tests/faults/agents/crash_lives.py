@@ -1,36 +1,31 @@
-"""What a process under test does in its life. Each function is called in a fresh process (`fork_server`)."""
+"""Lives of a process that executes an agent (`kit.life_server`)."""
 
 from __future__ import annotations
 
 import asyncio
 import faulthandler
-import json
 import os
 import signal
 import sys
 import time
 import warnings
 from contextlib import suppress
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-import crash_ledger
 import crash_programs
-from crash_points import WatchedStore, points
 
-from reenact.effect.agents import find_agent
-from reenact.effect.workers import Worker
-from reenact.errors import ReenactError, RunExists
-from reenact.store.contract import Store
-from reenact.store.opening import open_store
+from kit import crash_ledger
+from kit.crash_points import WatchedStore, points
+from kit.life_server import report
+from onrecord.errors import OnrecordError, RunExists
+from onrecord.runtime.api.agent import find_agent
+from onrecord.runtime.api.worker import Worker
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
 
 warnings.simplefilter("error")
-_LOADED_LATE = ("sqlite.store", "postgres.store")
-for name in _LOADED_LATE:
-    import_module(f"reenact.store.{name}")
 for kind in crash_programs.KINDS:
-    kind.code()  # reads and parses the source once for all lives
+    kind.code()  # reads the source once for all lives
 
 
 def opened(url: str, *, watched: bool = True) -> Store:
@@ -41,7 +36,7 @@ def opened(url: str, *, watched: bool = True) -> Store:
 def carry(
     url: str, agent: str, run: str, book: str, out: str, die_at: int | None = None, code: str = "", **more: Any
 ) -> None:
-    """Begins the run, or goes on with it, and tells how far it came. Once it has ended it is replayed, too."""
+    """Begin or resume the run, and report how far it came. Replay it once it has completed."""
     points.die_at = die_at
     prepare(agent, **more)
     store = opened(url)
@@ -60,7 +55,7 @@ def carry(
         before = len(crash_ledger.read(book))
         told["again"] = outcome(lambda: complete(found, found.replay(run, store=store)))
         told["redone"] = [line.tag for line in crash_ledger.read(book)[before:] if line.what == "did"]
-    tell(out, told)
+    report(out, told)
 
 
 def prepare(
@@ -111,14 +106,8 @@ def complete(agent: Any, made: Any) -> Any:
 def outcome(call: Any) -> dict[str, Any]:
     try:
         return {"status": "completed", "result": call()}
-    except ReenactError as stopped:
+    except OnrecordError as stopped:
         where = {name: repr(value) for name, value in getattr(stopped, "where", {}).items()}
         return {"status": stopped.code, "message": stopped.message, "where": where}
     except Exception as error:
         return {"status": "failed", "message": f"{type(error).__name__}: {error}"}
-
-
-def tell(out: str, told: dict[str, Any]) -> None:
-    fresh = Path(f"{out}.{os.getpid()}")
-    fresh.write_text(json.dumps(told))
-    fresh.rename(out)

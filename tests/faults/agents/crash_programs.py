@@ -11,15 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import crash_ledger
-from crash_points import points
+import onrecord
+from kit import crash_ledger
+from kit.crash_points import points
+from onrecord.core.wait_keys import Resolution
+from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.waits import WaitRegistry
 
-import reenact
-from reenact.core.wait_keys import Resolution
-from reenact.effect.places import PLACE, Inside
-from reenact.effect.waits import WaitDesk
-
-QUICK_RETRY = reenact.Retry(attempts=6, delay_seconds=0.001, jitter=0.0)
+QUICK_RETRY = onrecord.Retry(attempts=6, delay_seconds=0.001, jitter=0.0)
 pace_seconds = 0.0
 """How long an effect takes, at most, before and after it has happened."""
 
@@ -31,7 +30,7 @@ def did(book: str, tag: str, given: Any = None) -> str:
     points.pass_by(f"before {tag}")
     time.sleep(random.uniform(0, pace_seconds))
     value = uuid.uuid4().hex[:8]
-    crash_ledger.write(book, "did", tag, value, [given, reenact.idempotency_key()], epoch)
+    crash_ledger.write(book, "did", tag, value, [given, onrecord.idempotency_key()], epoch)
     time.sleep(random.uniform(0, pace_seconds))
     points.pass_by(f"after {tag}")
     return value
@@ -49,32 +48,32 @@ def saw(book: str, tag: str, value: Any) -> Any:
 # Effects
 
 
-@reenact.tool
+@onrecord.tool
 async def mail(book: str, tag: str, given: Any = None) -> str:
     return did(book, tag, given)
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 async def upsert(book: str, tag: str) -> str:
     return did(book, tag)
 
 
-@reenact.step
+@onrecord.step
 async def compute(book: str, tag: str, given: Any = None) -> str:
     return did(book, tag, given)
 
 
-@reenact.tool
+@onrecord.tool
 def mail_blocking(book: str, tag: str) -> str:
     return did(book, tag)
 
 
-@reenact.step
+@onrecord.step
 def compute_blocking(book: str, tag: str) -> str:
     return did(book, tag)
 
 
-@reenact.step(retry=QUICK_RETRY)
+@onrecord.step(retry=QUICK_RETRY)
 async def flaky(book: str, tag: str) -> str:
     value = did(book, tag)
     if len(crash_ledger.done(book, tag)) < 3:
@@ -82,18 +81,18 @@ async def flaky(book: str, tag: str) -> str:
     return value
 
 
-@reenact.tool
+@onrecord.tool
 async def refused_by_the_world(book: str, tag: str) -> str:
     raise ValueError(did(book, tag))
 
 
-@reenact.step
+@onrecord.step
 async def ask(book: str, tag: str, key: str) -> str:
     """Sends the key to somebody who answers before anybody waits."""
     value = did(book, tag)
     place = PLACE.get()
     assert isinstance(place, Inside)
-    desk: WaitDesk = place.run.desk()
+    desk: WaitRegistry = place.run.desk()
     await asyncio.to_thread(desk.resolve, key, Resolution.ok("yes"))
     return value
 
@@ -101,39 +100,39 @@ async def ask(book: str, tag: str, key: str) -> str:
 # Agents: (the ledger's path) → what they saw
 
 
-@reenact.agent
+@onrecord.agent
 async def tool_agent(book: str) -> Any:
     return [saw(book, f"once {n}", await mail(book, f"once {n}")) for n in range(2)]
 
 
-@reenact.agent
+@onrecord.agent
 async def idempotent_agent(book: str) -> Any:
     return [saw(book, f"again {n}", await upsert(book, f"again {n}")) for n in range(2)]
 
 
-@reenact.agent
+@onrecord.agent
 async def step_agent(book: str) -> Any:
     found = [saw(book, f"again {n}", await compute(book, f"again {n}")) for n in range(2)]
-    return [*found, saw(book, "again inline", await reenact.run_step("inline", did_async, book, "again inline"))]
+    return [*found, saw(book, "again inline", await onrecord.run_step("inline", did_async, book, "again inline"))]
 
 
 async def did_async(book: str, tag: str) -> str:
     return did(book, tag)
 
 
-@reenact.agent
+@onrecord.agent
 def sync_agent(book: str) -> Any:
     first = saw(book, "once 1", mail_blocking(book, "once 1"))
     return [first, saw(book, "again 2", compute_blocking(book, "again 2"))]
 
 
-@reenact.agent
+@onrecord.agent
 async def blocking_in_a_loop_agent(book: str) -> Any:
     first = saw(book, "once 1", mail_blocking(book, "once 1"))
     return [first, saw(book, "again 2", compute_blocking(book, "again 2"))]
 
 
-@reenact.agent
+@onrecord.agent
 def threads_agent(book: str) -> Any:
     found: dict[int, str] = {}
 
@@ -148,7 +147,7 @@ def threads_agent(book: str) -> Any:
     return [found[number] for number in range(2)]
 
 
-@reenact.agent
+@onrecord.agent
 async def to_thread_agent(book: str) -> Any:
     def job(number: int) -> str:
         value: str = saw(book, f"once {number}", mail_blocking(book, f"once {number}"))
@@ -157,124 +156,124 @@ async def to_thread_agent(book: str) -> Any:
     return list(await asyncio.gather(*(asyncio.to_thread(job, number) for number in range(2))))
 
 
-@reenact.agent
+@onrecord.agent
 async def sleep_agent(book: str) -> Any:
     first = saw(book, "again 1", await compute(book, "again 1"))
-    await reenact.sleep(0.005)
+    await onrecord.sleep(0.005)
     return [first, saw(book, "once 2", await mail(book, "once 2"))]
 
 
-@reenact.agent
+@onrecord.agent
 def blocking_sleep_agent(book: str) -> Any:
-    reenact.sleep(0.005)
+    onrecord.sleep(0.005)
     return saw(book, "once 1", mail_blocking(book, "once 1"))
 
 
-@reenact.agent
+@onrecord.agent
 async def wait_agent(book: str) -> Any:
-    asked = saw(book, "again ask", await ask(book, "again ask", reenact.wait_key("approval")))
-    answer = saw(book, "answer", await reenact.wait_for("approval", timeout=60))
+    asked = saw(book, "again ask", await ask(book, "again ask", onrecord.wait_key("approval")))
+    answer = saw(book, "answer", await onrecord.wait_for("approval", timeout=60))
     return [asked, answer, saw(book, "once 2", await mail(book, "once 2", answer))]
 
 
-@reenact.agent
+@onrecord.agent
 async def timed_wait_agent(book: str) -> Any:
     try:
-        await reenact.wait_for("nobody answers", timeout=0.005)
+        await onrecord.wait_for("nobody answers", timeout=0.005)
     except TimeoutError:
         return saw(book, "once late", await mail(book, "once late"))
 
 
-@reenact.agent
+@onrecord.agent
 async def grown_child(book: str, name: str) -> Any:
     first = saw(book, f"once {name}", await mail(book, f"once {name}"))
     return [first, saw(book, f"again {name}", await compute(book, f"again {name}"))]
 
 
-@reenact.agent
+@onrecord.agent
 async def parent_agent(book: str) -> Any:
     found = saw(book, "child", await grown_child(book, "in the child"))
     return [found, saw(book, "once 2", await mail(book, "once 2"))]
 
 
-@reenact.agent
+@onrecord.agent
 def sync_child(book: str, name: str) -> Any:
     return saw(book, f"once {name}", mail_blocking(book, f"once {name}"))
 
 
-@reenact.agent
+@onrecord.agent
 def sync_parent_agent(book: str) -> Any:
     found = saw(book, "child", sync_child(book, "in the child"))
     return [found, saw(book, "again 2", compute_blocking(book, "again 2"))]
 
 
-@reenact.agent
+@onrecord.agent
 async def state_agent(book: str) -> Any:
-    drawn = [str(reenact.uuid()), reenact.random(), reenact.now().isoformat()]
-    reenact.set_state({"drawn": drawn})
+    drawn = [str(onrecord.uuid()), onrecord.random(), onrecord.now().isoformat()]
+    onrecord.set_state({"drawn": drawn})
     first = saw(book, "once 1", await mail(book, "once 1", drawn))
-    reenact.set_state({"first": first, "more": reenact.random()})
-    second = saw(book, "again 2", await compute(book, "again 2", reenact.state()))
-    reenact.set_state({"second": second})
-    return [drawn, first, second, reenact.state()]
+    onrecord.set_state({"first": first, "more": onrecord.random()})
+    second = saw(book, "again 2", await compute(book, "again 2", onrecord.state()))
+    onrecord.set_state({"second": second})
+    return [drawn, first, second, onrecord.state()]
 
 
-@reenact.agent
+@onrecord.agent
 async def retry_agent(book: str) -> Any:
     first = saw(book, "again flaky", await flaky(book, "again flaky"))
     return [first, saw(book, "once 2", await mail(book, "once 2"))]
 
 
-@reenact.agent
+@onrecord.agent
 async def failing_agent(book: str) -> Any:
     try:
         await refused_by_the_world(book, "once refused")
-    except (ValueError, reenact.ReenactError) as error:  # an operator may have said so instead
+    except (ValueError, onrecord.OnrecordError) as error:  # an operator may have said so instead
         return saw(book, "once refused", getattr(error, "message", None) or str(error))
 
 
-@reenact.agent
+@onrecord.agent
 async def gather_agent(book: str) -> Any:
     async def one(number: int) -> Any:
         effect = (mail, compute, upsert)[number % 3]
         tag = f"{('once', 'again', 'again')[number % 3]} {number}"
         if number % 2:
-            await reenact.sleep(0.002)
+            await onrecord.sleep(0.002)
         return saw(book, tag, await effect(book, tag))
 
     return list(await asyncio.gather(*(one(number) for number in range(4))))
 
 
-@reenact.agent(policy=reenact.Policy(allow=["mail"]))
+@onrecord.agent(policy=onrecord.Policy(allow=["mail"]))
 async def denied_agent(book: str) -> Any:
     try:
         await compute(book, "never")
-    except reenact.Denied as denial:
+    except onrecord.Denied as denial:
         return [denial.code, saw(book, "once 1", await mail(book, "once 1"))]
 
 
-@reenact.agent
+@onrecord.agent
 async def everything_agent(book: str) -> Any:
     """All kinds in one run, some of them at once."""
-    drawn = reenact.random()
-    reenact.set_state({"drawn": drawn})
+    drawn = onrecord.random()
+    onrecord.set_state({"drawn": drawn})
     first = saw(book, "once first", await mail(book, "once first", drawn))
 
     async def branch(number: int) -> Any:
         if number == 0:
             return saw(book, "once job", await asyncio.to_thread(mail_blocking, book, "once job"))
         if number == 1:
-            await reenact.sleep(0.003)
+            await onrecord.sleep(0.003)
             return saw(book, "again branch", await compute(book, "again branch", number))
         return saw(book, "again flaky", await flaky(book, "again flaky"))
 
     found = list(await asyncio.gather(*(branch(number) for number in range(3))))
     grown = saw(book, "child", await grown_child(book, "in the child"))
     blocked = saw(book, "once blocked", mail_blocking(book, "once blocked"))
-    asked = saw(book, "again ask", await ask(book, "again ask", reenact.wait_key("approval")))
-    answer = saw(book, "answer", await reenact.wait_for("approval", timeout=60))
-    reenact.set_state({"answer": answer})
-    last = saw(book, "once last", await mail(book, "once last", [answer, reenact.random()]))
+    asked = saw(book, "again ask", await ask(book, "again ask", onrecord.wait_key("approval")))
+    answer = saw(book, "answer", await onrecord.wait_for("approval", timeout=60))
+    onrecord.set_state({"answer": answer})
+    last = saw(book, "once last", await mail(book, "once last", [answer, onrecord.random()]))
     return [first, found, grown, blocked, asked, answer, last, saw(book, "again end", await upsert(book, "again end"))]
 
 
@@ -300,21 +299,21 @@ async def until_may_go(book: str) -> None:
     await may.wait()
 
 
-@reenact.step
+@onrecord.step
 async def long_step(book: str, tag: str) -> str:
     value = did(book, tag)
     await until_may_go(book)
     return value
 
 
-@reenact.tool
+@onrecord.tool
 async def long_mail(book: str, tag: str) -> str:
     value = did(book, tag)
     await until_may_go(book)
     return value
 
 
-@reenact.tool
+@onrecord.tool
 def long_mail_blocking(book: str, tag: str) -> str:
     value = did(book, tag)
     while not may_go(book):
@@ -322,7 +321,7 @@ def long_mail_blocking(book: str, tag: str) -> str:
     return value
 
 
-@reenact.agent
+@onrecord.agent
 async def long_step_agent(book: str) -> Any:
     first = saw(book, "once 1", await mail(book, "once 1"))
     try:
@@ -333,7 +332,7 @@ async def long_step_agent(book: str) -> Any:
     return [first, second, saw(book, "once cleaned up", third)]
 
 
-@reenact.agent
+@onrecord.agent
 async def long_tool_agent(book: str) -> Any:
     async def other() -> Any:
         return saw(book, "again other", await compute(book, "again other"))
@@ -342,23 +341,23 @@ async def long_tool_agent(book: str) -> Any:
     return [saw(book, "once long", found[0]), found[1]]
 
 
-@reenact.agent
+@onrecord.agent
 async def long_blocking_agent(book: str) -> Any:
     return saw(book, "once long", long_mail_blocking(book, "once long"))
 
 
-@reenact.agent
+@onrecord.agent
 async def long_job_agent(book: str) -> Any:
     return saw(book, "once long", await asyncio.to_thread(long_mail_blocking, book, "once long"))
 
 
-@reenact.agent
+@onrecord.agent
 def long_sync_agent(book: str) -> Any:
     first = saw(book, "once 1", mail_blocking(book, "once 1"))
     return [first, saw(book, "once long", long_mail_blocking(book, "once long"))]
 
 
-@reenact.agent
+@onrecord.agent
 def long_thread_agent(book: str) -> Any:
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(long_mail_blocking(book, "once long")))
@@ -367,12 +366,12 @@ def long_thread_agent(book: str) -> Any:
     return saw(book, "once long", found[0])
 
 
-@reenact.agent
+@onrecord.agent
 async def long_child(book: str) -> Any:
     return saw(book, "again long", await long_step(book, "again long"))
 
 
-@reenact.agent
+@onrecord.agent
 async def long_parent_agent(book: str) -> Any:
     return [saw(book, "child", await long_child(book)), saw(book, "once 2", await mail(book, "once 2"))]
 
@@ -391,35 +390,35 @@ LONG = [
 # Agents that wait for long
 
 
-@reenact.agent
+@onrecord.agent
 async def long_sleep_agent(book: str) -> Any:
     first = saw(book, "once 1", await mail(book, "once 1"))
-    await reenact.sleep(3000)
+    await onrecord.sleep(3000)
     return [first, saw(book, "once 2", await mail(book, "once 2"))]
 
 
-@reenact.agent
+@onrecord.agent
 def long_blocking_sleep_agent(book: str) -> Any:
     first = saw(book, "once 1", mail_blocking(book, "once 1"))
-    reenact.sleep(3000)
+    onrecord.sleep(3000)
     return [first, saw(book, "once 2", mail_blocking(book, "once 2"))]
 
 
-@reenact.agent
+@onrecord.agent
 async def long_wait_agent(book: str) -> Any:
     first = saw(book, "once 1", await mail(book, "once 1"))
     try:
-        answer = await reenact.wait_for("approval", timeout=3000)
+        answer = await onrecord.wait_for("approval", timeout=3000)
     except TimeoutError:
         answer = "late"
     return [first, saw(book, "answer", answer), saw(book, "once 2", await mail(book, "once 2", answer))]
 
 
-@reenact.agent
+@onrecord.agent
 def long_blocking_wait_agent(book: str) -> Any:
     first = saw(book, "once 1", mail_blocking(book, "once 1"))
     try:
-        answer = reenact.wait_for("approval", timeout=3000)
+        answer = onrecord.wait_for("approval", timeout=3000)
     except TimeoutError:
         answer = "late"
     return [first, saw(book, "answer", answer), saw(book, "once 2", mail_blocking(book, "once 2"))]
@@ -429,49 +428,49 @@ def long_blocking_wait_agent(book: str) -> Any:
 
 
 async def unchanged(book: str) -> Any:
-    reenact.set_state({"step": 1})
+    onrecord.set_state({"step": 1})
     first = saw(book, "once 1", await mail(book, "once 1", "Ann"))
     second = saw(book, "once 2", await mail(book, "once 2", "Bob"))
     return [first, second, saw(book, "once 3", await mail(book, "once 3", "Cid"))]
 
 
 async def other_input(book: str) -> Any:
-    reenact.set_state({"step": 1})
+    onrecord.set_state({"step": 1})
     first = saw(book, "once 1", await mail(book, "once 1", "Ann"))
     second = saw(book, "once other", await mail(book, "once 2", "Bea"))
     return [first, second]
 
 
 async def other_tool(book: str) -> Any:
-    reenact.set_state({"step": 1})
+    onrecord.set_state({"step": 1})
     first = saw(book, "once 1", await mail(book, "once 1", "Ann"))
     return [first, await upsert(book, "again 2")]
 
 
 async def inserted(book: str) -> Any:
-    reenact.set_state({"step": 1})
+    onrecord.set_state({"step": 1})
     await compute(book, "again inserted")
     return [await mail(book, "once 1", "Ann"), await mail(book, "once 2", "Bob")]
 
 
 async def dropped(book: str) -> Any:
-    reenact.set_state({"step": 1})
+    onrecord.set_state({"step": 1})
     return [await mail(book, "once 2", "Bob"), await mail(book, "once 3", "Cid")]
 
 
 async def shorter(book: str) -> Any:
-    reenact.set_state({"step": 1})
+    onrecord.set_state({"step": 1})
     return [await mail(book, "once 1", "Ann")]
 
 
 async def other_state(book: str) -> Any:
-    reenact.set_state({"step": 2})
+    onrecord.set_state({"step": 2})
     return [await mail(book, "once 1", "Ann"), await mail(book, "once 2", "Bob")]
 
 
 async def at_once(book: str) -> Any:
     """What was one after the other is now at the same time, with something new beside it."""
-    reenact.set_state({"step": 1})
+    onrecord.set_state({"step": 1})
     return list(
         await asyncio.gather(mail(book, "once new", "Dan"), mail(book, "once 1", "Ann"), asyncio.sleep(0, "nothing"))
     )
@@ -482,33 +481,33 @@ async def failing_early(book: str) -> Any:
 
 
 EDITS = [unchanged, other_input, other_tool, inserted, dropped, shorter, other_state, at_once, failing_early]
-edited_agents = {edit.__name__: reenact.Agent(edit, name="edited_agent") for edit in EDITS}
+edited_agents = {edit.__name__: onrecord.Agent(edit, name="edited_agent") for edit in EDITS}
 
 
 # Agents that begin behind their last checkpoint
 
 
-@reenact.agent
+@onrecord.agent
 async def checkpoint_agent(book: str) -> Any:
-    state = reenact.restored() or []
+    state = onrecord.restored() or []
     while len(state) < 3:
         turn = len(state)
-        drawn = reenact.random()
+        drawn = onrecord.random()
         first = saw(book, f"once {turn}", await mail(book, f"once {turn}", drawn))
         tags = [f"again {turn}.{number}" for number in range(2)]
         both = await asyncio.gather(*(compute(book, tag, drawn) for tag in tags))
         state = [*state, [drawn, first, *map(saw, [book, book], tags, both)]]
-        reenact.checkpoint(state)
+        onrecord.checkpoint(state)
     return [state, saw(book, "once last", await mail(book, "once last", state))]
 
 
-@reenact.agent
+@onrecord.agent
 def sync_checkpoint_agent(book: str) -> Any:
-    state = reenact.restored() or []
+    state = onrecord.restored() or []
     while len(state) < 4:
         rent = saw(book, "once rent", mail_blocking.keyed("rent", book, "once rent"))
         state = [*state, [rent, saw(book, f"again {len(state)}", compute_blocking(book, f"again {len(state)}"))]]
-        reenact.checkpoint(state)
+        onrecord.checkpoint(state)
     return state
 
 

@@ -12,22 +12,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import crash_ledger
 import pytest
 from crash_programs import compute, everything_agent, gather_agent, mail, parent_agent, saw, sleep_agent, wait_agent
 from crash_scene import check_journals, settle_by_the_ledger
 
-import reenact
-from reenact.core.events import TERMINAL_KINDS
-from reenact.effect.stopping import InDoubt, RecordEnded
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit import crash_ledger
+from kit.soak import SOAK
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.runtime.engine.stops import InDoubt, RecordEnded
+from onrecord.store.memory import MemoryStore
 
 MOST_STEPS = 3_000
+DENSE, APART = (60, 12) if SOAK else (8, 4)
 
 
-@reenact.agent
+@onrecord.agent
 async def cleaning_up_agent(book: str) -> Any:
     async def branch(number: int) -> Any:
         return saw(book, f"once {number}", await mail(book, f"once {number}"))
@@ -49,7 +51,7 @@ AGENTS = [cleaning_up_agent, sleep_agent, gather_agent, parent_agent, wait_agent
 
 @pytest.fixture(autouse=True)
 def _keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys"))
 
 
 def at_step(number: int, made: Any, act: Callable[[asyncio.Task[Any]], None]) -> tuple[bool, Any]:
@@ -92,8 +94,8 @@ def replayed(agent: Any, store: MemoryStore, run: str, book: Path) -> Any:
 
 
 def steps(number: int) -> int:
-    """Every step of the beginning, then further apart: most of a run that sleeps is nothing but waiting."""
-    return number + 1 if number < 60 else number + number // 12
+    """Return the next step: every one of the beginning, then further apart. Most of a run that sleeps is waiting."""
+    return number + 1 if number < DENSE else number + max(1, number // APART)
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
@@ -138,7 +140,7 @@ def test_the_run_is_told_to_end(agent: Any, tmp_path: Path) -> None:
         made = agent.run(str(book), run_id=run, store=store)
 
         def told(_: asyncio.Task[Any], run: str = run) -> None:
-            reenact.cancel(store, run)
+            onrecord.cancel(store, run)
 
         over, result = at_step(max(number, 1), made, told)
         if over:
@@ -156,23 +158,23 @@ def test_the_run_is_told_to_end(agent: Any, tmp_path: Path) -> None:
 
 LEFT_BEHIND = """
 import asyncio, time
-import reenact
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.store.memory import MemoryStore
 
 store = MemoryStore()
 
-@reenact.tool
+@onrecord.tool
 def block():
     time.sleep(0.2)
 
-@reenact.agent(store=store)
+@onrecord.agent(store=store)
 async def agent():
     await asyncio.to_thread(block)
 
 async def main():
     task = asyncio.ensure_future(agent.run(run_id="run"))
     await asyncio.sleep(0.05)
-    reenact.cancel(store, "run")
+    onrecord.cancel(store, "run")
     await asyncio.gather(task, return_exceptions=True)
 
 asyncio.run(main())

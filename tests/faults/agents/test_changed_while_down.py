@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-import crash_ledger
 import pytest
-from crash_scene import ForkServer, Scene
+from crash_scene import Scene
 
-from reenact.journal.reader import JournalReader
-from reenact.store.opening import open_store
+from kit import crash_ledger
+from kit.life_server import LifeServer
+from kit.soak import cases
+from onrecord.journal.reader import JournalReader
+from onrecord.store.factory import open_store
 
 # What was changed → how it is called, the seq of the recorded event that it does not fit, where both differ first.
 CHANGES = {
@@ -25,7 +27,7 @@ CHANGES = {
 }
 
 
-def killed_after_the_second_mail(server: ForkServer, url: str, folder: Path, where: str) -> Scene:
+def killed_after_the_second_mail(server: LifeServer, url: str, folder: Path, where: str) -> Scene:
     whole = Scene(server, url, folder, "edited_agent", "whole")
     reported = whole.live(code="unchanged")
     assert reported is not None
@@ -34,9 +36,18 @@ def killed_after_the_second_mail(server: ForkServer, url: str, folder: Path, whe
     return scene
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("where", ["seen once 2", "after once 2"])
-def test_changed_while_down(change: str, where: str, server: ForkServer, url: str, tmp_path: Path) -> None:
+WHERE = ("seen once 2", "after once 2")
+CASES = cases(
+    [
+        *((change, WHERE[number % 2], "sqlite") for number, change in enumerate(CHANGES)),
+        *(("other_input", where, "postgres") for where in WHERE),
+    ],
+    [(change, where, url) for change in CHANGES for where in WHERE for url in ("sqlite", "postgres")],
+)
+
+
+@pytest.mark.parametrize(("change", "where", "url"), CASES, indirect=["url"])
+def test_changed_while_down(change: str, where: str, server: LifeServer, url: str, tmp_path: Path) -> None:
     scene = killed_after_the_second_mail(server, url, tmp_path, where)
     with closing(open_store(url)) as store:
         head = JournalReader(store, "run").head()

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import Claim, Store
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import Claim, Store
+from onrecord.store.memory import MemoryStore
 
 lights_out: list[bool] = []
 done: list[str] = []
 
 
-@reenact.step
+@onrecord.step
 async def work(name: str) -> str:
     if lights_out:
         raise SystemExit(1)
@@ -27,12 +27,12 @@ async def work(name: str) -> str:
     return name
 
 
-@reenact.agent
+@onrecord.agent
 async def some_child(name: str) -> str:
     return await work(name)
 
 
-@reenact.agent
+@onrecord.agent
 async def some_parent(name: str) -> list[str]:
     try:
         return [await some_child(name), await work("after it")]
@@ -40,7 +40,7 @@ async def some_parent(name: str) -> list[str]:
         return ["failed", str(error)]
 
 
-@reenact.agent
+@onrecord.agent
 def sync_child(name: str) -> str:
     return asyncio.run(_in_a_loop(name))
 
@@ -49,7 +49,7 @@ async def _in_a_loop(name: str) -> str:
     return await work(name)
 
 
-@reenact.agent
+@onrecord.agent
 def sync_parent(name: str) -> list[str]:
     try:
         return [sync_child(name)]
@@ -125,7 +125,7 @@ def test_a_child_that_another_process_brings_to_its_end(
 @pytest.mark.parametrize(("parent", "child"), PAIRS, ids=["async", "sync"])
 def test_a_child_that_another_process_holds_stops_its_parent(parent: Any, child: Any, memory: MemoryStore) -> None:
     interrupted(parent, "good", memory)
-    with pytest.raises(reenact.ReenactError) as busy:
+    with pytest.raises(onrecord.OnrecordError) as busy:
         result_of(parent, parent.resume("run", store=HeldByAnother(memory, child, ends=False)))
     assert busy.value.code == "run_busy"
     assert [one.kind for one in JournalReader(memory, "run").scan()] == ["ActionRequested"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.effect.settling import in_doubt
-from reenact.errors import NotFound
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.errors import NotFound
+from onrecord.runtime.api.settle import find_in_doubt
+from onrecord.store.memory import MemoryStore
 
 
 class Crash(BaseException):
@@ -19,7 +19,7 @@ class Crash(BaseException):
 paid: list[str] = []
 
 
-@reenact.tool
+@onrecord.tool
 def pay(to: str) -> str:
     paid.append(to)
     if len(paid) == 1:
@@ -27,12 +27,12 @@ def pay(to: str) -> str:
     return "paid"
 
 
-@reenact.agent
+@onrecord.agent
 def wages(to: str) -> str:
     return pay(to)
 
 
-@reenact.agent
+@onrecord.agent
 def month(*names: str) -> list[Any]:
     return [wages(name) for name in names]
 
@@ -47,11 +47,11 @@ def crashed() -> MemoryStore:
 
 
 def test_the_doubt_names_the_run_that_it_is_in(crashed: MemoryStore) -> None:
-    with pytest.raises(reenact.InDoubt) as doubt:
+    with pytest.raises(onrecord.InDoubt) as doubt:
         month.resume("m", store=crashed)
     assert doubt.value.run != "m"
-    assert f"reenact settle {doubt.value.run} --effect 1 " in doubt.value.hint
-    reenact.settle(crashed, doubt.value.run, doubt.value.seq, decision="done", value="paid, says the bank")
+    assert f"onrecord settle {doubt.value.run} --effect 1 " in doubt.value.hint
+    onrecord.settle(crashed, doubt.value.run, doubt.value.seq, decision="done", value="paid, says the bank")
     assert month.resume("m", store=crashed) == ["paid, says the bank", "paid"]
     assert paid == ["Ann", "Bob"]
 
@@ -59,9 +59,9 @@ def test_the_doubt_names_the_run_that_it_is_in(crashed: MemoryStore) -> None:
 @pytest.mark.parametrize("effect", [None, 1])
 def test_the_caller_has_nothing_to_settle(crashed: MemoryStore, effect: int | None) -> None:
     """Its call is at the same seq as the payment: whoever mixes the two up must not answer for a whole run."""
-    assert in_doubt(crashed, "m") == []
+    assert find_in_doubt(crashed, "m") == []
     with pytest.raises(NotFound) as refused:
-        reenact.settle(crashed, "m", effect, decision="done", value="paid, says the bank")
+        onrecord.settle(crashed, "m", effect, decision="done", value="paid, says the bank")
     (child,) = (row.header.run for row in crashed.list_runs("default") if row.header.run != "m")
     assert child in refused.value.hint
-    assert [entry.event.kind for entry in reenact.JournalReader(crashed, "m").scan()] == ["ActionRequested"]
+    assert [entry.event.kind for entry in onrecord.JournalReader(crashed, "m").scan()] == ["ActionRequested"]

@@ -6,16 +6,18 @@ import signal
 from contextlib import closing
 from pathlib import Path
 
-import crash_ledger
 import pytest
 from crash_programs import LONG, long_blocking_agent, long_job_agent, long_tool_agent
-from crash_scene import ForkServer, Scene, children_of, stands_still
+from crash_scene import Scene, children_of, stands_still
 
-from reenact.core.events import TERMINAL_KINDS
-from reenact.effect.agents import find_agent
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.store.opening import open_store
+from kit import crash_ledger
+from kit.life_server import LifeServer
+from kit.soak import SOAK
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.runtime.api.agent import find_agent
+from onrecord.store.factory import open_store
 
 SIGNALS = {"SIGINT": "", "SIGTERM handled": "exit", "SIGTERM": ""}
 
@@ -32,12 +34,18 @@ def in_the_middle(scene: Scene, pid: int) -> None:
         scene.server.until(pid, "the loop comes to rest", lambda: stands_still(pid))
 
 
-CASES = [(how, agent.name) for how in SIGNALS for agent in LONG]
-CASES.remove(("SIGINT", long_blocking_agent.name))  # asyncio lets a blocking call in the loop come to its end first
+CASES = [
+    (how, agent.name, url)
+    for row, how in enumerate(SIGNALS)
+    for column, agent in enumerate(LONG)
+    for url in ("sqlite", "postgres")
+    if SOAK or ((row + column) % 3 == 0 if url == "sqlite" else row == column)
+    if (how, agent) != ("SIGINT", long_blocking_agent)  # asyncio lets a blocking call in the loop come to its end first
+]
 
 
-@pytest.mark.parametrize(("how", "agent"), CASES)
-def test_interrupted(how: str, agent: str, server: ForkServer, url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "agent", "url"), CASES, indirect=["url"])
+def test_interrupted(how: str, agent: str, server: LifeServer, url: str, tmp_path: Path) -> None:
     scene = Scene(server, url, tmp_path, agent, "run")
     pid = scene.begin(on_term=SIGNALS[how])
     in_the_middle(scene, pid)

@@ -8,15 +8,15 @@ from pathlib import Path
 
 CODE = """
 import sys, time
-import reenact
-from reenact.store.opening import open_store
+import onrecord
+from onrecord.store.factory import open_store
 
-@reenact.step
+@onrecord.step
 async def work(number):
     time.sleep(0.01)
     return number
 
-@reenact.agent(store=open_store(sys.argv[1]))
+@onrecord.agent(store=open_store(sys.argv[1]))
 async def agent():
     return [await work(number) for number in range(10)]
 

@@ -10,22 +10,23 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.effect.places import nobody
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import Store
+import onrecord
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.context import nobody
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 done: list[str] = []
 
 
-@reenact.tool
+@onrecord.tool
 async def mail(text: str) -> str:
     done.append(text)
     return text
 
 
-@reenact.step
+@onrecord.step
 async def long_work() -> str:
     done.append("long")
     while done.count("long") < 2:
@@ -56,7 +57,7 @@ SHAPES = [in_one_task, in_a_group, in_time]
 
 
 def agent_of(shape: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    @reenact.agent(name=f"shut down {shape.__name__}")
+    @onrecord.agent(name=f"shut down {shape.__name__}")
     async def agent() -> Any:
         return await shape()
 
@@ -88,7 +89,7 @@ def by_cancelling_everybody(run: Coroutine[Any, Any, Any], *, backwards: bool = 
         others = sorted(asyncio.all_tasks() - {asyncio.current_task()}, key=id, reverse=backwards)
         for one in others:
             one.cancel()
-        with pytest.raises((asyncio.CancelledError, reenact.ReenactError)):
+        with pytest.raises((asyncio.CancelledError, onrecord.OnrecordError)):
             await task
 
     asyncio.run(main())
@@ -106,7 +107,7 @@ def by_cancelling_the_agents_own_task(run: Coroutine[Any, Any, Any]) -> None:
         own = next(iter(asyncio.all_tasks() - before))
         await begun()
         own.cancel()
-        with pytest.raises(reenact.ReenactError) as stopped:
+        with pytest.raises(onrecord.OnrecordError) as stopped:
             await task
         assert stopped.value.code == "suspended"
 
@@ -123,7 +124,16 @@ HOW = [
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 @pytest.mark.parametrize("how", HOW, ids=lambda how: how.__name__)
-def test_a_process_that_shuts_down_suspends(how: Any, shape: Any, store: Store) -> None:
+def test_a_process_that_shuts_down_suspends(how: Any, shape: Any, memory: MemoryStore) -> None:
+    check_suspended(how, shape, memory)
+
+
+@pytest.mark.parametrize("how", [by_an_exit, by_cancelling_everybody], ids=lambda how: how.__name__)
+def test_the_same_in_every_store(how: Any, store: Store) -> None:
+    check_suspended(how, in_a_group, store)
+
+
+def check_suspended(how: Any, shape: Any, store: Store) -> None:
     done.clear()
     agent = agent_of(shape)
     how(agent.run(run_id="run", store=store))
@@ -141,7 +151,7 @@ def test_what_cannot_be_come_back_to_is_let_go(store: Store) -> None:
     done.clear()
     one, other = agent_of(in_one_task), agent_of(in_time)
     by_an_exit(one.run(run_id="run", store=store))
-    with pytest.raises(reenact.ReenactError) as refused:
+    with pytest.raises(onrecord.OnrecordError) as refused:
         asyncio.run(other.resume("run", store=store))
     assert refused.value.code == "other_agent"
     assert store.holder("default", "run") is None
@@ -150,7 +160,7 @@ def test_what_cannot_be_come_back_to_is_let_go(store: Store) -> None:
 def test_a_run_that_ended_since_somebody_looked(sqlite: Any, tmp_path: Path) -> None:
     """A worker has seen that it is unfinished; meanwhile another one ends it."""
 
-    @reenact.agent
+    @onrecord.agent
     async def quick() -> str:
         return await mail("quick")
 
@@ -178,7 +188,7 @@ def test_a_renewal_does_not_adopt_what_somebody_else_has_had(store: Store) -> No
     epoch = journal.epoch
     store.release("default", "run", epoch)
     store.release("default", "run", store.claim("default", "run", "somebody else", 60).epoch)
-    with pytest.raises(reenact.ReenactError) as stale:
+    with pytest.raises(onrecord.OnrecordError) as stale:
         journal.renew()
     assert (stale.value.code, journal.epoch) == ("stale_epoch", epoch)
     assert store.holder("default", "run") is None

@@ -9,18 +9,21 @@ from contextlib import closing
 from pathlib import Path
 
 import apsw
-import crash_ledger
 import pytest
 from crash_programs import everything_agent, grown_child, long_step_agent, long_tool_agent
-from crash_scene import SOAK, ForkServer, Scene, check_journals, seeded, settle_by_the_ledger, state_of, told
+from crash_scene import Scene, check_journals, settle_by_the_ledger
 
-from reenact.core.events import TERMINAL_KINDS
-from reenact.journal.reader import JournalReader
-from reenact.store.opening import open_store
+from kit import crash_ledger
+from kit.chance import repeatable, seeded
+from kit.life_server import LifeServer, state_of
+from kit.soak import SOAK, cases
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.journal.reader import JournalReader
+from onrecord.store.factory import open_store
 
 LEASE_SECONDS = 0.5
-RUNS = 10
-SHOCKS = 12 * SOAK
+RUNS = 10 if SOAK else 4
+SHOCKS = 240 if SOAK else 6
 BEGUN = 4
 """The point at which a run is on record and held, and nothing else has happened."""
 HANG_SECONDS = 80
@@ -37,8 +40,8 @@ def all_ended(url: str, scenes: list[Scene]) -> bool:
     return all(row is not None and row.last is not None and row.last.kind in TERMINAL_KINDS for row in rows)
 
 
-@pytest.mark.parametrize("count", [2, 4, 8])
-def test_workers_that_are_killed_and_stopped(count: int, server: ForkServer, database_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", cases([3], [2, 4, 8]))
+def test_workers_that_are_killed_and_stopped(count: int, server: LifeServer, database_url: str, tmp_path: Path) -> None:
     rng, claims = seeded("workers", count), str(tmp_path / "claims")
     scenes = [Scene(server, database_url, tmp_path, everything_agent.name, f"run-{n}") for n in range(RUNS)]
     begun(scenes)
@@ -54,16 +57,16 @@ def test_workers_that_are_killed_and_stopped(count: int, server: ForkServer, dat
             pace_seconds=0.02,
         )
 
-    with told(workers=count):
+    with repeatable(workers=count):
         workers = [worker() for _ in range(count)]
         stopped: dict[int, float] = {}
-        for _ in range(SHOCKS):
+        for shock in range(SHOCKS):
             time.sleep(rng.uniform(0.05, 0.25))
             for pid in [pid for pid, since in stopped.items() if time.monotonic() > since + 3 * LEASE_SECONDS]:
                 server.signal(pid, signal.SIGCONT)
                 del stopped[pid]
             victim = rng.choice(workers)
-            if rng.random() < 0.5 and victim not in stopped:
+            if (shock % 2 == 0 if not SOAK else rng.random() < 0.5) and victim not in stopped:
                 server.signal(victim, signal.SIGSTOP)
                 stopped[victim] = time.monotonic()
             else:
@@ -100,11 +103,12 @@ def test_workers_that_are_killed_and_stopped(count: int, server: ForkServer, dat
 
 
 def stopped_in_the_middle(scene: Scene, tag: str) -> int:
-    """A life that was stopped for three lease times while it carried an effect out."""
+    """Return the pid of a life that was stopped during an effect, until its lease expired."""
     pid = scene.begin(lease_seconds=LEASE_SECONDS)
     scene.server.until(pid, f"{tag} is carried out", lambda: crash_ledger.done(scene.book, tag))
     scene.server.until(pid, "it can be stopped without the lock of the file", lambda: stopped_without_lock(scene, pid))
-    time.sleep(3 * LEASE_SECONDS)
+    with closing(open_store(scene.url)) as store:
+        scene.server.until(pid, "the lease expires", lambda: store.holder("default", scene.run) is None)
     Path(f"{scene.book}.go").touch()
     return pid
 
@@ -131,7 +135,7 @@ def all_stopped(pid: int) -> bool:
     return {state_of(pid, int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()} <= {"T"}
 
 
-def test_a_zombie_cannot_record(server: ForkServer, url: str, tmp_path: Path) -> None:
+def test_a_zombie_cannot_record(server: LifeServer, url: str, tmp_path: Path) -> None:
     scene = Scene(server, url, tmp_path, long_step_agent.name, "run")
     zombie = stopped_in_the_middle(scene, "again long")
     heir = Scene(server, url, tmp_path, long_step_agent.name, "run")
@@ -142,7 +146,7 @@ def test_a_zombie_cannot_record(server: ForkServer, url: str, tmp_path: Path) ->
         before = JournalReader(store, "run").head()
     server.signal(zombie, signal.SIGCONT)
     server.wait(zombie)
-    reported = scene.told()
+    reported = scene.report()
     assert reported is not None
     assert reported["status"] in ("superseded", "closed_run"), reported
     with closing(open_store(url)) as store:
@@ -150,7 +154,7 @@ def test_a_zombie_cannot_record(server: ForkServer, url: str, tmp_path: Path) ->
     heir.check()
 
 
-def test_a_zombie_cannot_record_what_was_settled_meanwhile(server: ForkServer, url: str, tmp_path: Path) -> None:
+def test_a_zombie_cannot_record_what_was_settled_meanwhile(server: LifeServer, url: str, tmp_path: Path) -> None:
     """It is alive and its lease is free again: all the same, what it knows of the run is out of date."""
     scene = Scene(server, url, tmp_path, long_tool_agent.name, "run")
     zombie = stopped_in_the_middle(scene, "once long")
@@ -162,7 +166,7 @@ def test_a_zombie_cannot_record_what_was_settled_meanwhile(server: ForkServer, u
     heir.settle()
     server.signal(zombie, signal.SIGCONT)
     server.wait(zombie)
-    late = scene.told()
+    late = scene.report()
     assert late is not None
     assert late["status"] == "superseded", late
     heir.to_the_end()

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
+from kit.chance import repeatable
+from kit.life_server import LifeServer, reported
+from kit.soak import SOAK
+
+STEP = 1 if SOAK else 5
+"""The distance between two points that a fork is killed at. The first call of each named tool is one of them."""
 
 
-def lives(tmp_path: Path, tail: str, *tools: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
-        "REENACT_KEY_FILE": str(tmp_path / "keys.json"),
-    }
-    command = [sys.executable, str(HERE / "fork_life.py"), str(tmp_path / "store.db"), str(tmp_path / "ledger"), tail]
-    done = subprocess.run([*command, *tools], capture_output=True, text=True, env=environment, timeout=110, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    recorded, *found = [json.loads(line) for line in done.stdout.splitlines()]
+def lives(server: LifeServer, folder: Path, tail: str, *tools: str) -> tuple[Any, list[dict[str, Any]]]:
+    """Return the recorded result, and a report of each fork that was killed and resumed."""
+    url, out = str(folder / "store.db"), folder / "report"
+
+    def live(work: str, number: int, **options: Any) -> Any:
+        out.unlink(missing_ok=True)
+        server.live(work, url=url, book=str(folder / f"{number}.ledger"), out=str(out), **options)
+        return reported(out)
+
+    forked = {"tail": tail, "tools": list(tools)}
+    recorded = live("record", 0)
+    points = live("fork", 0, run="whole", **forked)
+    found = []
+    doubtful = [points.index(f"in {tool}") + 1 for tool in tools]
+    for number in sorted({*range(1, len(points) + 1, STEP), *doubtful}):
+        with repeatable(point=points[number - 1]):
+            run = f"fork-{number}"
+            live("fork", number, run=run, die_at=number, **forked)
+            found.append(live("resume", number, run=run))
     return recorded, found
 
 
@@ -33,29 +43,31 @@ def begun(life: dict[str, Any]) -> bool:
     return "NotFound" not in life.get("error", "")
 
 
-def test_a_mocked_tail_that_is_killed_anywhere(tmp_path: Path) -> None:
-    recorded, found = lives(tmp_path, "mocked")
-    assert len(found) > 20
-    assert sum(map(begun, found)) > 20
+def test_a_mocked_tail_that_is_killed_anywhere(server: LifeServer, tmp_path: Path) -> None:
+    recorded, found = lives(server, tmp_path, "mocked")
+    assert len(found) > 20 // STEP
+    assert sum(map(begun, found)) > 20 // STEP
     for life in filter(begun, found):
         assert not life["did"], life
-        assert life.get("result") == recorded["recorded"] == life.get("replayed"), life
+        assert life.get("result") == recorded == life.get("replayed"), life
         assert not life["doubts"], life
 
 
-def test_a_live_tail_that_is_killed_anywhere_does_nothing_unnamed(tmp_path: Path) -> None:
-    recorded, found = lives(tmp_path, "live")
-    assert sum(map(begun, found)) > 20
+def test_a_live_tail_that_is_killed_anywhere_does_nothing_unnamed(server: LifeServer, tmp_path: Path) -> None:
+    recorded, found = lives(server, tmp_path, "live")
+    assert sum(map(begun, found)) > 20 // STEP
     for life in filter(begun, found):
         assert {name for name, _ in life["did"]} <= {"think"}, life
-        assert life.get("result") == recorded["recorded"] == life.get("replayed"), life
+        assert life.get("result") == recorded == life.get("replayed"), life
         assert not life["doubts"], life
 
 
 @pytest.mark.parametrize("tools", [("mail",), ("mail", "lot")])
-def test_a_named_tool_is_carried_out_once_or_in_doubt(tmp_path: Path, tools: tuple[str, ...]) -> None:
-    _, found = lives(tmp_path, "live", *tools)
-    assert sum(map(begun, found)) > 20
+def test_a_named_tool_is_carried_out_once_or_in_doubt(
+    server: LifeServer, tmp_path: Path, tools: tuple[str, ...]
+) -> None:
+    _, found = lives(server, tmp_path, "live", *tools)
+    assert sum(map(begun, found)) > 20 // STEP
     doubts = 0
     for life in filter(begun, found):
         counted = Counter((name, what) for name, what in life["did"])

@@ -9,10 +9,10 @@ from contextlib import redirect_stdout
 import httpx  # noqa: F401  (before the first of them: whoever imports it is late for his own time-outs)
 import msgspec
 
-from reenact.capture import draws
-from reenact.capture.programs import ProgramAgent
-from reenact.capture.terms import Program
-from reenact.store.memory import MemoryStore
+from onrecord.capture import draws
+from onrecord.capture.program_agent import ProgramAgent
+from onrecord.capture.program_task import Program
+from onrecord.store.memory import MemoryStore
 
 
 def main(path: str, url: str, first: int, last: int) -> None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
-
-from tcp_proxy import Fault, TcpProxy, tcp_proxy  # noqa: E402
-
-from postgres_server import (  # noqa: E402
+from kit.children import no_hanging
+from kit.postgres_server import (
     GENESIS,
     PostgresServer,
     assert_chained,
@@ -28,12 +23,15 @@ from postgres_server import (  # noqa: E402
     postgres_server,  # noqa: F401 - a fixture
     private_server,
 )
-from reenact.errors import MovedHead, OutcomeUnknown, SchemaMismatch, StoreUnavailable  # noqa: E402
-from reenact.store.contract import DuplicateIds, Head  # noqa: E402
-from reenact.store.postgres import PostgresStore, Timeouts  # noqa: E402
+from kit.soak import SOAK
+from kit.tcp_proxy import Fault, TcpProxy, tcp_proxy
+from onrecord.errors import MovedHead, OutcomeUnknown, SchemaMismatch, StoreUnavailable
+from onrecord.store.contract import DuplicateIds, Head
+from onrecord.store.postgres import PostgresStore, Timeouts
 
+T = TypeVar("T")
 SHORT = Timeouts(connect=2, statement=1.5, lock=1.0, answer=2.0, pool=2.0, resolve=4.0)
-BOUND = SHORT.answer + SHORT.resolve + 2 * SHORT.connect + 1.0
+CRASHES = 20 if SOAK else 3
 
 
 class Scene:
@@ -141,30 +139,36 @@ def test_a_request_that_arrives_late_arrives_nowhere(scene: Scene) -> None:
         alive = other.execute("select 1 from pg_stat_activity where pid = %s", (connection.backend.pid,))
         assert alive.fetchone() is None
     scene.proxy.release()
-    time.sleep(0.2)
+    time.sleep(0.05)
     assert scene.ids() == ["a1", "a2", "b"]
+
+
+def waiting_for_a_lock(scene: Scene) -> list[int]:
+    """Return the pids of the server processes that wait for a lock in this database."""
+    with psycopg.connect(scene.url) as connection:
+        query = "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        return [pid for (pid,) in connection.execute(query)]
 
 
 def test_a_server_process_still_waiting_for_the_lock_is_ended_first(scene: Scene) -> None:
     done: list[str] = []
     with psycopg.connect(scene.url) as other:
-        other.execute("select from reenact.runs for update")
+        other.execute("select from onrecord.runs for update")
         thread = threading.Thread(target=lambda: (scene.append("b"), done.append("b")))
         thread.start()
-        time.sleep(0.3)
+        (blocked,) = wait_for(lambda: waiting_for_a_lock(scene))
         scene.proxy.cut_all()
-        time.sleep(0.5)
+        wait_for(lambda: blocked not in waiting_for_a_lock(scene))
         other.rollback()
-        thread.join(BOUND)
+        thread.join(60)
     assert done == ["b"]
     assert scene.ids() == ["a1", "a2", "b"]
 
 
 def test_a_silent_answer_is_not_waited_for_without_end(scene: Scene) -> None:
     scene.proxy.arm("swallow_answer")
-    began = time.monotonic()
-    scene.append("b")
-    assert time.monotonic() - began < BOUND
+    with no_hanging():
+        scene.append("b")
     assert scene.ids() == ["a1", "a2", "b"]
 
 
@@ -177,15 +181,11 @@ def test_ids_that_stood_there_before_are_not_taken_for_ours(scene: Scene) -> Non
 
 def test_a_partition_ends_within_the_bounds_and_says_so(scene: Scene) -> None:
     scene.proxy.partitioned = True
-    began = time.monotonic()
-    with pytest.raises(OutcomeUnknown) as unknown:
+    with no_hanging(), pytest.raises(OutcomeUnknown) as unknown:
         scene.append("b")
-    assert time.monotonic() - began < BOUND
-    assert "could not be found out" in unknown.value.message
-    began = time.monotonic()
-    with pytest.raises(StoreUnavailable):
+    assert "could not be determined" in unknown.value.message
+    with no_hanging(), pytest.raises(StoreUnavailable):
         scene.store.last_event("n", "r")
-    assert time.monotonic() - began < BOUND
     scene.proxy.partitioned = False
     # After that the store works again on a fresh connection.
     if "b" not in scene.ids():
@@ -196,11 +196,9 @@ def test_a_partition_ends_within_the_bounds_and_says_so(scene: Scene) -> None:
 
 def test_a_slow_database_is_a_clear_error(scene: Scene) -> None:
     with psycopg.connect(scene.url) as other:
-        other.execute("select from reenact.runs for update")
-        began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match="nothing was written"):
+        other.execute("select from onrecord.runs for update")
+        with no_hanging(), pytest.raises(StoreUnavailable, match="nothing was written"):
             scene.append("b")
-        assert time.monotonic() - began < BOUND
     scene.append("b")
     assert scene.ids() == ["a1", "a2", "b"]
 
@@ -271,13 +269,13 @@ def open_when_there(url: str) -> PostgresStore | None:
     return None
 
 
-def wait_for(look: Callable[[], PostgresStore | None]) -> PostgresStore:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if (found := look()) is not None:
-            return found
-        time.sleep(0.05)
-    raise AssertionError("the standby did not catch up")
+def wait_for(look: Callable[[], T]) -> T:
+    """Return what `look` finds, as soon as it is something."""
+    deadline = time.monotonic() + 60
+    while not (found := look()):
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.02)
+    return found
 
 
 def test_a_deadlock_is_tried_again_with_the_same_ids(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,10 +336,9 @@ class Writer(threading.Thread):
             time.sleep(0.02)
 
 
-@pytest.mark.slow
-def test_twenty_crashes_under_load_lose_nothing_acknowledged() -> None:
+def test_crashes_under_load_lose_nothing_acknowledged() -> None:
     with private_server() as server:
-        store = PostgresStore(server.url(server.fresh_database()), timeouts=Timeouts(resolve=10))
+        store = PostgresStore(server.url(server.fresh_database()), timeouts=Timeouts(resolve=30))
         runs = [f"w{number}" for number in range(4)]
         for run in runs:
             store.create_run("n", header(run))
@@ -349,9 +346,9 @@ def test_twenty_crashes_under_load_lose_nothing_acknowledged() -> None:
         writers = [Writer(store, run, stop) for run in runs]
         for writer in writers:
             writer.start()
-        for _ in range(20):
+        for _ in range(CRASHES):
             before = [len(writer.acknowledged) for writer in writers]
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             # Each writer goes on after each restart, or the test does not.
             while any(len(w.acknowledged) < b + 20 for w, b in zip(writers, before, strict=True)):
                 assert time.monotonic() < deadline, [(w.failure, len(w.acknowledged)) for w in writers]
@@ -360,7 +357,7 @@ def test_twenty_crashes_under_load_lose_nothing_acknowledged() -> None:
             server.start()
         stop.set()
         for writer in writers:
-            writer.join(20)
+            writer.join(60)
             assert writer.failure is None
         for writer in writers:
             rows = list(store.scan("n", writer.run_id))
@@ -368,5 +365,5 @@ def test_twenty_crashes_under_load_lose_nothing_acknowledged() -> None:
             kept = {row.id for row in rows}
             lost = [name for name in writer.acknowledged if name not in kept]
             assert lost == []
-            assert len(writer.acknowledged) >= 400
+            assert len(writer.acknowledged) >= 20 * CRASHES
         store.close()

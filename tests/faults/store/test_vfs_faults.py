@@ -1,7 +1,7 @@
 """Disks that fail under SQLite: every write, sync and truncation of a recording fails once, in every way; and power
 cuts at any moment.
 
-Whatever happens: a ReenactError or success, nothing else; everything acknowledged is there; the store verifies; it can
+Whatever happens: a OnrecordError or success, nothing else; everything acknowledged is there; the store verifies; it can
 be appended to again.
 """
 
@@ -15,22 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_scenes import (
-    PERSONA,
-    SOAK,
-    Agent,
-    Child,
-    Pipe,
-    check_acknowledged,
-    check_valid,
-    go_on,
-    no_hanging,
-    seeded,
-    told,
-)
-from fault_vfs import DIED, Disk, Power, installed
 
-from reenact.core.events import (
+from kit.chance import repeatable, seeded
+from kit.children import Child, Pipe, no_hanging
+from kit.fault_vfs import DIED, Disk, Power, installed
+from kit.soak import SOAK, seeds
+from kit.store_writers import PERSONA, Agent, check_acknowledged, check_valid, go_on
+from onrecord.core.events import (
     ActionRequested,
     ActionSucceeded,
     Completed,
@@ -41,16 +32,17 @@ from reenact.core.events import (
     StateUpdated,
     ValuesDrawn,
 )
-from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.errors import OutcomeUnknown, Poisoned, ReenactError, RunExists, StoreUnavailable
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.snapshots import load_snapshot, take_snapshot
-from reenact.store.sqlite.store import SqliteStore
+from onrecord.core.state import StateUpdatedOnlyReducer
+from onrecord.errors import OnrecordError, OutcomeUnknown, Poisoned, RunExists, StoreUnavailable
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.snapshots import load_snapshot, take_snapshot
+from onrecord.store.sqlite.store import SqliteStore
 
 RUN = "run"
 EVENTS = 50
-SHARDS = 3
+STEP = 1 if SOAK else 29
+"""The distance between two operations that fail. The first and the last of each kind always do."""
 PAGES = 25
 """A checkpoint after so many pages: several of them in one recording."""
 
@@ -91,20 +83,20 @@ class Recording:
     def __init__(self, path: Path, ack: Callable[[list[tuple[int, str]], bool], None]) -> None:
         self._path = path
         self._ack = ack
-        self.failures: list[ReenactError] = []
+        self.failures: list[OnrecordError] = []
         self.allowed = 1
 
     def _try(self, act: Callable[[], Any]) -> Any:
         while True:
             try:
                 return act()
-            except ReenactError as error:
+            except OnrecordError as error:
                 self.failures.append(error)
                 if len(self.failures) > self.allowed:
                     raise AssertionError(f"one fault, and still failing: {self.failures}") from error
                 self.on_failure(error)
 
-    def on_failure(self, error: ReenactError) -> None: ...
+    def on_failure(self, error: OnrecordError) -> None: ...
 
     def on_opened(self) -> None: ...
 
@@ -192,21 +184,39 @@ def test_the_scenario_without_a_fault(tmp_path: Path) -> None:
     check_after(path, acked, whole=True)
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
-@pytest.mark.parametrize("fault", ["error", "full"])
-def test_every_operation_fails_once(tmp_path: Path, fault: str, shard: int) -> None:
+def operations(folder: Path) -> tuple[list[int], list[int]]:
+    """Return the numbers of the operations to fail: while the store is made, and of the recording after that."""
     disk = Disk()
-    at, exercised, told_of = shard + 1, 0, 0
-    while True:
+    recording = Recording(fresh(folder, 0), lambda *_: None)
+    made: list[int] = []
+    recording.on_opened = lambda: made.append(disk.count)  # type: ignore[method-assign]
+    with installed(disk, checkpoint_pages=PAGES):
+        recording.run()
+    return chosen(disk.kinds[: made[0]]), chosen(disk.kinds[made[0] :])
+
+
+def chosen(kinds: list[str]) -> list[int]:
+    numbers = range(1, len(kinds) + 1)
+    ends = {kind: at for at, kind in zip(numbers, kinds, strict=True)}.values()
+    begins = {kind: at for at, kind in zip(reversed(numbers), reversed(kinds), strict=True)}.values()
+    return sorted({*begins, *ends, *numbers[::STEP]})
+
+
+@pytest.mark.parametrize("fault", ["error", "full"])
+def test_every_operation_fails_once(tmp_path: Path, fault: str) -> None:
+    disk = Disk()
+    made, recorded = operations(tmp_path)
+    exercised = noticed = 0
+    for at in [*made, *(made[-1] + number for number in recorded)]:
         path, acked = fresh(tmp_path, at), {}
         disk.plan(at, fault)
         recording = Recording(path, acknowledging(acked))
-        with told(fault=fault, at=at, hit=disk.hit), no_hanging():
+        with repeatable(fault=fault, at=at, hit=disk.hit), no_hanging():
             with installed(disk, checkpoint_pages=PAGES):
                 recording.run()
-            if disk.hit is None:
-                break
-            with told(hit=disk.hit, failures=recording.failures):
+            if disk.hit is None:  # the last ones depend on when a thread of the store gets its turn
+                continue
+            with repeatable(hit=disk.hit, failures=recording.failures):
                 check_after(path, acked, whole=True)
                 for failure in recording.failures:
                     assert isinstance(failure, (StoreUnavailable, OutcomeUnknown))
@@ -214,10 +224,9 @@ def test_every_operation_fails_once(tmp_path: Path, fault: str, shard: int) -> N
                     if failure.code == "disk_full":
                         assert "bytes free" in failure.message
         exercised += 1
-        told_of += bool(recording.failures)
-        at += SHARDS
-    assert exercised > 50, "hardly anything was made to fail"
-    assert told_of > exercised // 2, "most faults went unnoticed by the caller"
+        noticed += bool(recording.failures)
+    assert exercised > (150 if SOAK else 15), "hardly anything was made to fail"
+    assert noticed > exercised // 2, "most faults went unnoticed by the caller"
 
 
 def dies_at(path: Path, at: int, *, while_opening: bool) -> tuple[int, dict[int, bytes]]:
@@ -239,39 +248,34 @@ def dies_at(path: Path, at: int, *, while_opening: bool) -> tuple[int, dict[int,
     return status, dict(acked)
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
-def test_the_process_dies_at_every_operation(tmp_path: Path, shard: int) -> None:
-    at, exercised = shard + 1, 0
-    while True:
+def test_the_process_dies_at_every_operation(tmp_path: Path) -> None:
+    exercised = 0
+    for at in operations(tmp_path)[1]:
         path = fresh(tmp_path, at)
-        with told(at=at), no_hanging():
+        with repeatable(at=at), no_hanging():
             status, acked = dies_at(path, at, while_opening=False)
             if status == 0:
-                break
+                continue
             assert status == DIED
             check_after(path, acked, whole=False)
         exercised += 1
-        at += SHARDS
-    assert exercised > 50
+    assert exercised > (150 if SOAK else 15)
 
 
 def test_the_process_dies_while_the_store_is_made(tmp_path: Path) -> None:
     bad: list[str] = []
-    at = 0
-    while True:
-        at += 1
+    numbers = operations(tmp_path)[0]
+    for at in numbers:
         path = fresh(tmp_path, at)
-        with told(at=at), no_hanging():
+        with repeatable(at=at), no_hanging():
             status, acked = dies_at(path, at, while_opening=True)
-            if status == 0:
-                break
             assert status == DIED
             try:
                 check_after(path, acked, whole=False)
-            except ReenactError as error:
+            except OnrecordError as error:
                 bad.append(f"operation {at}: {error}")
     assert bad == []
-    assert at > 20
+    assert len(numbers) > (20 if SOAK else 4)
 
 
 @pytest.mark.parametrize("fault", ["error", "full"])
@@ -280,30 +284,30 @@ def test_a_disk_that_stays_broken_and_is_mended(tmp_path: Path, fault: str) -> N
     again the same handles go on."""
 
     class Patient(Recording):
-        def on_failure(self, error: ReenactError) -> None:
+        def on_failure(self, error: OnrecordError) -> None:
             if len(self.failures) == self.allowed:
                 disk.mend()
 
     disk = Disk()
     exercised = 0
-    for at in range(1, 500, 7):
+    for at in range(1, 500, 7 if SOAK else 43):
         path, acked = fresh(tmp_path, at), {}
         disk.plan(at, fault, lasting=True)
         recording = Patient(path, acknowledging(acked))
         recording.allowed = 4
-        with told(fault=fault, at=at), no_hanging(), installed(disk, checkpoint_pages=PAGES):
+        with repeatable(fault=fault, at=at), no_hanging(), installed(disk, checkpoint_pages=PAGES):
             recording.run()
         if recording.failures:
             exercised += 1
-            with told(fault=fault, at=at, hit=disk.hit, failures=recording.failures):
+            with repeatable(fault=fault, at=at, hit=disk.hit, failures=recording.failures):
                 check_after(path, acked, whole=True)
-    assert exercised > 30
+    assert exercised > (30 if SOAK else 5)
 
 
 def test_close_on_a_broken_disk_is_quiet_or_a_clear_error(tmp_path: Path) -> None:
-    for at in range(1, 60):
+    for at in range(1, 60, 1 if SOAK else 4):
         disk, path, acked = Disk(), fresh(tmp_path, at), {}
-        with told(at=at), no_hanging(), installed(disk):
+        with repeatable(at=at), no_hanging(), installed(disk):
             store = SqliteStore(path)
             journal = Journal.create(store, RUN)
             for number in range(20):
@@ -314,7 +318,7 @@ def test_close_on_a_broken_disk_is_quiet_or_a_clear_error(tmp_path: Path) -> Non
             try:
                 journal.release()
                 store.close()
-            except ReenactError:
+            except OnrecordError:
                 pass
             hit = disk.hit
         check_after(path, acked, whole=False)
@@ -324,6 +328,8 @@ def test_close_on_a_broken_disk_is_quiet_or_a_clear_error(tmp_path: Path) -> Non
 
 
 # Power cuts
+
+RECORDINGS = 60 if SOAK else 2
 
 
 class Cuts:
@@ -392,25 +398,25 @@ def check_boot(path: Path, cuts: Cuts, durable: int) -> int:
 
 
 @pytest.mark.parametrize("durability", ["full", "relaxed"])
-@pytest.mark.parametrize("shard", range(4))
+@pytest.mark.parametrize("shard", seeds(1, 4))
 def test_power_cuts_at_any_moment(tmp_path: Path, shard: int, durability: str) -> None:
     checked = bonus = 0
-    for number in range(3 * SOAK):
+    for number in range(RECORDINGS):
         rng = seeded("power", durability, shard, number)
         old = tmp_path / f"old-{number}"
         old.mkdir()
         power = Power()
         cuts = Cuts(power, str(old / "store.db.artifacts"), rng, 0.06)
-        with told(shard=shard, number=number), no_hanging():
+        with repeatable(shard=shard, number=number), no_hanging():
             with installed(power, checkpoint_pages=rng.choice((5, 25, 1000))):
                 record_with_cuts(old, durability, rng, cuts)
             # Only a full store promises anything for the moment of the cut.
             for durable, at, left in cuts.found:
                 path = boot(tmp_path, number * 1000 + at, old, left)
-                with told(cut=at):
+                with repeatable(cut=at):
                     bonus += check_boot(path, cuts, durable if durability == "full" else 0)
                 checked += 1
-    assert checked >= 40 * SOAK, checked
+    assert checked >= 13 * RECORDINGS, checked
     assert bonus > 0, "nothing unsynced ever came through: the model is too strict to show anything"
 
 
@@ -436,13 +442,13 @@ def record_with_cuts(folder: Path, durability: str, rng: random.Random, cuts: Cu
 def test_power_cuts_while_the_store_is_made(tmp_path: Path) -> None:
     bad: list[str] = []
     checked = 0
-    for number in range(3 * SOAK):
+    for number in range(RECORDINGS):
         rng = seeded("making", number)
         old = tmp_path / f"old-{number}"
         old.mkdir()
         power = Power()
         cuts = Cuts(power, str(old / "store.db.artifacts"), rng, 0.7)
-        with told(number=number), no_hanging(), installed(power):
+        with repeatable(number=number), no_hanging(), installed(power):
             cuts.begin()
             store = SqliteStore(old / "store.db")
             cuts.cut()
@@ -450,17 +456,17 @@ def test_power_cuts_while_the_store_is_made(tmp_path: Path) -> None:
         for _, at, left in cuts.found:
             path = boot(tmp_path, number * 1000 + at, old, left)
             checked += 1
-            with told(number=number, cut=at):
+            with repeatable(number=number, cut=at):
                 try:
                     store = SqliteStore(path)
-                except ReenactError as error:
+                except OnrecordError as error:
                     bad.append(f"cut {at}: {error}")
                     continue
                 Journal.create(store, RUN).append(event("a"))
                 assert names_after(store) == ["a"]
                 store.close()
     assert bad == []
-    assert checked > 30
+    assert checked > 10 * RECORDINGS
 
 
 class Lightning:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evidence_support import Taken, full_bundle, keys_at, recorded_run, signature
 
-from reenact.errors import Damaged, InvalidInput, NotFound
-from reenact.replays.evidence import BundleReport, PublicKey, SigningKeys, check_bundle, make_bundle
-from reenact.replays.evidence.envelope import MAX_ENVELOPE_BYTES, MAX_SIGNATURES
-from reenact.store.memory import MemoryStore
+from kit.evidence import Taken, full_bundle, keys_at, recorded_run, signature
+from onrecord.errors import Damaged, InvalidInput, NotFound
+from onrecord.proof.evidence import BundleReport, PublicKey, SigningKeys, check_bundle, make_bundle
+from onrecord.proof.evidence.envelope import MAX_ENVELOPE_BYTES, MAX_SIGNATURES
+from onrecord.store.memory import MemoryStore
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_too_many_signatures(good: bytes, keys: SigningKeys) -> None:
 def test_another_payload_type_is_not_evidence(good: bytes, keys: SigningKeys) -> None:
     """Also with a signature that holds: it was made for something else."""
     taken = Taken(good)
-    for kind in ("application/vnd.in-toto+json", "", "application/vnd.reenact.evidence.v2+json"):
+    for kind in ("application/vnd.in-toto+json", "", "application/vnd.onrecord.evidence.v2+json"):
         signed = signature(keys, taken.payload, kind)
         assert code_of(taken.together(payloadType=kind, signatures=[signed]), keys) == "wrong_payload_type"
         assert code_of(taken.together(payloadType=kind), keys) == "wrong_payload_type"
@@ -219,7 +219,7 @@ def test_sizes_are_judged_before_anything_is_parsed(good: bytes, keys: SigningKe
 # Signed, and yet wrong: the signer is not believed either
 
 STATEMENTS: dict[str, dict[str, Any]] = {
-    "another format": {"format": "reenact.evidence/2"},
+    "another format": {"format": "onrecord.evidence/2"},
     "no runs": {"runs": []},
     "no parts": {"parts": []},
     "no result": {"result": None},
@@ -255,7 +255,7 @@ def test_a_signed_payload_that_is_no_statement_is_refused(payload: bytes, good: 
         ({"events": 3}, "bad_recording"),
         ({"events": 5}, "bad_recording"),
         ({"events": 0}, "bad_statement"),
-        ({"format": "reenact/2"}, "bad_statement"),
+        ({"format": "onrecord/2"}, "bad_statement"),
         ({"run": "../../etc"}, "bad_statement"),
         ({"recording": "sha256:" + "0" * 64}, "bad_statement"),
     ],
@@ -271,7 +271,7 @@ def test_a_signed_claim_that_the_recording_does_not_bear_out(
 
 def signed_with(keys: SigningKeys, good: bytes, number: int, data: bytes) -> bytes:
     """The bundle with one part replaced, and everything signed anew."""
-    from reenact.core.hashing import artifact_address, render
+    from onrecord.core.hashing import artifact_address, render
 
     taken = Taken(good)
     parts, said = taken.parts, [dict(part) for part in taken.statement["parts"]]
@@ -305,7 +305,7 @@ def test_a_signed_result_that_is_hostile_is_refused(good: bytes, keys: SigningKe
 
 def test_messages_name_no_file_of_the_checker(good: bytes, keys: SigningKeys) -> None:
     report = check_bundle(signed_with(keys, good, 0, b"x\n"), keys.public_keys())
-    assert "reenact-evidence-" not in report.line
+    assert "onrecord-evidence-" not in report.line
     assert "part 1, run r1" in report.line
 
 

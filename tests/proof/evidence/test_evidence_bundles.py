@@ -8,17 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from evidence_support import FixedSources, Taken, full_bundle, keys_at, recorded_run
 
-from reenact.core.hashing import artifact_address, render
-from reenact.errors import Damaged, InvalidInput, NotFound
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.replays.evidence import check_bundle, keep_difference, make_bundle, write_bundle
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
+from kit.evidence import FixedSources, Taken, full_bundle, keys_at, recorded_run
+from onrecord.core.hashing import artifact_address, render
+from onrecord.errors import Damaged, InvalidInput, NotFound
+from onrecord.extras import install_command
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.proof.evidence import check_bundle, keep_difference, make_bundle, write_bundle
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 
 def test_a_bundle_is_checked_without_the_store(store: Store, tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_a_bundle_is_checked_without_the_store(store: Store, tmp_path: Path) -> 
     assert (run.namespace, run.run, run.format, run.events, run.terminal) == (
         "default",
         "r1",
-        "reenact/1",
+        "onrecord/1",
         4,
         "Completed",
     )
@@ -123,11 +124,11 @@ def test_what_no_checker_would_take_is_not_signed(
     memory: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded_run(memory)
-    monkeypatch.setattr("reenact.replays.evidence.bundling.MAX_ENVELOPE_BYTES", 100)
+    monkeypatch.setattr("onrecord.proof.evidence.bundle_writer.MAX_ENVELOPE_BYTES", 100)
     with pytest.raises(InvalidInput) as refused:
         write_bundle(tmp_path / "x", memory, "r1", keys=keys_at(tmp_path))
     assert refused.value.code == "too_many_parts"
-    monkeypatch.setattr("reenact.replays.evidence.statement.MAX_PARTS", 0)
+    monkeypatch.setattr("onrecord.proof.evidence.statement.MAX_PARTS", 0)
     with pytest.raises(InvalidInput) as refused:
         make_bundle(memory, "r1", keys=keys_at(tmp_path))
     assert refused.value.code == "bad_statement"
@@ -144,7 +145,7 @@ def test_a_result_that_equals_a_difference_is_no_confusion(memory: MemoryStore, 
 
 
 def test_a_damaged_run_is_never_signed(memory: MemoryStore, tmp_path: Path) -> None:
-    from journal.helpers import Altered, rows_of, with_content
+    from kit.journals import Altered, rows_of, with_content
 
     recorded_run(memory)
     rows = rows_of(memory)
@@ -172,9 +173,9 @@ def test_a_second_opinion_on_the_signature(memory: MemoryStore, tmp_path: Path) 
         envelope.verify([key], 1)
 
 
-def test_import_reenact_loads_no_cryptography() -> None:
+def test_import_onrecord_loads_no_cryptography() -> None:
     code = (
-        "import sys, reenact, reenact.replays, reenact.replays.evidence;"
+        "import sys, onrecord, onrecord.analysis, onrecord.proof.evidence;"
         "assert not [name for name in sys.modules if name.startswith(('cryptography', 'securesystemslib'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -186,8 +187,8 @@ def test_without_the_package_it_is_said_what_to_install(memory: MemoryStore, tmp
     bundle = make_bundle(memory, "r1", keys=keys)
     code = (
         "import sys; sys.modules['cryptography'] = None\n"
-        "from reenact.replays.evidence import SigningKeys, check_bundle\n"
-        "from reenact.errors import InvalidInput\n"
+        "from onrecord.proof.evidence import SigningKeys, check_bundle\n"
+        "from onrecord.errors import InvalidInput\n"
         "for act in (lambda: check_bundle(open(sys.argv[1], 'rb').read(), [bytes([7] * 32)]),\n"
         "            lambda: SigningKeys(sys.argv[2]).sign_bytes(b'')):\n"
         "    try: act()\n"
@@ -199,4 +200,4 @@ def test_without_the_package_it_is_said_what_to_install(memory: MemoryStore, tmp
     (tmp_path / "bundle").write_bytes(bundle)
     arguments = [sys.executable, "-c", code, str(tmp_path / "bundle"), str(tmp_path / "new.json")]
     said = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
-    assert said.stdout == 'missing_extra pip install "reenact[evidence]"\n' * 2, said.stderr
+    assert said.stdout == f"missing_extra {install_command('evidence')}\n" * 2, said.stderr

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from evidence_support import recorded_run
 
-from reenact.core.hashing import artifact_address, render
-from reenact.errors import Damaged, NotFound
-from reenact.journal.erasure import erase_value
-from reenact.journal.retention import retirable_runs, retire_run
-from reenact.journal.verify import verify_run
-from reenact.replays.evidence import fetch_difference, keep_difference
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
+from kit.evidence import recorded_run
+from onrecord.core.hashing import artifact_address, render
+from onrecord.errors import Damaged, NotFound
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.retention import retirable_runs, retire_run
+from onrecord.journal.verify import verify_run
+from onrecord.proof.evidence import fetch_difference, keep_difference
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 
 @pytest.mark.parametrize("data", [b"", b"small", bytes(200_000)], ids=len)
@@ -34,7 +34,7 @@ def test_another_namespace_and_an_unknown_digest_find_nothing(memory: MemoryStor
 
 
 def test_what_is_fetched_is_hashed_again(memory: MemoryStore) -> None:
-    from journal.helpers import Altered
+    from kit.journals import Altered
 
     digest = keep_difference(memory, "default", b"data")
     altered = Altered(memory, artifacts={artifact_address(b"data"): b"date"})

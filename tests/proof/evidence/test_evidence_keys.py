@@ -7,17 +7,17 @@ import threading
 from pathlib import Path
 
 import pytest
-from evidence_support import keys_at, recorded_run
 
-from reenact.effect.keys import KeyRing
-from reenact.errors import InvalidInput, KeysUnavailable
-from reenact.journal.operations import OperationsJournal
-from reenact.replays.evidence import PublicKey, SigningKeys, check_bundle, make_bundle, public_key
-from reenact.store.memory import MemoryStore
+from kit.evidence import keys_at, recorded_run
+from onrecord.errors import InvalidInput, KeysUnavailable
+from onrecord.journal.operations import OperationsJournal
+from onrecord.proof.evidence import PublicKey, SigningKeys, check_bundle, make_bundle, public_key
+from onrecord.runtime.secrets.keys import KeyRing
+from onrecord.store.memory import MemoryStore
 
 
 def test_a_key_is_made_on_first_use_in_the_file_of_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "mine.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "mine.json"))
     assert SigningKeys().public_keys() == []
     assert not (tmp_path / "mine.json").exists(), "nothing is made for asking"
     first, _ = SigningKeys().sign_bytes(b"x")
@@ -157,7 +157,7 @@ def test_a_key_of_small_order_is_refused(y: int, sign: int) -> None:
 
 def test_why_keys_of_small_order_are_refused() -> None:
     """Under the neutral element one signature fits every message."""
-    from reenact.replays.evidence.public_keys import PublicKey as Unchecked
+    from onrecord.proof.evidence.public_keys import PublicKey as Unchecked
 
     neutral = (1).to_bytes(32, "little")
     forged = neutral + bytes(32)

@@ -1,4 +1,4 @@
-"""The page of docs/evidence.md, run as a stranger would: it takes what is good, and refuses what was altered."""
+"""The page of docs/guides/evidence.md, run as a stranger would: it takes what is good, and refuses what was altered."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evidence_support import Taken, full_bundle, keys_at, recorded_run, signature
 
-from reenact.journal.erasure import erase_value
-from reenact.replays.evidence import check_bundle, make_bundle
-from reenact.store.memory import MemoryStore
+from kit.evidence import Taken, full_bundle, keys_at, recorded_run, signature
+from kit.paths import DOCS
+from onrecord.journal.erasure import erase_value
+from onrecord.proof.evidence import check_bundle, make_bundle
+from onrecord.store.memory import MemoryStore
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "evidence.md"
+DOCUMENT = DOCS / "guides" / "evidence.md"
 PAGE = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[-1]
 
 
@@ -30,8 +31,8 @@ def loaded(page: dict[str, Any], keys: Any) -> Any:
     return page["load_pem_public_key"](keys.current_public_key().to_pem().encode())
 
 
-def test_the_page_knows_nothing_of_reenact() -> None:
-    assert not re.search(r"^\s*(from|import) reenact", PAGE, re.MULTILINE)
+def test_the_page_knows_nothing_of_onrecord() -> None:
+    assert not re.search(r"^\s*(from|import) onrecord", PAGE, re.MULTILINE)
     assert PAGE.count("\n") < 90
 
 
@@ -46,7 +47,7 @@ def test_the_page_takes_a_good_bundle(tmp_path: Path) -> None:
     assert '"terminal": "Completed"' in done.stdout
 
 
-def test_the_page_and_reenact_agree_on_erased_contents(tmp_path: Path, page: dict[str, Any]) -> None:
+def test_the_page_and_onrecord_agree_on_erased_contents(tmp_path: Path, page: dict[str, Any]) -> None:
     keys, memory = keys_at(tmp_path), MemoryStore()
     recorded_run(memory, answer="Ada Lovelace")
     erase_value(memory, "Ada Lovelace", reason="asked for")
@@ -60,7 +61,7 @@ def test_the_page_refuses_what_was_altered(tmp_path: Path, page: dict[str, Any])
     keys, strangers = keys_at(tmp_path), keys_at(tmp_path, "strangers")
     good = full_bundle(MemoryStore(), keys)
     key = loaded(page, keys)
-    assert page["check"](good, key)["format"] == "reenact.evidence/1"
+    assert page["check"](good, key)["format"] == "onrecord.evidence/1"
     taken = Taken(good)
     by_stranger = signature(strangers, taken.payload)
     own = taken.envelope["signatures"][0]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from receipts import built, chained
 
-from reenact.errors import Damaged
-from reenact.tokens import ReplayToken, check_chain
+from kit.receipts import built, chained
+from onrecord.errors import Damaged
+from onrecord.proof.receipts import ReplayToken, check_chain
 
 
 def codes(tokens: list[ReplayToken], **more: str) -> list[tuple[int, str]]:

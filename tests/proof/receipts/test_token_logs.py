@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from receipts import FixedSources, built, chained, recorded_run
 
-from reenact.core.events import ActionRequested, ActionSucceeded
-from reenact.errors import Damaged, InvalidInput, NotFound, Refused
-from reenact.journal.erasure import erase_value
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
-from reenact.tokens import InMemoryReplayLog, JournalReplayLog, ReplayLog, ReplayToken, check_chain, mint
+from kit.receipts import FixedSources, built, chained, recorded_run
+from onrecord.core.events import ActionRequested, ActionSucceeded
+from onrecord.errors import Damaged, InvalidInput, NotFound, Refused
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.proof.receipts import InMemoryReplayLog, JournalReplayLog, ReplayLog, ReplayToken, check_chain, mint
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 MakeLog = Callable[[str], ReplayLog]
 
@@ -209,12 +209,12 @@ def test_erasing_a_value_takes_the_whole_receipt(memory: MemoryStore) -> None:
 
 def test_a_hostile_run_of_receipts_gives_none_that_verify(memory: MemoryStore) -> None:
     """Somebody's own recording says that it keeps receipts."""
-    from reenact.core.codec import UnknownTag
-    from reenact.core.events import SignalReceived
-    from reenact.tokens.minting import RECEIPT_SIGNAL, receipt_tree
+    from onrecord.core.codec import UnknownTag
+    from onrecord.core.events import SignalReceived
+    from onrecord.proof.receipts.mint import RECEIPT_SIGNAL, receipt_tree
 
     for number, payload in enumerate(["x", {}, UnknownTag(receipt_tree(built(flow="other")))]):
-        journal = Journal.create(memory, f"h{number}", facts={"receipts": "reenact.token/1"})
+        journal = Journal.create(memory, f"h{number}", facts={"receipts": "onrecord.token/1"})
         journal.append(SignalReceived(RECEIPT_SIGNAL, payload))
         with pytest.raises(Damaged):
             JournalReplayLog(memory).tokens_for_flow(f"h{number}")
@@ -237,7 +237,7 @@ def test_bytes_that_nobody_has_are_asked_for(memory: MemoryStore) -> None:
 
 
 def test_a_damaged_run_hides_nobody_elses_receipts(memory: MemoryStore) -> None:
-    from journal.helpers import Altered, rows_of, with_content
+    from kit.journals import Altered, rows_of, with_content
 
     recorded_run(memory)
     recorded_run(memory, "r2")

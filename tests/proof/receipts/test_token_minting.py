@@ -7,19 +7,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from receipts import REQUEST, FixedSources, recorded_run
 
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed
-from reenact.effect.tools import step
-from reenact.errors import Damaged
-from reenact.journal.erasure import erase_value
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
-from reenact.tokens import ReplayToken, check_chain, check_place, mint
+from kit.receipts import REQUEST, FixedSources, recorded_run
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed
+from onrecord.errors import Damaged
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.proof.receipts import ReplayToken, check_chain, check_place, mint
+from onrecord.runtime.api.tool import step
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 
 def tokens_of(store: Store, run: str = "r1", namespace: str = "default") -> list[ReplayToken]:
@@ -98,17 +98,17 @@ def test_models_are_found_in_commands_too(memory: MemoryStore) -> None:
 
 
 def test_agents_give_receipts(tmp_path: Path) -> None:
-    import reenact
+    import onrecord
 
     @step
     def double(number: int) -> int:
         return 2 * number
 
-    @reenact.agent
+    @onrecord.agent
     def work(number: int) -> int:
         return double(double(number))
 
-    opened = reenact.open_store(str(tmp_path / "store.db"))
+    opened = onrecord.open_store(str(tmp_path / "store.db"))
     assert work.run(3, run_id="w", store=opened) == 12
     tokens = tokens_of(opened, "w")
     assert [(token.inputs, token.outputs) for token in tokens] == [({"number": 3}, 6), ({"number": 6}, 12)]
@@ -177,7 +177,7 @@ def test_a_receipt_of_another_run_or_event_does_not_stand_here(memory: MemorySto
 
 
 def test_a_damaged_journal_gives_no_receipts(memory: MemoryStore) -> None:
-    from journal.helpers import Altered, rows_of, with_content
+    from kit.journals import Altered, rows_of, with_content
 
     recorded_run(memory)
     rows = rows_of(memory)

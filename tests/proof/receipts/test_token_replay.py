@@ -7,16 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from receipts import FixedSources, built, chained, recorded_run
 
-from reenact import NotReplayable
-from reenact.core.events import ActionRequested, ActionSucceeded
-from reenact.errors import InvalidInput, NotFound
-from reenact.journal.erasure import erase_value
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.store.memory import MemoryStore
-from reenact.tokens import (
+from kit.receipts import FixedSources, built, chained, recorded_run
+from onrecord import NotReplayable
+from onrecord.core.events import ActionRequested, ActionSucceeded
+from onrecord.errors import InvalidInput, NotFound
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.proof.receipts import (
     FlowBroken,
     InMemoryReplayLog,
     JournalReplayLog,
@@ -31,6 +30,7 @@ from reenact.tokens import (
     replay_token,
     replay_token_async,
 )
+from onrecord.store.memory import MemoryStore
 
 
 class Invoker:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from receipts import FixedSources, built
 
-from reenact.core.canonical import MAX_INTEGER, canonical_bytes
-from reenact.errors import Damaged, InvalidInput
-from reenact.tokens import ReplayToken, ReplayTokenBuilder, SamplingParams
+from kit.receipts import FixedSources, built
+from onrecord.core.canonical import MAX_INTEGER, canonical_bytes
+from onrecord.errors import Damaged, InvalidInput
+from onrecord.proof.receipts import ReplayToken, ReplayTokenBuilder, SamplingParams
 
 SAMPLING = SamplingParams(temperature=0.5, seed=7, other={"logit_bias": {"50256": -100}})
 
@@ -42,23 +42,23 @@ def test_a_receipt_holds_name_inputs_outputs_and_both_hashes() -> None:
         {"question": "2+2?", "n": [1, 2.5]},
         {"text": "4", "ratio": 1.0},
     )
-    by_hand = sha256(b"reenact.value/1\0" + b'{"n":[1,2.5],"question":"2+2?"}').hexdigest()
+    by_hand = sha256(b"onrecord.value/1\0" + b'{"n":[1,2.5],"question":"2+2?"}').hexdigest()
     assert token.inputs_hash == f"sha256:{by_hand}"
-    by_hand = sha256(b"reenact.value/1\0" + b'{"ratio":1,"text":"4"}').hexdigest()
+    by_hand = sha256(b"onrecord.value/1\0" + b'{"ratio":1,"text":"4"}').hexdigest()
     assert token.outputs_hash == f"sha256:{by_hand}"
     assert token.verifies
 
 
 def test_the_own_hash_is_as_pinned() -> None:
     """A change here is a new version of receipts: issued ones must go on verifying."""
-    assert full().token_hash == "sha256:39ad8167d5b1ed0b13ec1d03056977490a7b46f8103092b1bb51c5b4dfc1ae84"
+    assert full().token_hash == "sha256:5b41e75e6b7316c7ef2116293930481f526f17f2b63610f394d4db97dc2f54fb"
 
 
 def test_the_own_hash_can_be_derived_by_a_stranger() -> None:
     members = json.loads(full().to_json())
     claimed = members.pop("token_hash")
     written = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False).replace("1.0", "1")
-    assert claimed == "sha256:" + sha256(b"reenact.token/1\0" + written.encode()).hexdigest()
+    assert claimed == "sha256:" + sha256(b"onrecord.token/1\0" + written.encode()).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_every_bit_of_a_receipt_counts() -> None:
         (b"", "syntax"),
         (b"[]", "bad_token"),
         (b"{}", "bad_token"),
-        (b'{"format":"reenact.token/1","format":"reenact.token/1"}', "duplicate_key"),
+        (b'{"format":"onrecord.token/1","format":"onrecord.token/1"}', "duplicate_key"),
         (b"\xef\xbb\xbf{}", "bom"),
         (b"[" * 5000 + b"]" * 5000, "too_deep"),
         (b"{} x", "trailing_bytes"),
@@ -260,7 +260,7 @@ def test_what_is_not_a_receipt_is_refused(text: bytes, code: str) -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        {"format": "reenact.token/2"},
+        {"format": "onrecord.token/2"},
         {"namespace": "../x"},
         {"flow": ""},
         {"effect_name": " "},

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.core.events import Cancelled, SignalReceived
-from reenact.effect.keeping import keeper
-from reenact.effect.stopping import Suspended
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.core.events import Cancelled, SignalReceived
+from onrecord.runtime.engine.lease_keeper import keeper
+from onrecord.runtime.engine.stops import Suspended
+from onrecord.store.memory import MemoryStore
 
 done: list[int] = []
 text = "old"
@@ -21,18 +21,18 @@ text = "old"
 
 @pytest.fixture(autouse=True)
 def _keys(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys"))
     done.clear()
 
 
-@reenact.step
+@onrecord.step
 def work(number: int) -> int:
     time.sleep(0.01)
     done.append(number)
     return number
 
 
-@reenact.step
+@onrecord.step
 async def add(what: str) -> str:
     return what
 
@@ -47,7 +47,7 @@ def _until(condition: Any) -> None:
 def test_a_synchronous_agent_is_told_at_its_next_effect() -> None:
     store = MemoryStore()
 
-    @reenact.agent(store=store, name="counting")
+    @onrecord.agent(store=store, name="counting")
     def counting() -> None:
         try:
             for number in range(10_000):
@@ -57,11 +57,11 @@ def test_a_synchronous_agent_is_told_at_its_next_effect() -> None:
 
     handle = counting.start(run_id="c")
     _until(lambda: len(done) > 3)
-    assert reenact.cancel(store, "c", reason="enough") is False
+    assert onrecord.cancel(store, "c", reason="enough") is False
     with pytest.raises(asyncio.CancelledError):
         handle.result(60)
     assert done[-1] == -1
-    events = [event.event for event in reenact.JournalReader(store, "c").scan()]
+    events = [event.event for event in onrecord.JournalReader(store, "c").scan()]
     assert isinstance(events[-1], Cancelled)
     assert events[-1].reason == "enough"
     assert [event.payload for event in events if isinstance(event, SignalReceived)] == ["enough"]
@@ -83,17 +83,17 @@ def test_a_run_that_is_cancelled_while_nobody_holds_it(how: str, is_async: bool,
     def body() -> Any:
         work(1)
         if how == "open wait":
-            return reenact.wait_for("word")
+            return onrecord.wait_for("word")
         if how == "effect in doubt":
             return cut()
         cut_here()
         if how == "between effects":
             work(2)
         elif how == "setting state":
-            reenact.set_state({"at": "end"})
+            onrecord.set_state({"at": "end"})
         return "end"
 
-    @reenact.tool
+    @onrecord.tool
     def cut() -> str:
         raise KeyboardInterrupt
 
@@ -101,20 +101,20 @@ def test_a_run_that_is_cancelled_while_nobody_holds_it(how: str, is_async: bool,
         if not goes_on[0]:
             raise KeyboardInterrupt
 
-    @reenact.agent(store=store, name="cut")
+    @onrecord.agent(store=store, name="cut")
     async def in_a_loop() -> Any:
         if how == "open wait":
             work(1)
-            return await reenact.wait_for("word")
+            return await onrecord.wait_for("word")
         return body()
 
-    agent: Any = in_a_loop if is_async else reenact.agent(store=store, name="cut")(body)
+    agent: Any = in_a_loop if is_async else onrecord.agent(store=store, name="cut")(body)
     _suspended(in_a_loop if how == "open wait" else agent, store, waits=how == "open wait")
     goes_on[0] = True
     if marked:
-        assert reenact.cancel(store, "r", reason="enough") is True
+        assert onrecord.cancel(store, "r", reason="enough") is True
     else:
-        with reenact.Journal.open(store, "r") as journal:
+        with onrecord.Journal.open(store, "r") as journal:
             journal.append(Cancelled("enough"))
     before = list(done)
     with pytest.raises(asyncio.CancelledError):
@@ -140,60 +140,60 @@ def test_an_end_from_outside_does_not_hide_that_the_code_has_changed() -> None:
     global text
     store = MemoryStore()
 
-    @reenact.agent(store=store, name="changed")
+    @onrecord.agent(store=store, name="changed")
     async def changed() -> Any:
-        return [await add(text), await reenact.wait_for("word")]
+        return [await add(text), await onrecord.wait_for("word")]
 
     text = "old"
     _suspended(changed, store, waits=True)
-    reenact.cancel(store, "r")
+    onrecord.cancel(store, "r")
     text = "new"
-    with pytest.raises(reenact.Divergence, match="asked for something else"):
+    with pytest.raises(onrecord.Divergence, match="asked for something else"):
         asyncio.run(changed.replay("r"))
 
 
 def test_a_waiting_run_does_not_hold_a_sweep_up() -> None:
     store = MemoryStore()
 
-    @reenact.agent(store=store, name="quick")
+    @onrecord.agent(store=store, name="quick")
     async def quick() -> str:
         return await add("quick")
 
-    @reenact.agent(store=store, name="waiting")
+    @onrecord.agent(store=store, name="waiting")
     async def waiting() -> Any:
-        return await reenact.wait_for("word")
+        return await onrecord.wait_for("word")
 
     for agent in (quick, waiting):  # begun, and carried by nobody
         facts = {"agent": agent.name, "input": {"args": [], "kwargs": {}}, "code": agent.code()}
-        reenact.Journal.create(store, agent.name, facts=facts).release()
-    found = {one.run: one.outcome for one in reenact.sweep(store)}
+        onrecord.Journal.create(store, agent.name, facts=facts).release()
+    found = {one.run: one.outcome for one in onrecord.sweep(store)}
     assert found == {"quick": "completed", "waiting": "waiting"}
-    reenact.cancel(store, "waiting")
+    onrecord.cancel(store, "waiting")
     _until(lambda: store.last_event("default", "waiting").kind == "Cancelled")  # type: ignore[union-attr]
 
 
 def test_runs_of_another_namespace_are_resumed_replayed_and_swept_there() -> None:
     store = MemoryStore()
 
-    @reenact.agent(store=store, name="elsewhere")
+    @onrecord.agent(store=store, name="elsewhere")
     async def elsewhere() -> str:
         return await add("there")
 
     facts = {"agent": "elsewhere", "input": {"args": [], "kwargs": {}}, "code": elsewhere.code()}
     for run in ("one", "two"):
-        reenact.Journal.create(store, run, "other", facts=facts).release()
-    assert asyncio.run(reenact.resume("one", store=store, namespace="other")) == "there"
-    assert asyncio.run(reenact.replay("one", store=store, namespace="other")) == "there"
-    assert [one.outcome for one in reenact.sweep(store, "other")] == ["completed"]
+        onrecord.Journal.create(store, run, "other", facts=facts).release()
+    assert asyncio.run(onrecord.resume("one", store=store, namespace="other")) == "there"
+    assert asyncio.run(onrecord.replay("one", store=store, namespace="other")) == "there"
+    assert [one.outcome for one in onrecord.sweep(store, "other")] == ["completed"]
 
 
 def test_changed_code_is_accepted_while_a_wait_is_open() -> None:
     global text
     store = MemoryStore()
 
-    @reenact.agent(store=store, name="approving")
+    @onrecord.agent(store=store, name="approving")
     async def approving() -> Any:
-        return [await add(text), await reenact.wait_for("approval")]
+        return [await add(text), await onrecord.wait_for("approval")]
 
     async def suspended() -> None:
         task = asyncio.create_task(approving.run(run_id="r"))
@@ -210,8 +210,8 @@ def test_changed_code_is_accepted_while_a_wait_is_open() -> None:
     async def resumed() -> Any:
         task = asyncio.create_task(approving.resume("r", accept_code=True))
         await asyncio.sleep(0.05)
-        desk = reenact_desk(store)
-        from reenact.core.wait_keys import Resolution, WaitIdentity
+        desk = onrecord_desk(store)
+        from onrecord.core.wait_keys import Resolution, WaitIdentity
 
         key = await asyncio.to_thread(desk.key, "r", WaitIdentity.named("approval"))
         await asyncio.to_thread(desk.resolve, key, Resolution.ok("yes"))
@@ -221,11 +221,11 @@ def test_changed_code_is_accepted_while_a_wait_is_open() -> None:
     assert asyncio.run(approving.replay("r")) == ["new", "yes"]
 
 
-def reenact_desk(store: MemoryStore) -> Any:
-    from reenact.effect.waits import WaitDesk
+def onrecord_desk(store: MemoryStore) -> Any:
+    from onrecord.runtime.waits import WaitRegistry
 
-    return WaitDesk(store)
+    return WaitRegistry(store)
 
 
 def test_threads_that_are_left_do_not_keep_the_names() -> None:
-    assert all(not thread.name.startswith("reenact-quick") for thread in threading.enumerate())
+    assert all(not thread.name.startswith("onrecord-quick") for thread in threading.enumerate())

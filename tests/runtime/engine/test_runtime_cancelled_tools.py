@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from runtime_support import events, kinds, new_id, replay, resume, run
 
-import reenact
+import onrecord
+from kit.runtime import events, kinds, new_id, replay, resume, run
+from kit.stores import any_store
 
 calls: list[str] = []
 
@@ -32,17 +33,17 @@ def _in_a_loop_of_its_own() -> None:
     asyncio.run(_gives_up())
 
 
-plain = reenact.tool(_in_a_loop_of_its_own, name="plain")
-limited = reenact.tool(_in_a_loop_of_its_own, name="limited", timeout=30)
-retried = reenact.tool(_in_a_loop_of_its_own, name="retried", retry=reenact.Retry(attempts=2, delay_seconds=0))
+plain = onrecord.tool(_in_a_loop_of_its_own, name="plain")
+limited = onrecord.tool(_in_a_loop_of_its_own, name="limited", timeout=30)
+retried = onrecord.tool(_in_a_loop_of_its_own, name="retried", retry=onrecord.Retry(attempts=2, delay_seconds=0))
 
 
-@reenact.step
+@onrecord.step
 def once() -> int:
     return 1
 
 
-@reenact.agent
+@onrecord.agent
 def caller(which: str) -> Any:
     try:
         {"plain": plain, "limited": limited, "retried": retried}[which]()
@@ -50,7 +51,7 @@ def caller(which: str) -> Any:
         return [type(error).__name__, once()]
 
 
-@reenact.agent
+@onrecord.agent
 def in_a_thread(which: str) -> Any:
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.extend(_caught(which)))
@@ -69,6 +70,7 @@ def _caught(which: str) -> list[Any]:
 
 @pytest.mark.parametrize("which", ["plain", "limited", "retried"])
 @pytest.mark.parametrize("agent", [caller, in_a_thread], ids=["main", "thread"])
+@any_store
 def test_a_blocking_tool(store: Any, agent: Any, which: str) -> None:
     name = new_id()
     assert run(agent, which, store=store, run_id=name) == ["CancelledError", 1]
@@ -78,8 +80,9 @@ def test_a_blocking_tool(store: Any, agent: Any, which: str) -> None:
     assert calls == ["called"]
 
 
+@any_store
 def test_a_blocking_tool_that_nobody_catches_cancels_the_run(store: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def trusting() -> None:
         plain()
 
@@ -92,13 +95,14 @@ def test_a_blocking_tool_that_nobody_catches_cancels_the_run(store: Any) -> None
     assert calls == ["called"]
 
 
+@any_store
 def test_a_blocking_tool_inside_a_loop(store: Any) -> None:
-    @reenact.tool
+    @onrecord.tool
     def raising() -> None:
         calls.append("called")
         raise asyncio.CancelledError("of another loop")
 
-    @reenact.agent
+    @onrecord.agent
     async def looping() -> Any:
         try:
             raising()
@@ -112,13 +116,14 @@ def test_a_blocking_tool_inside_a_loop(store: Any) -> None:
     assert calls == ["called"]
 
 
+@any_store
 def test_a_stream_that_gives_up_ends_with_it(store: Any) -> None:
-    @reenact.tool
+    @onrecord.tool
     async def parts() -> AsyncIterator[int]:
         yield 1
         raise asyncio.CancelledError
 
-    @reenact.agent
+    @onrecord.agent
     async def reading() -> Any:
         found: list[Any] = []
         try:
@@ -135,16 +140,17 @@ def test_a_stream_that_gives_up_ends_with_it(store: Any) -> None:
 
 
 @pytest.mark.parametrize("with_what", [KeyboardInterrupt, SystemExit])
+@any_store
 def test_what_ends_the_process_is_no_outcome(store: Any, with_what: type[BaseException]) -> None:
     ends = [True]
 
-    @reenact.step
+    @onrecord.step
     def ending() -> int:
         if ends.pop() if ends else False:
             raise with_what
         return 2
 
-    @reenact.agent
+    @onrecord.agent
     def going_on() -> int:
         found: int = ending()
         return found

@@ -7,7 +7,9 @@ import warnings
 from typing import Any
 
 import pytest
-from runtime_support import (
+
+import onrecord
+from kit.runtime import (
     Died,
     broken_off,
     divergence_of,
@@ -20,9 +22,7 @@ from runtime_support import (
     resume,
     run,
 )
-
-import reenact
-from reenact.effect import boundary
+from onrecord.runtime.engine import boundary
 
 calls: list[Any] = []
 
@@ -32,33 +32,33 @@ def no_calls() -> None:
     calls.clear()
 
 
-@reenact.tool
+@onrecord.tool
 def send(to: str, text: str = "hello", *, urgent: bool = False) -> str:
     calls.append((to, text, urgent))
     return f"sent {text} to {to}"
 
 
-@reenact.tool
+@onrecord.tool
 async def send_async(to: str, text: str = "hello") -> str:
     calls.append((to, text))
     await asyncio.sleep(0)
     return f"sent {text} to {to}"
 
 
-@reenact.step
+@onrecord.step
 def add(a: int, b: int) -> int:
     calls.append((a, b))
     return a + b
 
 
-@reenact.step
+@onrecord.step
 async def add_async(a: int, b: int) -> int:
     calls.append((a, b))
     return a + b
 
 
 def test_a_sync_agent_is_recorded_and_replayed_without_a_call(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def mailing(name: str) -> list[Any]:
         return [send(name), add(1, 2), send(name, "again", urgent=True)]
 
@@ -68,7 +68,7 @@ def test_a_sync_agent_is_recorded_and_replayed_without_a_call(memory: Any) -> No
 
 
 def test_an_async_agent_is_recorded_and_replayed_without_a_call(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def mailing_async(name: str) -> list[Any]:
         return [await send_async(name), await add_async(1, 2), send(name)]
 
@@ -78,7 +78,7 @@ def test_an_async_agent_is_recorded_and_replayed_without_a_call(memory: Any) -> 
 
 
 def test_one_request_and_one_result_for_each_effect(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def twice() -> None:
         add(1, 2)
         add(3, 4)
@@ -91,7 +91,7 @@ def test_one_request_and_one_result_for_each_effect(memory: Any) -> None:
 def test_arguments_by_position_and_by_keyword_are_recorded_alike(memory: Any) -> None:
     how = ["position"]
 
-    @reenact.agent
+    @onrecord.agent
     def adding() -> int:
         answer: int = add(1, 2) if how == ["position"] else add(b=2, a=1)
         return answer
@@ -104,7 +104,7 @@ def test_arguments_by_position_and_by_keyword_are_recorded_alike(memory: Any) ->
 
 
 def test_wrong_arguments_are_the_callers_error_and_leave_no_request(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def wrong() -> str:
         try:
             return str(add(1))
@@ -117,7 +117,7 @@ def test_wrong_arguments_are_the_callers_error_and_leave_no_request(memory: Any)
 
 
 def test_arguments_of_the_agent_come_back_by_position_and_by_keyword(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def greeting(name: str, *, times: int = 1) -> str:
         return str(send(name, "hi" * times))
 
@@ -127,13 +127,13 @@ def test_arguments_of_the_agent_come_back_by_position_and_by_keyword(memory: Any
 
 
 def test_an_inline_step_is_recorded_under_its_name(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def totals() -> Any:
         async def later(a: int) -> int:
             calls.append(a)
             return a
 
-        return [reenact.run_step("total", lambda a, b: a + b, 1, b=2), await reenact.run_step("later", later, 7)]
+        return [onrecord.run_step("total", lambda a, b: a + b, 1, b=2), await onrecord.run_step("later", later, 7)]
 
     run_id = new_id()
     assert run(totals, store=memory, run_id=run_id) == [3, 7]
@@ -143,9 +143,9 @@ def test_an_inline_step_is_recorded_under_its_name(memory: Any) -> None:
 
 
 def test_a_builtin_can_be_an_inline_step(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def largest() -> Any:
-        return [reenact.run_step("largest", max, 1, 5, 3), reenact.run_step("get", {"a": 1}.get, "a")]
+        return [onrecord.run_step("largest", max, 1, 5, 3), onrecord.run_step("get", {"a": 1}.get, "a")]
 
     assert recorded_and_replayed(largest, store=memory) == [5, 1]
 
@@ -155,22 +155,22 @@ def test_a_tool_may_be_a_method(memory: Any) -> None:
         def __init__(self, sender: str) -> None:
             self.sender = sender
 
-        @reenact.tool
+        @onrecord.tool
         def send(self, to: str) -> str:
             calls.append(to)
             return f"{self.sender} to {to}"
 
-        @reenact.tool
+        @onrecord.tool
         async def send_async(self, to: str) -> str:
             calls.append(to)
             return f"{self.sender} to {to}"
 
         @staticmethod
-        @reenact.tool
+        @onrecord.tool
         def plain(to: str) -> str:
             return to
 
-    @reenact.agent
+    @onrecord.agent
     async def by_method() -> Any:
         mailer = Mailer("bob")
         return [mailer.send("ann"), await mailer.send_async("eve"), mailer.plain("x"), mailer.send.keyed("k", "joe")]
@@ -180,7 +180,7 @@ def test_a_tool_may_be_a_method(memory: Any) -> None:
 
 
 def test_a_tool_keeps_the_name_and_text_of_its_function() -> None:
-    @reenact.tool
+    @onrecord.tool
     def documented(a: int) -> int:
         """What it does."""
         return a
@@ -190,7 +190,7 @@ def test_a_tool_keeps_the_name_and_text_of_its_function() -> None:
 
 def test_two_tools_of_one_name_in_different_places_do_not_collide(memory: Any) -> None:
     def made(value: int) -> Any:
-        @reenact.tool
+        @onrecord.tool
         def of_one_name() -> int:
             return value
 
@@ -198,7 +198,7 @@ def test_two_tools_of_one_name_in_different_places_do_not_collide(memory: Any) -
 
     first, second = made(1), made(2)
 
-    @reenact.agent
+    @onrecord.agent
     def both() -> list[int]:
         return [first(), second(), first()]
 
@@ -209,7 +209,7 @@ def test_two_tools_of_one_name_in_different_places_do_not_collide(memory: Any) -
 
 
 def test_the_warning_about_an_effect_outside_of_a_run_names_the_callers_line() -> None:
-    @reenact.tool
+    @onrecord.tool
     def outside_line(a: int) -> int:
         return a
 
@@ -219,7 +219,7 @@ def test_the_warning_about_an_effect_outside_of_a_run_names_the_callers_line() -
 
 
 def test_an_effect_outside_of_a_run_is_done_and_says_so_once() -> None:
-    @reenact.tool
+    @onrecord.tool
     def outside_tool(a: int) -> int:
         return a
 
@@ -232,7 +232,7 @@ def test_an_effect_outside_of_a_run_is_done_and_says_so_once() -> None:
 
 
 def test_an_async_effect_outside_of_a_run_is_done_and_says_so_once() -> None:
-    @reenact.tool
+    @onrecord.tool
     async def outside_async(a: int) -> int:
         return a
 
@@ -246,7 +246,7 @@ def test_an_async_effect_outside_of_a_run_is_done_and_says_so_once() -> None:
 
 def test_an_effect_outside_of_a_run_is_refused_in_strict_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boundary, "strict_outside", True)
-    with pytest.raises(reenact.ReenactError) as caught:
+    with pytest.raises(onrecord.OnrecordError) as caught:
         send("ann")
     assert caught.value.code == "outside_run"
     assert "record" in caught.value.hint
@@ -257,11 +257,11 @@ def test_an_effect_outside_of_a_run_is_refused_in_strict_mode(monkeypatch: pytes
 
 
 def test_an_effect_inside_an_effect_is_part_of_it(memory: Any) -> None:
-    @reenact.tool
+    @onrecord.tool
     def outer() -> int:
         return int(add(1, 2)) + int(add(3, 4))
 
-    @reenact.agent
+    @onrecord.agent
     def nesting() -> int:
         return int(outer())
 
@@ -273,12 +273,12 @@ def test_an_effect_inside_an_effect_is_part_of_it(memory: Any) -> None:
 
 
 def test_what_an_effect_starts_belongs_to_it(memory: Any) -> None:
-    @reenact.tool
+    @onrecord.tool
     async def fans_out() -> list[int]:
         first = asyncio.create_task(add_async(1, 2))
         return [await first, await asyncio.to_thread(add, 3, 4), *await asyncio.gather(add_async(5, 6))]
 
-    @reenact.agent
+    @onrecord.agent
     async def fanning() -> Any:
         return [await fans_out(), await add_async(0, 0)]
 
@@ -294,7 +294,7 @@ def test_what_an_effect_starts_belongs_to_it(memory: Any) -> None:
 def test_an_effect_after_the_runs_end_is_refused(memory: Any) -> None:
     late: list[Any] = []
 
-    @reenact.agent
+    @onrecord.agent
     async def leaving() -> str:
         async def straggler() -> None:
             await released.wait()
@@ -323,13 +323,13 @@ def test_an_effect_after_the_runs_end_is_refused(memory: Any) -> None:
 
 
 def test_an_explicit_key_is_used_as_it_stands(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def keyed() -> Any:
         return send.keyed("invoice-7", "ann")
 
     run_id = new_id()
     run(keyed, store=memory, run_id=run_id)
-    link = [one for one in reenact.JournalReader(memory, run_id).scan() if one.event.kind == "ActionRequested"]
+    link = [one for one in onrecord.JournalReader(memory, run_id).scan() if one.event.kind == "ActionRequested"]
     assert link[0].event.action_id == "invoice-7"
     assert replay(keyed, run_id, store=memory) == "sent hello to ann"
 
@@ -337,7 +337,7 @@ def test_an_explicit_key_is_used_as_it_stands(memory: Any) -> None:
 def test_an_explicit_key_finds_its_answer_from_another_place(memory: Any) -> None:
     order = ["a", "b"]
 
-    @reenact.agent
+    @onrecord.agent
     def ordered() -> dict[str, Any]:
         return {name: add.keyed(f"key-{name}", 1, ord(name)) for name in order}
 
@@ -351,7 +351,7 @@ def test_an_explicit_key_finds_its_answer_from_another_place(memory: Any) -> Non
 def test_the_same_key_with_other_input_is_refused_before_anything_runs(memory: Any) -> None:
     amount = [10]
 
-    @reenact.agent
+    @onrecord.agent
     def paying() -> Any:
         add.keyed("pay", amount[0], 0)
         raise Died
@@ -371,19 +371,19 @@ def test_the_same_key_with_other_input_is_refused_before_anything_runs(memory: A
 
 
 def test_the_same_key_with_other_input_within_a_run_is_refused_before_it_runs(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def paying_twice() -> Any:
         return [add.keyed("pay", 1, 1), add.keyed("pay", 2, 2)]
 
     run_id = new_id()
-    with pytest.raises(reenact.ReenactError) as caught:
+    with pytest.raises(onrecord.OnrecordError) as caught:
         run(paying_twice, store=memory, run_id=run_id)
     assert caught.value.code == "effect_conflict"
     assert calls == [(1, 1)]
 
 
 def test_the_same_key_with_the_same_input_is_answered_once(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def paying_again() -> Any:
         return [add.keyed("pay", 1, 1), add.keyed("pay", 1, 1)]
 
@@ -392,7 +392,7 @@ def test_the_same_key_with_the_same_input_is_answered_once(memory: Any) -> None:
 
 
 def test_the_same_key_at_the_same_time_is_carried_out_once(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def paying_at_once() -> Any:
         found = await asyncio.gather(*(add_async.keyed("pay", 1, 1) for _ in range(3)), return_exceptions=True)
         return [getattr(one, "code", one) for one in found]
@@ -404,16 +404,16 @@ def test_the_same_key_at_the_same_time_is_carried_out_once(memory: Any) -> None:
 def test_the_idempotency_key_is_the_same_for_every_attempt_and_process(memory: Any) -> None:
     seen: list[str] = []
 
-    @reenact.step(retry=reenact.Retry(attempts=2, delay_seconds=0))
+    @onrecord.step(retry=onrecord.Retry(attempts=2, delay_seconds=0))
     def charging() -> str:
-        seen.append(reenact.idempotency_key())
+        seen.append(onrecord.idempotency_key())
         if len(seen) == 1:
             raise ConnectionError
         if len(seen) == 2:
             raise Died
         return "charged"
 
-    @reenact.agent
+    @onrecord.agent
     def charging_agent() -> Any:
         return charging()
 
@@ -424,8 +424,8 @@ def test_the_idempotency_key_is_the_same_for_every_attempt_and_process(memory: A
 
 
 def test_there_is_no_idempotency_key_outside_of_an_effect() -> None:
-    with pytest.raises(reenact.ReenactError) as caught:
-        reenact.idempotency_key()
+    with pytest.raises(onrecord.OnrecordError) as caught:
+        onrecord.idempotency_key()
     assert caught.value.code == "outside_effect"
 
 
@@ -434,15 +434,15 @@ def test_there_is_no_idempotency_key_outside_of_an_effect() -> None:
 
 def test_a_block_is_recorded_as_a_run(memory: Any) -> None:
     run_id = new_id()
-    with reenact.record("nightly", run_id=run_id, store=memory):
+    with onrecord.record("nightly", run_id=run_id, store=memory):
         add(1, 2)
     assert kinds(memory, run_id) == ["ActionRequested", "ActionSucceeded", "Completed"]
-    assert reenact.JournalReader(memory, run_id).facts() == {"recording": "nightly"}
+    assert onrecord.JournalReader(memory, run_id).facts() == {"recording": "nightly"}
 
 
 def test_a_block_that_fails_is_recorded_as_failed(memory: Any) -> None:
     run_id = new_id()
-    with pytest.raises(KeyError), reenact.record("nightly", run_id=run_id, store=memory):
+    with pytest.raises(KeyError), onrecord.record("nightly", run_id=run_id, store=memory):
         add(1, 2)
         raise KeyError("x")
     ended = events(memory, run_id)[-1]
@@ -455,14 +455,14 @@ def test_a_block_around_asyncio_run_records_what_happens_in_it(memory: Any) -> N
         return await asyncio.gather(add_async(1, 2), add_async(3, 4))
 
     run_id = new_id()
-    with reenact.record("loop", run_id=run_id, store=memory):
+    with onrecord.record("loop", run_id=run_id, store=memory):
         assert asyncio.run(main()) == [3, 7]
     assert len(requests(memory, run_id)) == 2
 
 
 def test_a_block_inside_a_running_loop_records_what_happens_in_it(memory: Any) -> None:
     async def main() -> Any:
-        with reenact.record("inside", run_id=run_id, store=memory):
+        with onrecord.record("inside", run_id=run_id, store=memory):
             one = await add_async(1, 2)
             more = await asyncio.gather(add_async(3, 4), add_async(5, 6))
         await asyncio.sleep(0)  # the loop goes on as before
@@ -478,7 +478,7 @@ def test_a_block_inside_a_running_loop_records_what_happens_in_it(memory: Any) -
 
 
 def test_resuming_a_completed_run_gives_its_result_again(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def done_once() -> Any:
         return {"total": add(1, 2)}
 
@@ -489,7 +489,7 @@ def test_resuming_a_completed_run_gives_its_result_again(memory: Any) -> None:
 
 
 def test_resuming_a_failed_run_raises_its_error_again(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def failing_once() -> Any:
         await add_async(1, 2)
         raise LookupError("not there")
@@ -505,51 +505,51 @@ def test_resuming_a_failed_run_raises_its_error_again(memory: Any) -> None:
 
 
 def test_a_run_of_another_agent_is_not_taken_for_ones_own(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def one_agent() -> Any:
         add(1, 2)
         raise Died
 
-    @reenact.agent
+    @onrecord.agent
     def other_agent() -> Any:
         return add(1, 2)
 
     run_id = broken_off(one_agent, store=memory)
     for again in (resume, replay):
-        with pytest.raises(reenact.ReenactError) as caught:
+        with pytest.raises(onrecord.OnrecordError) as caught:
             again(other_agent, run_id, store=memory)
         assert caught.value.code == "other_agent"
 
 
 def test_an_unknown_run_is_an_error(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def never_run() -> Any:
         return add(1, 2)
 
     for again in (resume, replay):
-        with pytest.raises(reenact.ReenactError) as caught:
+        with pytest.raises(onrecord.OnrecordError) as caught:
             again(never_run, "no-such-run", store=memory)
         assert caught.value.code == "unknown_run"
 
 
 def test_any_loaded_agent_is_found_by_its_run(memory: Any) -> None:
-    @reenact.agent(store=memory)
+    @onrecord.agent(store=memory)
     def found_again() -> Any:
         return add(1, 2)
 
     run_id = new_id()
     run(found_again, store=memory, run_id=run_id)
-    assert reenact.replay(run_id, store=memory) == 3
-    assert reenact.resume(run_id, store=memory) == 3
+    assert onrecord.replay(run_id, store=memory) == 3
+    assert onrecord.resume(run_id, store=memory) == 3
 
 
 def test_a_replay_that_draws_less_than_was_drawn_is_not_the_same(memory: Any) -> None:
     draws = 3
 
-    @reenact.agent
+    @onrecord.agent
     def drawing() -> str:
         for _ in range(draws):
-            reenact.random()
+            onrecord.random()
         return "done"
 
     name = new_id()

@@ -7,10 +7,10 @@ import contextvars
 from typing import Any
 
 import pytest
-from runtime_support import Died, broken_off, divergence_of, events, kinds, new_id, replay, resume, run
 
-import reenact
-from reenact.errors import InvalidInput
+import onrecord
+from kit.runtime import Died, broken_off, divergence_of, events, kinds, new_id, replay, resume, run
+from onrecord.errors import InvalidInput
 
 paid: list[Any] = []
 
@@ -20,13 +20,13 @@ def nothing_paid() -> None:
     paid.clear()
 
 
-@reenact.tool
+@onrecord.tool
 def pay(amount: Any) -> str:
     paid.append(amount)
     return "paid"
 
 
-@reenact.tool
+@onrecord.tool
 async def pay_later(amount: Any) -> str:
     paid.append(amount)
     return "paid"
@@ -41,7 +41,7 @@ def test_a_generator_is_no_agent() -> None:
 
     for function in (chat, chat_later):
         with pytest.raises(InvalidInput) as refusal:
-            reenact.agent(function)
+            onrecord.agent(function)
         assert refusal.value.code == "generator_agent"
 
 
@@ -49,14 +49,14 @@ def test_a_plain_generator_is_no_tool() -> None:
     def all_of_it(count: int) -> Any:
         yield from range(count)
 
-    for make in (reenact.tool, reenact.step):
+    for make in (onrecord.tool, onrecord.step):
         with pytest.raises(InvalidInput) as refusal:
             make(all_of_it)
         assert refusal.value.code == "plain_generator"
 
 
 def test_a_task_with_an_empty_context_is_recorded(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def elsewhere() -> Any:
         made = asyncio.get_running_loop().create_task(pay_later(1), context=contextvars.Context())
         return [await made, await pay_later(2)]
@@ -69,7 +69,7 @@ def test_a_task_with_an_empty_context_is_recorded(memory: Any) -> None:
 
 
 def test_a_call_in_an_empty_context_does_nothing_in_a_replay(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def elsewhere() -> Any:
         try:
             return contextvars.Context().run(pay, 1)
@@ -97,7 +97,7 @@ class Client:
 def test_an_input_without_a_value_stops_a_resume_before_anything_runs(memory: Any) -> None:
     dies = [True]
 
-    @reenact.agent
+    @onrecord.agent
     def with_client(client: Any) -> Any:
         pay(1)
         if dies[0]:
@@ -108,21 +108,21 @@ def test_an_input_without_a_value_stops_a_resume_before_anything_runs(memory: An
     dies[0] = False
     before = kinds(memory, run_id)
     for again in (resume, replay):
-        with pytest.raises(reenact.NotReplayable, match="only the type"):
+        with pytest.raises(onrecord.NotReplayable, match="only the type"):
             again(with_client, run_id, store=memory)
     assert kinds(memory, run_id) == before
     assert paid == [1]
 
 
 def test_what_state_hands_out_is_the_agents_own(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def counting() -> Any:
-        reenact.set_state({"n": 0})
-        state = reenact.state()
+        onrecord.set_state({"n": 0})
+        state = onrecord.state()
         state["n"] += 1
-        reenact.set_state(state)
+        onrecord.set_state(state)
         state["n"] = 99
-        return reenact.state()
+        return onrecord.state()
 
     run_id = new_id()
     assert run(counting, store=memory, run_id=run_id) == {"n": 1}
@@ -134,4 +134,4 @@ def test_what_state_hands_out_is_the_agents_own(memory: Any) -> None:
 @pytest.mark.parametrize("seconds", ["x", None, float("nan"), -1, float("inf")])
 def test_a_sleep_that_cannot_be(seconds: Any) -> None:
     with pytest.raises(InvalidInput):
-        reenact.sleep(seconds)
+        onrecord.sleep(seconds)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from runtime_support import Died, divergence_of, new_id, replay, resume, run
 
-import reenact
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.runtime import Died, divergence_of, new_id, replay, resume, run
+from onrecord.store.memory import MemoryStore
 
 done: list[str] = []
 dies = False
@@ -19,23 +19,23 @@ def nothing_yet() -> None:
     done.clear()
 
 
-@reenact.tool
+@onrecord.tool
 def pay(to: str) -> str:
     done.append(to)
     return f"paid {to}"
 
 
-@reenact.agent
+@onrecord.agent
 def paying(to: str) -> str:
     return pay(to)
 
 
-@reenact.agent
+@onrecord.agent
 async def paying_later(to: str) -> str:
     return pay(to)
 
 
-@reenact.step
+@onrecord.step
 def after() -> int:
     if dies:
         raise Died
@@ -47,7 +47,7 @@ def after() -> int:
 def test_run_is_an_effect_of_whoever_runs_it(run_id: str | None, own_store: bool, memory: MemoryStore) -> None:
     elsewhere = MemoryStore() if own_store else None
 
-    @reenact.agent
+    @onrecord.agent
     def outer() -> list[Any]:
         given = {"run_id": run_id} if run_id else {}
         if elsewhere is not None:
@@ -61,11 +61,11 @@ def test_run_is_an_effect_of_whoever_runs_it(run_id: str | None, own_store: bool
     assert replay(outer, name, store=memory) == ["paid Ann", 1]
     assert done == ["Ann"]
     if run_id and elsewhere is not None:
-        assert reenact.JournalReader(elsewhere, run_id).head().seq > 0, "it has the id and the store that were given"
+        assert onrecord.JournalReader(elsewhere, run_id).head().seq > 0, "it has the id and the store that were given"
 
 
 def test_an_asynchronous_one(memory: MemoryStore) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def outer() -> str:
         answer: str = await paying_later.run("Bo", run_id="inner", store=memory)
         return answer
@@ -79,7 +79,7 @@ def test_an_asynchronous_one(memory: MemoryStore) -> None:
 def test_a_resume_does_not_run_it_again(memory: MemoryStore) -> None:
     global dies
 
-    @reenact.agent
+    @onrecord.agent
     def outer() -> list[Any]:
         return [paying.run("Cy", run_id="inner", store=memory), after()]
 
@@ -92,7 +92,7 @@ def test_a_resume_does_not_run_it_again(memory: MemoryStore) -> None:
 
 
 def test_a_replay_begins_nothing_in_the_background(memory: MemoryStore) -> None:
-    @reenact.agent
+    @onrecord.agent
     def outer() -> str:
         return str(paying.start("Di", store=memory).result())
 

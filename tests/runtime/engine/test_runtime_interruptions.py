@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from runtime_support import events, kinds, new_id, replay, resume, run
 
-import reenact
+import onrecord
+from kit.runtime import events, kinds, new_id, replay, resume, run
 
 calls: list[Any] = []
 dies = [True]
@@ -27,14 +27,14 @@ class Blackout(BaseException):
     """As exotic as can be: neither a `SystemExit` nor an `Exception`."""
 
 
-@reenact.step
+@onrecord.step
 async def ask(value: Any) -> Any:
     calls.append(value)
     await asyncio.sleep(0)
     return value
 
 
-@reenact.step
+@onrecord.step
 def ask_blocking(value: Any) -> Any:
     calls.append(value)
     return value
@@ -136,7 +136,7 @@ PLACES = [
 
 
 def _agent(body: Callable[[Ends], Awaitable[Any]], end: Ends) -> Any:
-    @reenact.agent(name=f"ends {body.__name__}")
+    @onrecord.agent(name=f"ends {body.__name__}")
     async def ending() -> Any:
         return [await ask("before"), await body(end)]
 
@@ -180,7 +180,7 @@ def test_a_neighbour_that_ends_the_process_takes_the_run_with_it_and_lets_it_go(
     """The loop is thrown out of twice, the second time while it is being cleared: the run's own task never ends."""
     run_id, begun = new_id(), asyncio.Event()
 
-    @reenact.agent
+    @onrecord.agent
     async def neighbour() -> Any:
         first = await ask("first")
         if dies[0]:
@@ -206,7 +206,7 @@ def test_a_neighbour_that_ends_the_process_takes_the_run_with_it_and_lets_it_go(
 def test_a_run_that_nobody_waits_for_any_more_is_let_go_with_its_loop(memory: Any) -> None:
     run_id = new_id()
 
-    @reenact.agent
+    @onrecord.agent
     async def left_lying() -> Any:
         first = await ask("first")
         while dies[0]:
@@ -238,7 +238,7 @@ def test_a_run_that_was_let_go_early_is_not_let_go_again_when_its_remains_are_co
         task = asyncio.ensure_future(agent.resume(run_id, store=memory))
         await asyncio.sleep(0)
         gc.collect()
-        with pytest.raises(reenact.ReenactError) as busy:
+        with pytest.raises(onrecord.OnrecordError) as busy:
             await agent.resume(run_id, store=memory)
         assert busy.value.code == "run_busy"
         return await task
@@ -247,7 +247,7 @@ def test_a_run_that_was_let_go_early_is_not_let_go_again_when_its_remains_are_co
 
 
 def test_a_synchronous_agent_may_catch_what_its_own_loop_raised(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def catching() -> Any:
         async def child() -> None:
             await ask("child")
@@ -267,7 +267,7 @@ def test_a_synchronous_agent_may_catch_what_its_own_loop_raised(memory: Any) -> 
 
 
 def test_loops_that_runs_have_lived_in_are_not_kept(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def simple() -> Any:
         return await ask(1)
 

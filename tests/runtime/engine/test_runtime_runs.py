@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 import pytest
-from runtime_support import Died, broken_off, divergence_of, events, kinds, new_id, replay, requests, resume, run
 
-import reenact
+import onrecord
+from kit.runtime import Died, broken_off, divergence_of, events, kinds, new_id, replay, requests, resume, run
 
 calls: list[Any] = []
 
@@ -20,19 +20,19 @@ def nothing_yet() -> None:
     calls.clear()
 
 
-@reenact.step
+@onrecord.step
 def look(what: Any) -> Any:
     calls.append(what)
     return what
 
 
-@reenact.step
+@onrecord.step
 async def look_async(what: Any) -> Any:
     calls.append(what)
     return what
 
 
-@reenact.tool
+@onrecord.tool
 def pay(amount: int) -> str:
     calls.append(("pay", amount))
     return f"paid {amount}"
@@ -41,7 +41,7 @@ def pay(amount: int) -> str:
 def children(store: Any, parent: str) -> list[str]:
     found = []
     for row in store.list_runs("default", limit=1000):
-        header = reenact.JournalReader(store, row.header.run).header
+        header = onrecord.JournalReader(store, row.header.run).header
         if header.parent is not None and header.parent.run == parent:
             found.append(row.header.run)
     return found
@@ -52,19 +52,19 @@ def children(store: Any, parent: str) -> list[str]:
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_an_agent_called_by_an_agent_is_a_linked_run_of_its_own(memory: Any, is_async: bool) -> None:
-    @reenact.agent
+    @onrecord.agent
     def child(number: int) -> Any:
         return [look(number), look(number + 1)]
 
-    @reenact.agent
+    @onrecord.agent
     def parent() -> Any:
         return [child(1), look("parent"), child(10)]
 
-    @reenact.agent
+    @onrecord.agent
     async def child_async(number: int) -> Any:
         return [await look_async(number), await look_async(number + 1)]
 
-    @reenact.agent
+    @onrecord.agent
     async def parent_async() -> Any:
         both = await asyncio.gather(child_async(1), child_async(10))
         return [both[0], await look_async("parent"), both[1]]
@@ -86,14 +86,14 @@ def test_an_agent_called_by_an_agent_is_a_linked_run_of_its_own(memory: Any, is_
 def test_resuming_the_parent_resumes_the_child(memory: Any) -> None:
     alive = [False]
 
-    @reenact.agent
+    @onrecord.agent
     def dying_child() -> Any:
         first = look("first")
         if not alive[0]:
             raise Died
         return [first, look("second")]
 
-    @reenact.agent
+    @onrecord.agent
     def parent_of_dying() -> Any:
         return [look("parent"), dying_child()]
 
@@ -106,12 +106,12 @@ def test_resuming_the_parent_resumes_the_child(memory: Any) -> None:
 
 
 def test_the_error_of_a_child_is_the_outcome_for_its_parent(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def failing_child() -> Any:
         look("x")
         raise LookupError("lost")
 
-    @reenact.agent
+    @onrecord.agent
     def catching_parent() -> Any:
         try:
             return failing_child()
@@ -127,14 +127,14 @@ def test_the_error_of_a_child_is_the_outcome_for_its_parent(memory: Any) -> None
 def test_a_child_that_diverges_on_resume_stops_its_parent_and_burns_neither(memory: Any) -> None:
     text, alive = ["old"], [False]
 
-    @reenact.agent
+    @onrecord.agent
     def changed_child() -> Any:
         look(text[0])
         if not alive[0]:
             raise Died
         return "done"
 
-    @reenact.agent
+    @onrecord.agent
     def parent_of_changed() -> Any:
         try:
             return changed_child()
@@ -154,12 +154,12 @@ def test_a_child_that_diverges_on_resume_stops_its_parent_and_burns_neither(memo
 def test_a_run_in_the_background_is_on_record_when_it_has_begun(memory: Any) -> None:
     release = threading.Event()
 
-    @reenact.step
+    @onrecord.step
     def held() -> str:
         release.wait(10)
         return "released"
 
-    @reenact.agent
+    @onrecord.agent
     def background() -> Any:
         return held()
 
@@ -174,7 +174,7 @@ def test_a_run_in_the_background_is_on_record_when_it_has_begun(memory: Any) -> 
 
 
 def test_a_background_run_gives_its_error(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def failing_background() -> Any:
         await look_async(1)
         raise LookupError("lost")
@@ -184,11 +184,11 @@ def test_a_background_run_gives_its_error(memory: Any) -> None:
 
 
 def test_a_background_run_that_an_agent_starts_is_a_run_of_its_own(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def started() -> Any:
         return look("started")
 
-    @reenact.agent
+    @onrecord.agent
     def starting() -> Any:
         handle = started.start(run_id=other, store=memory)
         return [handle.result(10), look("own")]
@@ -203,12 +203,12 @@ def test_a_run_that_is_cancelled_cleans_up_and_ends_as_cancelled(memory: Any) ->
     begun = threading.Event()
     cleaned: list[str] = []
 
-    @reenact.step
+    @onrecord.step
     async def for_ever() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    @reenact.agent
+    @onrecord.agent
     async def cancelled_run() -> Any:
         try:
             await for_ever()
@@ -229,18 +229,18 @@ def test_a_run_that_is_cancelled_cleans_up_and_ends_as_cancelled(memory: Any) ->
 
 
 def test_a_run_that_nobody_carries_is_cancelled_at_once(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def left_alone() -> Any:
         look(1)
         raise Died
 
     run_id = broken_off(left_alone, store=memory)
-    assert reenact.cancel(memory, run_id, reason="not needed") is True
+    assert onrecord.cancel(memory, run_id, reason="not needed") is True
     assert events(memory, run_id)[-1].reason == "not needed"
-    with pytest.raises(reenact.ReenactError) as caught:
-        reenact.cancel(memory, run_id)
+    with pytest.raises(onrecord.OnrecordError) as caught:
+        onrecord.cancel(memory, run_id)
     assert caught.value.code == "closed_run"
-    with pytest.raises(reenact.ReenactError) as caught:
+    with pytest.raises(onrecord.OnrecordError) as caught:
         resume(left_alone, run_id, store=memory)
     assert caught.value.code == "no_result"
 
@@ -251,14 +251,14 @@ def test_a_run_that_nobody_carries_is_cancelled_at_once(memory: Any) -> None:
 def test_a_sweep_carries_on_what_nobody_carries(memory: Any) -> None:
     alive = [False]
 
-    @reenact.agent(store=memory)
+    @onrecord.agent(store=memory)
     def swept_agent(number: int) -> Any:
         first = look(number)
         if not alive[0]:
             raise Died
         return [first, look(-number)]
 
-    @reenact.agent(store=memory)
+    @onrecord.agent(store=memory)
     async def swept_async(number: int) -> Any:
         first = await look_async(number)
         if not alive[0]:
@@ -267,10 +267,10 @@ def test_a_sweep_carries_on_what_nobody_carries(memory: Any) -> None:
 
     ids = [broken_off(swept_agent, 1, store=memory), broken_off(swept_async, 2, store=memory)]
     alive[0] = True
-    swept = {one.run: one for one in reenact.sweep(memory)}
+    swept = {one.run: one for one in onrecord.sweep(memory)}
     assert {run_id: swept[run_id].outcome for run_id in ids} == dict.fromkeys(ids, "completed")
     assert swept[ids[0]].result == [1, -1]
-    assert reenact.sweep(memory) == []
+    assert onrecord.sweep(memory) == []
     assert sorted(calls) == [-2, -1, 1, 2]
 
 
@@ -285,7 +285,7 @@ def until_completed(store: Any, run_id: str) -> None:
 def test_a_worker_sweeps_until_it_is_stopped(memory: Any) -> None:
     alive, ended = [False], threading.Event()
 
-    @reenact.agent(store=memory)
+    @onrecord.agent(store=memory)
     def worked_on() -> Any:
         look("x")
         if not alive[0]:
@@ -295,7 +295,7 @@ def test_a_worker_sweeps_until_it_is_stopped(memory: Any) -> None:
 
     run_id = broken_off(worked_on, store=memory)
     alive[0] = True
-    worker = reenact.Worker(memory, seconds=0.01)
+    worker = onrecord.Worker(memory, seconds=0.01)
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
@@ -316,18 +316,18 @@ def test_a_long_run_keeps_a_worker_from_nothing(memory: Any) -> None:
         if threading.current_thread() is threading.main_thread():
             raise Died
 
-    @reenact.agent(store=memory)
+    @onrecord.agent(store=memory)
     def takes_long() -> Any:
         work("long")
-        return reenact.run_step("wait", lambda: go_on.wait(30))
+        return onrecord.run_step("wait", lambda: go_on.wait(30))
 
-    @reenact.agent(store=memory)
+    @onrecord.agent(store=memory)
     def comes_later() -> None:
         work("short")
         ended.set()
 
     first = broken_off(takes_long, store=memory)
-    worker = reenact.Worker(memory, seconds=0.01)
+    worker = onrecord.Worker(memory, seconds=0.01)
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
@@ -344,12 +344,12 @@ def test_a_long_run_keeps_a_worker_from_nothing(memory: Any) -> None:
 
 
 def test_what_is_not_allowed_is_denied_and_leaves_a_denial_only(memory: Any) -> None:
-    @reenact.agent(policy=reenact.Policy(allow=["look"]))
+    @onrecord.agent(policy=onrecord.Policy(allow=["look"]))
     def restricted() -> Any:
         look(1)
         try:
             pay(5)
-        except reenact.Denied as denied:
+        except onrecord.Denied as denied:
             return [denied.code, look(2)]
 
     run_id = new_id()
@@ -374,12 +374,12 @@ def test_a_check_sees_name_kind_and_input_and_says_why(memory: Any) -> None:
         asked.append((name, kind, payload))
         return "too much" if name == "pay" and payload["amount"] > 100 else None
 
-    @reenact.agent(policy=reenact.Policy(check=check))
+    @onrecord.agent(policy=onrecord.Policy(check=check))
     async def checked() -> Any:
         first = pay(5)
         try:
             pay(500)
-        except reenact.Denied as denied:
+        except onrecord.Denied as denied:
             return [first, denied.message]
 
     run_id = new_id()
@@ -394,37 +394,37 @@ def test_a_check_sees_name_kind_and_input_and_says_why(memory: Any) -> None:
 @pytest.mark.parametrize(
     "policy",
     [
-        pytest.param(reenact.Policy(check=lambda *_: "no"), id="check"),
+        pytest.param(onrecord.Policy(check=lambda *_: "no"), id="check"),
         pytest.param(
-            reenact.Policy(allow=[]),
+            onrecord.Policy(allow=[]),
             id="allow",
         ),
         pytest.param(
-            reenact.Policy(budget=reenact.Budget(calls=0)),
+            onrecord.Policy(budget=onrecord.Budget(calls=0)),
             id="budget",
         ),
     ],
 )
-def test_an_uncaught_denial_ends_the_run_as_failed(memory: Any, policy: reenact.Policy) -> None:
-    @reenact.agent(policy=policy)
+def test_an_uncaught_denial_ends_the_run_as_failed(memory: Any, policy: onrecord.Policy) -> None:
+    @onrecord.agent(policy=policy)
     def denied_agent() -> Any:
         return pay(1)
 
     run_id = new_id()
-    with pytest.raises(reenact.Denied):
+    with pytest.raises(onrecord.Denied):
         run(denied_agent, store=memory, run_id=run_id)
     assert kinds(memory, run_id) == ["ActionDenied", "Failed"]
-    with pytest.raises(reenact.Denied):
+    with pytest.raises(onrecord.Denied):
         replay(denied_agent, run_id, store=memory)
 
 
 def test_a_denial_among_concurrent_calls_comes_back(memory: Any) -> None:
-    @reenact.agent(policy=reenact.Policy(allow=["look_async"]))
+    @onrecord.agent(policy=onrecord.Policy(allow=["look_async"]))
     async def partly_denied() -> Any:
         async def one(number: int) -> Any:
             try:
                 return pay(number) if number % 2 else await look_async(number)
-            except reenact.Denied:
+            except onrecord.Denied:
                 return "denied"
 
         return await asyncio.gather(*map(one, range(4)))
@@ -435,13 +435,13 @@ def test_a_denial_among_concurrent_calls_comes_back(memory: Any) -> None:
 
 
 def test_a_budget_of_calls_stops_the_run_and_cannot_be_ignored(memory: Any) -> None:
-    @reenact.agent(policy=reenact.Policy(budget=reenact.Budget(calls=3)))
+    @onrecord.agent(policy=onrecord.Policy(budget=onrecord.Budget(calls=3)))
     def spending() -> Any:
         denied = 0
         for number in range(10):
             try:
                 look(number)
-            except reenact.BudgetExceeded:
+            except onrecord.BudgetExceeded:
                 denied += 1
         return denied
 
@@ -454,7 +454,7 @@ def test_a_budget_of_calls_stops_the_run_and_cannot_be_ignored(memory: Any) -> N
 def test_a_budget_counts_what_was_done_before_a_resume(memory: Any) -> None:
     alive = [False]
 
-    @reenact.agent(policy=reenact.Policy(budget=reenact.Budget(calls=3)))
+    @onrecord.agent(policy=onrecord.Policy(budget=onrecord.Budget(calls=3)))
     def spending_on() -> Any:
         look(1)
         look(2)
@@ -465,7 +465,7 @@ def test_a_budget_counts_what_was_done_before_a_resume(memory: Any) -> None:
 
     run_id = broken_off(spending_on, store=memory)
     alive[0] = True
-    with pytest.raises(reenact.BudgetExceeded):
+    with pytest.raises(onrecord.BudgetExceeded):
         resume(spending_on, run_id, store=memory)
     assert calls == [1, 2, 3]
 
@@ -475,7 +475,7 @@ def test_a_budget_counts_what_was_done_before_a_resume(memory: Any) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_retries_are_one_request_some_attempts_and_one_result(memory: Any, is_async: bool) -> None:
-    retry = reenact.Retry(attempts=5, delay_seconds=0, on=(ConnectionError,))
+    retry = onrecord.Retry(attempts=5, delay_seconds=0, on=(ConnectionError,))
 
     def flaky_body() -> str:
         calls.append("try")
@@ -483,15 +483,15 @@ def test_retries_are_one_request_some_attempts_and_one_result(memory: Any, is_as
             raise ConnectionError("again")
         return "at last"
 
-    @reenact.tool(retry=retry)
+    @onrecord.tool(retry=retry)
     def flaky() -> str:
         return flaky_body()
 
-    @reenact.tool(retry=retry)
+    @onrecord.tool(retry=retry)
     async def flaky_async() -> str:
         return flaky_body()
 
-    @reenact.agent
+    @onrecord.agent
     async def retrying() -> Any:
         return await flaky_async() if is_async else flaky()
 
@@ -506,12 +506,12 @@ def test_retries_are_one_request_some_attempts_and_one_result(memory: Any, is_as
 
 
 def test_retries_go_by_the_kind_of_error(memory: Any) -> None:
-    @reenact.tool(retry=reenact.Retry(attempts=5, delay_seconds=0, on=(OSError,), never_on=(PermissionError,)))
+    @onrecord.tool(retry=onrecord.Retry(attempts=5, delay_seconds=0, on=(OSError,), never_on=(PermissionError,)))
     def picky(error: str) -> None:
         calls.append(error)
         raise {"perm": PermissionError("no"), "os": OSError("try"), "value": ValueError("no")}[error]
 
-    @reenact.agent
+    @onrecord.agent
     def trying_all() -> Any:
         found = []
         for name in ("perm", "os", "value"):
@@ -529,7 +529,7 @@ def test_retries_go_by_the_kind_of_error(memory: Any) -> None:
 
 
 def test_pauses_grow_and_their_jitter_follows_from_the_effect() -> None:
-    retry = reenact.Retry(attempts=6, delay_seconds=1, factor=2, max_delay_seconds=5, jitter=0.5)
+    retry = onrecord.Retry(attempts=6, delay_seconds=1, factor=2, max_delay_seconds=5, jitter=0.5)
     pauses = [retry.delay_after(attempt, ValueError(), "run/0/x/0") for attempt in range(1, 7)]
     assert pauses == [retry.delay_after(attempt, ValueError(), "run/0/x/0") for attempt in range(1, 7)]
     assert pauses[-1] is None
@@ -547,27 +547,27 @@ def test_pauses_grow_and_their_jitter_follows_from_the_effect() -> None:
 def test_an_effect_in_doubt_is_not_repeated_until_it_is_settled(memory: Any, decision: str) -> None:
     alive = [False]
 
-    @reenact.tool
+    @onrecord.tool
     def transfer() -> str:
         calls.append("transfer")
         if not alive[0]:
             raise Died
         return "transferred"
 
-    @reenact.agent
+    @onrecord.agent
     def transferring() -> Any:
         try:
             return transfer()
-        except reenact.ReenactError as error:
+        except onrecord.OnrecordError as error:
             return error.code
 
     run_id = broken_off(transferring, store=memory)
     alive[0] = True
-    with pytest.raises(reenact.InDoubt) as caught:
+    with pytest.raises(onrecord.InDoubt) as caught:
         resume(transferring, run_id, store=memory)
     assert "settle" in caught.value.hint
     assert calls == ["transfer"]
-    reenact.settle(memory, run_id, decision=decision, value="by hand")
+    onrecord.settle(memory, run_id, decision=decision, value="by hand")
     result = resume(transferring, run_id, store=memory)
     assert result == {"done": "by hand", "retry": "transferred", "fail": "settled_as_failed"}[decision]
     assert len(calls) == (2 if decision == "retry" else 1)
@@ -578,14 +578,14 @@ def test_an_effect_in_doubt_is_not_repeated_until_it_is_settled(memory: Any, dec
 def test_a_step_in_doubt_is_done_again(memory: Any) -> None:
     alive = [False]
 
-    @reenact.step
+    @onrecord.step
     def reading() -> str:
         calls.append("reading")
         if not alive[0]:
             raise Died
         return "read"
 
-    @reenact.agent
+    @onrecord.agent
     def reader() -> Any:
         return reading()
 
@@ -599,7 +599,7 @@ def test_a_step_in_doubt_is_done_again(memory: Any) -> None:
 
 
 def test_what_the_agent_changes_after_asking_is_not_part_of_the_request(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def changing_input() -> Any:
         messages = ["first"]
         task = asyncio.create_task(look_async(messages))

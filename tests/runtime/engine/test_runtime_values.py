@@ -18,11 +18,11 @@ from uuid import UUID
 
 import pydantic
 import pytest
-from runtime_support import Died, broken_off, kinds, new_id, recorded_and_replayed, replay, resume, run
 
-import reenact
-from reenact.effect.waiting_for import seconds_of
-from reenact.errors import InvalidInput
+import onrecord
+from kit.runtime import Died, broken_off, kinds, new_id, recorded_and_replayed, replay, resume, run
+from onrecord.errors import InvalidInput
+from onrecord.runtime.api.wait import parse_duration
 
 
 class Colour(enum.Enum):
@@ -101,12 +101,12 @@ VALUES = [
 ]
 
 
-@reenact.tool
+@onrecord.tool
 def give(index: int) -> Any:
     return VALUES[index]
 
 
-@reenact.tool
+@onrecord.tool
 async def give_async(index: int) -> Any:
     return VALUES[index]
 
@@ -115,7 +115,7 @@ async def give_async(index: int) -> Any:
 def test_a_result_comes_back_as_the_type_it_was(memory: Any, index: int) -> None:
     got: list[Any] = []
 
-    @reenact.agent
+    @onrecord.agent
     async def giving(number: int) -> str:
         got.append((give(number), await give_async(number)))
         return f"{got[-1]!r}"
@@ -129,11 +129,11 @@ def test_a_result_comes_back_as_the_type_it_was(memory: Any, index: int) -> None
 
 
 def test_nan_comes_back(memory: Any) -> None:
-    @reenact.step
+    @onrecord.step
     def not_a_number() -> float:
         return math.nan
 
-    @reenact.agent
+    @onrecord.agent
     def asking_nan() -> bool:
         return math.isnan(not_a_number())
 
@@ -145,11 +145,11 @@ def test_the_agent_gets_the_decoded_value_while_recording_too(memory: Any) -> No
     kept = [1, 2]
     same: list[bool] = []
 
-    @reenact.step
+    @onrecord.step
     def shared() -> list[int]:
         return kept
 
-    @reenact.agent
+    @onrecord.agent
     def sharing() -> list[int]:
         got: list[int] = shared()
         same.append(got is kept)
@@ -162,11 +162,11 @@ def test_the_agent_gets_the_decoded_value_while_recording_too(memory: Any) -> No
 
 
 def test_a_declared_type_shapes_what_comes_back(memory: Any) -> None:
-    @reenact.step
+    @onrecord.step
     def declared() -> dict[str, list[Money]]:
         return {"all": [Money(Decimal("1.5"))]}
 
-    @reenact.agent
+    @onrecord.agent
     def declaring() -> Any:
         return declared()["all"][0].amount
 
@@ -174,7 +174,7 @@ def test_a_declared_type_shapes_what_comes_back(memory: Any) -> None:
 
 
 def test_agents_take_and_give_such_values_too(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def shopping(basket: Basket, *, at: datetime) -> tuple[Any, ...]:
         return (basket, at, give(0))
 
@@ -189,11 +189,11 @@ def test_agents_take_and_give_such_values_too(memory: Any) -> None:
 
 
 def test_arguments_that_have_no_value_are_recorded_by_type_and_match(memory: Any) -> None:
-    @reenact.step
+    @onrecord.step
     def through(client: Any, amount: int) -> int:
         return amount
 
-    @reenact.agent
+    @onrecord.agent
     def with_client() -> int:
         return int(through(io.BytesIO(b"a client"), 3))
 
@@ -201,13 +201,13 @@ def test_arguments_that_have_no_value_are_recorded_by_type_and_match(memory: Any
 
 
 def test_a_default_dict_of_a_result_is_usable(memory: Any) -> None:
-    @reenact.step
+    @onrecord.step
     def counting() -> dict[str, int]:
         counts: defaultdict[str, int] = defaultdict(int)
         counts["a"] += 1
         return counts
 
-    @reenact.agent
+    @onrecord.agent
     def counted() -> Any:
         return dict(counting())
 
@@ -225,25 +225,25 @@ class Client:
         return "asked"
 
 
-@reenact.step
+@onrecord.step
 def connect() -> Client:
     return Client()
 
 
-@reenact.step
+@onrecord.step
 def connect_among_others() -> dict[str, Any]:
     return {"client": Client(), "n": 1}
 
 
 def test_a_client_object_is_handed_over_while_recording(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def connected() -> str:
         client: Client = connect()
         return client.ask()
 
     run_id = new_id()
     assert run(connected, store=memory, run_id=run_id) == "asked"
-    with pytest.raises(reenact.NotReplayable) as caught:
+    with pytest.raises(onrecord.NotReplayable) as caught:
         replay(connected, run_id, store=memory)
     assert (caught.value.code, caught.value.exit_status) == ("not_replayable", 7)
     assert "connect" in caught.value.message
@@ -255,14 +255,14 @@ def test_a_client_object_is_handed_over_while_recording(memory: Any) -> None:
 def test_a_result_without_a_value_cannot_be_swallowed_by_the_agent(memory: Any, is_async: bool) -> None:
     """A replay that went on with an `except Exception` would show a behaviour that never was."""
 
-    @reenact.agent
+    @onrecord.agent
     def careful() -> str:
         try:
             return str(connect_among_others()["client"].ask())
         except Exception:
             return "fell back"
 
-    @reenact.agent
+    @onrecord.agent
     async def careful_async() -> str:
         await asyncio.sleep(0)
         try:
@@ -273,14 +273,14 @@ def test_a_result_without_a_value_cannot_be_swallowed_by_the_agent(memory: Any, 
     agent = careful_async if is_async else careful
     run_id = new_id()
     assert run(agent, store=memory, run_id=run_id) == "asked"
-    with pytest.raises(reenact.NotReplayable):
+    with pytest.raises(onrecord.NotReplayable):
         replay(agent, run_id, store=memory)
 
 
 def test_a_result_without_a_value_stops_a_resume_and_does_not_end_the_run(memory: Any) -> None:
     alive = [False]
 
-    @reenact.agent
+    @onrecord.agent
     def reconnecting() -> str:
         client: Client = connect()
         if not alive[0]:
@@ -289,7 +289,7 @@ def test_a_result_without_a_value_stops_a_resume_and_does_not_end_the_run(memory
 
     run_id = broken_off(reconnecting, store=memory)
     alive[0] = True
-    with pytest.raises(reenact.NotReplayable):
+    with pytest.raises(onrecord.NotReplayable):
         resume(reconnecting, run_id, store=memory)
     assert kinds(memory, run_id) == ["ActionRequested", "ActionSucceeded"]
 
@@ -308,7 +308,7 @@ class Overdrawn(PaymentRefused):
     pass
 
 
-@reenact.step
+@onrecord.step
 def pay(kind: str) -> None:
     if kind == "refused":
         raise PaymentRefused(7, amount=Decimal("1.10"))
@@ -332,7 +332,7 @@ def pay(kind: str) -> None:
     raise KeyError(kind)
 
 
-@reenact.step
+@onrecord.step
 async def pay_async(kind: str) -> None:
     pay.function(kind)
 
@@ -351,7 +351,7 @@ def _described(error: BaseException | None) -> Any:
 def test_an_error_comes_back_as_it_was(memory: Any, kind: str, how: str) -> None:
     seen: list[Any] = []
 
-    @reenact.agent
+    @onrecord.agent
     async def paying(what: str) -> str:
         try:
             await pay_async(what) if how == "async" else pay(what)
@@ -368,7 +368,7 @@ def test_an_error_comes_back_as_it_was(memory: Any, kind: str, how: str) -> None
 def test_except_works_on_resume(memory: Any) -> None:
     dies = [True]
 
-    @reenact.agent
+    @onrecord.agent
     def paying_on() -> Any:
         try:
             pay("overdrawn")
@@ -384,7 +384,7 @@ def test_except_works_on_resume(memory: Any) -> None:
 
 
 def test_an_uncaught_error_is_the_end_and_comes_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def failing() -> None:
         pay("refused")
 
@@ -403,13 +403,13 @@ def test_a_class_that_no_longer_exists_becomes_a_clear_stand_in(memory: Any) -> 
         made = type("ShortLived", (LookupError,), {"__module__": "a_module_that_went"})
         raise made("gone")
 
-    @reenact.step
+    @onrecord.step
     def short_lived() -> None:
         raise_one()
 
     seen: list[str] = []
 
-    @reenact.agent
+    @onrecord.agent
     def meeting() -> str:
         try:
             short_lived()
@@ -431,13 +431,13 @@ def test_an_error_that_cannot_be_rebuilt_still_shows_class_and_message(memory: A
             super().__init__("picky", handle)
             self.handle = handle
 
-    @reenact.step
+    @onrecord.step
     def picky() -> None:
         raise Picky(io.BytesIO())
 
     seen: list[str] = []
 
-    @reenact.agent
+    @onrecord.agent
     def picking() -> str:
         try:
             picky()
@@ -450,7 +450,7 @@ def test_an_error_that_cannot_be_rebuilt_still_shows_class_and_message(memory: A
 
 
 def test_an_effect_that_is_cancelled_inside_comes_back_as_that(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def cancelled_inside() -> str:
         try:
             await pay_async("cancelled")
@@ -473,25 +473,25 @@ def test_an_error_whose_class_is_gone_is_still_caught_as_what_it_was(
     Refused.__qualname__ = "Refused"
     monkeypatch.setattr(sys.modules[__name__], "Refused", Refused, raising=False)
 
-    @reenact.step
+    @onrecord.step
     def refusing() -> None:
         raise Refused(7)
 
-    @reenact.step
+    @onrecord.step
     async def refusing_later() -> None:
         raise Refused(7)
 
     def told(error: Any) -> list[Any]:
         return [str(error), error.code]
 
-    @reenact.agent
+    @onrecord.agent
     def catching() -> Any:
         try:
             refusing()
         except ValueError as error:
             return told(error)
 
-    @reenact.agent
+    @onrecord.agent
     async def catching_later() -> Any:
         try:
             await refusing_later()
@@ -507,10 +507,10 @@ def test_an_error_whose_class_is_gone_is_still_caught_as_what_it_was(
 @pytest.mark.parametrize("duration", [float("nan"), float("inf"), "soon", "1x", [1]])
 def test_a_duration_that_is_none_is_refused(duration: Any) -> None:
     with pytest.raises(InvalidInput):
-        seconds_of(duration)
+        parse_duration(duration)
 
 
 @pytest.mark.parametrize("attempts", [0, -1, 1.5, float("nan")])
 def test_attempts_are_whole_numbers(attempts: Any) -> None:
     with pytest.raises(InvalidInput):
-        reenact.Retry(attempts=attempts)
+        onrecord.Retry(attempts=attempts)

@@ -11,7 +11,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from runtime_support import (
+
+import onrecord
+from kit.kept_bytes import kept_in
+from kit.runtime import (
     Died,
     broken_off,
     divergence_of,
@@ -24,11 +27,8 @@ from runtime_support import (
     resume,
     run,
 )
-
-import reenact
-from kept_bytes import kept_in
-from reenact.core.wait_keys import Resolution, WaitIdentity
-from reenact.effect.waits import WaitDesk
+from onrecord.core.wait_keys import Resolution, WaitIdentity
+from onrecord.runtime.waits import WaitRegistry
 
 sent: list[Any] = []
 
@@ -38,20 +38,20 @@ def nothing_sent() -> None:
     sent.clear()
 
 
-@reenact.tool
+@onrecord.tool
 def mail(text: Any) -> str:
     sent.append(text)
     return "sent"
 
 
-@reenact.tool
+@onrecord.tool
 async def mail_async(text: Any) -> str:
     sent.append(text)
     return "sent"
 
 
 def resolving(store: Any, key: str, resolution: Resolution) -> None:
-    WaitDesk(store).resolve(key, resolution)
+    WaitRegistry(store).resolve(key, resolution)
 
 
 RESOLUTIONS = {
@@ -66,25 +66,25 @@ RESOLUTIONS = {
 def test_a_wait_that_was_resolved_before_anyone_waits(memory: Any, how: str, is_async: bool) -> None:
     resolution, expected = RESOLUTIONS[how]
 
-    @reenact.tool
+    @onrecord.tool
     def decide(key: str) -> None:
         sent.append(key)
         resolving(memory, key, resolution)
 
-    @reenact.agent
+    @onrecord.agent
     def asking() -> Any:
-        decide(reenact.wait_key("approval"))
+        decide(onrecord.wait_key("approval"))
         try:
-            return reenact.wait_for("approval")
-        except reenact.ReenactError as error:
+            return onrecord.wait_for("approval")
+        except onrecord.OnrecordError as error:
             return f"{type(error).__name__} {getattr(error, 'value', None)}"
 
-    @reenact.agent
+    @onrecord.agent
     async def asking_async() -> Any:
-        decide(reenact.wait_key("approval"))
+        decide(onrecord.wait_key("approval"))
         try:
-            return await reenact.wait_for("approval")
-        except reenact.ReenactError as error:
+            return await onrecord.wait_for("approval")
+        except onrecord.OnrecordError as error:
             return f"{type(error).__name__} {getattr(error, 'value', None)}"
 
     agent = asking_async if is_async else asking
@@ -101,20 +101,20 @@ def test_a_wait_that_is_resolved_while_the_run_waits(memory: Any, is_async: bool
     keys: list[str] = []
     out = threading.Event()
 
-    @reenact.tool
+    @onrecord.tool
     def hand_out(key: str) -> None:
         keys.append(key)
         out.set()
 
-    @reenact.agent
+    @onrecord.agent
     def blocked() -> Any:
-        hand_out(reenact.wait_key("word"))
-        return reenact.wait_for("word")
+        hand_out(onrecord.wait_key("word"))
+        return onrecord.wait_for("word")
 
-    @reenact.agent
+    @onrecord.agent
     async def blocked_async() -> Any:
-        hand_out(reenact.wait_key("word"))
-        return await reenact.wait_for("word")
+        hand_out(onrecord.wait_key("word"))
+        return await onrecord.wait_for("word")
 
     agent = blocked_async if is_async else blocked
     handle = agent.start(run_id=new_id(), store=memory)
@@ -126,18 +126,18 @@ def test_a_wait_that_is_resolved_while_the_run_waits(memory: Any, is_async: bool
 
 @pytest.mark.parametrize("timeout", [0.01, "10ms", timedelta(milliseconds=10)])
 def test_a_wait_times_out_and_does_so_again(memory: Any, timeout: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def impatient() -> str:
         try:
-            await reenact.wait_for("never", timeout=timeout)
+            await onrecord.wait_for("never", timeout=timeout)
         except TimeoutError as late:
             return str(late)
         return "?"
 
-    @reenact.agent
+    @onrecord.agent
     def impatient_thread() -> str:
         try:
-            reenact.wait_for("never", timeout=timeout)
+            onrecord.wait_for("never", timeout=timeout)
         except TimeoutError as late:
             return str(late)
         return "?"
@@ -147,10 +147,10 @@ def test_a_wait_times_out_and_does_so_again(memory: Any, timeout: Any) -> None:
 
 
 def test_a_wait_is_waited_on_by_whoever_resumes(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def waiting_on() -> Any:
-        await mail_async(reenact.wait_key("word"))
-        return await reenact.wait_for("word")
+        await mail_async(onrecord.wait_key("word"))
+        return await onrecord.wait_for("word")
 
     async def cut_short() -> None:
         task = asyncio.create_task(waiting_on.run(run_id=run_id, store=memory))
@@ -172,19 +172,19 @@ def test_a_wait_is_waited_on_by_whoever_resumes(memory: Any) -> None:
 def test_the_key_is_the_same_when_the_run_comes_back(memory: Any) -> None:
     alive = [False]
 
-    @reenact.step
+    @onrecord.step
     def note(key: str) -> None:
         sent.append(key)
 
-    @reenact.agent
+    @onrecord.agent
     def asking_again() -> Any:
-        key = reenact.wait_key("word")
+        key = onrecord.wait_key("word")
         note(key)
         if not alive[0]:
             raise Died
         sent.append(key)
         resolving(memory, key, Resolution.ok(7))
-        return reenact.wait_for("word")
+        return onrecord.wait_for("word")
 
     run_id = broken_off(asking_again, store=memory)
     alive[0] = True
@@ -193,16 +193,16 @@ def test_the_key_is_the_same_when_the_run_comes_back(memory: Any) -> None:
 
 
 def test_two_waits_of_one_name_have_keys_of_their_own(memory: Any) -> None:
-    @reenact.tool
+    @onrecord.tool
     def answer(key: str, value: int) -> None:
         sent.append(key)
         resolving(memory, key, Resolution.ok(value))
 
-    @reenact.agent
+    @onrecord.agent
     async def asking_twice() -> Any:
         async def one(number: int) -> Any:
-            answer(reenact.wait_key("word"), number)
-            return await reenact.wait_for("word")
+            answer(onrecord.wait_key("word"), number)
+            return await onrecord.wait_for("word")
 
         first = [await one(1), await one(2)]
         return [*first, *await asyncio.gather(one(3), one(4))]
@@ -212,18 +212,18 @@ def test_two_waits_of_one_name_have_keys_of_their_own(memory: Any) -> None:
 
 
 def test_a_wait_that_loses_a_race_is_cancelled_for_everyone(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def racing() -> Any:
-        sent.append(reenact.wait_key("word"))
+        sent.append(onrecord.wait_key("word"))
         try:
             async with asyncio.timeout(0.05):
-                return await reenact.wait_for("word")
+                return await onrecord.wait_for("word")
         except TimeoutError:
             return "gave up"
 
     run_id = new_id()
     assert run(racing, store=memory, run_id=run_id) == "gave up"
-    outcome = WaitDesk(memory).resolve(sent[0], Resolution.ok("late"))
+    outcome = WaitRegistry(memory).resolve(sent[0], Resolution.ok("late"))
     assert outcome.terminal is not None
     assert outcome.terminal.status == "cancelled"
     assert replay(racing, run_id, store=memory) == "gave up"
@@ -247,9 +247,9 @@ KEY_CARRIERS: dict[str, Any] = {
     "nested argument": lambda key: mail({"to": ["ann", {"link": key}], key: 1}),
     "dataclass": lambda key: mail(Letter("ann", f"https://x/{key}")),
     "bytes": lambda key: mail(key.encode()),
-    "result": lambda key: reenact.run_step("echo", lambda text: [text], key),
-    "error": lambda key: _swallowed(lambda: reenact.run_step("fail", _fails_with, key)),
-    "state": lambda key: reenact.set_state({"link": key}),
+    "result": lambda key: onrecord.run_step("echo", lambda text: [text], key),
+    "error": lambda key: _swallowed(lambda: onrecord.run_step("fail", _fails_with, key)),
+    "state": lambda key: onrecord.set_state({"link": key}),
     "child agent": lambda key: keeping_child(key),
 }
 
@@ -266,7 +266,7 @@ def _swallowed(call: Any) -> str:
     return "?"
 
 
-@reenact.agent
+@onrecord.agent
 def keeping_child(text: str) -> int:
     mail(text)
     return len(text)
@@ -279,13 +279,13 @@ def keeping_child(text: str) -> int:
 def test_a_key_is_nowhere_in_the_store(sqlite: Any, tmp_path: Path, carrier: str) -> None:
     keys: list[str] = []
 
-    @reenact.agent
+    @onrecord.agent
     def keeping_secret() -> Any:
-        key = reenact.wait_key("word")
+        key = onrecord.wait_key("word")
         keys.append(key)
         KEY_CARRIERS[carrier](key)
         resolving(sqlite, key, Resolution.ok(1)) if not key.startswith("<") else None
-        return reenact.wait_for("word")
+        return onrecord.wait_for("word")
 
     run_id = new_id()
     assert run(keeping_secret, store=sqlite, run_id=run_id) == 1
@@ -299,9 +299,9 @@ def test_a_key_is_nowhere_in_the_store(sqlite: Any, tmp_path: Path, carrier: str
 def test_a_key_in_the_end_of_a_run_is_nowhere_in_the_store(sqlite: Any, tmp_path: Path, ending: str) -> None:
     keys: list[str] = []
 
-    @reenact.agent
+    @onrecord.agent
     def telling() -> Any:
-        key = reenact.wait_key("word")
+        key = onrecord.wait_key("word")
         keys.append(key)
         if ending == "raised":
             raise LookupError(f"nobody opened {key}")
@@ -321,17 +321,17 @@ def test_a_key_in_the_end_of_a_run_is_nowhere_in_the_store(sqlite: Any, tmp_path
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_an_interrupt_blocks_until_a_decision_comes(memory: Any, is_async: bool) -> None:
-    @reenact.agent
+    @onrecord.agent
     def interrupted() -> Any:
-        return [mail("before"), reenact.interrupt({"approve": "refund"}), mail("after")]
+        return [mail("before"), onrecord.interrupt({"approve": "refund"}), mail("after")]
 
-    @reenact.agent
+    @onrecord.agent
     async def interrupted_async() -> Any:
-        return [await mail_async("before"), await reenact.interrupt({"approve": "refund"}), await mail_async("after")]
+        return [await mail_async("before"), await onrecord.interrupt({"approve": "refund"}), await mail_async("after")]
 
     agent = interrupted_async if is_async else interrupted
     handle = agent.start(run_id=new_id(), store=memory)
-    desk = WaitDesk(memory)
+    desk = WaitRegistry(memory)
     desk.resolve(desk.key(handle.run_id, WaitIdentity.named("interrupt@0", 1)), Resolution.ok({"yes": 1}))
     assert handle.result(10) == ["sent", {"yes": 1}, "sent"]
     assert [kind for kind in kinds(memory, handle.run_id) if kind in ("Interrupted", "Resumed")] == [
@@ -343,8 +343,8 @@ def test_an_interrupt_blocks_until_a_decision_comes(memory: Any, is_async: bool)
 
 
 def test_waiting_outside_of_a_run_is_refused() -> None:
-    with pytest.warns(UserWarning, match="outside"), pytest.raises(reenact.ReenactError) as caught:
-        reenact.wait_for("never-outside")
+    with pytest.warns(UserWarning, match="outside"), pytest.raises(onrecord.OnrecordError) as caught:
+        onrecord.wait_for("never-outside")
     assert caught.value.code == "outside_run"
 
 
@@ -352,14 +352,14 @@ def test_waiting_outside_of_a_run_is_refused() -> None:
 
 
 def test_a_sleep_is_an_effect_with_a_due_time(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def sleeping() -> Any:
-        await reenact.sleep(0.01)
+        await onrecord.sleep(0.01)
         return "woke"
 
-    @reenact.agent
+    @onrecord.agent
     def sleeping_thread() -> Any:
-        reenact.sleep(0.01)
+        onrecord.sleep(0.01)
         return "woke"
 
     for agent in (sleeping, sleeping_thread):
@@ -374,10 +374,10 @@ def test_a_sleep_is_an_effect_with_a_due_time(memory: Any) -> None:
 def test_a_replay_does_not_sleep(memory: Any) -> None:
     """Twenty years have passed, as far as the record is concerned."""
 
-    @reenact.agent
+    @onrecord.agent
     async def sleeping_long() -> Any:
         done, _ = await asyncio.wait(
-            [asyncio.create_task(reenact.sleep(3600 * 24 * 365 * 20)), asyncio.create_task(mail_async("x"))],
+            [asyncio.create_task(onrecord.sleep(3600 * 24 * 365 * 20)), asyncio.create_task(mail_async("x"))],
             return_when=asyncio.FIRST_COMPLETED,
         )
         return len(done)
@@ -387,8 +387,8 @@ def test_a_replay_does_not_sleep(memory: Any) -> None:
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
 def test_a_sleep_of_no_length_is_refused(seconds: float) -> None:
-    with pytest.raises(reenact.ReenactError) as caught:
-        reenact.sleep(seconds)
+    with pytest.raises(onrecord.OnrecordError) as caught:
+        onrecord.sleep(seconds)
     assert caught.value.code == "bad_sleep"
 
 
@@ -396,10 +396,10 @@ def test_a_sleep_of_no_length_is_refused(seconds: float) -> None:
 
 
 def test_values_drawn_before_and_after_the_first_request_of_a_task_come_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def drawing_around() -> Any:
         async def one() -> Any:
-            return [reenact.random(), await mail_async("x"), reenact.random()]
+            return [onrecord.random(), await mail_async("x"), onrecord.random()]
 
         return await asyncio.create_task(one())
 
@@ -407,12 +407,12 @@ def test_values_drawn_before_and_after_the_first_request_of_a_task_come_back(mem
 
 
 def test_time_chance_and_ids_come_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def drawing() -> Any:
         async def one() -> Any:
-            return [await mail_async("x"), reenact.now(), reenact.random(), reenact.uuid(), reenact.random()]
+            return [await mail_async("x"), onrecord.now(), onrecord.random(), onrecord.uuid(), onrecord.random()]
 
-        return [reenact.now(), *await asyncio.gather(one(), one()), reenact.uuid(), reenact.random()]
+        return [onrecord.now(), *await asyncio.gather(one(), one()), onrecord.uuid(), onrecord.random()]
 
     first = recorded_and_replayed(drawing, store=memory)
     assert isinstance(first[0], datetime)
@@ -427,13 +427,13 @@ def test_drawn_values_come_back_on_resume(memory: Any) -> None:
     drawn: list[Any] = []
     alive = [False]
 
-    @reenact.agent
+    @onrecord.agent
     def drawing_on() -> Any:
-        drawn.append((reenact.now(), reenact.random(), reenact.uuid()))
+        drawn.append((onrecord.now(), onrecord.random(), onrecord.uuid()))
         mail("x")
         if not alive[0]:
             raise Died
-        return reenact.random()
+        return onrecord.random()
 
     run_id = broken_off(drawing_on, store=memory)
     alive[0] = True
@@ -444,10 +444,10 @@ def test_drawn_values_come_back_on_resume(memory: Any) -> None:
 
 
 def test_values_drawn_after_the_last_effect_come_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def drawing_last() -> Any:
         mail("x")
-        return [reenact.random(), reenact.uuid()]
+        return [onrecord.random(), onrecord.uuid()]
 
     recorded_and_replayed(drawing_last, store=memory)
 
@@ -455,12 +455,12 @@ def test_values_drawn_after_the_last_effect_come_back(memory: Any) -> None:
 def test_drawing_more_than_the_record_has_is_a_divergence(memory: Any) -> None:
     more = [False]
 
-    @reenact.agent
+    @onrecord.agent
     def drawing_more() -> Any:
         if more[0]:
-            reenact.random()
-            reenact.random()
-        return [reenact.random(), mail("x")][1]
+            onrecord.random()
+            onrecord.random()
+        return [onrecord.random(), mail("x")][1]
 
     run_id = new_id()
     run(drawing_more, store=memory, run_id=run_id)
@@ -469,11 +469,11 @@ def test_drawing_more_than_the_record_has_is_a_divergence(memory: Any) -> None:
 
 
 def test_drawing_inside_of_an_effect_belongs_to_the_effect(memory: Any) -> None:
-    @reenact.step
+    @onrecord.step
     def draws() -> Any:
-        return reenact.random()
+        return onrecord.random()
 
-    @reenact.agent
+    @onrecord.agent
     def drawing_inside() -> Any:
         return draws()
 
@@ -489,14 +489,14 @@ def test_drawing_inside_of_an_effect_belongs_to_the_effect(memory: Any) -> None:
 def test_state_is_on_record_and_comes_back(memory: Any) -> None:
     seen: list[Any] = []
 
-    @reenact.agent
+    @onrecord.agent
     def stateful() -> Any:
-        seen.append(reenact.state())
-        reenact.set_state({"step": 1}, step_id="one")
+        seen.append(onrecord.state())
+        onrecord.set_state({"step": 1}, step_id="one")
         mail("x")
-        seen.append(reenact.state())
-        reenact.set_state({"step": 2})
-        return reenact.state()
+        seen.append(onrecord.state())
+        onrecord.set_state({"step": 2})
+        return onrecord.state()
 
     run_id = new_id()
     assert run(stateful, store=memory, run_id=run_id) == {"step": 2}
@@ -509,9 +509,9 @@ def test_state_is_on_record_and_comes_back(memory: Any) -> None:
 def test_another_state_is_a_divergence_that_names_the_field(memory: Any) -> None:
     step = [1]
 
-    @reenact.agent
+    @onrecord.agent
     def stateful_otherwise() -> Any:
-        reenact.set_state({"a": {"step": step[0]}})
+        onrecord.set_state({"a": {"step": step[0]}})
         return mail("x")
 
     run_id = new_id()
@@ -527,11 +527,11 @@ def test_another_state_is_a_divergence_that_names_the_field(memory: Any) -> None
 def test_state_that_is_not_set_again_is_a_divergence(memory: Any) -> None:
     sets = [True]
 
-    @reenact.agent
+    @onrecord.agent
     def forgetful() -> Any:
         mail("x")
         if sets[0]:
-            reenact.set_state(1)
+            onrecord.set_state(1)
         return 0
 
     run_id = new_id()
@@ -543,12 +543,12 @@ def test_state_that_is_not_set_again_is_a_divergence(memory: Any) -> None:
 def test_what_is_changed_in_the_state_without_setting_it_is_not_on_record(memory: Any) -> None:
     """What one task changes in what it was given does not change what others are given."""
 
-    @reenact.agent
+    @onrecord.agent
     def changing() -> Any:
         given = {"list": [1]}
-        reenact.set_state(given)
+        onrecord.set_state(given)
         given["list"].append(2)
         mail("x")
-        return reenact.state()
+        return onrecord.state()
 
     assert recorded_and_replayed(changing, store=memory) == {"list": [1]}

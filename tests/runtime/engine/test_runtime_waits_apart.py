@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runtime_support import Died, kinds, new_id, recorded_and_replayed, replay, resume, run
 
-import reenact
-from reenact.core.wait_keys import Resolution, WaitIdentity
-from reenact.effect.waits import WaitDesk
-from reenact.effect.waits.listing import waits_of
-from reenact.errors import KeysUnavailable
+import onrecord
+from kit.runtime import Died, kinds, new_id, recorded_and_replayed, replay, resume, run
+from onrecord.core.wait_keys import Resolution, WaitIdentity
+from onrecord.errors import KeysUnavailable
+from onrecord.runtime.waits import WaitRegistry
+from onrecord.runtime.waits.listed_waits import load_waits
 
 
 def answering_once(store: Any) -> Any:
     """A tool that uses only the first key that it is given."""
     seen: list[str] = []
 
-    @reenact.tool
+    @onrecord.tool
     async def hand_out(key: str) -> None:
         seen.append(key)
         if len(seen) == 1:
-            WaitDesk(store).resolve(key, Resolution.ok("yes"))
+            WaitRegistry(store).resolve(key, Resolution.ok("yes"))
 
     return hand_out
 
@@ -45,13 +45,13 @@ def gathered(waited: Any) -> Any:
 def test_an_answer_ends_one_wait_although_tasks_carry_them_out(memory: Any, carried: Any) -> None:
     hand_out = answering_once(memory)
 
-    @reenact.agent
+    @onrecord.agent
     async def asking() -> list[str]:
         answers = []
         for _ in range(3):
-            await hand_out(reenact.wait_key("approval"))
+            await hand_out(onrecord.wait_key("approval"))
             try:
-                answers.append(await carried(reenact.wait_for("approval", timeout=0.05)))
+                answers.append(await carried(onrecord.wait_for("approval", timeout=0.05)))
             except TimeoutError:
                 answers.append("nobody")
         return answers
@@ -62,30 +62,30 @@ def test_an_answer_ends_one_wait_although_tasks_carry_them_out(memory: Any, carr
 def test_two_waits_of_one_name_side_by_side_have_an_answer_each(memory: Any) -> None:
     hand_out = answering_once(memory)
 
-    @reenact.agent
+    @onrecord.agent
     async def asking() -> list[Any]:
-        await hand_out(reenact.wait_key("approval"))
-        waits = [reenact.wait_for("approval", timeout=0.05) for _ in range(2)]
+        await hand_out(onrecord.wait_key("approval"))
+        waits = [onrecord.wait_for("approval", timeout=0.05) for _ in range(2)]
         return [str(one) for one in await asyncio.gather(*waits, return_exceptions=True)]
 
-    assert recorded_and_replayed(asking, store=memory) == ["yes", "nobody resolved 'approval' in time"]
+    assert recorded_and_replayed(asking, store=memory) == ["yes", "'approval' was not resolved in time"]
 
 
 def test_a_decision_answers_one_of_two_questions_that_were_asked_side_by_side(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def asking() -> list[Any]:
-        questions = [reenact.interrupt("refund 5 EUR?"), reenact.interrupt("delete the account?")]
+        questions = [onrecord.interrupt("refund 5 EUR?"), onrecord.interrupt("delete the account?")]
         return list(await asyncio.gather(*questions))
 
     async def asked() -> None:
         carried = asyncio.create_task(asking.run(run_id="two", store=memory))
-        while len(waits_of(memory, "two")) < 2 and not carried.done():
+        while len(load_waits(memory, "two")) < 2 and not carried.done():
             await asyncio.sleep(0.005)
         carried.cancel()
         await asyncio.gather(carried, return_exceptions=True)
 
     asyncio.run(asked())
-    assert sorted((one.ordinal, one.state) for one in waits_of(memory, "two")) == [(1, "open"), (2, "open")]
+    assert sorted((one.ordinal, one.state) for one in load_waits(memory, "two")) == [(1, "open"), (2, "open")]
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
@@ -93,24 +93,24 @@ def test_decisions_on_questions_side_by_side_stay_with_their_questions(memory: A
     """Whoever comes back to the record must not be handed the consent to something else."""
     alive = [False]
 
-    @reenact.step
+    @onrecord.step
     async def go_on() -> None:
         if not alive[0]:
             raise Died
 
-    @reenact.agent
+    @onrecord.agent
     async def asking() -> list[Any]:
-        questions = [reenact.interrupt("refund 5 EUR?"), reenact.interrupt("delete the account?")]
+        questions = [onrecord.interrupt("refund 5 EUR?"), onrecord.interrupt("delete the account?")]
         answers = await asyncio.gather(*questions)
         await go_on()
         return list(answers)
 
-    desk = WaitDesk(memory)
+    desk = WaitRegistry(memory)
 
     async def answered() -> None:
         carried = asyncio.create_task(asking.run(run_id="two", store=memory))
         for number in order:
-            while len(waits_of(memory, "two")) < 2:
+            while len(load_waits(memory, "two")) < 2:
                 await asyncio.sleep(0.005)
             word = {1: "yes", 2: "no"}[number]
             desk.resolve(desk.key("two", WaitIdentity.named("interrupt@0", number)), Resolution.ok(word))
@@ -122,24 +122,24 @@ def test_decisions_on_questions_side_by_side_stay_with_their_questions(memory: A
     alive[0] = True
     assert resume(asking, "two", store=memory) == ["yes", "no"]
     assert replay(asking, "two", store=memory) == ["yes", "no"]
-    reenact.verify_run(memory, "two").raise_if_invalid()
+    onrecord.verify_run(memory, "two").raise_if_invalid()
 
 
 def waits_for_one() -> Any:
-    return reenact.wait_for("approval")
+    return onrecord.wait_for("approval")
 
 
 def waits_for_the_first() -> Any:
-    return reenact.wait_for_first("approve", "reject")
+    return onrecord.wait_for_first("approve", "reject")
 
 
 def asks_for_the_key() -> Any:
-    reenact.wait_key("approval")
-    return reenact.wait_for("approval")
+    onrecord.wait_key("approval")
+    return onrecord.wait_for("approval")
 
 
 def asks_an_operator() -> Any:
-    return reenact.interrupt("go on?")
+    return onrecord.interrupt("go on?")
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -147,11 +147,11 @@ def asks_an_operator() -> Any:
 def test_a_file_of_secrets_that_cannot_be_read_is_no_answer(
     memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: Any, is_async: bool
 ) -> None:
-    @reenact.step
+    @onrecord.step
     def look() -> str:
         return "seen"
 
-    @reenact.agent
+    @onrecord.agent
     def asking() -> Any:
         look()
         try:
@@ -159,7 +159,7 @@ def test_a_file_of_secrets_that_cannot_be_read_is_no_answer(
         except Exception as error:  # an agent that takes whatever comes for an answer
             return f"answered with {error}"
 
-    @reenact.agent
+    @onrecord.agent
     async def asking_async() -> Any:
         look()
         try:
@@ -170,7 +170,7 @@ def test_a_file_of_secrets_that_cannot_be_read_is_no_answer(
     agent, run_id = (asking_async if is_async else asking), new_id()
     keys = tmp_path / "exposed"
     keys.write_text("{}")
-    monkeypatch.setenv("REENACT_KEY_FILE", str(keys))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(keys))
     os.chmod(keys, 0o644)
     for carry in (lambda: run(agent, store=memory, run_id=run_id), lambda: resume(agent, run_id, store=memory)):
         with pytest.raises(KeysUnavailable):
@@ -179,7 +179,7 @@ def test_a_file_of_secrets_that_cannot_be_read_is_no_answer(
         assert not {"WaitResolved", "Resumed", "Completed", "Failed"} & set(kinds(memory, run_id))
 
     keys.unlink()  # mended: a new one is made
-    desk = WaitDesk(memory)
+    desk = WaitRegistry(memory)
     name = {waits_for_the_first: "approve", asks_an_operator: "interrupt@0"}.get(waits, "approval")
     desk.resolve(desk.key(run_id, WaitIdentity.named(name, 1)), Resolution.ok("yes"))
     answer = ("approve", "yes") if waits is waits_for_the_first else "yes"

@@ -6,25 +6,24 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
-import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import reenact
-from reenact.core.wait_keys import Resolution, WaitIdentity
-from reenact.effect.waits import WaitDesk
-from reenact.journal.chain import Draft
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit import command_server
+from onrecord.core.wait_keys import Resolution, WaitIdentity
+from onrecord.journal.chain import Draft
+from onrecord.runtime.waits import WaitRegistry
+from onrecord.store.memory import MemoryStore
 
 store = MemoryStore()
 begun = 0
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 async def words(count: int, fails: bool = False) -> AsyncIterator[str]:
     global begun
     begun += 1
@@ -35,7 +34,7 @@ async def words(count: int, fails: bool = False) -> AsyncIterator[str]:
         raise ValueError("no more words")
 
 
-@reenact.step
+@onrecord.step
 async def ask(word: str) -> str:
     return word.upper()
 
@@ -44,7 +43,7 @@ async def _read(count: int) -> list[str]:
     return [word async for word in words(count)]
 
 
-@reenact.agent(store=store)
+@onrecord.agent(store=store)
 async def reader() -> list[Any]:
     seen: list[Any] = [await _read(3)]
     try:
@@ -67,14 +66,14 @@ def test_a_stream_comes_back_chunk_by_chunk() -> None:
     before = begun
     assert asyncio.run(reader.replay("streams")) == recorded
     assert begun == before
-    kinds = [event.kind for event in reenact.JournalReader(store, "streams").scan()]
+    kinds = [event.kind for event in onrecord.JournalReader(store, "streams").scan()]
     assert kinds[:5] == ["ActionRequested", "ChunkReceived", "ChunkReceived", "ChunkReceived", "ActionSucceeded"]
 
 
 def test_the_answer_holds_the_whole_stream() -> None:
     asyncio.run(reader.run(run_id="whole"))
-    first = next(e.event for e in reenact.JournalReader(store, "whole").scan() if e.kind == "ActionSucceeded")
-    assert isinstance(first, reenact.ActionSucceeded)
+    first = next(e.event for e in onrecord.JournalReader(store, "whole").scan() if e.kind == "ActionSucceeded")
+    assert isinstance(first, onrecord.ActionSucceeded)
     assert first.output == ["w0", "w1", "w2"]
 
 
@@ -91,7 +90,7 @@ closed = 0
 kept: list[Any] = []
 
 
-@reenact.tool
+@onrecord.tool
 async def letters() -> AsyncIterator[str]:
     global closed
     try:
@@ -102,7 +101,7 @@ async def letters() -> AsyncIterator[str]:
         closed += 1
 
 
-@reenact.agent(store=store)
+@onrecord.agent(store=store)
 async def leaving(how: str) -> str:
     stream = letters() if how in ("kept", "held") else None
     if how == "kept":
@@ -120,7 +119,7 @@ async def leaving(how: str) -> str:
 
 
 def _keys(run: str) -> list[tuple[str, str | None]]:
-    reader = reenact.JournalReader(store, run)
+    reader = onrecord.JournalReader(store, run)
     return [(row.kind, reader.link(row).key) for row in store.scan("default", run, 1)]
 
 
@@ -143,7 +142,7 @@ def test_a_stream_that_is_left_early(how: str, expected: str) -> None:
     run = f"left by {how}".replace(" ", "-")
     assert asyncio.run(_outcome(leaving.run(how, run_id=run))) == expected
     assert closed == before + 1  # with the run, not with the process
-    events = list(reenact.JournalReader(store, run).scan())
+    events = list(onrecord.JournalReader(store, run).scan())
     kinds = [event.kind for event in events if event.kind != "ChunkReceived"]
     rest = ["ActionRequested", "ActionSucceeded"] if how == "ask" else []
     assert kinds == ["ActionRequested", "ActionFailed", *rest, "Failed" if how == "raise" else "Completed"]
@@ -151,14 +150,14 @@ def test_a_stream_that_is_left_early(how: str, expected: str) -> None:
     assert asyncio.run(_outcome(leaving.replay(run))) == expected
     assert asyncio.run(_outcome(leaving.resume(run))) == expected if how != "raise" else True
     kept.clear()
-    assert len(list(reenact.JournalReader(store, run).scan())) == len(events)
+    assert len(list(onrecord.JournalReader(store, run).scan())) == len(events)
 
 
 def test_a_record_that_ends_with_an_open_stream() -> None:
     """Nobody was there to say that it was left: the run has ended upon what it had read all the same."""
     asyncio.run(leaving.run("break", run_id="said"))
-    reader = reenact.JournalReader(store, "said")
-    with reenact.Journal.create(store, "unsaid", facts=reader.facts()) as journal:
+    reader = onrecord.JournalReader(store, "said")
+    with onrecord.Journal.create(store, "unsaid", facts=reader.facts()) as journal:
         for one, (kind, key) in zip(reader.scan(), _keys("said"), strict=True):
             if kind != "ActionFailed":
                 journal.append(Draft(one.event, key=key))
@@ -166,14 +165,14 @@ def test_a_record_that_ends_with_an_open_stream() -> None:
 
 
 def test_a_stream_that_was_left_is_not_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys"))
 
-    @reenact.agent(store=store, name="leaving_then_waiting")
+    @onrecord.agent(store=store, name="leaving_then_waiting")
     async def waiting() -> list[Any]:
         stream = letters()
         letter = await anext(stream)
         del stream
-        return [letter, await reenact.wait_for("word")]
+        return [letter, await onrecord.wait_for("word")]
 
     async def suspended() -> None:
         task = asyncio.create_task(waiting.run(run_id="doubt"))
@@ -185,7 +184,7 @@ def test_a_stream_that_was_left_is_not_in_doubt(tmp_path: Path, monkeypatch: pyt
 
     async def resumed() -> Any:
         task = asyncio.create_task(waiting.resume("doubt"))
-        desk = WaitDesk(store)
+        desk = WaitRegistry(store)
         key = await asyncio.to_thread(desk.key, "doubt", WaitIdentity.named("word"))
         await asyncio.to_thread(desk.resolve, key, Resolution.ok("yes"))
         return await asyncio.wait_for(task, 60)
@@ -197,9 +196,9 @@ def test_a_stream_that_was_left_is_not_in_doubt(tmp_path: Path, monkeypatch: pyt
 
 CUT = """
 import asyncio, os, signal, sys
-import reenact
+import onrecord
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 async def words():
     for number in range(4):
         if number == 2 and os.environ.get("DIE"):
@@ -208,11 +207,11 @@ async def words():
             ledger.write(f"{number} ")
         yield number
 
-@reenact.step
+@onrecord.step
 async def ask(number):
     return number
 
-@reenact.agent(store=sys.argv[2])
+@onrecord.agent(store=sys.argv[2])
 async def agent(between):
     seen = []
     try:
@@ -237,13 +236,10 @@ else:
     ],
 )
 def test_a_process_that_dies_in_mid_stream(tmp_path: Path, between: str, expected: str) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(textwrap.dedent(CUT))
     file = str(tmp_path / "store.db")
 
     def run(verb: str, **more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(program), verb, file, between]
-        return subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, timeout=60)
+        return command_server.call([verb, file, between], code=CUT, env={**os.environ, **more})
 
     assert run("run", DIE="1").returncode == -signal.SIGKILL
     resumed = run("resume")
@@ -255,7 +251,7 @@ def test_a_stream_that_is_done_again_and_gives_no_chunk(memory: Any, then: str) 
     """What the process that died was handed of it was seen by nobody: neither now nor when the run comes back."""
     lives: list[str] = []
 
-    @reenact.tool(idempotent=True)
+    @onrecord.tool(idempotent=True)
     async def words() -> AsyncIterator[str]:
         lives.append(then)
         if len(lives) == 1:
@@ -268,15 +264,15 @@ def test_a_stream_that_is_done_again_and_gives_no_chunk(memory: Any, then: str) 
         if then != "is empty":
             yield "never"
 
-    @reenact.step
+    @onrecord.step
     async def ask(what: list[str]) -> list[str]:
         return what
 
-    @reenact.agent(name=f"again-{then}", store=memory)
+    @onrecord.agent(name=f"again-{then}", store=memory)
     async def agent() -> list[str]:
         seen = []
         try:
-            async with asyncio.timeout(0.2):
+            async with asyncio.timeout(0.05 if lives and then == "takes too long" else 60):
                 async for word in words():
                     seen.append(word)  # noqa: PERF401  # what came before the error counts
         except (LookupError, TimeoutError) as error:

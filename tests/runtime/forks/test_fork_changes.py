@@ -7,29 +7,19 @@ import dataclasses
 from typing import Any
 
 import pytest
-from fork_support import (
-    Died,
-    Ledger,
-    assert_verifies,
-    entries,
-    fork,
-    kinds,
-    moved,
-    new_id,
-    replay,
-    run,
-    seqs,
-)
 
-import reenact
-from reenact.core.wait_keys import Resolution
-from reenact.effect.forking import AnotherAnswer, AnotherInput, AnotherModel
-from reenact.effect.stopping import NotCarriedOut, Suspended
-from reenact.effect.waiting_for import WaitFailed
-from reenact.effect.waits.desk import WaitDesk
-from reenact.errors import BadPosition, Damaged, InvalidInput, NotFound, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.forks import Ledger, assert_verifies, entries, fork, kinds, moved, seqs
+from kit.runtime import Died, new_id, replay, run
+from kit.soak import SOAK
+from onrecord.core.wait_keys import Resolution
+from onrecord.errors import BadPosition, Damaged, InvalidInput, NotFound, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.api.wait import WaitFailed
+from onrecord.runtime.engine.stops import NotCarriedOut, Suspended
+from onrecord.runtime.forks.fork import AnotherAnswer, AnotherInput, AnotherModel
+from onrecord.runtime.waits.registry import WaitRegistry
+from onrecord.store.memory import MemoryStore
 
 ledger = Ledger()
 broken = [False]
@@ -46,31 +36,31 @@ class Order:
     number: int
 
 
-@reenact.tool(kind="model_call")
+@onrecord.tool(kind="model_call")
 def think(model: str, prompt: str) -> str:
     ledger.did("think", model, prompt)
     return f"{model} on {prompt}"
 
 
-@reenact.tool
+@onrecord.tool
 def mail(to: str, text: str) -> str:
     ledger.did("mail", to, text)
     return f"mailed {text}"
 
 
-@reenact.step
+@onrecord.step
 def look(page: int) -> int:
     ledger.did("look", page)
     return 10 * page
 
 
-@reenact.agent(name="fork.clerk")
+@onrecord.agent(name="fork.clerk")
 def clerk(order: str) -> list[Any]:
     plan = think("small", order)
-    reenact.set_state({"plan": plan})
+    onrecord.set_state({"plan": plan})
     word = think("small", f"word for {plan}")
-    reenact.set_state({"plan": plan, "word": word})
-    return [plan, word, mail("bob", word), look(len(word)), reenact.state()]
+    onrecord.set_state({"plan": plan, "word": word})
+    return [plan, word, mail("bob", word), look(len(word)), onrecord.state()]
 
 
 def recorded(store: Any, order: str = "A-1") -> str:
@@ -104,7 +94,7 @@ def test_the_original_answer_is_not_in_the_branch(memory: MemoryStore) -> None:
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 def test_a_branch_stands_by_itself(kind: str, request: pytest.FixtureRequest, tmp_path: Any) -> None:
     url = {"memory": "memory://", "sqlite": str(tmp_path / "store.db")}.get(kind)
-    opened = reenact.open_store(url or request.getfixturevalue("database_url"))
+    opened = onrecord.open_store(url or request.getfixturevalue("database_url"))
     try:
         parent = recorded(opened)
         before = [one.event for one in entries(opened, parent)]
@@ -135,7 +125,7 @@ def test_the_state_of_a_branch_follows_the_alternate(memory: MemoryStore) -> Non
 
 
 def test_an_error_is_an_answer_too(memory: MemoryStore) -> None:
-    @reenact.agent(name="fork.careful")
+    @onrecord.agent(name="fork.careful")
     def careful() -> str:
         try:
             return mail("bob", "x")
@@ -177,7 +167,7 @@ def test_another_input_is_asked_for_and_on_record(memory: MemoryStore) -> None:
 
 
 def test_only_the_named_one_of_equal_requests_has_another_input(memory: MemoryStore) -> None:
-    @reenact.agent(name="fork.thrice")
+    @onrecord.agent(name="fork.thrice")
     def thrice() -> list[int]:
         return [look(1), look(1), look(1)]
 
@@ -237,7 +227,7 @@ def test_an_input_that_does_not_fit_stops_before_anything_happens(memory: Memory
     parent = recorded(memory)
     asked = seqs(memory, parent, "ActionRequested", "think")[1]
     for payload in ("just a text", {"model": "small", "other": 1}, {"prompt": "x"}, None, [1]):
-        with pytest.raises(ReenactError):
+        with pytest.raises(OnrecordError):
             clerk.fork(parent, change=AnotherInput(asked, payload), store=memory)
     assert not ledger.lines
 
@@ -246,25 +236,25 @@ def test_an_input_that_does_not_fit_stops_before_anything_happens(memory: Memory
 
 
 def test_another_decision(memory: MemoryStore) -> None:
-    @reenact.tool(idempotent=True)
+    @onrecord.tool(idempotent=True)
     def ask_dana(order: str) -> None:
         ledger.did("asked", order)
 
-    @reenact.agent(name="fork.decided")
+    @onrecord.agent(name="fork.decided")
     def decided(order: str) -> str:
         ask_dana(order)
         try:
-            said = reenact.wait_for("approval")
+            said = onrecord.wait_for("approval")
         except WaitFailed as failed:
             return f"failed: {failed.value}"
-        first, value = reenact.wait_for_first("yes", "no")
-        return f"{said} {first} {value} {reenact.interrupt('really?')}"
+        first, value = onrecord.wait_for_first("yes", "no")
+        return f"{said} {first} {value} {onrecord.interrupt('really?')}"
 
     parent = new_id()
     handle = decided.start("A", run_id=parent, store=memory)
-    from reenact.core.wait_keys import WaitIdentity
+    from onrecord.core.wait_keys import WaitIdentity
 
-    desk = WaitDesk(memory)
+    desk = WaitRegistry(memory)
     for name, value in (("approval", "granted"), ("yes", 1), ("interrupt@0", "sure")):
         desk.resolve(desk.key(parent, WaitIdentity.named(name, 1)).text, Resolution.ok(value))
     assert handle.result(timeout=30) == "granted yes 1 sure"
@@ -308,7 +298,7 @@ def test_every_position_and_no_other(memory: MemoryStore) -> None:
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_positions_beyond_what_a_database_counts(kind: str, request: pytest.FixtureRequest, tmp_path: Any) -> None:
     url = str(tmp_path / "store.db") if kind == "sqlite" else request.getfixturevalue("database_url")
-    opened = reenact.open_store(url)
+    opened = onrecord.open_store(url)
     try:
         parent = recorded(opened)
         for bad in (10**18, 2**63, 2**70, -(2**70)):
@@ -346,20 +336,20 @@ def test_an_unknown_tail_and_an_unknown_run(memory: MemoryStore) -> None:
 # Lanes
 
 
-@reenact.tool(kind="model_call")
+@onrecord.tool(kind="model_call")
 async def ask(prompt: str) -> str:
     ledger.did("ask", prompt)
     await asyncio.sleep(0.001)
     return prompt.upper()
 
 
-@reenact.tool
+@onrecord.tool
 async def note(text: str) -> str:
     ledger.did("note", text)
     return f"noted {text}"
 
 
-@reenact.agent(name="fork.lanes")
+@onrecord.agent(name="fork.lanes")
 async def lanes(width: int) -> list[str]:
     async def branch(number: int) -> str:
         first = await ask(f"b{number}")
@@ -417,11 +407,11 @@ def test_a_fork_in_the_middle_of_a_fork_of_a_fork(memory: MemoryStore) -> None:
     ledger.clear()
     first = new_id("f")
     assert fork(lanes, parent, 4, tail="mocked", fork_id=first, store=memory) == whole
-    for at in range(len(entries(memory, first))):
+    for at in range(0, len(entries(memory, first)), 1 if SOAK else 4):
         second = new_id("f")
         assert fork(lanes, first, at, tail="mocked", fork_id=second, store=memory) == whole
         assert replay(lanes, second, store=memory) == whole
-        for deeper in range(0, len(entries(memory, second)), 3):
+        for deeper in range(0, len(entries(memory, second)), 3 if SOAK else 5):
             third = new_id("f")
             assert fork(lanes, second, deeper, tail="mocked", fork_id=third, store=memory) == whole
             assert replay(lanes, third, store=memory) == whole
@@ -431,7 +421,7 @@ def test_a_fork_in_the_middle_of_a_fork_of_a_fork(memory: MemoryStore) -> None:
 # Runs that did not end well, or have not ended
 
 
-@reenact.tool
+@onrecord.tool
 def charge(cents: int) -> str:
     ledger.did("charge", cents)
     if broken[0]:
@@ -439,7 +429,7 @@ def charge(cents: int) -> str:
     return "charged"
 
 
-@reenact.agent(name="fork.billing")
+@onrecord.agent(name="fork.billing")
 def billing(cents: int) -> list[str]:
     return [think("small", "bill"), charge(cents), think("small", "bye")]
 
@@ -471,14 +461,14 @@ def test_a_failed_run_goes_on_with_the_failing_answer_dropped(memory: MemoryStor
 def test_a_fork_of_a_run_that_stands_still(memory: MemoryStore, tail: str) -> None:
     dying = [True]
 
-    @reenact.tool
+    @onrecord.tool
     def send(text: str) -> str:
         ledger.did("send", text)
         if dying[0]:
             raise Died
         return f"sent {text}"
 
-    @reenact.agent(name=f"fork.still.{tail}")
+    @onrecord.agent(name=f"fork.still.{tail}")
     def still() -> list[str]:
         return [think("small", "a"), send("x")]
 
@@ -493,16 +483,16 @@ def test_a_fork_of_a_run_that_stands_still(memory: MemoryStore, tail: str) -> No
     assert not ledger.lines, "what its parent has begun is in doubt there, and not known here"
     assert still.resume(branch, tail="live", live_tools=["send"], store=memory) == ["small on a", "sent x"]
     assert ledger.lines == [("send", "x")]
-    with pytest.raises(reenact.InDoubt):
+    with pytest.raises(onrecord.InDoubt):
         still.resume(parent, store=memory)
 
 
 def test_a_fork_of_a_run_that_is_being_carried(memory: MemoryStore) -> None:
-    from reenact.core.wait_keys import WaitIdentity
+    from onrecord.core.wait_keys import WaitIdentity
 
-    @reenact.agent(name="fork.carried")
+    @onrecord.agent(name="fork.carried")
     def carried() -> list[str]:
-        return [think("small", "a"), reenact.wait_for("word")]
+        return [think("small", "a"), onrecord.wait_for("word")]
 
     parent = new_id()
     handle = carried.start(run_id=parent, store=memory)
@@ -514,7 +504,7 @@ def test_a_fork_of_a_run_that_is_being_carried(memory: MemoryStore) -> None:
         "small on a",
         "forked",
     ]
-    desk = WaitDesk(memory)
+    desk = WaitRegistry(memory)
     desk.resolve(desk.key(parent, WaitIdentity.named("word", 1)).text, Resolution.ok("own"))
     assert handle.result(timeout=30) == ["small on a", "own"]
     assert ledger.count("think") == 1
@@ -586,13 +576,13 @@ def test_a_fork_that_was_imported_without_its_parent(memory: MemoryStore) -> Non
 # Imported runs
 
 
-@reenact.tool
+@onrecord.tool
 def fetch(number: int) -> Any:
     ledger.did("fetch", number)
     return Order(number)
 
 
-@reenact.agent(name="fork.imported")
+@onrecord.agent(name="fork.imported")
 def imported(number: int) -> list[Any]:
     return [type(fetch(number)).__name__, look(1)]
 
@@ -620,7 +610,7 @@ def test_a_fork_of_an_imported_run_has_plain_data(memory: MemoryStore, at: int) 
 
 
 def test_keys_of_the_callers_own_are_used_up_before_the_fork(memory: MemoryStore) -> None:
-    @reenact.agent(name="fork.keyed")
+    @onrecord.agent(name="fork.keyed")
     def keyed() -> list[str]:
         first = mail.keyed("the only one", "bob", "x")
         between = think("small", "between")
@@ -640,13 +630,13 @@ def test_keys_of_the_callers_own_are_used_up_before_the_fork(memory: MemoryStore
 
 
 def test_what_is_shared_is_free_and_the_tail_is_counted(memory: MemoryStore) -> None:
-    @reenact.agent(name="fork.budgeted", policy=reenact.Policy(budget=reenact.Budget(calls=4)))
+    @onrecord.agent(name="fork.budgeted", policy=onrecord.Policy(budget=onrecord.Budget(calls=4)))
     def budgeted() -> list[Any]:
         got: list[Any] = []
         try:
             for page in range(9):
                 got += [look(page)]
-        except reenact.BudgetExceeded:
+        except onrecord.BudgetExceeded:
             got.append("spent")
         return got
 
@@ -662,11 +652,11 @@ def test_what_is_shared_is_free_and_the_tail_is_counted(memory: MemoryStore) -> 
 
 
 def test_drawn_values_of_the_shared_part_stay(memory: MemoryStore) -> None:
-    @reenact.agent(name="fork.drawn")
+    @onrecord.agent(name="fork.drawn")
     def drawn() -> list[Any]:
-        first = reenact.random()
+        first = onrecord.random()
         look(1)
-        return [first, reenact.uuid(), reenact.now(), look(2)]
+        return [first, onrecord.uuid(), onrecord.now(), look(2)]
 
     parent = new_id()
     whole = drawn.run(run_id=parent, store=memory)
@@ -685,15 +675,15 @@ def test_changed_code_may_drop_what_was_open_at_the_fork(memory: MemoryStore) ->
     parent = recorded(memory)
     asked = seqs(memory, parent, "ActionRequested", "mail")[0]
     branch = new_id("branch")
-    with pytest.raises(ReenactError):
+    with pytest.raises(OnrecordError):
         clerk.fork(parent, asked, tail="stopped", fork_id=branch, store=memory)
 
-    @reenact.agent(name="fork.clerk")
+    @onrecord.agent(name="fork.clerk")
     def changed(order: str) -> list[Any]:
         plan = think("small", order)
-        reenact.set_state({"plan": plan})
+        onrecord.set_state({"plan": plan})
         word = think("small", f"word for {plan}")
-        reenact.set_state({"plan": plan, "word": word})
+        onrecord.set_state({"plan": plan, "word": word})
         return [plan, "no mail any more"]
 
     try:
@@ -701,5 +691,5 @@ def test_changed_code_may_drop_what_was_open_at_the_fork(memory: MemoryStore) ->
         assert got == ["small on A-1", "no mail any more"]
         assert changed.replay(branch, store=memory) == got
     finally:
-        reenact.agent(name="fork.clerk")(clerk.function)
+        onrecord.agent(name="fork.clerk")(clerk.function)
     assert not ledger.count("mail")

@@ -5,34 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
-from fork_support import CountingStore, entries, new_id
 
-import reenact
-from reenact.effect.forking import AnotherAnswer, begin_fork
-from reenact.effect.stopping import Suspended
-from reenact.journal.journal import Journal
-from reenact.store.opening import open_store
+import onrecord
+from kit.forks import entries
+from kit.runtime import new_id
+from kit.soak import SOAK
+from kit.stores import CountingStore
+from onrecord.journal.journal import Journal
+from onrecord.runtime.engine.stops import Suspended
+from onrecord.runtime.forks.fork import AnotherAnswer, begin_fork
+from onrecord.store.factory import open_store
 
-LONG, SHORT = 10_000, 10
+LONG, SHORT = 10_000 if SOAK else 2_000, 10
 MOST_BYTES = 64 * 1024
 BATCH = 1000
 
 
-@reenact.step
+@onrecord.step
 def look(page: int) -> int:
     return page
 
 
-@reenact.agent(name="cost.reader")
+@onrecord.agent(name="cost.reader")
 def reader(pages: int) -> int:
     return sum(look(page) for page in range(pages))
 
 
 def recorded(store: Any, pages: int) -> str:
     """As the agent records it, only in few appends."""
-    from reenact.core.events import ActionRequested, ActionSucceeded, Completed
-    from reenact.journal.chain import Draft
+    from onrecord.core.events import ActionRequested, ActionSucceeded, Completed
+    from onrecord.journal.chain import Draft
 
     name = new_id()
     facts = {"agent": "cost.reader", "input": {"args": [pages], "kwargs": {}}, **reader.own_facts()}
@@ -61,6 +65,9 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 def size(store: Any, tmp_path: Path) -> int:
     if str(store.url).startswith("sqlite"):
+        connection = apsw.Connection(str(tmp_path / "store.db"))
+        connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+        connection.close()
         return sum(path.stat().st_size for path in tmp_path.iterdir() if path.name.startswith("store.db"))
     import psycopg
 

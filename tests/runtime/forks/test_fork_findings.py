@@ -12,13 +12,13 @@ from typing import Any
 import apsw
 import pytest
 
-import reenact
-from reenact.effect.forking import begin_fork
-from reenact.effect.workers import unfinished
-from reenact.errors import Damaged
-from reenact.replays.divergence.comparing_runs import compare_runs
-from reenact.reports.standing import standing_of
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.analysis.diff.runs import compare_runs
+from onrecord.errors import Damaged
+from onrecord.reports.status import standing_of
+from onrecord.runtime.api.worker import find_unfinished
+from onrecord.runtime.forks.fork import begin_fork
+from onrecord.store.memory import MemoryStore
 
 sent: list[str] = []
 
@@ -28,12 +28,12 @@ def nothing_sent() -> None:
     sent.clear()
 
 
-@reenact.step
+@onrecord.step
 def ask(prompt: str) -> dict[str, str]:
     return {"text": f"ANSWER to {prompt}"}
 
 
-@reenact.tool
+@onrecord.tool
 def mail(text: str) -> str:
     sent.append(text)
     return "sent"
@@ -70,7 +70,7 @@ def test_a_damaged_answer_stops_the_run_before_the_agent_sees_it(tmp_path: Path,
             raise Died
         return str(answered)
 
-    @reenact.agent(name=f"falls_back_{how}")
+    @onrecord.agent(name=f"falls_back_{how}")
     def falls_back() -> str:
         try:
             answered = ask("q")
@@ -79,11 +79,11 @@ def test_a_damaged_answer_stops_the_run_before_the_agent_sees_it(tmp_path: Path,
             answered = {}
         return body(answered)
 
-    @reenact.step
+    @onrecord.step
     async def ask_async(prompt: str) -> dict[str, str]:
         return {"text": f"ANSWER to {prompt}"}
 
-    @reenact.agent(name="falls_back_async")
+    @onrecord.agent(name="falls_back_async")
     async def falls_back_async() -> str:
         try:
             answered = await ask_async("q")
@@ -93,7 +93,7 @@ def test_a_damaged_answer_stops_the_run_before_the_agent_sees_it(tmp_path: Path,
         return body(answered)
 
     url = f"sqlite:///{tmp_path}/runs.db"
-    store = reenact.open_store(url)
+    store = onrecord.open_store(url)
     with suppress(Died):
         if how == "resume_async":
             asyncio.run(falls_back_async.run(run_id="r", store=store))
@@ -102,9 +102,9 @@ def test_a_damaged_answer_stops_the_run_before_the_agent_sees_it(tmp_path: Path,
     store.close()
     altered(tmp_path / "runs.db", b"ANSWER", b"FORGED")
     dies[0] = False
-    store = reenact.open_store(url)
+    store = onrecord.open_store(url)
     if how == "sweep":
-        reenact.sweep(store)
+        onrecord.sweep(store)
     else:
         with pytest.raises(Damaged) as damage:
             if how == "fork":
@@ -132,19 +132,19 @@ def in_a_thread(text: str) -> None:
 @pytest.mark.parametrize("inside", [mail, in_a_thread, lambda text: postman(text)], ids=["tool", "thread", "agent"])
 @pytest.mark.parametrize("tail", ["live replay", "fork"])
 def test_a_tool_within_a_step_acts_only_if_it_is_named(inside: Any, tail: str) -> None:
-    @reenact.step
+    @onrecord.step
     def notify(text: str) -> str:
         inside(text)
         return "done"
 
-    @reenact.agent(name="notifies")
+    @onrecord.agent(name="notifies")
     def notifies() -> str:
         return notify("hello")
 
     store = MemoryStore()
     notifies.run(run_id="r", store=store)
     assert sent == ["hello"]
-    with suppress(reenact.NotCarriedOut):
+    with suppress(onrecord.NotCarriedOut):
         if tail == "fork":
             notifies.fork("r", 0, fork_id="again", store=store)
         else:
@@ -152,17 +152,17 @@ def test_a_tool_within_a_step_acts_only_if_it_is_named(inside: Any, tail: str) -
     assert sent == ["hello"], "nobody has named it"
 
 
-@reenact.agent(name="postman", store=MemoryStore())
+@onrecord.agent(name="postman", store=MemoryStore())
 def postman(text: str) -> None:
     mail(text)
 
 
 def test_a_named_tool_within_a_step_acts() -> None:
-    @reenact.step
+    @onrecord.step
     def notify(text: str) -> str:
         return mail(text)
 
-    @reenact.agent(name="notifies_named")
+    @onrecord.agent(name="notifies_named")
     def notifies() -> str:
         return notify("hello")
 
@@ -176,14 +176,14 @@ def test_a_named_tool_within_a_step_acts() -> None:
 
 
 def test_a_stopped_fork_stays_as_it_is_and_is_no_workers_business() -> None:
-    @reenact.agent(name="asks_once")
+    @onrecord.agent(name="asks_once")
     def asks_once() -> Any:
         return [mail("a"), ask("b")]
 
     store = MemoryStore()
     asks_once.run(run_id="r", store=store)
     for _ in range(3):
-        with pytest.raises(reenact.Suspended) as stopped:
+        with pytest.raises(onrecord.Suspended) as stopped:
             if store.run_row("default", "f") is None:
                 asks_once.fork("r", 0, tail="stopped", fork_id="f", store=store)
             asks_once.resume("f", store=store)
@@ -193,13 +193,13 @@ def test_a_stopped_fork_stays_as_it_is_and_is_no_workers_business() -> None:
         assert row.last is not None
         assert row.last.seq == 2, "said once"
         assert standing_of(store, "default", row)[:2] == ("stopped", ("mail",))
-    assert list(unfinished(store)) == []
+    assert list(find_unfinished(store)) == []
     assert asks_once.resume("f", tail="live", live_tools=["mail"], store=store) == ["sent", {"text": "ANSWER to b"}]
     assert sent == ["a", "a"]
 
 
 def test_nothing_starts_in_a_mocked_tail(tmp_path: Path) -> None:
-    @reenact.agent(name="starts")
+    @onrecord.agent(name="starts")
     def starts() -> Any:
         answered = ask("b")
         subprocess.run(["touch", str(tmp_path / "started")], check=True)
@@ -208,7 +208,7 @@ def test_nothing_starts_in_a_mocked_tail(tmp_path: Path) -> None:
     store = MemoryStore()
     starts.run(run_id="r", store=store)
     (tmp_path / "started").unlink()
-    with pytest.raises(reenact.Divergence) as trapped:
+    with pytest.raises(onrecord.Divergence) as trapped:
         starts.fork("r", 0, tail="mocked", store=store)
     assert trapped.value.code == "trapped"
     assert not (tmp_path / "started").exists()
@@ -220,7 +220,7 @@ def test_nothing_starts_in_a_mocked_tail(tmp_path: Path) -> None:
 def test_events_that_are_shared_are_named_by_the_run_they_are_in() -> None:
     prompts = ["one", "two"]
 
-    @reenact.agent(name="asks_two")
+    @onrecord.agent(name="asks_two")
     def asks_two() -> Any:
         return [ask(prompt) for prompt in prompts]
 
@@ -228,14 +228,14 @@ def test_events_that_are_shared_are_named_by_the_run_they_are_in() -> None:
     asks_two.run(run_id="base", store=store)
     asks_two.fork("base", 2, fork_id="f", store=store)
     prompts[0] = "another"
-    with pytest.raises(reenact.Divergence) as parted:
+    with pytest.raises(onrecord.Divergence) as parted:
         asks_two.replay("f", store=store)
     assert "seq 1 of run base" in str(parted.value)
     assert parted.value.where["seq"] == 1
 
 
 def test_a_fork_at_the_beginning_of_a_fork_that_shares_an_open_request_is_the_same() -> None:
-    @reenact.agent(name="asks_three")
+    @onrecord.agent(name="asks_three")
     def asks_three() -> Any:
         return [ask(str(number)) for number in range(3)]
 
@@ -251,39 +251,39 @@ def test_a_fork_at_the_beginning_of_a_fork_that_shares_an_open_request_is_the_sa
 
 
 def test_what_may_be_expected_leaves_out_what_is_given_and_counts_what_is_called() -> None:
-    @reenact.tool(kind="model_call")
+    @onrecord.tool(kind="model_call")
     def model(prompt: str) -> dict[str, Any]:
         return {"usage": {"input_tokens": 10, "output_tokens": 5}}
 
-    @reenact.agent(name="child")
+    @onrecord.agent(name="child")
     def child() -> Any:
         return model("below")
 
-    @reenact.agent(name="parent")
+    @onrecord.agent(name="parent")
     def parent() -> Any:
         return [model("first"), child(), model("last")]
 
     store = MemoryStore()
     parent.run(run_id="r", store=store)
-    reader = reenact.JournalReader(store, "r")
-    assert reenact.expected_tail(reader, 0).tokens == 45
-    given = reenact.expected_tail(reader, 1, change=reenact.AnotherAnswer(2, {}))
+    reader = onrecord.JournalReader(store, "r")
+    assert onrecord.expected_tail(reader, 0).tokens == 45
+    given = onrecord.expected_tail(reader, 1, change=onrecord.AnotherAnswer(2, {}))
     assert (given.tokens, given.carried_out) == (30, {"child": 1, "model": 2})
     for nowhere in (-1, 99):
-        with pytest.raises(reenact.ReenactError):
-            reenact.expected_tail(reader, nowhere)
+        with pytest.raises(onrecord.OnrecordError):
+            onrecord.expected_tail(reader, nowhere)
 
 
-@pytest.mark.parametrize("change", [5, "x", reenact.AnotherModel("")])
+@pytest.mark.parametrize("change", [5, "x", onrecord.AnotherModel("")])
 def test_what_is_no_change_is_refused(change: Any) -> None:
-    @reenact.agent(name="asks_for_change")
+    @onrecord.agent(name="asks_for_change")
     def asks() -> Any:
         return ask("b")
 
     store = MemoryStore()
     asks.run(run_id="r", store=store)
-    with pytest.raises(reenact.ReenactError):
+    with pytest.raises(onrecord.OnrecordError):
         asks.fork("r", change=change, store=store)
-    with pytest.raises(reenact.ReenactError):
+    with pytest.raises(onrecord.OnrecordError):
         asks.fork("r", live_tools=[mail], store=store)  # type: ignore[list-item]
     assert [row.header.run for row in store.list_runs("default")] == ["r"]

@@ -6,18 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fork_support import Ledger, entries, new_id, outcome
 
-import reenact
-from reenact.core.events import ActionRequested, ActionSucceeded, Event, ProcessAttached
-from reenact.core.hashing import render
-from reenact.core.links import ParentRun
-from reenact.effect.stopping import NotCarriedOut
-from reenact.errors import Damaged, ReenactError
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.forks import Ledger, entries, outcome
+from kit.runtime import new_id
+from onrecord.core.events import ActionRequested, ActionSucceeded, Event, ProcessAttached
+from onrecord.core.hashing import render
+from onrecord.core.links import ParentRun
+from onrecord.errors import Damaged, OnrecordError
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.stops import NotCarriedOut
+from onrecord.store.memory import MemoryStore
 
 ledger = Ledger()
 
@@ -27,21 +28,21 @@ def as_new() -> None:
     ledger.clear()
 
 
-@reenact.tool
+@onrecord.tool
 def mail(text: str) -> str:
     ledger.did("mail", text)
     return f"mailed {text}"
 
 
-@reenact.tool(kind="model_call")
+@onrecord.tool(kind="model_call")
 def think(model: str, prompt: str) -> str:
     ledger.did("think", prompt)
     return f"{model} {prompt}"
 
 
-@reenact.agent(name="hostile.clerk")
+@onrecord.agent(name="hostile.clerk")
 def clerk(order: str) -> list[Any]:
-    return [think("small", order), mail(order), reenact.random()]
+    return [think("small", order), mail(order), onrecord.random()]
 
 
 def recorded(store: Any) -> str:
@@ -70,8 +71,8 @@ def policy(parent: str, **changed: Any) -> dict[str, Any]:
     return {"run": parent, "after": 0, "mode": "live", "live_tools": [], "is_replay": False, **changed}
 
 
-def refused(call: Callable[[], Any]) -> ReenactError:
-    with pytest.raises(ReenactError) as caught:
+def refused(call: Callable[[], Any]) -> OnrecordError:
+    with pytest.raises(OnrecordError) as caught:
         call()
     assert not ledger.count("mail")
     assert "Traceback" not in str(caught.value)
@@ -191,7 +192,7 @@ def test_a_huge_number_of_notes(memory: MemoryStore) -> None:
 def test_no_record_lets_a_tool_begin_that_was_begun_before(memory: MemoryStore) -> None:
     """Two words that it was not begun, around an attempt that was."""
     parent = recorded(memory)
-    from reenact.core.events import AttemptRecorded
+    from onrecord.core.events import AttemptRecorded
 
     events = [
         ActionRequested("0/think/0", {"model": "small", "prompt": "a"}, "think", "model_call"),
@@ -201,14 +202,14 @@ def test_no_record_lets_a_tool_begin_that_was_begun_before(memory: MemoryStore) 
         AttemptRecorded("0/mail/0", 1, "begun"),
     ]
     name = made_up(memory, parent, standing_in=policy(parent, live_tools=["mail"]), events=events)
-    assert isinstance(refused(lambda: clerk.resume(name, store=memory)), reenact.InDoubt)
+    assert isinstance(refused(lambda: clerk.resume(name, store=memory)), onrecord.InDoubt)
 
 
 # The line of parents
 
 
 def test_a_line_without_an_end(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reenact.journal import lineage
+    from onrecord.journal import lineage
 
     monkeypatch.setattr(lineage, "LONGEST", 20)
     name = recorded(memory)
@@ -251,7 +252,7 @@ def test_a_parent_that_never_came_so_far(memory: MemoryStore, seq: int) -> None:
     facts = {**(reader.facts() or {}), "standing_in": policy(parent)}
     try:
         Journal.create(memory, name, facts=facts, parent=link).release()
-    except ReenactError:
+    except OnrecordError:
         return
     for call in (clerk.resume, clerk.replay, clerk.fork):
         assert refused(lambda: call(name, store=memory)).code == "other_parent"  # noqa: B023
@@ -267,7 +268,7 @@ def test_a_parent_in_another_namespace_is_no_parent(memory: MemoryStore) -> None
 
 
 def test_another_record_of_a_wrong_shape(memory: MemoryStore) -> None:
-    from reenact.core.events import ValuesDrawn
+    from onrecord.core.events import ValuesDrawn
 
     for draws in (7, [7], [["0"]], [["0", "random"]], None):
         parent = recorded(memory)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections import Counter
 from typing import Any
 
-import fork_programs
 import pytest
-from fork_programs import TOOLS, failing_program, ledger, program
-from fork_support import assert_verifies, entries, fork, new_id, outcome, replay, replay_live, run
 
-from effect import random_programs
-from reenact.effect.agents import agent
-from reenact.effect.stopping import NotCarriedOut
-from reenact.replays.divergence.comparing_runs import compare_runs
-from reenact.store.memory import MemoryStore
+from kit import fork_programs, random_programs
+from kit.fork_programs import TOOLS, failing_program, ledger, program
+from kit.forks import assert_verifies, entries, fork, outcome, replay_live
+from kit.runtime import new_id, replay, run
+from kit.soak import SOAK
+from onrecord.analysis.diff.runs import compare_runs
+from onrecord.runtime.api.agent import agent
+from onrecord.runtime.engine.stops import NotCarriedOut
+from onrecord.store.memory import MemoryStore
 
-PROGRAMS = 400 if os.environ.get("REENACT_SOAK") else 16
-CHUNKS = 8
-MOST_POSITIONS = 30
+PROGRAMS, CHUNKS, MOST_POSITIONS = (400, 8, 30) if SOAK else (16, 2, 5)
 
 
 def seeds(chunk: int) -> range:
@@ -66,7 +64,7 @@ def test_a_live_fork_does_nothing_of_what_was_before_it(chunk: int, memory: Memo
         whole = run(program, seed, run_id=name, store=memory)
         rows = entries(memory, name)
         asked = Counter(tool_of(one) for one in rows if tool_of(one))
-        for at in positions(memory, name, seed)[::3]:
+        for at in positions(memory, name, seed)[:: 3 if SOAK else 2]:
             answered = {one.event.action_id for one in rows[:at] if one.kind in ("ActionSucceeded", "ActionFailed")}
             before = Counter(tool_of(one) for one in rows[:at] if tool_of(one) and one.event.action_id in answered)
             forked, where = new_id("fork"), f"seed {seed} at {at}"
@@ -85,8 +83,8 @@ def test_forks_of_forks_at_random_events(chunk: int, memory: MemoryStore) -> Non
         rng, name = random.Random(seed), new_id()
         whole = run(program, seed, run_id=name, store=memory)
         ledger.clear()
-        for _ in range(5):
-            for _ in range(rng.randrange(1, 5)):
+        for _ in range(5 if SOAK else 3):
+            for _ in range(rng.randrange(1, 5 if SOAK else 3)):
                 at = rng.randrange(len(entries(memory, name)))
                 forked = new_id("fork")
                 where = f"seed {seed}: {name} at {at}"
@@ -141,7 +139,7 @@ def test_whatever_the_schedule_nothing_is_carried_out(chunk: int, memory: Memory
         name = new_id()
         whole = run(schedule, seed, run_id=name, store=memory)
         calls = random_programs.live_calls
-        for at in positions(memory, name, seed)[::4]:
+        for at in positions(memory, name, seed)[:: 4 if SOAK else 2]:
             forked, where = new_id("fork"), f"seed {seed} at {at}"
             try:
                 got = fork(schedule, name, at, tail="mocked", fork_id=forked, store=memory)

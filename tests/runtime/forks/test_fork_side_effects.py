@@ -6,29 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from fork_support import (
-    CountingStore,
-    Died,
-    Ledger,
-    assert_verifies,
-    entries,
-    fork,
-    kinds,
-    new_id,
-    notes,
-    replay,
-    resume,
-    run,
-    seqs,
-)
 
-import reenact
-from reenact.core.wait_keys import Resolution
-from reenact.effect.forking import AnotherAnswer
-from reenact.effect.stopping import NotCarriedOut, Suspended
-from reenact.effect.waits.desk import WaitDesk
-from reenact.journal.reader import JournalReader
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.forks import Ledger, assert_verifies, entries, fork, kinds, notes, seqs
+from kit.runtime import Died, new_id, replay, resume, run
+from kit.stores import CountingStore
+from onrecord.core.wait_keys import Resolution
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.stops import NotCarriedOut, Suspended
+from onrecord.runtime.forks.fork import AnotherAnswer
+from onrecord.runtime.waits.registry import WaitRegistry
+from onrecord.store.memory import MemoryStore
 
 ledger = Ledger()
 dies_in: list[str] = []
@@ -46,37 +34,37 @@ def begun(name: str, *what: Any) -> None:
         raise Died
 
 
-@reenact.tool(kind="model_call")
+@onrecord.tool(kind="model_call")
 async def think(prompt: str) -> str:
     begun("think", prompt)
     return prompt.upper()
 
 
-@reenact.tool
+@onrecord.tool
 async def mail(text: str) -> str:
     begun("mail", text)
     return f"mailed {text}"
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 async def refund(order: str) -> str:
     begun("refund", order)
     return f"refunded {order}"
 
 
-@reenact.tool
+@onrecord.tool
 async def tell(text: str) -> Any:
     begun("tell", text)
     for word in text.split():
         yield word
 
 
-@reenact.agent(name="effects.child")
+@onrecord.agent(name="effects.child")
 async def child(order: str) -> str:
     return await mail(f"child {await think(order)}")
 
 
-@reenact.agent(name="effects.desk")
+@onrecord.agent(name="effects.desk")
 async def desk(order: str) -> list[Any]:
     word = await think(order)
     found = await asyncio.gather(mail(f"1 {word}"), mail(f"2 {word}"), refund(word), think(f"again {word}"))
@@ -114,7 +102,7 @@ def test_what_is_not_named_is_never_carried_out(memory: MemoryStore) -> None:
 
 
 def test_tools_are_named_one_after_the_other(memory: MemoryStore) -> None:
-    @reenact.agent(name="effects.line")
+    @onrecord.agent(name="effects.line")
     async def line(order: str) -> list[Any]:
         word = await think(order)
         return [await mail(word), await refund(word), [part async for part in tell(word)], await mail(f"{word} end")]
@@ -147,7 +135,7 @@ def test_all_that_stopped_together_is_known_not_to_have_begun(memory: MemoryStor
 
 
 def test_children_are_held_to_the_same(memory: MemoryStore) -> None:
-    @reenact.agent(name="effects.above")
+    @onrecord.agent(name="effects.above")
     async def above(order: str) -> str:
         return str(await child(order))
 
@@ -162,15 +150,15 @@ def test_children_are_held_to_the_same(memory: MemoryStore) -> None:
     assert fork(above, name, change=asked, store=memory) == "not called at all"
     assert not ledger.lines
     # Another input: the child's own record does not have its mail.
-    from reenact.effect.forking import AnotherInput
+    from onrecord.runtime.forks.fork import AnotherInput
 
-    with pytest.raises(reenact.ReenactError):
+    with pytest.raises(onrecord.OnrecordError):
         fork(above, name, change=AnotherInput(1, {"args": ["y"], "kwargs": {}}), store=memory)
     assert not ledger.lines
 
 
 def test_a_child_goes_on_with_what_its_caller_is_told(memory: MemoryStore) -> None:
-    @reenact.agent(name="effects.caller")
+    @onrecord.agent(name="effects.caller")
     async def caller(order: str) -> str:
         return str(await child(await think(order)))
 
@@ -211,7 +199,7 @@ def test_a_tool_that_was_begun_stays_in_doubt_whatever_it_is_told_then(memory: M
     carried_out = ledger.names["mail"]
     assert carried_out
     for options in ({}, {"tail": "stopped"}, {"tail": "mocked"}, {"tail": "live", "live_tools": TOOLS}):
-        with pytest.raises(reenact.InDoubt):
+        with pytest.raises(onrecord.InDoubt):
             resume(desk, branch, store=memory, **options)
     assert ledger.names["mail"] == carried_out
 
@@ -242,21 +230,21 @@ def test_a_tool_that_could_not_begin_is_not_in_doubt(memory: MemoryStore) -> Non
 
 
 def test_a_transactional_step_is_carried_out_only_if_it_is_named(tmp_path: Any) -> None:
-    @reenact.step(transactional=True)
+    @onrecord.step(transactional=True)
     def book(connection: Any, text: str) -> str:
         ledger.did("book", text)
         return f"booked {text}"
 
-    @reenact.agent(name="effects.booking")
+    @onrecord.agent(name="effects.booking")
     def booking() -> list[str]:
         return [look("x"), book("y")]
 
-    @reenact.step
+    @onrecord.step
     def look(text: str) -> str:
         ledger.did("look", text)
         return text
 
-    store = reenact.open_store(str(tmp_path / "store.db"))
+    store = onrecord.open_store(str(tmp_path / "store.db"))
     try:
         name, branch = new_id(), new_id("branch")
         booking.run(run_id=name, store=store)
@@ -272,12 +260,12 @@ def test_a_transactional_step_is_carried_out_only_if_it_is_named(tmp_path: Any) 
 
 
 def test_answers_of_the_other_record_are_used_once(memory: MemoryStore) -> None:
-    @reenact.tool
+    @onrecord.tool
     def draw_lot() -> int:
         ledger.did("lot")
         return len(ledger.lines)
 
-    @reenact.agent(name="effects.lots")
+    @onrecord.agent(name="effects.lots")
     def lots(many: int) -> list[int]:
         return [draw_lot() for _ in range(many)]
 
@@ -294,12 +282,12 @@ def test_answers_of_the_other_record_are_used_once(memory: MemoryStore) -> None:
 def test_whoever_asks_more_often_is_not_answered_with_what_was_used(memory: MemoryStore) -> None:
     many = [3]
 
-    @reenact.tool
+    @onrecord.tool
     def draw_lot() -> int:
         ledger.did("lot")
         return len(ledger.lines)
 
-    @reenact.agent(name="effects.more_lots")
+    @onrecord.agent(name="effects.more_lots")
     def lots() -> list[int]:
         return [draw_lot() for _ in range(many[0])]
 
@@ -307,7 +295,7 @@ def test_whoever_asks_more_often_is_not_answered_with_what_was_used(memory: Memo
     lots.run(run_id=name, store=memory)
     ledger.clear()
     many[0] = 4
-    with pytest.raises(reenact.NotCarriedOut):
+    with pytest.raises(onrecord.NotCarriedOut):
         lots.fork(name, 0, tail="mocked", fork_id=branch, store=memory)
     assert len(notes(memory, branch, "stood_in")) == 3
     assert not ledger.lines
@@ -317,24 +305,24 @@ def test_what_was_told_survives_a_checkpoint(memory: MemoryStore) -> None:
     """The policy that it was resumed with, and which answers were used up."""
     dying = [-1]
 
-    @reenact.tool
+    @onrecord.tool
     def lot(kind: str) -> int:
         ledger.did("lot")
         return len(ledger.lines)
 
-    @reenact.step
+    @onrecord.step
     def turn_over(turn: int) -> int:
         ledger.did("turn", turn)
         if dying[0] == turn:
             raise Died
         return turn
 
-    @reenact.agent(name="effects.turns")
+    @onrecord.agent(name="effects.turns")
     def turns(many: int) -> list[Any]:
-        state = reenact.restored() or []
+        state = onrecord.restored() or []
         for turn in range(len(state), many):
             state = [*state, [lot("a"), turn_over(turn)]]
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         return list(state)
 
     name, branch = new_id(), new_id("branch")
@@ -342,7 +330,7 @@ def test_what_was_told_survives_a_checkpoint(memory: MemoryStore) -> None:
     ledger.clear()
     with pytest.raises(Suspended):
         turns.fork(name, 0, tail="stopped", fork_id=branch, store=memory)
-    with pytest.raises(reenact.ReenactError):
+    with pytest.raises(onrecord.OnrecordError):
         turns.resume(branch, tail="mocked", store=Failing(memory, after=12))
     assert notes(memory, branch, "stood_in")
     assert turns.resume(branch, store=memory) == whole, "still mocked, and no answer twice"
@@ -371,23 +359,23 @@ class Failing:
     def append(self, *args: Any, **options: Any) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise reenact.ReenactError("the disk is full")
+            raise onrecord.OnrecordError("the disk is full")
         return self._store.append(*args, **options)
 
 
 def test_only_the_tail_is_read_behind_a_checkpoint(memory: MemoryStore) -> None:
-    @reenact.step
+    @onrecord.step
     def turn_of(turn: int) -> int:
         ledger.did("turn", turn)
         return turn
 
-    @reenact.agent(name="effects.haul")
+    @onrecord.agent(name="effects.haul")
     def haul(many: int) -> int:
-        state = reenact.restored() or {"turn": 0, "sum": 0}
+        state = onrecord.restored() or {"turn": 0, "sum": 0}
         while state["turn"] < many:
             found = turn_of(state["turn"])
             state = {"turn": state["turn"] + 1, "sum": state["sum"] + found}
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         return int(state["sum"])
 
     costs = []
@@ -409,7 +397,7 @@ def test_only_the_tail_is_read_behind_a_checkpoint(memory: MemoryStore) -> None:
 
 
 def test_streams_open_where_it_begins(memory: MemoryStore) -> None:
-    @reenact.agent(name="effects.listener")
+    @onrecord.agent(name="effects.listener")
     async def listener(text: str) -> list[str]:
         return [part async for part in tell(text)]
 
@@ -427,7 +415,7 @@ def test_streams_open_where_it_begins(memory: MemoryStore) -> None:
 
 
 def test_a_stream_is_answered_with_other_parts(memory: MemoryStore) -> None:
-    @reenact.agent(name="effects.told")
+    @onrecord.agent(name="effects.told")
     async def told(text: str) -> list[str]:
         try:
             return [part async for part in tell(text)]
@@ -444,14 +432,14 @@ def test_a_stream_is_answered_with_other_parts(memory: MemoryStore) -> None:
             assert replay(told, branch, store=memory) == parts
             assert_verifies(memory, branch)
     assert fork(told, name, change=AnotherAnswer(1, error=ConnectionError("cut")), store=memory) == ["cut"]
-    with pytest.raises(reenact.ReenactError) as caught:
+    with pytest.raises(onrecord.OnrecordError) as caught:
         fork(told, name, change=AnotherAnswer(1, "not a list"), store=memory)
     assert caught.value.code == "bad_change"
     assert not ledger.lines
 
 
 def test_a_stream_that_was_read_in_part_where_it_begins_is_cut_off(memory: MemoryStore) -> None:
-    @reenact.agent(name="effects.reader")
+    @onrecord.agent(name="effects.reader")
     async def reader(text: str) -> list[str]:
         return [await mail(part) async for part in tell(text)]
 
@@ -470,15 +458,15 @@ def test_a_stream_that_was_read_in_part_where_it_begins_is_cut_off(memory: Memor
 
 
 def test_keys_of_waits_that_were_given_out(memory: MemoryStore) -> None:
-    @reenact.tool(idempotent=True)
+    @onrecord.tool(idempotent=True)
     def send_link(key: str) -> str:
         ledger.did("send_link")
-        WaitDesk(memory).resolve(key, Resolution.ok("yes"))
+        WaitRegistry(memory).resolve(key, Resolution.ok("yes"))
         return "ok"
 
-    @reenact.agent(name="effects.asking")
+    @onrecord.agent(name="effects.asking")
     def asking() -> list[str]:
-        return [send_link(reenact.wait_key("approval")), reenact.wait_for("approval")]
+        return [send_link(onrecord.wait_key("approval")), onrecord.wait_for("approval")]
 
     name = new_id()
     whole = asking.run(run_id=name, store=memory)

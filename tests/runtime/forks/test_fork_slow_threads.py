@@ -14,10 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from fork_support import Ledger, assert_verifies, entries, fork, new_id, replay, run
 
-import reenact
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.chance import seeded
+from kit.forks import Ledger, assert_verifies, entries, fork
+from kit.runtime import new_id, replay, run
+from kit.soak import SOAK
+from onrecord.store.memory import MemoryStore
 
 ledger = Ledger()
 _when: dict[str, int] = {}
@@ -26,13 +29,13 @@ STEP_SECONDS = 0.025
 TOOLS = ("ask", "ask_in_a_task")
 
 
-@reenact.tool
+@onrecord.tool
 def ask(what: str) -> str:
     ledger.did(what)
     return f"answer to {what}"
 
 
-@reenact.tool
+@onrecord.tool
 async def ask_in_a_task(what: str) -> str:
     ledger.did(what)
     return f"answer to {what}"
@@ -40,6 +43,14 @@ async def ask_in_a_task(what: str) -> str:
 
 def late(who: str) -> None:
     time.sleep(STEP_SECONDS * (2 + _when[who]))
+
+
+def positions(count: int, step: int = 1) -> range:
+    """Return every `step`-th position of a run; in `make test` three of them, from a random beginning."""
+    if SOAK:
+        return range(0, count, step)
+    step = max(step, count // 3)
+    return range(seeded(count).randrange(step), count, step)
 
 
 def in_order(names: str) -> None:
@@ -55,7 +66,7 @@ def in_threads(work: Callable[[str], None], names: str) -> None:
         thread.join()
 
 
-@reenact.agent
+@onrecord.agent
 def once_alike() -> Any:
     found: dict[str, Any] = {}
 
@@ -67,7 +78,7 @@ def once_alike() -> Any:
     return sorted(found.items())
 
 
-@reenact.agent
+@onrecord.agent
 def alike_for_long() -> Any:
     found: dict[str, Any] = {}
 
@@ -79,7 +90,7 @@ def alike_for_long() -> Any:
     return sorted(found.items())
 
 
-@reenact.agent
+@onrecord.agent
 def a_pool_in_a_thread() -> Any:
     """Begun with the same: they are told apart by the order in which they were begun, below a thread as well."""
     found: list[Any] = []
@@ -96,7 +107,7 @@ def a_pool_in_a_thread() -> Any:
     return found
 
 
-@reenact.agent
+@onrecord.agent
 async def threads_below_jobs() -> Any:
     found: dict[str, Any] = {}
 
@@ -115,7 +126,7 @@ async def threads_below_jobs() -> Any:
     return sorted(found.items())
 
 
-@reenact.agent
+@onrecord.agent
 async def jobs_beside_their_tasks() -> Any:
     found: dict[str, Any] = {}
 
@@ -152,10 +163,10 @@ def test_a_fork_ends_as_its_parent_whoever_is_first(agent: Any, recorded: str, a
     in_order(again)
     ledger.clear()
     assert replay(agent, name, store=memory) == whole
-    for at in range(len(entries(memory, name))):
+    for number, at in enumerate(positions(len(entries(memory, name)))):
         forked, twice = new_id("fork"), new_id("fork")
         assert fork(agent, name, at, tail="mocked", fork_id=forked, store=memory) == whole, at
-        if at % 3:
+        if number % 3:
             continue
         assert replay(agent, forked, store=memory) == whole, at
         middle = len(entries(memory, forked)) // 2
@@ -172,7 +183,7 @@ def test_a_live_fork_asks_for_the_rest_once(agent: Any, recorded: str, again: st
     whole = run(agent, run_id=name, store=memory)
     rows, asked = entries(memory, name), ledger.names
     in_order(again)
-    for at in range(0, len(rows), 3):
+    for at in positions(len(rows), 3):
         answers = {one.event.action_id for one in rows[:at] if one.kind == "ActionSucceeded"}
         answered = [one for one in rows[:at] if one.kind == "ActionRequested" and one.event.action_id in answers]
         ledger.clear()
@@ -182,7 +193,7 @@ def test_a_live_fork_asks_for_the_rest_once(agent: Any, recorded: str, again: st
         assert ledger.names == asked, at
 
 
-@reenact.agent
+@onrecord.agent
 def begun_in_any_order() -> Any:
     found: dict[str, Any] = {}
 
@@ -207,10 +218,10 @@ def test_threads_in_another_order_that_had_not_asked_yet_part_aloud(memory: Memo
     in_order("c b a")
     ledger.clear()
     hints = []
-    for at in range(len(entries(memory, name))):
+    for at in range(0, len(entries(memory, name)), 1 if SOAK else 4):
         try:
             assert fork(begun_in_any_order, name, at, tail="mocked", fork_id=new_id("fork"), store=memory) == whole, at
-        except reenact.Divergence as divergence:
+        except onrecord.Divergence as divergence:
             hints.append(divergence.hint)
     assert hints
     assert all("begun in another order" in hint for hint in hints)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.effect.stopping import CodeChanged
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.runtime.engine.stops import CodeChanged
+from onrecord.store.memory import MemoryStore
 
 done: list[str] = []
 variant = "old"
@@ -29,13 +29,13 @@ def _fresh() -> Iterator[None]:
     variant = "old"
 
 
-@reenact.tool
+@onrecord.tool
 async def mail(to: str) -> str:
     done.append(f"mail {to}")
     return f"sent {to}"
 
 
-@reenact.step
+@onrecord.step
 async def look_up(what: str) -> str:
     done.append(f"look up {what}")
     if what == "crash" and variant == "old":
@@ -43,8 +43,8 @@ async def look_up(what: str) -> str:
     return what
 
 
-def _agent(store: MemoryStore) -> reenact.Agent:
-    @reenact.agent(store=store, name="changing")
+def _agent(store: MemoryStore) -> onrecord.Agent:
+    @onrecord.agent(store=store, name="changing")
     async def changing() -> list[Any]:
         seen = [await mail("ann")]
         seen.append(await mail("bob" if variant != "other input" else "carol"))
@@ -54,11 +54,11 @@ def _agent(store: MemoryStore) -> reenact.Agent:
             seen.append(await look_up("crash"))
         return seen
 
-    made: reenact.Agent = changing
+    made: onrecord.Agent = changing
     return made
 
 
-def _crashed(store: MemoryStore) -> reenact.Agent:
+def _crashed(store: MemoryStore) -> onrecord.Agent:
     agent = _agent(store)
     with pytest.raises(Crash):
         asyncio.run(agent.run(run_id="r"))
@@ -70,7 +70,7 @@ def test_changed_input_is_a_named_divergence_and_nothing_runs() -> None:
     global variant
     agent = _crashed(MemoryStore())
     variant = "other input"
-    with pytest.raises(reenact.Divergence) as caught:
+    with pytest.raises(onrecord.Divergence) as caught:
         asyncio.run(agent.resume("r"))
     assert caught.value.code == "conflicting_request"
     assert caught.value.where["seq"] == 3
@@ -83,7 +83,7 @@ def test_an_inserted_call_is_not_run_past_an_unmatched_record() -> None:
     global variant
     agent = _crashed(MemoryStore())
     variant = "inserted"
-    with pytest.raises(reenact.Divergence) as caught:
+    with pytest.raises(onrecord.Divergence) as caught:
         asyncio.run(agent.resume("r"))
     assert caught.value.code == "missing_request"
     assert "mail dave" not in done
@@ -94,12 +94,12 @@ def test_with_the_old_code_the_run_goes_on_after_a_divergence() -> None:
     store = MemoryStore()
     agent = _crashed(store)
     variant = "other input"
-    with pytest.raises(reenact.Divergence):
+    with pytest.raises(onrecord.Divergence):
         asyncio.run(agent.resume("r"))
     variant = "fixed"
     assert asyncio.run(agent.resume("r")) == ["sent ann", "sent bob", "crash"]
     assert done == ["mail ann", "mail bob", "look up crash", "look up crash"]
-    reenact.verify_run(store, "r").raise_if_invalid()
+    onrecord.verify_run(store, "r").raise_if_invalid()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_accepted_code_goes_on_from_where_it_differs(change: str, expected: list
     before = list(done)
     assert asyncio.run(agent.replay("r")) == expected
     assert done == before
-    reenact.verify_run(store, "r").raise_if_invalid()
+    onrecord.verify_run(store, "r").raise_if_invalid()
 
 
 def test_pinned_code_is_refused_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_a_divergence_says_that_the_code_has_changed(monkeypatch: pytest.MonkeyP
     agent = _crashed(MemoryStore())
     variant = "other input"
     monkeypatch.setattr(agent, "code", lambda: {"function": "changing", "digest": "sha256:other"})
-    with pytest.raises(reenact.Divergence, match="has changed since it was recorded"):
+    with pytest.raises(onrecord.Divergence, match="has changed since it was recorded"):
         asyncio.run(agent.resume("r"))
 
 
@@ -144,7 +144,7 @@ def test_code_that_fails_before_its_record_ends_says_where_it_failed(memory: Mem
     """A typo is found by its line, not by the call that it kept from being made."""
     global variant
 
-    @reenact.agent(store=memory)
+    @onrecord.agent(store=memory)
     async def mistyped(to: str) -> Any:
         if variant == "typo":
             return done.nothing_of_that_name  # type: ignore[attr-defined]
@@ -154,7 +154,7 @@ def test_code_that_fails_before_its_record_ends_says_where_it_failed(memory: Mem
     with pytest.raises(Crash):
         asyncio.run(mistyped.run("ann", run_id="typo"))
     variant = "typo"
-    with pytest.raises(reenact.Divergence) as divergence:
+    with pytest.raises(onrecord.Divergence) as divergence:
         asyncio.run(mistyped.resume("typo"))
     assert divergence.value.code == "missing_request"
     assert "before that it failed with AttributeError at test_changed_code.py:" in divergence.value.message
@@ -162,7 +162,7 @@ def test_code_that_fails_before_its_record_ends_says_where_it_failed(memory: Mem
 
 
 def test_code_that_does_not_take_the_recorded_input_any_more_says_so(memory: MemoryStore) -> None:
-    @reenact.agent(store=memory, name="shrunk")
+    @onrecord.agent(store=memory, name="shrunk")
     async def before(to: str) -> Any:
         await mail(to)
         return await look_up("crash")
@@ -170,11 +170,11 @@ def test_code_that_does_not_take_the_recorded_input_any_more_says_so(memory: Mem
     with pytest.raises(Crash):
         asyncio.run(before.run("ann", run_id="shrunk"))
 
-    @reenact.agent(store=memory, name="shrunk")
+    @onrecord.agent(store=memory, name="shrunk")
     async def after() -> Any:
         return await mail("ann")
 
-    with pytest.raises(reenact.Divergence, match="TypeError: it cannot be called with the recorded input"):
+    with pytest.raises(onrecord.Divergence, match="TypeError: it cannot be called with the recorded input"):
         asyncio.run(after.resume("shrunk"))
     assert done == ["mail ann", "look up crash"]
 
@@ -185,26 +185,26 @@ def test_changed_code_that_is_accepted_is_accepted_for_the_runs_that_it_has_call
     global variant
     store = MemoryStore()
 
-    @reenact.step
+    @onrecord.step
     def look(what: str) -> str:
         done.append(what)
         if what == "crash" and variant == "old":
             raise Crash
         return what
 
-    @reenact.agent
+    @onrecord.agent
     def called() -> list[str]:
         return [look("before" if variant == "old" else "other"), look("crash")]
 
-    @reenact.agent
+    @onrecord.agent
     def calling() -> list[str]:
         return called()
 
-    @reenact.agent
+    @onrecord.agent
     async def called_async() -> list[str]:
         return [look("before" if variant == "old" else "other"), look("crash")]
 
-    @reenact.agent
+    @onrecord.agent
     async def calling_async() -> list[str]:
         return await called_async()
 
@@ -220,7 +220,7 @@ def test_changed_code_that_is_accepted_is_accepted_for_the_runs_that_it_has_call
     with pytest.raises(Crash):
         carried("run")
     variant = "changed"
-    with pytest.raises(reenact.Divergence):
+    with pytest.raises(onrecord.Divergence):
         carried("resume")
     assert carried("resume", accept_code=True) == ["other", "crash"]
     assert done == ["before", "crash", "other", "crash"]

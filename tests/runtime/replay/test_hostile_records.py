@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import reenact
-from reenact.core.events import (
+import onrecord
+from onrecord.core.events import (
     ActionRequested,
     ActionSucceeded,
     AttemptRecorded,
@@ -18,12 +18,12 @@ from reenact.core.events import (
     TurnTaken,
     ValuesDrawn,
 )
-from reenact.errors import Damaged
-from reenact.journal.chain import Draft
-from reenact.store.memory import MemoryStore
+from onrecord.errors import Damaged
+from onrecord.journal.chain import Draft
+from onrecord.store.memory import MemoryStore
 
 
-@reenact.step
+@onrecord.step
 async def ask(what: int) -> int:
     return what
 
@@ -53,12 +53,12 @@ ANSWER = ActionSucceeded("0/ask/0", 1)
 def test_malformed_bookkeeping_is_damage(events: list[Event | Draft]) -> None:
     store = MemoryStore()
 
-    @reenact.agent(store=store, name="hostile")
+    @onrecord.agent(store=store, name="hostile")
     async def agent() -> int:
         answer: int = await ask(1)
         return answer
 
-    with reenact.Journal.create(store, "r", facts=_facts(agent)) as journal:
+    with onrecord.Journal.create(store, "r", facts=_facts(agent)) as journal:
         for event in events:
             journal.append(event)
     with pytest.raises(Damaged):
@@ -78,27 +78,27 @@ def test_malformed_bookkeeping_is_damage(events: list[Event | Draft]) -> None:
 def test_turns_that_nobody_takes_are_a_divergence_or_do_no_harm(turns: list[Any]) -> None:
     store = MemoryStore()
 
-    @reenact.agent(store=store, name="hostile")
+    @onrecord.agent(store=store, name="hostile")
     async def agent() -> int:
         answer: int = await ask(1)
         return answer
 
-    with reenact.Journal.create(store, "r", facts=_facts(agent)) as journal:
+    with onrecord.Journal.create(store, "r", facts=_facts(agent)) as journal:
         journal.append([TurnTaken(turns), REQUEST])
-        journal.append([ANSWER, reenact.Completed(1)])
+        journal.append([ANSWER, onrecord.Completed(1)])
     assert asyncio.run(asyncio.wait_for(_outcome(agent), 30)) in (1, "nobody_waits", "missing_request")
 
 
-async def _replayed(agent: reenact.Agent) -> Any:
+async def _replayed(agent: onrecord.Agent) -> Any:
     return await agent.replay("r")
 
 
-async def _outcome(agent: reenact.Agent) -> Any:
+async def _outcome(agent: onrecord.Agent) -> Any:
     try:
         return await agent.replay("r")
-    except reenact.Divergence as divergence:
+    except onrecord.Divergence as divergence:
         return divergence.code
 
 
-def _facts(agent: reenact.Agent) -> dict[str, Any]:
+def _facts(agent: onrecord.Agent) -> dict[str, Any]:
     return {"agent": agent.name, "input": {"args": [], "kwargs": {}}, "code": agent.code()}

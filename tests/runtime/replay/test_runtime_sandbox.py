@@ -24,17 +24,17 @@ from time import time as now_by_another_name
 from typing import Any
 
 import pytest
-from runtime_support import divergence_of, new_id, recorded_and_replayed, replay, run
 
-import reenact
+import onrecord
+from kit.runtime import divergence_of, new_id, recorded_and_replayed, replay, run
 
 
-@reenact.step
+@onrecord.step
 def fetch(what: str) -> str:
     return what
 
 
-@reenact.step
+@onrecord.step
 async def fetch_async(what: str) -> str:
     return what
 
@@ -116,12 +116,12 @@ STRICTLY = {**CLOCKS, **CHANCES}
 def _agents(does: Callable[[], Any]) -> list[Any]:
     """The same deed in every place where an agent's code may be."""
 
-    @reenact.agent
+    @onrecord.agent
     def in_a_function() -> Any:
         fetch("a")
         return bool(does()) and fetch("b")
 
-    @reenact.agent
+    @onrecord.agent
     async def in_a_task() -> Any:
         async def one() -> Any:
             await fetch_async("a")
@@ -129,7 +129,7 @@ def _agents(does: Callable[[], Any]) -> list[Any]:
 
         return bool(await asyncio.gather(one(), fetch_async("b")))
 
-    @reenact.agent
+    @onrecord.agent
     async def in_a_job() -> Any:
         def job() -> Any:
             fetch("a")
@@ -137,7 +137,7 @@ def _agents(does: Callable[[], Any]) -> list[Any]:
 
         return bool(await asyncio.to_thread(job))
 
-    @reenact.agent
+    @onrecord.agent
     def in_a_thread() -> Any:
         found = []
 
@@ -186,13 +186,13 @@ def test_a_process_is_trapped_wherever_the_agent_starts_it(memory: Any, place: i
 
 
 def test_an_asyncio_process_and_connection_are_trapped(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def asyncio_process() -> Any:
         await fetch_async("a")
         process = await asyncio.create_subprocess_exec("/bin/true")
         return await process.wait()
 
-    @reenact.agent
+    @onrecord.agent
     async def asyncio_connection() -> Any:
         await fetch_async("a")
         try:
@@ -208,14 +208,14 @@ def test_an_asyncio_process_and_connection_are_trapped(memory: Any) -> None:
 def test_reading_a_clock_is_trapped_in_a_strict_replay(memory: Any, what: str) -> None:
     parted = _trapped(_agents(CLOCKS[what])[0], memory, strict=True)
     assert "reads the clock" in parted.message
-    assert "reenact.now()" in parted.hint
+    assert "onrecord.now()" in parted.hint
 
 
 @pytest.mark.parametrize("what", CHANCES)
 def test_drawing_chance_is_trapped_in_a_strict_replay(memory: Any, what: str) -> None:
     parted = _trapped(_agents(CHANCES[what])[0], memory, strict=True)
     assert "draws chance" in parted.message
-    assert "reenact.random()" in parted.hint
+    assert "onrecord.random()" in parted.hint
 
 
 @pytest.mark.parametrize("what", ["datetime.now", "random.random", "uuid.uuid4"])
@@ -234,11 +234,11 @@ def test_clock_and_chance_are_free_in_a_replay_that_is_not_strict(memory: Any, w
 def test_nothing_is_trapped_inside_of_an_effect_or_while_recording_or_resuming(memory: Any, what: str) -> None:
     does = {**SPAWNS, **CONNECTS, **STRICTLY}[what]
 
-    @reenact.step
+    @onrecord.step
     def outside_world() -> str:
         return str(does())
 
-    @reenact.agent
+    @onrecord.agent
     def asking_properly() -> Any:
         return outside_world()
 
@@ -247,13 +247,13 @@ def test_nothing_is_trapped_inside_of_an_effect_or_while_recording_or_resuming(m
     assert replay(asking_properly, run_id, store=memory, strict=True) == result
 
 
-def test_what_reenact_offers_is_not_trapped(memory: Any) -> None:
-    @reenact.agent
+def test_what_onrecord_offers_is_not_trapped(memory: Any) -> None:
+    @onrecord.agent
     async def well_behaved() -> Any:
         loop = asyncio.get_running_loop()
         seeded = random.Random(7)
-        values = [reenact.now(), reenact.random(), reenact.uuid(), seeded.random(), seeded.choice([1, 2])]
-        await reenact.sleep(0.001)
+        values = [onrecord.now(), onrecord.random(), onrecord.uuid(), seeded.random(), seeded.choice([1, 2])]
+        await onrecord.sleep(0.001)
         await asyncio.sleep(0.001)
         async with asyncio.timeout(5):
             await fetch_async("a")
@@ -271,7 +271,7 @@ def test_threads_and_pools_are_not_trapped(memory: Any) -> None:
     from concurrent.futures import ThreadPoolExecutor
     from queue import Queue
 
-    @reenact.agent
+    @onrecord.agent
     def with_threads() -> Any:
         queue: Queue[str] = Queue()
         thread = threading.Thread(target=lambda: queue.put(fetch("a"), timeout=5))
@@ -287,7 +287,7 @@ def test_threads_and_pools_are_not_trapped(memory: Any) -> None:
 
 
 def test_the_standard_library_may_look_at_the_clock_for_itself(memory: Any, caplog: pytest.LogCaptureFixture) -> None:
-    @reenact.agent
+    @onrecord.agent
     def logging_agent() -> Any:
         logging.getLogger("an agent").warning("a line with a time")
         with tempfile.TemporaryDirectory() as folder:
@@ -308,7 +308,7 @@ def test_a_module_may_look_at_the_clock_while_it_is_imported(
         "BEGAN, CHANCE, RAN = time.time(), random.random(), subprocess.run(['/bin/true']).returncode\n"
     )
 
-    @reenact.agent
+    @onrecord.agent
     def importing() -> Any:
         import looks_at_the_clock  # type: ignore[import-not-found]
 
@@ -322,7 +322,7 @@ def test_a_module_may_look_at_the_clock_while_it_is_imported(
 
 
 def test_a_trap_cannot_be_caught_by_the_agent(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def catching() -> Any:
         try:
             return bool(time.time())
@@ -344,7 +344,7 @@ def test_code_outside_of_the_replay_is_not_affected(memory: Any) -> None:
             elsewhere.append((time.time(), random.random(), uuid.uuid4(), datetime.now()))
             time.sleep(0.001)
 
-    @reenact.agent
+    @onrecord.agent
     async def strict_one() -> Any:
         await asyncio.sleep(0.02)
         return await fetch_async("a")
@@ -371,7 +371,7 @@ def test_code_outside_of_the_replay_is_not_affected(memory: Any) -> None:
 
 
 def test_a_strict_replay_under_a_profiler_is_refused(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def profiled() -> Any:
         return fetch("a")
 
@@ -379,7 +379,7 @@ def test_a_strict_replay_under_a_profiler_is_refused(memory: Any) -> None:
     run(profiled, store=memory, run_id=run_id)
     sys.setprofile(lambda *_: None)
     try:
-        with pytest.raises(reenact.ReenactError) as caught:
+        with pytest.raises(onrecord.OnrecordError) as caught:
             replay(profiled, run_id, store=memory, strict=True)
     finally:
         sys.setprofile(None)

@@ -1,19 +1,18 @@
-"""Random concurrent programs come back exactly: same result, same order of steps, nothing done again."""
+"""Random concurrent programs replay exactly: same result, same order of steps, no effect executed again."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 import pytest
 
-from effect import random_programs
-from reenact.effect.agents import agent
-from reenact.store.memory import MemoryStore
+from kit import random_programs
+from kit.soak import SOAK
+from onrecord.runtime.api.agent import agent
+from onrecord.store.memory import MemoryStore
 
-SCHEDULES = 20_000 if os.environ.get("REENACT_SOAK") else 1_000
-CHUNKS = 20
+SCHEDULES, CHUNKS = (20_000, 20) if SOAK else (60, 2)
 
 store = MemoryStore()
 

@@ -12,21 +12,23 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, as_completed
 from typing import Any
 
 import pytest
-from runtime_support import recorded_and_replayed
 
-import reenact
-from reenact.effect import boundary
+import onrecord
+from kit.runtime import recorded_and_replayed
+from kit.soak import SOAK
+from onrecord.runtime.engine import boundary
 
 _chance = random.Random()
+ROUNDS = 5 if SOAK else 2
 
 
-@reenact.step
+@onrecord.step
 def draw(name: Any) -> float:
     time.sleep(_chance.random() * 0.01)
     return _chance.random()
 
 
-@reenact.step
+@onrecord.step
 async def draw_async(name: Any) -> float:
     await asyncio.sleep(_chance.random() * 0.01)
     return _chance.random()
@@ -104,13 +106,13 @@ WAYS: list[Callable[[], Any]] = [
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_threads_go_on_while_a_step_of_the_loop_waits_for_them(way: Callable[[], Any], memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def blocked() -> Any:
         before = await draw_async("before")
         found = way()
         return [before, found, draw("blocking"), await draw_async("after")]
 
-    for _ in range(5):
+    for _ in range(ROUNDS):
         recorded_and_replayed(blocked, store=memory)
 
 
@@ -123,11 +125,11 @@ def test_tasks_beside_it_get_their_answers_when_it_is_over(way: Callable[[], Any
         await asyncio.sleep(0.005)
         return way()
 
-    @reenact.agent
+    @onrecord.agent
     async def several() -> Any:
         return await asyncio.gather(beside(1), blocked(), beside(2))
 
-    for _ in range(5):
+    for _ in range(ROUNDS):
         recorded_and_replayed(several, store=memory)
 
 
@@ -147,9 +149,9 @@ def test_answers_that_are_on_record_before_those_of_threads_wait_for_the_loop(
             await asyncio.sleep(0)
         return by_results()
 
-    @reenact.agent
+    @onrecord.agent
     async def several() -> Any:
         return await asyncio.gather(beside(1), busy_and_then_blocked(), beside(2))
 
-    for _ in range(3):
+    for _ in range(ROUNDS):
         recorded_and_replayed(several, store=memory)

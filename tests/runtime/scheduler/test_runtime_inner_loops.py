@@ -7,18 +7,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import reenact
-from reenact.core.events import TurnTaken
-from reenact.store.memory import MemoryStore
+import onrecord
+from onrecord.core.events import TurnTaken
+from onrecord.store.memory import MemoryStore
 
 
-@reenact.step
+@onrecord.step
 def slow(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
 
 
-@reenact.step
+@onrecord.step
 async def ask(number: int) -> int:
     await asyncio.sleep(0.001)
     return number
@@ -36,7 +36,7 @@ async def _all() -> list[int]:
 def test_the_recorded_time_is_no_reason_to_give_up() -> None:
     """The record is ahead of the real clock by what its steps took: nobody has stood still for that long."""
 
-    @reenact.agent(name="slow_then_loop")
+    @onrecord.agent(name="slow_then_loop")
     def agent() -> list[Any]:
         return [slow(1.5), asyncio.run(_all()), slow(0.0)]
 
@@ -47,7 +47,7 @@ def test_the_recorded_time_is_no_reason_to_give_up() -> None:
 
 
 def test_how_many_threads_a_pool_had_is_no_part_of_the_record() -> None:
-    @reenact.agent(name="pooled")
+    @onrecord.agent(name="pooled")
     def agent() -> float:
         pool = ThreadPoolExecutor(given[0])
         waits = [pool.submit(slow, 0.01) for _ in range(6)]
@@ -62,7 +62,7 @@ def test_how_many_threads_a_pool_had_is_no_part_of_the_record() -> None:
         assert agent.run(run_id="r", store=store) == 0.0
         turns = [
             turn[0]
-            for event in reenact.JournalReader(store, "r").scan()
+            for event in onrecord.JournalReader(store, "r").scan()
             if isinstance(event.event, TurnTaken)
             for turn in event.event.turns
         ]

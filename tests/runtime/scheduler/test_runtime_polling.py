@@ -7,20 +7,21 @@ import asyncio
 from typing import Any
 
 import pytest
-from runtime_support import Died, broken_off, replay, resume
 
-import reenact
+import onrecord
+from kit.runtime import Died, broken_off, replay, resume
+from kit.stores import any_store
 
 dies = [True]
 
 
-@reenact.step
+@onrecord.step
 async def slow(value: str) -> str:
     await asyncio.sleep(0.01)
     return value
 
 
-@reenact.agent
+@onrecord.agent
 async def polling() -> Any:
     task = asyncio.create_task(slow("polled"))
     turns = 0
@@ -33,6 +34,7 @@ async def polling() -> Any:
 
 
 @pytest.mark.parametrize("lives", [2, 4])
+@any_store
 def test_dying_before_it_is_known_that_an_answer_did_not_wait_for_a_rest(lives: int, store: Any) -> None:
     dies[0] = True
     run_id = broken_off(polling, store=store)

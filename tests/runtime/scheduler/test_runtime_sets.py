@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from runtime_support import new_id, replay, run
 
-import reenact
+import onrecord
+from kit.runtime import new_id, replay, run
 
 MANY = 12
 _kept: list[Any] = []
@@ -24,12 +24,12 @@ def nothing_kept() -> None:
     _kept.clear()
 
 
-@reenact.step
+@onrecord.step
 def look(number: int) -> int:
     return number
 
 
-@reenact.step
+@onrecord.step
 async def look_async(number: int) -> int:
     return number
 
@@ -49,19 +49,19 @@ async def _each(ended: Iterable[Any]) -> list[int]:
     return [await look_async(100 + one.result()) for one in ended]
 
 
-@reenact.agent
+@onrecord.agent
 async def waiting_for_tasks() -> Any:
     ended, _ = await asyncio.wait(scattered(lambda number: asyncio.create_task(look_async(number))))
     return await _each(ended)
 
 
-@reenact.agent
+@onrecord.agent
 async def keeping_tasks_in_a_set() -> Any:
     kept = set(scattered(lambda number: asyncio.create_task(look_async(number))))
     return await asyncio.gather(*kept)
 
 
-@reenact.agent
+@onrecord.agent
 async def waiting_for_jobs() -> Any:
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(2) as pool:
@@ -69,14 +69,14 @@ async def waiting_for_jobs() -> Any:
     return await _each(ended)
 
 
-@reenact.agent
+@onrecord.agent
 def waiting_for_futures() -> Any:
     with ThreadPoolExecutor(2) as pool:
         ended, _ = concurrent.futures.wait(scattered(lambda number: pool.submit(look, number)))
     return [look(100 + one.result()) for one in ended]
 
 
-@reenact.agent
+@onrecord.agent
 def taking_futures_that_have_ended() -> Any:
     with ThreadPoolExecutor(2) as pool:
         submitted = scattered(lambda number: pool.submit(look, number))

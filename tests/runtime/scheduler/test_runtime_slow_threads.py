@@ -15,19 +15,20 @@ from itertools import count
 from typing import Any
 
 import pytest
-from runtime_support import new_id, recorded_and_replayed, replay, run
 
-import reenact
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.runtime import new_id, recorded_and_replayed, replay, run
+from kit.soak import SOAK
+from onrecord.store.memory import MemoryStore
 
-ROUNDS = 4
+ROUNDS = 4 if SOAK else 2
 WIDTH = 5
 _answers = count()
 _order: list[int] = []
 """In which order the threads go on."""
 
 
-@reenact.tool
+@onrecord.tool
 def ask(what: str) -> str:
     return f"{what}, the {next(_answers)}th"
 
@@ -57,14 +58,14 @@ def threads(found: dict[Any, Any], work: Callable[..., None], *more: Any) -> Non
         thread.join()
 
 
-@reenact.agent
+@onrecord.agent
 def of_threads() -> Any:
     found: dict[Any, Any] = {}
     threads(found, two_questions)
     return sorted(found.items())
 
 
-@reenact.agent
+@onrecord.agent
 def of_a_pool() -> Any:
     found: dict[Any, Any] = {}
     with ThreadPoolExecutor(WIDTH) as pool:
@@ -73,14 +74,14 @@ def of_a_pool() -> Any:
     return sorted(found.items())
 
 
-@reenact.agent
+@onrecord.agent
 async def of_jobs() -> Any:
     found: dict[Any, Any] = {}
     await asyncio.gather(*(asyncio.to_thread(two_questions, found, one) for one in range(WIDTH)))
     return sorted(found.items())
 
 
-@reenact.agent
+@onrecord.agent
 def of_threads_in_threads() -> Any:
     """Who asks first, the one above or the one below, is chance as well."""
     found: dict[Any, Any] = {}
@@ -100,7 +101,7 @@ def of_threads_in_threads() -> Any:
     return sorted(found.items())
 
 
-@reenact.agent
+@onrecord.agent
 async def of_tasks_with_jobs() -> Any:
     """A task that asks for nothing before its job does is known by the job's chance."""
     found: dict[Any, Any] = {}
@@ -129,7 +130,7 @@ def test_each_is_given_its_own_answers(agent: Any, memory: MemoryStore) -> None:
         assert next(_answers) == made + 1, "something was done again"
 
 
-@reenact.agent
+@onrecord.agent
 def in_any_order() -> Any:
     found: dict[Any, Any] = {}
     begun = [threading.Thread(target=two_questions, args=(found, one)) for one in _order]
@@ -149,7 +150,7 @@ def test_threads_that_are_begun_in_another_order_are_known_by_what_they_are_begu
 
 
 def test_a_hundred_and_more_that_are_alike(memory: MemoryStore) -> None:
-    @reenact.agent
+    @onrecord.agent
     def crowd() -> Any:
         found: dict[int, str] = {}
 

@@ -13,7 +13,9 @@ import anyio.abc
 import pytest
 import trio
 import uvloop
-from runtime_support import (
+
+import onrecord
+from kit.runtime import (
     Died,
     broken_off,
     divergence_of,
@@ -25,12 +27,12 @@ from runtime_support import (
     resume,
     run,
 )
-
-import reenact
+from kit.soak import SOAK
 
 _chance = random.Random()
 calls: list[Any] = []
 gates: dict[str, asyncio.Event] = {}
+ROUNDS = 10 if SOAK else 3
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +41,7 @@ def nothing_yet() -> None:
     gates.clear()
 
 
-@reenact.step
+@onrecord.step
 async def after(turns: int, value: Any) -> Any:
     """Answers after so many turns of the loop."""
     calls.append(value)
@@ -48,34 +50,34 @@ async def after(turns: int, value: Any) -> Any:
     return value
 
 
-@reenact.step
+@onrecord.step
 async def never() -> None:
     calls.append("never")
     await asyncio.Event().wait()
 
 
-@reenact.tool
+@onrecord.tool
 async def lottery() -> int:
     calls.append("lottery")
     await asyncio.sleep(_chance.choice((0, 0, 0.001)))
     return _chance.randrange(1 << 60)
 
 
-@reenact.tool
+@onrecord.tool
 def lottery_sync(what: Any = None) -> int:
     calls.append(what)
     time.sleep(_chance.choice((0, 0, 0.001)))
     return _chance.randrange(1 << 60)
 
 
-@reenact.step
+@onrecord.step
 async def breaks(what: str) -> None:
     calls.append(what)
     raise ValueError(what)
 
 
 def test_gather_completes_in_the_recorded_order(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def gathering() -> Any:
         order: list[str] = []
 
@@ -94,7 +96,7 @@ def test_gather_completes_in_the_recorded_order(memory: Any) -> None:
 
 
 def test_the_first_completed_is_the_recorded_winner_and_losers_are_cancelled(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def racing() -> Any:
         cancelled: list[str] = []
 
@@ -113,13 +115,13 @@ def test_the_first_completed_is_the_recorded_winner_and_losers_are_cancelled(mem
         await asyncio.gather(*pending, return_exceptions=True)
         return [[name for name, task in tasks.items() if task in done], sorted(cancelled)]
 
-    for _ in range(10):
+    for _ in range(ROUNDS):
         recorded_and_replayed(racing, store=memory)
-    assert len(calls) == 30
+    assert len(calls) == 3 * ROUNDS
 
 
 def test_a_loser_that_cleans_up_with_an_effect_comes_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def cleaning() -> Any:
         async def loser() -> str:
             try:
@@ -137,7 +139,7 @@ def test_a_loser_that_cleans_up_with_an_effect_comes_back(memory: Any) -> None:
 
 
 def test_a_time_out_that_fired_fires_again(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def timing_out() -> Any:
         seen = []
         try:
@@ -160,7 +162,7 @@ def test_a_time_out_that_fired_fires_again(memory: Any) -> None:
 def test_a_time_that_was_up_before_it_was_begun_with_is_up_again(memory: Any) -> None:
     """The clock says so while recording, and stands still in a replay."""
 
-    @reenact.agent
+    @onrecord.agent
     async def too_late() -> Any:
         seen = []
         for seconds in (0.001, 0.0, -1.0):
@@ -179,7 +181,7 @@ def test_a_time_that_was_up_before_it_was_begun_with_is_up_again(memory: Any) ->
 def test_the_loops_clock_moves_in_a_replay_as_timers_fire(memory: Any) -> None:
     """Timers fire by the record: an hour that was cut short by the record is not waited for."""
 
-    @reenact.agent
+    @onrecord.agent
     async def napping() -> Any:
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -191,7 +193,7 @@ def test_the_loops_clock_moves_in_a_replay_as_timers_fire(memory: Any) -> None:
 
 
 def test_a_race_with_a_sleep_has_the_recorded_winner(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def racing_a_sleep() -> Any:
         winners = []
         for _ in range(5):
@@ -209,7 +211,7 @@ def test_a_race_with_a_sleep_has_the_recorded_winner(memory: Any) -> None:
 
 
 def test_a_hedged_request_comes_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def hedging() -> Any:
         first = asyncio.create_task(never())
         done, _ = await asyncio.wait([first], timeout=0.005)
@@ -226,7 +228,7 @@ def test_a_hedged_request_comes_back(memory: Any) -> None:
 
 @pytest.mark.parametrize("how", ["tasks", "to_thread"])
 def test_fifty_identical_calls_with_different_answers_each_get_their_own(memory: Any, how: str) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def fifty() -> list[int]:
         if how == "tasks":
             return list(await asyncio.gather(*(lottery() for _ in range(50))))
@@ -243,7 +245,7 @@ def test_fifty_identical_calls_with_different_answers_each_get_their_own(memory:
 def test_a_swapped_gather_finds_its_answers(memory: Any) -> None:
     order = ["paris", "rome", "oslo"]
 
-    @reenact.agent
+    @onrecord.agent
     async def weather() -> dict[str, Any]:
         async def one(city: str) -> Any:
             first = await after(len(city) * 3, city)
@@ -266,7 +268,7 @@ def test_an_iterated_set_finds_its_answers(memory: Any) -> None:
 
     seed = [0]
 
-    @reenact.agent
+    @onrecord.agent
     async def over_a_set() -> Any:
         async def one(name: str) -> Any:
             return name, await after(len(name), name), await lottery()
@@ -284,7 +286,7 @@ def test_an_iterated_set_finds_its_answers(memory: Any) -> None:
 def test_equal_first_requests_are_told_apart_by_what_follows(memory: Any) -> None:
     order = [0, 1, 2]
 
-    @reenact.agent
+    @onrecord.agent
     async def alike_at_first() -> Any:
         async def one(number: int) -> Any:
             first = await after(1, "same")
@@ -301,7 +303,7 @@ def test_equal_first_requests_are_told_apart_by_what_follows(memory: Any) -> Non
 def test_a_named_task_gets_its_own_answers_wherever_it_was_started(memory: Any) -> None:
     order = ["left", "right"]
 
-    @reenact.agent
+    @onrecord.agent
     async def named() -> Any:
         tasks = {name: asyncio.create_task(lottery(), name=name) for name in order}
         return {name: await tasks[name] for name in ("left", "right")}
@@ -315,7 +317,7 @@ def test_a_named_task_gets_its_own_answers_wherever_it_was_started(memory: Any) 
 def test_named_tasks_of_a_group_get_their_own_answers(memory: Any) -> None:
     order = ["left", "right"]
 
-    @reenact.agent
+    @onrecord.agent
     async def named_group() -> Any:
         async with asyncio.TaskGroup() as group:
             tasks = {name: group.create_task(lottery(), name=name) for name in order}
@@ -331,7 +333,7 @@ def test_named_tasks_of_a_group_get_their_own_answers(memory: Any) -> None:
 
 
 def test_a_failing_task_group_cancels_the_others_again(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def grouped() -> Any:
         seen: list[Any] = []
 
@@ -357,7 +359,7 @@ def test_a_failing_task_group_cancels_the_others_again(memory: Any) -> None:
 
 
 def test_gather_with_a_failure_leaves_the_others_going(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def half_failing() -> Any:
         tasks = [asyncio.create_task(breaks("x")), asyncio.create_task(after(30, "late"))]
         try:
@@ -369,7 +371,7 @@ def test_gather_with_a_failure_leaves_the_others_going(memory: Any) -> None:
 
 
 def test_queues_events_semaphores_and_conditions_come_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def workers() -> Any:
         queue: asyncio.Queue[int] = asyncio.Queue()
         slots, done = asyncio.Semaphore(2), asyncio.Event()
@@ -400,7 +402,7 @@ def test_queues_events_semaphores_and_conditions_come_back(memory: Any) -> None:
 
 
 def test_a_poller_does_not_starve_and_sees_the_same_number_of_turns(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def polling() -> int:
         task, turns = asyncio.create_task(lottery()), 0
         while not task.done():
@@ -413,7 +415,7 @@ def test_a_poller_does_not_starve_and_sees_the_same_number_of_turns(memory: Any)
 
 
 def test_a_blocking_call_in_the_loop_is_served_at_once(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def blocking() -> Any:
         seen: list[Any] = []
 
@@ -426,12 +428,12 @@ def test_a_blocking_call_in_the_loop_is_served_at_once(memory: Any) -> None:
         await asyncio.gather(*map(one, "abc"))
         return seen
 
-    for _ in range(10):
+    for _ in range(ROUNDS):
         recorded_and_replayed(blocking, store=memory)
 
 
 def test_a_callback_may_start_effects(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def calling_back() -> Any:
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[Any]] = []
@@ -449,7 +451,7 @@ def test_a_callback_may_start_effects(memory: Any) -> None:
 
 
 def test_shielded_effects_go_on_when_their_caller_is_cancelled(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def shielding() -> Any:
         inner = asyncio.create_task(after(20, "saved"))
         try:
@@ -464,7 +466,7 @@ def test_shielded_effects_go_on_when_their_caller_is_cancelled(memory: Any) -> N
 
 
 def test_an_async_generator_of_the_agent_comes_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def streaming() -> list[int]:
         async def numbers() -> Any:
             for _ in range(3):
@@ -479,7 +481,7 @@ def test_an_async_generator_of_the_agent_comes_back(memory: Any) -> None:
 
 
 def test_anyio_on_asyncio_comes_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def with_anyio() -> Any:
         seen: list[Any] = []
 
@@ -504,7 +506,7 @@ def test_anyio_on_asyncio_comes_back(memory: Any) -> None:
 
 
 def test_anyios_threads_come_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def with_anyio_threads() -> Any:
         return await anyio.to_thread.run_sync(lottery_sync)
 
@@ -524,7 +526,7 @@ def test_a_loop_that_cannot_be_put_in_order_is_refused_aloud(memory: Any) -> Non
                 return object.__getattribute__(self, name)
             return getattr(object.__getattribute__(self, "inner"), name)
 
-    @reenact.agent
+    @onrecord.agent
     async def in_a_foreign_loop() -> Any:
         return await after(0, 1)
 
@@ -538,7 +540,7 @@ def test_a_loop_that_cannot_be_put_in_order_is_refused_aloud(memory: Any) -> Non
             asyncio._set_running_loop(loop.inner)
 
     try:
-        with pytest.raises(reenact.ReenactError) as caught:
+        with pytest.raises(onrecord.OnrecordError) as caught:
             loop.inner.run_until_complete(main())
     finally:
         loop.inner.close()
@@ -548,22 +550,22 @@ def test_a_loop_that_cannot_be_put_in_order_is_refused_aloud(memory: Any) -> Non
 
 
 def test_trio_is_refused_aloud(memory: Any) -> None:
-    @reenact.agent(store=memory)
+    @onrecord.agent(store=memory)
     async def under_trio() -> Any:
         return await after(0, 1)
 
-    with pytest.raises(reenact.ReenactError) as caught:
+    with pytest.raises(onrecord.OnrecordError) as caught:
         trio.run(under_trio)
     assert caught.value.code == "unsupported_loop"
     assert calls == []
 
 
 def test_uvloop_is_refused_aloud(memory: Any) -> None:
-    @reenact.agent(store=memory)
+    @onrecord.agent(store=memory)
     async def under_uvloop() -> Any:
         return await after(0, 1)
 
-    with pytest.raises(reenact.ReenactError) as caught:
+    with pytest.raises(onrecord.OnrecordError) as caught:
         uvloop.run(under_uvloop())
     assert caught.value.code == "unsupported_loop"
     assert "asyncio.run" in caught.value.hint
@@ -576,7 +578,7 @@ def test_uvloop_is_refused_aloud(memory: Any) -> None:
 def test_a_hundred_waiting_runs_beside_a_busy_one_get_their_outcomes(memory: Any) -> None:
     """The busy run never rests; the others are answered while it is still busy."""
 
-    @reenact.agent
+    @onrecord.agent
     async def busy() -> int:
         turns = 0
         while not ended.is_set():
@@ -585,7 +587,7 @@ def test_a_hundred_waiting_runs_beside_a_busy_one_get_their_outcomes(memory: Any
         await after(0, "busy")
         return turns
 
-    @reenact.agent
+    @onrecord.agent
     async def waiting(number: int) -> Any:
         return [await after(3, number), await after(3, -number)]
 
@@ -605,7 +607,7 @@ def test_a_hundred_waiting_runs_beside_a_busy_one_get_their_outcomes(memory: Any
 
 
 def test_two_runs_in_one_loop_do_not_mix(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def counting(name: str) -> Any:
         return [await after(number % 3, f"{name}{number}") for number in range(10)]
 
@@ -625,7 +627,7 @@ def test_two_runs_in_one_loop_do_not_mix(memory: Any) -> None:
 def test_a_resume_in_the_middle_of_a_gather_goes_on(memory: Any) -> None:
     dies = [True]
 
-    @reenact.agent
+    @onrecord.agent
     async def interrupted() -> Any:
         async def one(number: int) -> Any:
             value = await after(number * 10, number)
@@ -639,7 +641,7 @@ def test_a_resume_in_the_middle_of_a_gather_goes_on(memory: Any) -> None:
     before = list(calls)
     dies[0] = False
     assert resume(interrupted, run_id, store=memory) == [[n, n + 100] for n in range(4)]
-    done = [one.event for one in reenact.JournalReader(memory, run_id).scan() if one.event.kind == "ActionSucceeded"]
+    done = [one.event for one in onrecord.JournalReader(memory, run_id).scan() if one.event.kind == "ActionSucceeded"]
     assert len(done) == 8
     assert calls.count(0) == calls.count(1) == calls.count(2) == 1
     assert before.count(102) == 0
@@ -649,7 +651,7 @@ def test_a_resume_in_the_middle_of_a_gather_goes_on(memory: Any) -> None:
 def test_a_resume_after_a_gather_goes_on(memory: Any) -> None:
     dies = [True]
 
-    @reenact.agent
+    @onrecord.agent
     async def interrupted_after() -> Any:
         found = await asyncio.gather(*(after(number, number) for number in range(4)))
         if dies[0]:
@@ -669,7 +671,7 @@ def test_a_resume_after_a_gather_goes_on(memory: Any) -> None:
 def test_a_divergence_names_what_was_expected_and_where(memory: Any) -> None:
     text = ["recorded"]
 
-    @reenact.agent
+    @onrecord.agent
     async def diverging() -> Any:
         await after(0, "first")
         return await after(0, {"prompt": {"text": text[0]}})
@@ -693,7 +695,7 @@ def test_a_divergence_names_what_was_expected_and_where(memory: Any) -> None:
 def test_a_call_that_the_record_does_not_have_names_the_nearest(memory: Any) -> None:
     more = [False]
 
-    @reenact.agent
+    @onrecord.agent
     async def calling_more() -> Any:
         if more[0]:
             await lottery()
@@ -714,7 +716,7 @@ def test_a_call_that_the_record_does_not_have_names_the_nearest(memory: Any) -> 
 def test_a_replay_that_asks_for_less_ends_with_a_divergence(memory: Any) -> None:
     fewer = [False]
 
-    @reenact.agent
+    @onrecord.agent
     async def calling_less() -> Any:
         found = [await after(0, "first")]
         if not fewer[0]:
@@ -732,7 +734,7 @@ def test_a_replay_that_asks_for_less_ends_with_a_divergence(memory: Any) -> None
 def test_a_replay_that_would_wait_for_ever_ends_with_a_divergence(memory: Any) -> None:
     hangs = [False]
 
-    @reenact.agent
+    @onrecord.agent
     async def hanging() -> Any:
         await after(0, "first")
         if hangs[0]:
@@ -750,7 +752,7 @@ def test_a_replay_that_would_wait_for_ever_ends_with_a_divergence(memory: Any) -
 def test_a_replay_that_would_wait_for_ever_at_the_end_of_the_record_ends(memory: Any) -> None:
     hangs = [False]
 
-    @reenact.agent
+    @onrecord.agent
     async def hanging_last() -> Any:
         await after(0, "first")
         if hangs[0]:
@@ -760,15 +762,15 @@ def test_a_replay_that_would_wait_for_ever_at_the_end_of_the_record_ends(memory:
     run_id = new_id()
     run(hanging_last, store=memory, run_id=run_id)
     hangs[0] = True
-    with pytest.raises(reenact.ReenactError) as caught:
+    with pytest.raises(onrecord.OnrecordError) as caught:
         replay(hanging_last, run_id, store=memory)
-    assert isinstance(caught.value, reenact.Divergence), caught.value.code
+    assert isinstance(caught.value, onrecord.Divergence), caught.value.code
 
 
 def test_another_end_is_a_divergence(memory: Any) -> None:
     ending = [1]
 
-    @reenact.agent
+    @onrecord.agent
     async def ending_otherwise() -> Any:
         await after(0, "x")
         if ending[0] == 3:
@@ -788,12 +790,12 @@ def test_an_edited_program_is_not_run_live_past_an_unmatched_record(memory: Any)
     """The mail is not sent twice, whatever the new code asks for first."""
     edited = [False]
 
-    @reenact.tool
+    @onrecord.tool
     async def mail(to: str) -> str:
         calls.append(f"mail {to}")
         return "sent"
 
-    @reenact.agent
+    @onrecord.agent
     async def mailing() -> Any:
         if edited[0]:
             await mail("audit")
@@ -813,7 +815,7 @@ def test_an_edited_program_is_not_run_live_past_an_unmatched_record(memory: Any)
 def test_a_swallowed_divergence_still_ends_the_replay(memory: Any) -> None:
     text = ["a"]
 
-    @reenact.agent
+    @onrecord.agent
     async def swallowing() -> Any:
         try:
             return await after(0, text[0])
@@ -826,7 +828,7 @@ def test_a_swallowed_divergence_still_ends_the_replay(memory: Any) -> None:
     divergence_of(lambda: replay(swallowing, run_id, store=memory))
 
 
-@pytest.mark.parametrize("place", ["my_asyncio_agent.py", "asyncio/agent.py", "reenact/effect/agent.py"])
+@pytest.mark.parametrize("place", ["my_asyncio_agent.py", "asyncio/agent.py", "onrecord/effect/agent.py"])
 def test_the_line_is_told_wherever_the_agents_file_is(memory: Any, tmp_path: Path, place: str) -> None:
     """Only asyncio's own files, and ours, are nobody's code."""
     file = tmp_path / place
@@ -835,7 +837,7 @@ def test_the_line_is_told_wherever_the_agents_file_is(memory: Any, tmp_path: Pat
     exec(compile(source, str(file), "exec"), code)
     text = ["recorded"]
 
-    @reenact.agent
+    @onrecord.agent
     async def elsewhere() -> Any:
         return await asyncio.gather(code["body"](after, text[0]))
 

@@ -11,13 +11,18 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, as_completed
 from typing import Any
 
 import pytest
-from runtime_support import divergence_of, new_id, recorded_and_replayed, replay, requests, run
 
-import reenact
+import onrecord
+from kit.runtime import divergence_of, new_id, recorded_and_replayed, replay, requests, run
+from kit.soak import SOAK
+from onrecord.runtime.engine import boundary
+from onrecord.runtime.scheduler import asyncio_driver, conditions, thread_driver
 
 _chance = random.Random()
 calls: list[Any] = []
-ROUNDS = 5
+ROUNDS = 5 if SOAK else 2
+LONG_WORK_SECONDS = 0.7
+"""Longer than an impatient replay waits for a thread, also after it has relaxed the order."""
 
 
 @pytest.fixture(autouse=True)
@@ -25,14 +30,20 @@ def nothing_yet() -> None:
     calls.clear()
 
 
-@reenact.tool
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (asyncio_driver, boundary, conditions, thread_driver):
+        monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.2)
+
+
+@onrecord.tool
 def ask(what: Any = None) -> int:
     calls.append(what)
     time.sleep(_chance.choice((0, 0.0003, 0.001)))
     return _chance.randrange(1 << 40)
 
 
-@reenact.tool
+@onrecord.tool
 async def ask_async(what: Any = None) -> int:
     calls.append(what)
     await asyncio.sleep(_chance.choice((0, 0.0003, 0.001)))
@@ -51,7 +62,7 @@ def all_rounds(agent: Any, store: Any) -> None:
 
 
 def test_threads_that_share_a_list_write_to_it_in_the_recorded_order(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def sharing() -> Any:
         seen: list[Any] = []
 
@@ -72,7 +83,7 @@ def test_threads_that_share_a_list_write_to_it_in_the_recorded_order(memory: Any
 
 @pytest.mark.parametrize("make", ["Lock", "RLock"])
 def test_a_lock_across_effects_is_taken_in_the_recorded_order(memory: Any, make: str) -> None:
-    @reenact.agent
+    @onrecord.agent
     def locking() -> Any:
         lock, seen = getattr(threading, make)(), []
 
@@ -96,7 +107,7 @@ _made_before = threading.Lock()
 
 
 def test_a_lock_that_was_made_before_the_run_does_not_hang_a_replay(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def locking_outside() -> Any:
         seen: list[Any] = []
 
@@ -116,7 +127,7 @@ def test_a_lock_that_was_made_before_the_run_does_not_hang_a_replay(memory: Any)
 
 
 def test_queues_come_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def queueing() -> Any:
         jobs: queue.Queue[int | None] = queue.Queue(maxsize=2)
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -142,7 +153,7 @@ def test_queues_come_back(memory: Any) -> None:
 
 
 def test_conditions_events_semaphores_and_barriers_come_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def coordinating() -> Any:
         condition, ready, slots, barrier = (
             threading.Condition(),
@@ -176,7 +187,7 @@ def test_conditions_events_semaphores_and_barriers_come_back(memory: Any) -> Non
 
 
 def test_a_pool_with_fewer_workers_than_jobs_comes_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def pooling() -> Any:
         with ThreadPoolExecutor(2) as pool:
             return list(pool.map(ask, range(9)))
@@ -185,7 +196,7 @@ def test_a_pool_with_fewer_workers_than_jobs_comes_back(memory: Any) -> None:
 
 
 def test_identical_jobs_of_a_pool_each_get_their_own_answer(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def identical() -> Any:
         with ThreadPoolExecutor(3) as pool:
             return [future.result() for future in [pool.submit(ask) for _ in range(20)]]
@@ -194,7 +205,7 @@ def test_identical_jobs_of_a_pool_each_get_their_own_answer(memory: Any) -> None
 
 
 def test_futures_complete_in_the_recorded_order(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def completing() -> Any:
         with ThreadPoolExecutor(4) as pool:
             futures = {pool.submit(ask, number): number for number in range(4)}
@@ -208,12 +219,12 @@ def test_futures_complete_in_the_recorded_order(memory: Any) -> None:
 
 
 def test_a_failing_job_fails_again(memory: Any) -> None:
-    @reenact.step
+    @onrecord.step
     def fails() -> None:
         calls.append("fails")
         raise LookupError("lost")
 
-    @reenact.agent
+    @onrecord.agent
     def failing_job() -> Any:
         with ThreadPoolExecutor(1) as pool:
             try:
@@ -226,7 +237,7 @@ def test_a_failing_job_fails_again(memory: Any) -> None:
 
 
 def test_to_thread_comes_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def threading_out() -> Any:
         seen: list[Any] = []
 
@@ -245,7 +256,7 @@ def test_to_thread_comes_back(memory: Any) -> None:
 
 
 def test_a_thread_that_hands_work_to_the_loop_comes_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def handing_back() -> Any:
         loop = asyncio.get_running_loop()
 
@@ -268,7 +279,7 @@ def test_asyncio_run_inside_a_sync_agent_comes_back(memory: Any) -> None:
         await asyncio.sleep(0.001)
         return order
 
-    @reenact.agent
+    @onrecord.agent
     def with_a_loop() -> Any:
         return [ask("before"), asyncio.run(inner("a")), ask("between"), asyncio.run(inner("b"))]
 
@@ -279,7 +290,7 @@ def test_asyncio_run_inside_a_thread_of_an_agent_comes_back(memory: Any) -> None
     async def inner() -> Any:
         return await asyncio.gather(ask_async(1), ask_async(2))
 
-    @reenact.agent
+    @onrecord.agent
     def loop_in_a_thread() -> Any:
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(asyncio.run, inner()).result()
@@ -288,7 +299,7 @@ def test_asyncio_run_inside_a_thread_of_an_agent_comes_back(memory: Any) -> None
 
 
 def test_a_timer_thread_comes_back(memory: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def timing() -> Any:
         seen: list[Any] = []
         timer = threading.Timer(0.002, lambda: seen.append(ask("timer")))
@@ -304,7 +315,7 @@ def test_a_thread_that_outlives_the_agent_cannot_act_in_its_name(memory: Any) ->
     released, met = threading.Event(), []
     threads: list[threading.Thread] = []
 
-    @reenact.agent
+    @onrecord.agent
     def leaving() -> str:
         def straggler() -> None:
             released.wait()
@@ -330,7 +341,7 @@ def test_a_thread_of_the_program_is_not_of_the_run(memory: Any) -> None:
     """Started before the run, it belongs to nobody: what it does is not recorded."""
     go, done = threading.Event(), threading.Event()
 
-    @reenact.step
+    @onrecord.step
     def elsewhere() -> str:
         calls.append("elsewhere")
         return "done"
@@ -344,7 +355,7 @@ def test_a_thread_of_the_program_is_not_of_the_run(memory: Any) -> None:
     thread = threading.Thread(target=other)
     thread.start()
 
-    @reenact.agent
+    @onrecord.agent
     def waiting_for_another() -> Any:
         go.set()
         done.wait()
@@ -359,7 +370,7 @@ def test_a_thread_of_the_program_is_not_of_the_run(memory: Any) -> None:
 def test_a_divergence_in_a_thread_ends_the_replay_without_noise(memory: Any) -> None:
     text = ["recorded"]
 
-    @reenact.agent
+    @onrecord.agent
     def diverging_thread() -> Any:
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(ask(text[0])))
@@ -374,11 +385,11 @@ def test_a_divergence_in_a_thread_ends_the_replay_without_noise(memory: Any) -> 
     assert parted.where["line"].startswith(f"{__file__}:")
 
 
-def test_a_job_that_works_for_long_is_no_divergence(memory: Any) -> None:
-    @reenact.agent
+def test_a_job_that_works_for_long_is_no_divergence(memory: Any, impatient: None) -> None:
+    @onrecord.agent
     async def working_long() -> Any:
         def job() -> int:
-            time.sleep(1.6)  # stands for the processor work of a large input
+            time.sleep(LONG_WORK_SECONDS)  # instead of the processor work of a large input
             return int(ask("after long work"))
 
         await ask_async("before")
@@ -387,11 +398,11 @@ def test_a_job_that_works_for_long_is_no_divergence(memory: Any) -> None:
     recorded_and_replayed(working_long, store=memory)
 
 
-def test_a_thread_that_works_for_long_is_no_divergence(memory: Any) -> None:
-    @reenact.agent
+def test_a_thread_that_works_for_long_is_no_divergence(memory: Any, impatient: None) -> None:
+    @onrecord.agent
     def thread_working_long() -> Any:
         def job() -> int:
-            time.sleep(1.6)
+            time.sleep(LONG_WORK_SECONDS)
             return int(ask("after long work"))
 
         ask("before")
@@ -404,7 +415,7 @@ def test_a_thread_that_works_for_long_is_no_divergence(memory: Any) -> None:
 def test_a_thread_that_waits_for_one_that_diverged_ends_too(memory: Any) -> None:
     text = ["recorded"]
 
-    @reenact.agent
+    @onrecord.agent
     def waiting_for_the_diverged() -> Any:
         found: queue.Queue[int] = queue.Queue()
         thread = threading.Thread(target=lambda: found.put(ask(text[0])))
@@ -422,7 +433,7 @@ def test_a_thread_that_waits_for_one_that_diverged_ends_too(memory: Any) -> None
 def test_a_thread_that_is_missing_ends_the_replay_with_a_divergence(memory: Any) -> None:
     starts = [True]
 
-    @reenact.agent
+    @onrecord.agent
     def without_a_thread() -> Any:
         found: list[Any] = [ask("main")]
         if starts[0]:
@@ -441,7 +452,7 @@ def test_a_thread_that_is_missing_ends_the_replay_with_a_divergence(memory: Any)
 def test_a_thread_that_waits_for_ever_ends_the_replay_with_a_divergence(memory: Any) -> None:
     hangs = [False]
 
-    @reenact.agent
+    @onrecord.agent
     def waiting_for_ever() -> Any:
         found: queue.Queue[int] = queue.Queue()
 
@@ -470,7 +481,7 @@ def test_threads_that_begin_after_a_run_was_stopped_do_nothing(memory: Any, begi
     done: list[str] = []
     asks = ["recorded"]
 
-    @reenact.step
+    @onrecord.step
     def act(what: str) -> str:
         done.append(what)
         return what
@@ -481,7 +492,7 @@ def test_threads_that_begin_after_a_run_was_stopped_do_nothing(memory: Any, begi
         else:
             pool.submit(act, "late")
 
-    @reenact.agent
+    @onrecord.agent
     def agent() -> None:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(int).result()
@@ -496,6 +507,6 @@ def test_threads_that_begin_after_a_run_was_stopped_do_nothing(memory: Any, begi
     run(agent, store=memory, run_id=run_id)
     done.clear()
     asks[0] = "another"
-    with pytest.raises(reenact.Divergence):
+    with pytest.raises(onrecord.Divergence):
         replay(agent, run_id, store=memory)
     assert done == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kept_bytes import places_of
+from kit import command_server
+from kit.kept_bytes import places_of
 
 PROGRAM = """
 import os, sys, httpx
@@ -57,33 +57,26 @@ def url() -> Iterator[str]:
     server.server_close()
 
 
-def reenact(folder: Path, key: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "reenact.cli.main", *arguments],
-        cwd=folder,
-        env={**os.environ, "MODEL_API_KEY": key},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def onrecord(folder: Path, key: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return command_server.call(arguments, cwd=folder, env={**os.environ, "MODEL_API_KEY": key})
 
 
 def test_a_program_is_redacted_and_replays_elsewhere(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("httpx")
-    monkeypatch.delenv("REENACT_STORE", raising=False)
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
     (tmp_path / "agent.py").write_text(PROGRAM.replace("URL", repr(url)))
-    ran = reenact(tmp_path, KEY, "run", "agent.py", "--token=sk-ARGVKEY-1234567890abcd")
+    ran = onrecord(tmp_path, KEY, "run", "agent.py", "--token=sk-ARGVKEY-1234567890abcd")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "{'total_tokens': 3} 2\n"
-    assert [(where, one) for one in SECRETS for where in places_of(one, tmp_path / ".reenact")] == []
+    assert [(where, one) for one in SECRETS for where in places_of(one, tmp_path / ".onrecord")] == []
     sealing = [one["secret"] for one in json.loads((tmp_path / "keys.json").read_text())["keys"]]
     assert sealing
-    assert [where for secret in sealing for where in places_of(secret, tmp_path / ".reenact")] == []
-    assert reenact(tmp_path, KEY, "scan", "@last").returncode == 0
-    here = reenact(tmp_path, KEY, "replay", "@last")
+    assert [where for secret in sealing for where in places_of(secret, tmp_path / ".onrecord")] == []
+    assert onrecord(tmp_path, KEY, "scan", "@last").returncode == 0
+    here = onrecord(tmp_path, KEY, "replay", "@last")
     assert here.returncode == 0, here.stderr
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "elsewhere.json"))
-    elsewhere = reenact(tmp_path, "dummy-key-1", "replay", "@last")
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "elsewhere.json"))
+    elsewhere = onrecord(tmp_path, "dummy-key-1", "replay", "@last")
     assert elsewhere.returncode == 0, elsewhere.stderr
 
 
@@ -129,20 +122,20 @@ class _TellingServer(_StreamServer):
 def test_what_is_only_held_back_of_a_stream_is_no_secret_and_is_not_lost(
     handler: type[_StreamServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("REENACT_STORE", raising=False)
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     (tmp_path / "agent.py").write_text(STREAMS.replace("URL", repr(f"http://127.0.0.1:{server.server_port}")))
-    ran = reenact(tmp_path, KEY, "run", "agent.py")
+    ran = onrecord(tmp_path, KEY, "run", "agent.py")
     server.shutdown()
     server.server_close()
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("abcdefghijklmnopqrstuvwxyz") == 5
     assert ("secrets kept out" in ran.stderr) is (handler is _TellingServer), ran.stderr
-    here = reenact(tmp_path, KEY, "replay", "@last")
+    here = onrecord(tmp_path, KEY, "replay", "@last")
     assert (here.returncode, here.stdout) == (0, ran.stdout), here.stderr
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "elsewhere.json"))
-    elsewhere = reenact(tmp_path, KEY, "replay", "@last")
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "elsewhere.json"))
+    elsewhere = onrecord(tmp_path, KEY, "replay", "@last")
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert (elsewhere.stdout == ran.stdout) is (handler is _StreamServer), elsewhere.stdout
     assert "STREAMSECRET" not in elsewhere.stdout
@@ -169,14 +162,14 @@ print("sent")
 def test_bodies_of_every_form_are_redacted_and_replay_with_another_word(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("REENACT_STORE", raising=False)
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
     monkeypatch.setenv("BODY_WORD", "open-CANARY-sesame-77")
     (tmp_path / "agent.py").write_text(BODIES.replace("URL", repr(url)))
-    ran = reenact(tmp_path, KEY, "run", "agent.py")
+    ran = onrecord(tmp_path, KEY, "run", "agent.py")
     assert (ran.returncode, ran.stdout) == (0, "sent\n"), ran.stderr
-    assert places_of("CANARY", tmp_path / ".reenact") == []
-    assert reenact(tmp_path, KEY, "scan", "@last").returncode == 0
+    assert places_of("CANARY", tmp_path / ".onrecord") == []
+    assert onrecord(tmp_path, KEY, "scan", "@last").returncode == 0
     monkeypatch.setenv("BODY_WORD", "dummy-word-1")
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "elsewhere.json"))
-    elsewhere = reenact(tmp_path, KEY, "replay", "@last")
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "elsewhere.json"))
+    elsewhere = onrecord(tmp_path, KEY, "replay", "@last")
     assert (elsewhere.returncode, elsewhere.stdout) == (0, "sent\n"), elsewhere.stderr

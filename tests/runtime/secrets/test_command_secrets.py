@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from kept_bytes import places_of
+from kit import command_server
+from kit.kept_bytes import places_of
 
 PROGRAM = """
 import multiprocessing, subprocess, sys, time
@@ -39,31 +38,30 @@ raise SystemExit(0 if sys.argv[3] == "CANARY-p56-xyz" else 3)
 """
 
 
-def reenact(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "reenact.cli.main", *words]
-    return subprocess.run(command, cwd=folder, env=dict(os.environ), capture_output=True, text=True, timeout=90)
+def onrecord(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return command_server.call(words, cwd=folder)
 
 
 def test_options_of_children_are_on_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("REENACT_STORE", raising=False)
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
     (tmp_path / "agent.py").write_text(PROGRAM)
     (tmp_path / "child.py").write_text(CHILD)
-    ran = reenact(tmp_path, "run", "agent.py")
+    ran = onrecord(tmp_path, "run", "agent.py")
     assert ran.returncode == 0, ran.stderr
-    assert places_of("CANARY", tmp_path / ".reenact") == []
-    scanned = reenact(tmp_path, "scan", "--all")
+    assert places_of("CANARY", tmp_path / ".onrecord") == []
+    scanned = onrecord(tmp_path, "scan", "--all")
     assert scanned.returncode == 0, scanned.stdout
 
 
 def test_children_with_secrets_are_found_again_by_their_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("REENACT_STORE", raising=False)
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
     (tmp_path / "agent.py").write_text(PROGRAM)
     (tmp_path / "child.py").write_text(CHILD)
-    ran = reenact(tmp_path, "run", "agent.py", "--seen")
+    ran = onrecord(tmp_path, "run", "agent.py", "--seen")
     assert ran.returncode == 0, ran.stderr
-    again = reenact(tmp_path, "replay", "@last")
+    again = onrecord(tmp_path, "replay", "@last")
     assert (again.returncode, again.stdout) == (0, ran.stdout), again.stderr
 
 
@@ -78,16 +76,16 @@ except OSError as error:
 
 
 def test_a_child_knows_what_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("REENACT_STORE", raising=False)
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
     (tmp_path / "agent.py").write_text(
         "import subprocess, sys\n"
         "subprocess.run([sys.executable, 'child.py', '--password', 'CANARY-p70-xyz'], check=True)\n"
     )
     (tmp_path / "child.py").write_text(LEAKING)
-    ran = reenact(tmp_path, "run", "agent.py")
+    ran = onrecord(tmp_path, "run", "agent.py")
     assert (ran.returncode, ran.stdout) == (0, "URLError\n"), ran.stderr
-    assert places_of("CANARY", tmp_path / ".reenact") == []
-    alone = reenact(tmp_path, "run", "child.py", "--password", "CANARY-p71-xyz")
+    assert places_of("CANARY", tmp_path / ".onrecord") == []
+    alone = onrecord(tmp_path, "run", "child.py", "--password", "CANARY-p71-xyz")
     assert (alone.returncode, alone.stdout) == (0, "URLError\n"), alone.stderr
     assert "secrets kept out of 1 event" in alone.stderr, "a request counts, too"
-    assert places_of("CANARY", tmp_path / ".reenact") == []
+    assert places_of("CANARY", tmp_path / ".onrecord") == []

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from kept_bytes import places_of
+from kit import command_server
+from kit.kept_bytes import places_of
 
 PROGRAM = """
 import os, signal, sys
-import reenact
+import onrecord
 
 step, store = sys.argv[1], sys.argv[2]
 TOKEN = "tok-KILLED-" + "1234567890"
@@ -22,23 +20,23 @@ def die_at(name):
     if step == name:
         os.kill(os.getpid(), signal.SIGKILL)
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 def login(password: str) -> dict:
     die_at("inside login")
     return {"access_token": TOKEN}
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 def use(text: str) -> str:
     die_at("inside use")
     assert text == f"with {TOKEN}", text
     return f"used {TOKEN}"
 
-@reenact.agent(redact=True, store=store)
+@onrecord.agent(redact=True, store=store)
 def agent(password: str) -> str:
     token = login(password)["access_token"]
     die_at("after login")
     answer = use(f"with {token}")
-    reenact.set_state({"token": token})
+    onrecord.set_state({"token": token})
     die_at("after use")
     return answer
 
@@ -52,13 +50,11 @@ else:
 
 @pytest.mark.parametrize("step", ["inside login", "after login", "inside use", "after use"])
 def test_a_killed_run_goes_on_with_its_secrets(step: str, tmp_path: Path) -> None:
-    program, folder = tmp_path / "agent.py", tmp_path / "store"
-    program.write_text(PROGRAM)
+    folder = tmp_path / "store"
     folder.mkdir()
 
     def process(what: str) -> int:
-        command = [sys.executable, str(program), what, str(folder / "store.db")]
-        return subprocess.run(command, env=os.environ, timeout=60).returncode
+        return command_server.call([what, str(folder / "store.db")], code=PROGRAM).returncode
 
     assert process(step) == -9
     assert places_of("KILLED", folder) == []

@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-import reenact
-from effect.redaction import redacted_agents as agents
-from effect.redaction.redacted_agents import JWT, PASSWORD, RESULT, TOKEN, VARIABLE, calls, client, crash_in
-from reenact.core.events import ActionRequested
-from reenact.effect.stopping import Divergence
-from reenact.errors import InvalidInput
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file, verify_file
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit import redacted_agents as agents
+from kit.redacted_agents import JWT, PASSWORD, RESULT, TOKEN, VARIABLE, calls, client, crash_in
+from kit.stores import any_store
+from onrecord.core.events import ActionRequested
+from onrecord.errors import InvalidInput
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file, verify_file
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.runtime.engine.stops import Divergence
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 KEY = "sk-real-0123456789abcdefghij"
 
@@ -37,7 +38,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Another machine: no keys of ours, and a dummy for the model's."""
 
     def go() -> None:
-        monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "other" / "keys.json"))
+        monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "other" / "keys.json"))
         monkeypatch.setenv(VARIABLE, "dummy-key-000")
 
     return go
@@ -70,6 +71,7 @@ def test_the_world_and_the_agent_have_the_secrets_and_the_record_has_not(store: 
     assert verify_run(store, "r1").valid
 
 
+@any_store
 def test_what_stands_in_the_record(store: Store) -> None:
     client.run("bob", PASSWORD, run_id="r1", store=store)
     reader = JournalReader(store, "r1")
@@ -84,6 +86,7 @@ def test_what_stands_in_the_record(store: Store) -> None:
     assert answer.output["note"] == "use <secret:credential:2.1> with <secret:jwt:2.2>"
 
 
+@any_store
 def test_it_replays_here(store: Store) -> None:
     client.run("bob", PASSWORD, run_id="r1", store=store)
     calls.clear()
@@ -91,6 +94,7 @@ def test_it_replays_here(store: Store) -> None:
     assert calls == []
 
 
+@any_store
 def test_it_replays_elsewhere_with_a_dummy_key(store: Store, elsewhere: Any) -> None:
     client.run("bob", PASSWORD, run_id="r1", store=store)
     calls.clear()
@@ -112,12 +116,13 @@ def test_an_export_replays_elsewhere(store: Store, tmp_path: Path, elsewhere: An
     assert client.replay("r1", store=other) == {"saved": "saved", "token": "<secret:credential:2.1>"}
 
 
+@any_store
 def test_another_request_is_still_a_divergence(store: Store) -> None:
     client.run("bob", PASSWORD, run_id="r1", store=store)
     reader = JournalReader(store, "r1")
     assert (reader.facts() or {})["redaction"]["version"] == 1
 
-    @reenact.agent(name="redacted agent", redact=True)
+    @onrecord.agent(name="redacted agent", redact=True)
     def changed(user: str, password: str) -> Any:
         return agents.login(f"{user}!", password)
 
@@ -126,7 +131,7 @@ def test_another_request_is_still_a_divergence(store: Store) -> None:
             changed.replay("r1", store=store)
         assert_clean(str(divergence.value) + repr(divergence.value.where))
     finally:
-        reenact.effect.agents._agents["redacted agent"] = client  # type: ignore[attr-defined]
+        onrecord.runtime.api.agent._agents["redacted agent"] = client  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("where", ["login", "ask", "save"])
@@ -145,14 +150,15 @@ def test_a_resume_here_is_handed_what_was_sealed(store: Store, where: str) -> No
     assert client.resume("r1", store=store) == RESULT
 
 
+@any_store
 def test_errors_come_back_with_their_secrets(store: Store) -> None:
-    @reenact.tool(idempotent=True)
+    @onrecord.tool(idempotent=True)
     def refuse() -> None:
         error = RefusedError(f"401: {TOKEN} / {JWT}")
         error.response = {"headers": {"set-cookie": "abc=def"}}  # type: ignore[attr-defined]
         raise error
 
-    @reenact.agent(redact=reenact.Redaction(values=[TOKEN]))
+    @onrecord.agent(redact=onrecord.Redaction(values=[TOKEN]))
     def unlucky() -> list[Any]:
         try:
             refuse()
@@ -170,15 +176,16 @@ def test_errors_come_back_with_their_secrets(store: Store) -> None:
     assert unlucky.replay("r1", store=store)[0] == f"401: {TOKEN} / {JWT}"
 
 
+@any_store
 def test_streams(store: Store, elsewhere: Any) -> None:
     parts = ["it is to", "k-9999-SEC", "RET-value", " and ", "sk-ant-", "api03-abcdef123456", " or ", "so"]
 
-    @reenact.tool(idempotent=True)
+    @onrecord.tool(idempotent=True)
     async def words() -> Any:
         for part in parts:
             yield part
 
-    @reenact.agent(redact=reenact.Redaction(values=[TOKEN]))
+    @onrecord.agent(redact=onrecord.Redaction(values=[TOKEN]))
     async def reader() -> str:
         return "".join([part async for part in words()])
 
@@ -197,18 +204,18 @@ def test_streams(store: Store, elsewhere: Any) -> None:
 def test_a_checkpoint_has_its_secrets_again(store: Store) -> None:
     crashes = [True]
 
-    @reenact.tool(idempotent=True)
+    @onrecord.tool(idempotent=True)
     def die() -> None:
         if crashes:
             crashes.pop()
             raise KeyboardInterrupt
 
-    @reenact.agent(redact=True)
+    @onrecord.agent(redact=True)
     def long() -> Any:
-        state = reenact.restored()
+        state = onrecord.restored()
         if state is None:
             state = {"token": agents.login("bob", PASSWORD)["access_token"], "password": PASSWORD}
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         die()
         return state
 
@@ -220,11 +227,11 @@ def test_a_checkpoint_has_its_secrets_again(store: Store) -> None:
 
 
 def test_a_transaction_is_redacted_and_hands_over_the_value(sqlite: Store) -> None:
-    @reenact.step(transactional=True)
+    @onrecord.step(transactional=True)
     def work(connection: Any) -> str:
         return f"made {JWT}"
 
-    @reenact.agent(redact=True)
+    @onrecord.agent(redact=True)
     def transacting() -> str:
         return work()
 
@@ -233,12 +240,13 @@ def test_a_transaction_is_redacted_and_hands_over_the_value(sqlite: Store) -> No
     assert transacting.replay("r1", store=sqlite) == f"made {JWT}"
 
 
+@any_store
 def test_a_called_agent_is_redacted_with_its_caller(store: Store) -> None:
-    @reenact.agent(name="redacted child")
+    @onrecord.agent(name="redacted child")
     def child(password: str) -> str:
         return agents.login("bob", password)["note"]
 
-    @reenact.agent(redact=True)
+    @onrecord.agent(redact=True)
     def parent(password: str) -> str:
         return child(password)
 
@@ -258,8 +266,9 @@ def test_a_fork_has_the_secrets_of_its_parent(store: Store) -> None:
     assert_clean(recorded(store, "f1"))
 
 
+@any_store
 def test_rules_and_values_of_the_user(store: Store) -> None:
-    @reenact.agent(redact=reenact.Redaction(rules=[("employee", r"EMP-[0-9]{6}")], values=["mellon-mellon-1"]))
+    @onrecord.agent(redact=onrecord.Redaction(rules=[("employee", r"EMP-[0-9]{6}")], values=["mellon-mellon-1"]))
     def ruled(text: str) -> str:
         return agents.save(text)
 
@@ -273,12 +282,13 @@ def test_rules_and_values_of_the_user(store: Store) -> None:
 
 def test_a_bad_rule_is_refused_where_it_is_written() -> None:
     with pytest.raises(InvalidInput) as refusal:
-        reenact.agent(redact=reenact.Redaction(rules=[("x", "(a+)+$")]))(lambda: None)
+        onrecord.agent(redact=onrecord.Redaction(rules=[("x", "(a+)+$")]))(lambda: None)
     assert refusal.value.code == "bad_redaction_rule"
 
 
+@any_store
 def test_without_redaction_nothing_is_looked_for(store: Store) -> None:
-    @reenact.agent
+    @onrecord.agent
     def plain() -> str:
         return agents.save(JWT)
 
@@ -286,15 +296,17 @@ def test_without_redaction_nothing_is_looked_for(store: Store) -> None:
     assert JWT in recorded(store)
 
 
+@any_store
 def test_a_block_that_is_recorded_is_redacted_if_asked_for(store: Store) -> None:
-    with reenact.record("nightly", run_id="r1", store=store, redact=reenact.Redaction(values=[TOKEN])):
+    with onrecord.record("nightly", run_id="r1", store=store, redact=onrecord.Redaction(values=[TOKEN])):
         agents.save(f"{TOKEN} {JWT}")
     assert calls == [("save", f"{TOKEN} {JWT}")]
     assert_clean(recorded(store))
 
 
+@any_store
 def test_an_error_that_ended_the_run_is_raised_again_as_it_was(store: Store) -> None:
-    @reenact.agent(redact=True)
+    @onrecord.agent(redact=True)
     def failing() -> None:
         raise RefusedError(f"no {JWT}")
 

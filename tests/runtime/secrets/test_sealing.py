@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from effect.redaction.redacted_agents import PASSWORD, RESULT, TOKEN, VARIABLE, calls, client, crash_in
-from reenact.effect.sealing import Place, SealedElsewhere, SealKeys, Seals
-from reenact.errors import Damaged
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.journal.verify import verify_run
-from reenact.store.contract import Store
-from reenact.store.memory import MemoryStore
+from kit.redacted_agents import PASSWORD, RESULT, TOKEN, VARIABLE, calls, client, crash_in
+from onrecord.errors import Damaged
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.verify import verify_run
+from onrecord.runtime.secrets.seals import SealedElsewhere, SealKeys, SealOwner, Seals
+from onrecord.store.contract import Store
+from onrecord.store.memory import MemoryStore
 
 SALT = bytes(range(16))
 
@@ -40,8 +40,8 @@ def journal(memory: MemoryStore) -> Journal:
     return Journal.create(memory, "r1")
 
 
-def place(seq: int = 3, **other: Any) -> Place:
-    return Place("default", "r1", seq, "ActionSucceeded", SALT)._replace(**other)
+def place(seq: int = 3, **other: Any) -> SealOwner:
+    return SealOwner("default", "r1", seq, "ActionSucceeded", SALT)._replace(**other)
 
 
 def test_what_was_sealed_is_found_in_its_place(journal: Journal, keys: SealKeys) -> None:
@@ -134,12 +134,12 @@ def test_without_the_key_nothing_is_sent_and_the_chain_is_valid(
     store: Store, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted(store)
-    keys = Path(os.environ["REENACT_KEY_FILE"])
+    keys = Path(os.environ["ONRECORD_KEY_FILE"])
     if how == "missing":
         kept = keys.rename(tmp_path / "kept.json")
     else:
         kept = keys
-        monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "another.json"))
+        monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "another.json"))
         SealKeys().current_seal()
     with pytest.raises(SealedElsewhere) as refused:
         client.resume("r1", store=store)
@@ -149,7 +149,7 @@ def test_without_the_key_nothing_is_sent_and_the_chain_is_valid(
     assert TOKEN not in str(refused.value)
     assert calls == []
     assert verify_run(store, "r1").valid
-    monkeypatch.setenv("REENACT_KEY_FILE", str(kept))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(kept))
     assert client.resume("r1", store=store) == RESULT
 
 
@@ -180,7 +180,7 @@ def test_where_nothing_can_be_sealed_the_run_is_recorded(
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    monkeypatch.setenv("REENACT_KEY_FILE", str(blocked / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(blocked / "keys.json"))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert client.run("bob", PASSWORD, run_id="r1", store=memory) == RESULT
@@ -196,5 +196,5 @@ def test_an_erased_answer_takes_its_seal_with_it(memory: MemoryStore, keys: Seal
     assert row is not None
     assert row.salt is not None
     names = [message.key for message in memory.inbox("default", "r1")]
-    assert Place("default", "r1", 2, "ActionSucceeded", row.salt).name in names
-    assert Place("default", "r1", 2, "ActionSucceeded", b"").name not in names
+    assert SealOwner("default", "r1", 2, "ActionSucceeded", row.salt).name in names
+    assert SealOwner("default", "r1", 2, "ActionSucceeded", b"").name not in names

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from reenact.effect.keys import KeyRing
-from reenact.effect.waits import WaitDesk
-from reenact.store.contract import Store
-from reenact.store.opening import open_store
+from onrecord.runtime.secrets.keys import KeyRing
+from onrecord.runtime.waits import WaitRegistry
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
 
 
 @pytest.fixture
@@ -22,19 +22,19 @@ def ring(key_file: Path) -> KeyRing:
 
 
 @pytest.fixture
-def desk(store: Store, ring: KeyRing) -> WaitDesk:
-    return WaitDesk(store, keyring=ring)
+def desk(store: Store, ring: KeyRing) -> WaitRegistry:
+    return WaitRegistry(store, keyring=ring)
 
 
 @pytest.fixture
-def cold_desk(store: Store, key_file: Path) -> Iterator[Callable[[], WaitDesk]]:
+def cold_desk(store: Store, key_file: Path) -> Iterator[Callable[[], WaitRegistry]]:
     """A second desk over the same data that shares nothing with the first (in memory: nothing but the store)."""
     opened: list[Store] = []
 
-    def make() -> WaitDesk:
+    def make() -> WaitRegistry:
         other = store if store.url.startswith("memory") else open_store(store.private_url)
         opened.append(other)
-        return WaitDesk(other, keyring=KeyRing(key_file))
+        return WaitRegistry(other, keyring=KeyRing(key_file))
 
     yield make
     for other in opened:

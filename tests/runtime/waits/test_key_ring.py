@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import stat
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import Any
 
 import pytest
 from platformdirs import user_config_path
-from waits_support import TurnedClock, operations
 
-from reenact.core.wait_keys import WaitKey
-from reenact.effect import keys
-from reenact.effect.keys import KeyRing, default_path
-from reenact.errors import InvalidInput, KeysUnavailable, Refused
-from reenact.store.memory import MemoryStore
+from kit.soak import SOAK
+from kit.waits import Child, TurnedClock, operations
+from onrecord.core.wait_keys import WaitKey
+from onrecord.errors import InvalidInput, KeysUnavailable, Refused
+from onrecord.runtime.secrets import keys
+from onrecord.runtime.secrets.keys import KeyRing, default_path
+from onrecord.store.memory import MemoryStore
 
 PLAIN = WaitKey("default", "run-1", None, "named", "approval", 1, "")
 
@@ -69,14 +69,14 @@ def test_a_wider_mode_is_refused(key_file: Path, mode: int) -> None:
         "{}",
         "[]",
         "not json SECRET",
-        '{"format": "reenact.keys/2", "keys": []}',
-        '{"format": "reenact.keys/1", "keys": []}',
-        '{"format": "reenact.keys/1", "keys": ["SECRET"]}',
-        '{"format": "reenact.keys/1", "keys": [{"id": 7, "created": 1}]}',
-        '{"format": "reenact.keys/1", "keys": [{"id": "k", "purpose": "wait", "created": 1, "state": "SECRET"}]}',
-        '{"format": "reenact.keys/1", "keys": [{"id": "k", "purpose": "wait", "algorithm": "hmac-sha256", "created": 1,'
-        ' "state": "current", "secret": "SECRET"}]}',
-        '{"format": "reenact.keys/1", "keys": [{"id": "k", "purpose": "wait", "algorithm": "none", "created": 1,'
+        '{"format": "onrecord.keys/2", "keys": []}',
+        '{"format": "onrecord.keys/1", "keys": []}',
+        '{"format": "onrecord.keys/1", "keys": ["SECRET"]}',
+        '{"format": "onrecord.keys/1", "keys": [{"id": 7, "created": 1}]}',
+        '{"format": "onrecord.keys/1", "keys": [{"id": "k", "purpose": "wait", "created": 1, "state": "SECRET"}]}',
+        '{"format": "onrecord.keys/1", "keys": [{"id": "k", "purpose": "wait", "algorithm": "hmac-sha256",'
+        ' "created": 1, "state": "current", "secret": "SECRET"}]}',
+        '{"format": "onrecord.keys/1", "keys": [{"id": "k", "purpose": "wait", "algorithm": "none", "created": 1,'
         ' "state": "current", "secret": "' + "A" * 44 + '"}]}',
     ],
 )
@@ -214,11 +214,11 @@ def test_entries_of_other_purposes_are_kept(key_file: Path) -> None:
 
 
 def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "mine"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "mine"))
     assert default_path() == tmp_path / "mine"
-    monkeypatch.delenv("REENACT_KEY_FILE")
+    monkeypatch.delenv("ONRECORD_KEY_FILE")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    assert default_path() == tmp_path / "xdg" / "reenact" / "keys.json"
+    assert default_path() == tmp_path / "xdg" / "onrecord" / "keys.json"
 
 
 @pytest.mark.parametrize("configured", [None, "", "relative", "/absolute/"])
@@ -226,10 +226,10 @@ def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 def test_the_file_is_where_the_system_keeps_such(
     configured: str | None, home: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("REENACT_KEY_FILE", raising=False)
+    monkeypatch.delenv("ONRECORD_KEY_FILE", raising=False)
     for name, value in (("XDG_CONFIG_HOME", configured), ("HOME", home)):
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
-    assert default_path() == user_config_path("reenact", appauthor=False) / "keys.json"
+    assert default_path() == user_config_path("onrecord", appauthor=False) / "keys.json"
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -239,42 +239,43 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert caught.value.code == "keys_unavailable"
 
 
-def _first_id(path: Path, barrier: Any, found: Any) -> None:
-    ring = KeyRing(path)
-    barrier.wait()
-    found.put((ring.current_id(), signed(ring).text))
+BEGIN = """
+import sys
+from onrecord.core.wait_keys import WaitKey
+from onrecord.runtime.secrets.keys import KeyRing
+ring = KeyRing()
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+SIGN = BEGIN + 'print(ring.sign(WaitKey("default", "run-1", None, "named", "approval", 1, ring.current_id())).text)'
+ROTATE = BEGIN + "for _ in range(5): KeyRing().rotate()"
+
+
+def run_at_once(code: str, count: int, key_file: Path) -> list[str]:
+    """Return what processes print that execute the code at the same time."""
+    children = [Child(code, key_file=key_file) for _ in range(count)]
+    try:
+        for child in children:
+            child.wait_until_ready()
+        for child in children:
+            child.go_on()
+        return [child.read() for child in children]
+    finally:
+        for child in children:
+            child.close()
 
 
 def test_processes_that_make_it_at_once_agree(key_file: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    for _ in range(3):
+    for _ in range(20 if SOAK else 3):
         key_file.unlink(missing_ok=True)
-        barrier, found = context.Barrier(6), context.Queue()
-        children = [context.Process(target=_first_id, args=(key_file, barrier, found)) for _ in range(6)]
-        for child in children:
-            child.start()
-        answers = {found.get(timeout=60) for _ in children}
-        for child in children:
-            child.join(60)
-        assert len(answers) == 1
+        answers = set(run_at_once(SIGN, 6, key_file))
+        assert answers == {f"{signed(KeyRing(key_file)).text}\n"}
         assert [path.name for path in key_file.parent.iterdir()] == ["keys.json"]
-
-
-def _rotate(path: Path, barrier: Any) -> None:
-    barrier.wait()
-    for _ in range(5):
-        KeyRing(path).rotate()
 
 
 def test_processes_that_rotate_at_once_lose_nothing(key_file: Path) -> None:
     first = signed(KeyRing(key_file))
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(4)
-    children = [context.Process(target=_rotate, args=(key_file, barrier)) for _ in range(4)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(60)
+    run_at_once(ROTATE, 4, key_file)
     ring = KeyRing(key_file)
     assert len(ring.entries()) == 21
     assert [entry.state for entry in ring.entries()].count("current") == 1

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import reenact
-from kept_bytes import kept_in
-from reenact.core.codec import encode
-from reenact.store.opening import open_store
+import onrecord
+from kit.kept_bytes import kept_in
+from onrecord.core.codec import encode
+from onrecord.store.factory import open_store
 
 
 class Upstream(Exception):
@@ -82,35 +82,35 @@ def _group(key: str) -> None:
 FAILURES = [_attribute, _deep_attribute, _bytes, _many_bytes, _odd_text, _argument, _cause, _context, _note, _group]
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 def send(what: Any) -> int:
     return 1
 
 
-@reenact.agent
+@onrecord.agent
 def child(what: Any) -> str:
-    reenact.set_state({"key": what})
+    onrecord.set_state({"key": what})
     return "done"
 
 
 def _name(key: str) -> None:
-    assert reenact.run_step(f"step {key}", lambda: 1) == 1
-    assert reenact.run_step(f"step {key}", lambda: 2) == 2
+    assert onrecord.run_step(f"step {key}", lambda: 1) == 1
+    assert onrecord.run_step(f"step {key}", lambda: 2) == 2
 
 
 def _wait(key: str) -> None:
     for _ in range(2):
         with pytest.raises(TimeoutError):
-            reenact.wait_for(f"after {key}", timeout=0.01)
+            onrecord.wait_for(f"after {key}", timeout=0.01)
 
 
 def _first(key: str) -> None:
     with pytest.raises(TimeoutError):
-        reenact.wait_for_first(f"after {key}", "other", timeout=0.01)
+        onrecord.wait_for_first(f"after {key}", "other", timeout=0.01)
 
 
 def _another_key(key: str) -> None:
-    reenact.wait_key(f"after {key}")
+    onrecord.wait_key(f"after {key}")
 
 
 def _own_key(key: str) -> None:
@@ -123,7 +123,7 @@ OTHERS: list[Any] = [
     lambda key: send(Text(key)),
     lambda key: send(ValueError("x", Link(key))),
     lambda key: child(Upstream(key)),
-    lambda key: reenact.set_state({"key": Link(key)}, step_id=key),
+    lambda key: onrecord.set_state({"key": Link(key)}, step_id=key),
 ]
 
 
@@ -141,7 +141,7 @@ def is_in(key: str, tree: Any) -> bool:
 
 def check_all(store: Any, folder: Path, key: str) -> None:
     for run in store.list_runs("default"):
-        reader = reenact.JournalReader(store, run.header.run)
+        reader = onrecord.JournalReader(store, run.header.run)
         for row in store.scan("default", run.header.run, 1):
             assert key not in str(reader.link(row)), (run.header.run, row.seq)
         for one in reader.scan():
@@ -153,21 +153,21 @@ def check_all(store: Any, folder: Path, key: str) -> None:
 
 @pytest.fixture(autouse=True)
 def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
 
 
 @pytest.mark.parametrize("is_retried", [False, True])
 @pytest.mark.parametrize("fail", FAILURES)
 def test_a_key_in_an_error(tmp_path: Path, fail: Any, is_retried: bool) -> None:
     store: Any = open_store(str(tmp_path / "store" / "s.db"))
-    retry = reenact.Retry(attempts=2, delay_seconds=0) if is_retried else None
-    tool: Any = reenact.tool(fail, name="failing", idempotent=True, retry=retry)
+    retry = onrecord.Retry(attempts=2, delay_seconds=0) if is_retried else None
+    tool: Any = onrecord.tool(fail, name="failing", idempotent=True, retry=retry)
     keys: list[str] = []
     errors: list[BaseException] = []
 
-    @reenact.agent
+    @onrecord.agent
     def sending() -> str:
-        key = reenact.wait_key("ok")
+        key = onrecord.wait_key("ok")
         keys.append(key)
         try:
             tool(key)
@@ -189,9 +189,9 @@ def test_a_key_in_the_error_that_ends_the_run(tmp_path: Path) -> None:
     store: Any = open_store(str(tmp_path / "store" / "s.db"))
     keys: list[str] = []
 
-    @reenact.agent
+    @onrecord.agent
     def failing() -> None:
-        keys.append(reenact.wait_key("ok"))
+        keys.append(onrecord.wait_key("ok"))
         _attribute(keys[-1])
 
     with pytest.raises(Upstream):
@@ -208,15 +208,15 @@ def test_a_key_elsewhere(tmp_path: Path, use: Any) -> None:
     keys: list[str] = []
     stops = [True]
 
-    @reenact.step
+    @onrecord.step
     def stopping() -> int:
         if stops and stops.pop():
             raise SystemExit
         return 2
 
-    @reenact.agent
+    @onrecord.agent
     def using() -> int:
-        key = reenact.wait_key("ok")
+        key = onrecord.wait_key("ok")
         keys.append(key)
         use(key)
         return int(stopping())

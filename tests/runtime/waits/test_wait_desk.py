@@ -10,19 +10,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from waits_support import TurnedClock, operations
 
-from reenact.core.events import Completed
-from reenact.core.wait_keys import Resolution, ResolveOutcome, WaitIdentity, WaitKey
-from reenact.effect.keys import KeyRing
-from reenact.effect.waits import WaitDesk
-from reenact.effect.waits.desk import RUN_ENDED
-from reenact.errors import ClosedRun, InvalidInput, KeysUnavailable, NotFound, UnknownOrRevoked
-from reenact.journal.erasure import erase_value
-from reenact.journal.journal import Journal
-from reenact.journal.retention import retire_run
-from reenact.journal.verify import verify_run
-from reenact.store.contract import Store
+from kit.stores import any_store
+from kit.waits import TurnedClock, operations
+from onrecord.core.events import Completed
+from onrecord.core.wait_keys import Resolution, ResolveOutcome, WaitIdentity, WaitKey
+from onrecord.errors import ClosedRun, InvalidInput, KeysUnavailable, NotFound, UnknownOrRevoked
+from onrecord.journal.erasure import erase_value
+from onrecord.journal.journal import Journal
+from onrecord.journal.retention import retire_run
+from onrecord.journal.verify import verify_run
+from onrecord.runtime.secrets.keys import KeyRing
+from onrecord.runtime.waits import WaitRegistry
+from onrecord.runtime.waits.registry import RUN_ENDED
+from onrecord.store.contract import Store
 
 APPROVAL = WaitIdentity.named("approval")
 YES = Resolution.ok({"ready": True})
@@ -39,13 +40,14 @@ def set_event() -> threading.Event:
 # --- keys ---
 
 
-def test_a_key_is_stable(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]) -> None:
+def test_a_key_is_stable(desk: WaitRegistry, cold_desk: Callable[[], WaitRegistry]) -> None:
     first = desk.key("run-1", APPROVAL, session=SESSION)
     assert desk.key("run-1", APPROVAL, session=SESSION) == first
     assert cold_desk().key("run-1", APPROVAL, session=SESSION).text == first.text
 
 
-def test_keys_differ_by_run_name_kind_and_ordinal(desk: WaitDesk) -> None:
+@any_store
+def test_keys_differ_by_run_name_kind_and_ordinal(desk: WaitRegistry) -> None:
     keys = [
         desk.key("run-1", APPROVAL),
         desk.key("run-2", APPROVAL),
@@ -58,7 +60,8 @@ def test_keys_differ_by_run_name_kind_and_ordinal(desk: WaitDesk) -> None:
     assert [desk.peek(key) for key in keys[1:]] == [None] * 4
 
 
-def test_a_wait_belongs_to_one_session(desk: WaitDesk) -> None:
+@any_store
+def test_a_wait_belongs_to_one_session(desk: WaitRegistry) -> None:
     desk.key("run-1", APPROVAL, session=SESSION)
     for other in (None, "session-2"):
         with pytest.raises(InvalidInput) as caught:
@@ -66,7 +69,7 @@ def test_a_wait_belongs_to_one_session(desk: WaitDesk) -> None:
         assert caught.value.code == "other_session"
 
 
-def test_a_key_begins_its_run_and_the_run_goes_on(desk: WaitDesk, store: Store) -> None:
+def test_a_key_begins_its_run_and_the_run_goes_on(desk: WaitRegistry, store: Store) -> None:
     key = desk.key("run-1", APPROVAL)
     with Journal.open(store, "run-1") as journal:
         journal.append(Completed())
@@ -74,14 +77,16 @@ def test_a_key_begins_its_run_and_the_run_goes_on(desk: WaitDesk, store: Store) 
     assert desk.key("run-1", APPROVAL) == key
 
 
-def test_a_key_leaves_the_run_alone(desk: WaitDesk, store: Store) -> None:
+@any_store
+def test_a_key_leaves_the_run_alone(desk: WaitRegistry, store: Store) -> None:
     with Journal.create(store, "run-1", facts={"agent": "tester"}) as journal:
         desk.key("run-1", APPROVAL)
         journal.append(Completed())
     assert journal.facts() == {"agent": "tester"}
 
 
-def test_no_key_of_a_run_that_cannot_wait(desk: WaitDesk, store: Store) -> None:
+@any_store
+def test_no_key_of_a_run_that_cannot_wait(desk: WaitRegistry, store: Store) -> None:
     with Journal.create(store, "ended") as journal:
         journal.append(Completed())
     with pytest.raises(ClosedRun):
@@ -94,14 +99,15 @@ def test_no_key_of_a_run_that_cannot_wait(desk: WaitDesk, store: Store) -> None:
 # --- resolving ---
 
 
-def test_early_resolution_is_kept(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]) -> None:
+@any_store
+def test_early_resolution_is_kept(desk: WaitRegistry, cold_desk: Callable[[], WaitRegistry]) -> None:
     key = desk.key("run-1", APPROVAL)
     assert desk.resolve(key, YES) == ResolveOutcome.accepted()
     assert desk.wait_blocking(key) == YES
     assert cold_desk().wait_blocking(key.text) == YES
 
 
-def test_first_resolution_wins(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]) -> None:
+def test_first_resolution_wins(desk: WaitRegistry, cold_desk: Callable[[], WaitRegistry]) -> None:
     key = desk.key("run-1", APPROVAL)
     assert desk.resolve(key, Resolution.ok("first")) == ResolveOutcome.accepted()
     learned = ResolveOutcome.already_resolved(Resolution.ok("first"))
@@ -120,13 +126,14 @@ def test_first_resolution_wins(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]
         Resolution.cancelled("not needed"),
     ],
 )
-def test_resolutions_come_back_as_they_were(desk: WaitDesk, resolution: Resolution) -> None:
+@any_store
+def test_resolutions_come_back_as_they_were(desk: WaitRegistry, resolution: Resolution) -> None:
     key = desk.key("run-1", APPROVAL)
     assert desk.resolve(key, resolution) == ResolveOutcome.accepted()
     assert desk.wait_blocking(key) == resolution
 
 
-def test_a_conflict_is_noted_once_and_without_values(desk: WaitDesk, store: Store) -> None:
+def test_a_conflict_is_noted_once_and_without_values(desk: WaitRegistry, store: Store) -> None:
     key = desk.key("run-1", APPROVAL)
     desk.resolve(key, Resolution.ok("first"))
     desk.resolve(key, Resolution.ok("first"))
@@ -145,7 +152,7 @@ def test_a_conflict_is_noted_once_and_without_values(desk: WaitDesk, store: Stor
     }
 
 
-def test_a_late_resolution_goes_to_the_operations_journal(desk: WaitDesk, store: Store) -> None:
+def test_a_late_resolution_goes_to_the_operations_journal(desk: WaitRegistry, store: Store) -> None:
     key = desk.key("run-1", APPROVAL)
     with Journal.open(store, "run-1") as journal:
         journal.append(Completed())
@@ -157,7 +164,7 @@ def test_a_late_resolution_goes_to_the_operations_journal(desk: WaitDesk, store:
     assert [event.kind for event in journal.scan()] == ["Completed"]
 
 
-def test_a_removed_run_has_no_waits(desk: WaitDesk, store: Store) -> None:
+def test_a_removed_run_has_no_waits(desk: WaitRegistry, store: Store) -> None:
     key = desk.key("run-1", APPROVAL)
     with Journal.open(store, "run-1") as journal:
         journal.append(Completed())
@@ -165,7 +172,8 @@ def test_a_removed_run_has_no_waits(desk: WaitDesk, store: Store) -> None:
     assert desk.resolve(key, YES) == UNKNOWN
 
 
-def test_peek_looks_and_does_not_wait(desk: WaitDesk) -> None:
+@any_store
+def test_peek_looks_and_does_not_wait(desk: WaitRegistry) -> None:
     key = desk.key("run-1", APPROVAL)
     assert desk.peek(key) is None
     desk.resolve(key, YES)
@@ -177,7 +185,7 @@ def test_peek_looks_and_does_not_wait(desk: WaitDesk) -> None:
 # --- cancel and time-out ---
 
 
-def test_cancel_and_timeout_are_terminal(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]) -> None:
+def test_cancel_and_timeout_are_terminal(desk: WaitRegistry, cold_desk: Callable[[], WaitRegistry]) -> None:
     cancelled, timed_out = (desk.key("run-1", WaitIdentity.tool_completion(name)) for name in ("a", "b"))
     assert desk.wait_blocking(cancelled, cancel=set_event()) == Resolution.cancelled()
     assert desk.wait_blocking(timed_out, deadline=time.time()) == Resolution.timeout()
@@ -187,15 +195,17 @@ def test_cancel_and_timeout_are_terminal(desk: WaitDesk, cold_desk: Callable[[],
         assert cold_desk().wait_blocking(key) == terminal
 
 
-def test_what_is_there_counts_before_cancel_and_deadline(desk: WaitDesk) -> None:
+@any_store
+def test_what_is_there_counts_before_cancel_and_deadline(desk: WaitRegistry) -> None:
     key = desk.key("run-1", APPROVAL)
     desk.resolve(key, YES)
     assert desk.wait_blocking(key, cancel=set_event(), deadline=0.0) == YES
 
 
+@any_store
 def test_a_deadline_is_a_time_of_day(store: Store, ring: KeyRing) -> None:
     clock = TurnedClock()
-    desk = WaitDesk(store, keyring=ring, sources=clock)
+    desk = WaitRegistry(store, keyring=ring, sources=clock)
     key = desk.key("run-1", APPROVAL)
     deadline = clock.now / 1e6 + 86_400
     waited: list[Resolution] = []
@@ -203,12 +213,13 @@ def test_a_deadline_is_a_time_of_day(store: Store, ring: KeyRing) -> None:
     thread = threading.Thread(target=lambda: waited.append(desk.wait_blocking(key, deadline=deadline, cancel=cancel)))
     thread.start()
     clock.now += 86_400_000_000
-    desk._wake_ups.wake(desk._ledger.place("run-1", APPROVAL.id))
+    desk._notifier.wake(desk._ledger.address("run-1", APPROVAL.id))
     thread.join(20)
     assert waited == [Resolution.timeout()]
 
 
-def test_two_waiters_get_one_answer(desk: WaitDesk) -> None:
+@any_store
+def test_two_waiters_get_one_answer(desk: WaitRegistry) -> None:
     """One gives up at its deadline; the other learns that the wait is over."""
     key = desk.key("run-1", APPROVAL)
     waited: list[Resolution] = []
@@ -222,7 +233,7 @@ def test_two_waiters_get_one_answer(desk: WaitDesk) -> None:
 # --- sessions ---
 
 
-def test_a_revoked_session_stays_revoked(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]) -> None:
+def test_a_revoked_session_stays_revoked(desk: WaitRegistry, cold_desk: Callable[[], WaitRegistry]) -> None:
     before = desk.key("run-1", APPROVAL, session=SESSION)
     desk.revoke_session(SESSION)
     after = desk.key("run-2", APPROVAL, session=SESSION)
@@ -234,7 +245,7 @@ def test_a_revoked_session_stays_revoked(desk: WaitDesk, cold_desk: Callable[[],
             assert caught.value.code == "await_event_unknown_or_revoked"
 
 
-def test_revoking_is_on_record_once_and_touches_nobody_else(desk: WaitDesk, store: Store) -> None:
+def test_revoking_is_on_record_once_and_touches_nobody_else(desk: WaitRegistry, store: Store) -> None:
     other = desk.key("run-1", APPROVAL, session="session-2")
     none = desk.key("run-2", APPROVAL)
     for _ in range(3):
@@ -244,23 +255,24 @@ def test_revoking_is_on_record_once_and_touches_nobody_else(desk: WaitDesk, stor
     assert desk.resolve(none, YES) == ResolveOutcome.accepted()
 
 
-def test_revoking_a_resolved_wait_hides_it(desk: WaitDesk) -> None:
+@any_store
+def test_revoking_a_resolved_wait_hides_it(desk: WaitRegistry) -> None:
     key = desk.key("run-1", APPROVAL, session=SESSION)
     desk.resolve(key, YES)
     desk.revoke_session(SESSION)
     assert desk.resolve(key, YES) == UNKNOWN
 
 
-def test_what_was_said_of_a_session_survives_erasure(desk: WaitDesk, store: Store) -> None:
+def test_what_was_said_of_a_session_survives_erasure(desk: WaitRegistry, store: Store) -> None:
     """Also of the session's name: the row holds a digest of it."""
     key = desk.key("run-1", APPROVAL, session="correct horse battery")
     desk.cancel_session("correct horse battery")
     erase_value(store, "correct horse battery", reason="asked for")
-    assert desk._ledger.cancellations("correct horse battery") == 1
+    assert desk._ledger.count_cancellations("correct horse battery") == 1
     assert desk.resolve(key, YES) == UNKNOWN, "the wait went with the inbox that named its session"
 
 
-def test_a_cancelled_session_goes_on(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]) -> None:
+def test_a_cancelled_session_goes_on(desk: WaitRegistry, cold_desk: Callable[[], WaitRegistry]) -> None:
     resolved, open_wait = (desk.key("run-1", WaitIdentity.named(name), session=SESSION) for name in ("a", "b"))
     other = desk.key("run-1", WaitIdentity.named("c"), session="session-2")
     desk.resolve(resolved, YES)
@@ -274,7 +286,7 @@ def test_a_cancelled_session_goes_on(desk: WaitDesk, cold_desk: Callable[[], Wai
     assert desk.resolve(open_wait, YES) == ResolveOutcome.accepted()
 
 
-def test_more_cancellations_than_are_looked_for_at_once(desk: WaitDesk) -> None:
+def test_more_cancellations_than_are_looked_for_at_once(desk: WaitRegistry) -> None:
     for _ in range(40):
         desk.cancel_session(SESSION)
     key = desk.key("run-1", APPROVAL, session=SESSION)
@@ -301,7 +313,8 @@ def test_more_cancellations_than_are_looked_for_at_once(desk: WaitDesk) -> None:
         ("version", 2),
     ],
 )
-def test_tampering_with_any_field(desk: WaitDesk, field: str, value: Any) -> None:
+@any_store
+def test_tampering_with_any_field(desk: WaitRegistry, field: str, value: Any) -> None:
     """Though everything that the changed field points at exists: the wait of the other run, name, session, ordinal."""
     call = WaitIdentity.tool_completion
     key = desk.key("run-1", call("call-1"), session=SESSION)
@@ -320,21 +333,23 @@ def test_tampering_with_any_field(desk: WaitDesk, field: str, value: Any) -> Non
     assert desk.peek(key) is None
 
 
-def test_a_tampered_signature(desk: WaitDesk) -> None:
+@any_store
+def test_a_tampered_signature(desk: WaitRegistry) -> None:
     key = desk.key("run-1", APPROVAL)
     for signature in (key.signature + "-tampered", key.signature[::-1], "é", key.signature.swapcase()):
         assert desk.resolve(msgspec.structs.replace(key, signature=signature), YES) == UNKNOWN
 
 
-def test_a_key_of_another_namespace(desk: WaitDesk, store: Store, ring: KeyRing) -> None:
-    other = WaitDesk(store, "other", keyring=ring)
+def test_a_key_of_another_namespace(desk: WaitRegistry, store: Store, ring: KeyRing) -> None:
+    other = WaitRegistry(store, "other", keyring=ring)
     key = other.key("run-1", APPROVAL)
     desk.key("run-1", APPROVAL)
     assert desk.resolve(key, YES) == UNKNOWN
     assert other.resolve(key, YES) == ResolveOutcome.accepted()
 
 
-def test_a_well_signed_key_of_a_wait_that_was_never_made(desk: WaitDesk, ring: KeyRing) -> None:
+@any_store
+def test_a_well_signed_key_of_a_wait_that_was_never_made(desk: WaitRegistry, ring: KeyRing) -> None:
     desk.key("run-1", APPROVAL)
     forged = ring.sign(WaitKey("default", "run-1", None, "named", "other", 1, ring.current_id()))
     assert desk.resolve(forged, YES) == UNKNOWN
@@ -343,7 +358,8 @@ def test_a_well_signed_key_of_a_wait_that_was_never_made(desk: WaitDesk, ring: K
 # --- secrets ---
 
 
-def test_rotation_with_overlap(desk: WaitDesk, ring: KeyRing, cold_desk: Callable[[], WaitDesk]) -> None:
+@any_store
+def test_rotation_with_overlap(desk: WaitRegistry, ring: KeyRing, cold_desk: Callable[[], WaitRegistry]) -> None:
     old = desk.key("run-1", APPROVAL)
     ring.rotate(overlap_seconds=0)
     new = cold_desk().key("run-1", WaitIdentity.named("other"))
@@ -356,7 +372,7 @@ def test_rotation_with_overlap(desk: WaitDesk, ring: KeyRing, cold_desk: Callabl
 
 
 def test_a_lost_secret_is_named_and_the_wait_issued_again(
-    desk: WaitDesk, store: Store, key_file: Any, cold_desk: Callable[[], WaitDesk]
+    desk: WaitRegistry, store: Store, key_file: Any, cold_desk: Callable[[], WaitRegistry]
 ) -> None:
     old = desk.key("run-1", APPROVAL, session=SESSION)
     key_file.unlink()
@@ -373,14 +389,15 @@ def test_a_lost_secret_is_named_and_the_wait_issued_again(
     assert desk.resolve(new, YES) == ResolveOutcome.accepted()
 
 
-def test_issuing_again_what_is_not_lost_changes_nothing(desk: WaitDesk) -> None:
+@any_store
+def test_issuing_again_what_is_not_lost_changes_nothing(desk: WaitRegistry) -> None:
     key = desk.key("run-1", APPROVAL)
     assert desk.reissue("run-1", APPROVAL) == key
     with pytest.raises(NotFound):
         desk.reissue("run-1", WaitIdentity.named("never made"))
 
 
-def test_secrets_are_not_in_the_store(desk: WaitDesk, store: Store, ring: KeyRing) -> None:
+def test_secrets_are_not_in_the_store(desk: WaitRegistry, store: Store, ring: KeyRing) -> None:
     key = desk.key("run-1", APPROVAL, session=SESSION)
     desk.resolve(key, YES)
     desk.revoke_session(SESSION)
@@ -399,7 +416,7 @@ def test_secrets_are_not_in_the_store(desk: WaitDesk, store: Store, ring: KeyRin
 # --- first of several, signals ---
 
 
-def test_first_of_several(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]) -> None:
+def test_first_of_several(desk: WaitRegistry, cold_desk: Callable[[], WaitRegistry]) -> None:
     keys = [desk.key("run-1", WaitIdentity.named(name)) for name in ("a", "b", "c")]
     desk.resolve(keys[2], Resolution.ok("third"))
     desk.resolve(keys[1], Resolution.ok("second"))
@@ -412,7 +429,10 @@ def test_first_of_several(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]) -> 
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_the_winner_is_written_before_the_losers(desk: WaitDesk, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+@any_store
+def test_the_winner_is_written_before_the_losers(
+    desk: WaitRegistry, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
     """A process that dies in between is followed by one that finds the same winner."""
     keys = [desk.key("run-1", WaitIdentity.named(name)) for name in ("a", "b")]
     winner, loser = keys[first], keys[1 - first]
@@ -432,28 +452,31 @@ def test_the_winner_is_written_before_the_losers(desk: WaitDesk, monkeypatch: py
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
-def test_the_first_is_the_one_that_was_resolved_first(desk: WaitDesk, first: int) -> None:
+@any_store
+def test_the_first_is_the_one_that_was_resolved_first(desk: WaitRegistry, first: int) -> None:
     keys = [desk.key("run-1", WaitIdentity.named(name)) for name in ("a", "b", "c")]
     for number in (0, 1, 2):
         desk.resolve(keys[(first + number) % 3], Resolution.ok(number))
     assert desk.wait_first_blocking(keys).winner == keys[first]
 
 
-def test_first_of_several_with_a_deadline(desk: WaitDesk) -> None:
+@any_store
+def test_first_of_several_with_a_deadline(desk: WaitRegistry) -> None:
     keys = [desk.key("run-1", WaitIdentity.named(name)) for name in ("a", "b")]
     first = desk.wait_first_blocking(keys, deadline=0.0)
     assert first.resolution == Resolution.timeout()
     assert [desk.peek(key) for key in keys] == [Resolution.timeout()] * 2
 
 
-def test_first_of_several_needs_waits_of_one_run(desk: WaitDesk) -> None:
+@any_store
+def test_first_of_several_needs_waits_of_one_run(desk: WaitRegistry) -> None:
     one, other = desk.key("run-1", APPROVAL), desk.key("run-2", APPROVAL)
     for keys in ([], [one, other], [one, one]):
         with pytest.raises(InvalidInput):
             desk.wait_first_blocking(keys)
 
 
-def test_signals_have_ordinals(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]) -> None:
+def test_signals_have_ordinals(desk: WaitRegistry, cold_desk: Callable[[], WaitRegistry]) -> None:
     desk.key("run-1", APPROVAL)
     third = desk.key("run-1", WaitIdentity.process_signal("tick", 3))
     assert [desk.signal("run-1", "tick", value) for value in ("a", "b")] == [1, 2]
@@ -468,7 +491,8 @@ def test_signals_have_ordinals(desk: WaitDesk, cold_desk: Callable[[], WaitDesk]
     assert cold_desk().signal("run-1", "tick") == 44
 
 
-def test_a_late_signal(desk: WaitDesk, store: Store) -> None:
+@any_store
+def test_a_late_signal(desk: WaitRegistry, store: Store) -> None:
     with Journal.create(store, "run-1") as journal:
         journal.append(Completed())
     with pytest.raises(ClosedRun):
@@ -478,7 +502,7 @@ def test_a_late_signal(desk: WaitDesk, store: Store) -> None:
         desk.signal("unknown", "tick")
 
 
-def test_asyncio_tasks_wait_too(desk: WaitDesk) -> None:
+def test_asyncio_tasks_wait_too(desk: WaitRegistry) -> None:
     async def scene() -> None:
         keys = [desk.key("run-1", WaitIdentity.named("a", number)) for number in range(1, 8)]
         stop = asyncio.Event()
@@ -507,6 +531,6 @@ def test_asyncio_tasks_wait_too(desk: WaitDesk) -> None:
         desk.revoke_session(SESSION)
         with pytest.raises(UnknownOrRevoked):
             await waiting
-        assert desk._wake_ups.waiting() == 0
+        assert desk._notifier.count_waiters() == 0
 
     asyncio.run(scene())

@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from waits_support import CountingStore
 
-from reenact.core import wait_keys
-from reenact.core.events import Completed
-from reenact.core.wait_keys import Resolution, ResolveOutcome, WaitIdentity, WaitKey
-from reenact.effect.keys import KeyRing
-from reenact.effect.waits import WaitDesk
-from reenact.effect.waits.http import NO_SUCH_WAIT, Door, Request
-from reenact.errors import UnknownOrRevoked
-from reenact.journal.journal import Journal
-from reenact.journal.retention import retire_run
-from reenact.store.contract import Store
+from kit.stores import CountingStore
+from onrecord.core import wait_keys
+from onrecord.core.events import Completed
+from onrecord.core.wait_keys import Resolution, ResolveOutcome, WaitIdentity, WaitKey
+from onrecord.errors import UnknownOrRevoked
+from onrecord.journal.journal import Journal
+from onrecord.journal.retention import retire_run
+from onrecord.runtime.secrets.keys import KeyRing
+from onrecord.runtime.waits import WaitRegistry
+from onrecord.runtime.waits.http_endpoint import NO_SUCH_WAIT, WaitEndpoint, WaitRequest
+from onrecord.store.contract import Store
 
 APPROVAL = WaitIdentity.named("approval")
 YES = Resolution.ok(True)
@@ -29,14 +29,14 @@ class Scene:
         self.real = store
         self.store = CountingStore(store)
         self.ring = ring
-        self.desk = WaitDesk(self.store, keyring=ring)  # type: ignore[arg-type]
+        self.desk = WaitRegistry(self.store, keyring=ring)  # type: ignore[arg-type]
         self.good = self.desk.key("run-1", APPROVAL, session="session-1")
 
     def altered(self, **fields: Any) -> WaitKey:
         return msgspec.structs.replace(self.good, **fields)
 
     def of_another_namespace(self) -> WaitKey:
-        return WaitDesk(self.real, "other", keyring=self.ring).key("run-1", APPROVAL, session="session-1")
+        return WaitRegistry(self.real, "other", keyring=self.ring).key("run-1", APPROVAL, session="session-1")
 
     def revoked(self) -> WaitKey:
         key = self.desk.key("run-2", APPROVAL, session="revoked")
@@ -161,7 +161,7 @@ def test_one_hmac_and_one_look_up(scene: Scene, hmacs: list[int], case: str) -> 
     )
     if isinstance(key, str):
         path = "/waits/" + key if key else "/waits/"
-        answer = Door(scene.desk).answer(Request("POST", path, ()), b'{"value": true}')
+        answer = WaitEndpoint(scene.desk).answer(WaitRequest("POST", path, ()), b'{"value": true}')
         assert answer == NO_SUCH_WAIT
         assert work() == (1, {"inbox_find": 1})
     assert {run: scene.real.inbox("default", run) for run in rows} == rows, "a refused key writes nothing"

@@ -5,33 +5,45 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from browser_support import WIDE, Looking, launched, serving
 from playwright.sync_api import Browser, sync_playwright
 
+from kit.browser import WIDE, Looking, launched, serving
+from kit.guards import hang_guard_of
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One browser at a time."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
+hang_guard = hang_guard_of(180.0)
 
 
 @pytest.fixture(autouse=True)
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("REENACT_STORE", "REENACT_DURABILITY"):
+    for name in ("ONRECORD_STORE", "ONRECORD_DURABILITY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("REENACT_KEY_FILE", str(tmp_path / "keys.json"))
+    monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """No longer than its module: as long as Playwright is there a loop is running, and others have their own."""
-    with sync_playwright() as playwright:
-        made = launched(playwright)
-        yield made
-        made.close()
+_BROWSER: pytest.StashKey[tuple[Browser, ExitStack]] = pytest.StashKey()
+
+
+@pytest.fixture
+def browser(request: pytest.FixtureRequest) -> Browser:
+    """Return the browser of all tests in this folder. It starts with the first test that needs it."""
+    stash = request.config.stash
+    if _BROWSER not in stash:
+        stack = ExitStack()
+        playwright = stack.enter_context(sync_playwright())
+        stash[_BROWSER] = launched(playwright), stack
+        stack.callback(stash[_BROWSER][0].close)
+    return stash[_BROWSER][0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Close the browser after the last test in this folder: Playwright runs an event loop, and others run their own."""
+    if _BROWSER in item.config.stash and (nextitem is None or Path(__file__).parent not in nextitem.path.parents):
+        _, stack = item.config.stash[_BROWSER]
+        del item.config.stash[_BROWSER]
+        stack.close()
 
 
 @pytest.fixture
@@ -45,8 +57,8 @@ def look(browser: Browser, store: str) -> Iterator[Callable[..., Looking]]:
     with ExitStack() as stack:
         everybody: list[Looking] = []
 
-        def begin(*options: str, **about: object) -> Looking:
-            served = stack.enter_context(serving(store, *options))
+        def begin(**about: object) -> Looking:
+            served = stack.enter_context(serving(store))
             context = browser.new_context(**{"viewport": WIDE, **about})  # type: ignore[arg-type]
             stack.callback(context.close)
             everybody.append(Looking(context, served))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from browser_support import NARROW, Looking, assert_accessible, assert_fits, shot
 from playwright.sync_api import expect
 
-import reenact
-from reenact.store.contract import Store
-from sharing.shared_runs import HOSTILE, World, damage, record_hostile, record_two, say, support
+import onrecord
+from kit.browser import NARROW, Looking, assert_accessible, assert_fits, shot
+from kit.shared_runs import HOSTILE, World, damage, record_hostile, record_two, say, support
+from onrecord.store.contract import Store
 
 Look = Callable[..., Looking]
 
 
 def recorded(store: str, record: Callable[[Store], None]) -> None:
-    opened = reenact.open_store(store)
+    opened = onrecord.open_store(store)
     try:
         record(opened)
     finally:
@@ -26,7 +26,7 @@ def recorded(store: str, record: Callable[[Store], None]) -> None:
 def record_far_apart(store: Store) -> None:
     """They part after 120 turns; before that there is nothing to look at."""
 
-    @reenact.agent
+    @onrecord.agent
     def long(word: str) -> str:
         for number in range(120):
             say(number)
@@ -164,7 +164,7 @@ def test_what_was_recorded_is_text(look: Look, store: str) -> None:
     def record(opened: Store) -> None:
         record_hostile(opened)
 
-        @reenact.agent
+        @onrecord.agent
         def other(name: str) -> str:
             for text in reversed(HOSTILE):
                 say({text: text + "!", "__proto__": {"polluted": text}})
@@ -178,7 +178,7 @@ def test_what_was_recorded_is_text(look: Look, store: str) -> None:
         page.keyboard.press("n")
     expect(page.locator(".change-row[data-current] .change-body pre").first).to_be_visible()
     assert page.locator("main img, main svg, main iframe, main script:not([type])").count() == 0
-    assert page.title() == "hostile and other · Reenact"
+    assert page.title() == "hostile and other · Onrecord"
     said = page.locator("main").inner_text()
     assert "\u202e" not in said
     assert "\x1b" not in said

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from browser_support import MIDDLE, NARROW, Looking, assert_accessible, assert_fits, shot, torn_words
 from playwright.sync_api import expect
 
-import reenact
-from sharing.shared_runs import HOSTILE, damage
+import onrecord
+from kit.browser import MIDDLE, NARROW, Looking, assert_accessible, assert_fits, shot, torn_words
+from kit.shared_runs import HOSTILE, damage
 
 Look = Callable[..., Looking]
 
@@ -19,7 +19,7 @@ class Models:
     factor = 1.0
 
 
-@reenact.tool(kind="model_call", idempotent=True)
+@onrecord.tool(kind="model_call", idempotent=True)
 def ask(question: str) -> dict[str, Any]:
     tokens = int(100 * len(question) * Models.factor)
     return {
@@ -29,24 +29,24 @@ def ask(question: str) -> dict[str, Any]:
     }
 
 
-@reenact.tool
+@onrecord.tool
 def mail(text: str) -> str:
     return "sent"
 
 
-@reenact.agent
+@onrecord.agent
 def support(turns: int) -> str:
     for turn in range(turns):
         mail(ask("?" * (turn + 1))["text"])
     return "done"
 
 
-@reenact.tool(kind="model_call", idempotent=True, name=HOSTILE[2])
+@onrecord.tool(kind="model_call", idempotent=True, name=HOSTILE[2])
 def strange(text: str) -> str:
     return text + str(Models.factor)
 
 
-@reenact.agent
+@onrecord.agent
 def strange_agent(name: str) -> str:
     for text in HOSTILE:
         strange(text)
@@ -55,7 +55,7 @@ def strange_agent(name: str) -> str:
 
 @pytest.fixture(autouse=True)
 def recorded(store: str) -> None:
-    opened = reenact.open_store(store)
+    opened = onrecord.open_store(store)
     try:
         Models.factor = 1.0
         support.run(8, run_id="recorded", store=opened)
@@ -133,7 +133,7 @@ def test_between_narrow_and_wide_it_fits_and_no_word_is_torn(look: Look) -> None
 
 def test_what_did_not_change_is_seen_of_both_runs(look: Look, store: str) -> None:
     Models.factor = 1.0
-    opened = reenact.open_store(store)
+    opened = onrecord.open_store(store)
     support.replay_live("recorded", live_run_id="same", store=opened)
     opened.close()
     plot = look().open("/runs/recorded/replay/same").locator(".plot[data-measure=tokens]")
@@ -147,7 +147,7 @@ def test_what_was_recorded_is_text(look: Look) -> None:
     page = look().open("/runs/strange/replay/strange-again")
     assert HOSTILE[2] in page.locator("table.steps tbody").inner_text()
     assert page.locator("main img, main iframe").count() == 0
-    assert page.title() == "Replay of strange · Reenact"
+    assert page.title() == "Replay of strange · Onrecord"
     said = page.locator("main").inner_text()
     assert "\u202e" not in said
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import apsw
 import pytest
-from browser_support import NARROW, assert_accessible, assert_fits, shot, torn_words
-from run_page_support import EVENTS, Look, chosen, opened, patient, record_support, side
 
-from reenact.core.events import StateUpdated
-from reenact.effect.forking import begin_fork
-from reenact.effect.waits.listing import waits_of
-from reenact.journal.reader import JournalReader
-from reenact.store.opening import open_store
-from web.web_support import flip_content, once, record, until
+from kit.browser import NARROW, assert_accessible, assert_fits, shot, torn_words
+from kit.run_page import EVENTS, Look, chosen, opened, patient, record_support, side
+from kit.web import flip_content, once, record, until
+from onrecord.core.events import StateUpdated
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.forks.fork import begin_fork
+from onrecord.runtime.waits.listed_waits import load_waits
+from onrecord.store.factory import open_store
 
 
 def remove_event(path: str, run: str, seq: int) -> None:
@@ -260,7 +260,7 @@ def test_an_effect_in_doubt_is_settled_on_the_page(look: Look, store: str) -> No
 def test_what_it_waits_for_stands_at_the_top(look: Look, store: str) -> None:
     opened_store = open_store(store)
     handle = patient.start(run_id="patient", store=opened_store)
-    until(lambda: waits_of(opened_store, "patient"))
+    until(lambda: load_waits(opened_store, "patient"))
     page = opened(look(), "/runs/patient")
     page.locator("#status", has_text="waiting").wait_for()
     notice = page.locator("#standing")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from browser_support import assert_accessible, assert_fits, shot
-from run_page_support import Look, opened, side
 
-from reenact.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
-from reenact.journal.chain import Draft
-from web.web_support import record
+from kit.browser import assert_accessible, assert_fits, shot
+from kit.run_page import Look, opened, side
+from kit.web import record
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated
+from onrecord.journal.chain import Draft
 
 SCRIPT = "<img src=x onerror=\"window.ran=1\"><script>window.ran=1</script><svg onload='window.ran=1'>"
 VALUES: dict[str, Any] = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from browser_support import Looking
 from playwright.sync_api import Page, Route
-from run_page_support import Look, chosen, opened, record_many, side
+
+from kit.browser import Looking
+from kit.run_page import Look, chosen, opened, record_many, side
 
 EVENTS = 100_000
 WATCHED = """

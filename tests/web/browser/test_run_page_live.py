@@ -7,13 +7,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from browser_support import Looking, serving
 from playwright.sync_api import Browser
-from run_page_support import Look, chosen, opened, turn
 
-from reenact.core.events import Completed
-from reenact.journal.journal import Journal
-from reenact.store.opening import open_store
+from kit.browser import Looking, serving
+from kit.run_page import Look, chosen, opened, turn
+from onrecord.core.events import Completed
+from onrecord.journal.journal import Journal
+from onrecord.store.factory import open_store
 
 
 @pytest.fixture

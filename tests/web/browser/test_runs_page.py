@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from browser_support import MIDDLE, NARROW, Looking, assert_accessible, assert_fits, shot, torn_words
-from lists_support import HOSTILE, failed, in_doubt, record, recorded
 from playwright.sync_api import expect
 
-from reenact.core.events import Completed, StateUpdated
-from reenact.effect.forking import begin_fork
-from reenact.journal.journal import Journal
-from reenact.store.opening import open_store
+from kit.browser import MIDDLE, NARROW, Looking, assert_accessible, assert_fits, shot, torn_words
+from kit.lists_page import HOSTILE, failed, in_doubt, record, recorded
+from onrecord.core.events import Completed, StateUpdated
+from onrecord.journal.journal import Journal
+from onrecord.runtime.forks.fork import begin_fork
+from onrecord.store.factory import open_store
 
 Look = Callable[..., Looking]
 
@@ -202,7 +202,7 @@ def test_hostile_names_are_shown_as_text(look: Look, store: str) -> None:
     for number, text in enumerate(HOSTILE[:-1]):
         record(store, f"live-{number}", text, agent=text)
     expect(page.locator("tr[data-run=live-8]")).to_be_visible()
-    assert page.title() == "Runs · Reenact"
+    assert page.title() == "Runs · Onrecord"
     assert page.locator("main img, main script, main svg").count() == 0
     text = page.locator("main").inner_text()
     assert "<script>document.title='run'</script>" in text

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from browser_support import NARROW, Looking, assert_accessible, assert_fits, shot
-from lists_support import HOSTILE, record
 from playwright.sync_api import expect
+
+from kit.browser import NARROW, Looking, assert_accessible, assert_fits, shot
+from kit.lists_page import HOSTILE, record
 
 Look = Callable[..., Looking]
 
@@ -73,7 +74,7 @@ def test_hostile_texts_are_shown_as_text(look: Look, store: str) -> None:
     seen = look()
     page = seen.open("/search?q=needle")
     assert page.locator(".hit").count() == len(HOSTILE)
-    assert page.title() == "needle · Search · Reenact"
+    assert page.title() == "needle · Search · Onrecord"
     assert page.locator("main img, main script, main svg").count() == 0
     text = page.locator("main").inner_text()
     assert "</script><svg onload=" in text

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from browser_support import NARROW, Looking, assert_accessible, assert_fits, shot
-from lists_support import HOSTILE, in_doubt
 from playwright.sync_api import Page, expect
 
-from reenact.journal.reader import JournalReader
-from reenact.store.opening import open_store
+from kit.browser import NARROW, Looking, assert_accessible, assert_fits, shot
+from kit.lists_page import HOSTILE, in_doubt
+from onrecord.journal.reader import JournalReader
+from onrecord.store.factory import open_store
 
 Look = Callable[..., Looking]
 
@@ -52,7 +52,7 @@ def test_done_with_a_value(look: Look, store: str) -> None:
     in_doubt(store, "mail-1")
     page = look().open("/waits")
     settle(page, "It happened.", value='{"id": 7}')
-    expect(page.locator("[data-outcome]")).to_contain_text("reenact resume mail-1")
+    expect(page.locator("[data-outcome]")).to_contain_text("onrecord resume mail-1")
     (settled, answered) = contents(store, "mail-1")
     assert (settled[0], settled[1]["decision"]) == ("EffectSettled", "done")
     assert (answered[0], answered[1]["output"]) == ("ActionSucceeded", {"id": 7})
@@ -103,7 +103,7 @@ def test_hostile_names_and_arguments_are_shown_as_text(look: Look, store: str) -
     assert page.locator("[data-settle]").count() == len(HOSTILE)
     for summary in page.locator("summary").all():
         summary.click()
-    assert page.title() == "Waits · Reenact"
+    assert page.title() == "Waits · Onrecord"
     assert page.locator("main img, main script, main svg").count() == 0
     text = page.locator("main").inner_text()
     assert "<script>document.title='run'</script>" in text

@@ -8,25 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_support import NARROW, WIDE, assert_accessible, assert_fits, shot, torn_words
 from playwright.sync_api import Browser, Page, expect
 
-import reenact
-from reenact.journal.exporting import export_run
-from reenact.journal.importing import import_file
-from reenact.journal.reader import JournalReader
-from reenact.reports.side_by_side import Side
-from reenact.sharing.comparing import comparison_of
-from reenact.sharing.writing import shared_comparison, shared_run, write_share
-from reenact.store.contract import Store
-from sharing.shared_runs import HOSTILE, record_hostile, record_two, support
+import onrecord
+from kit.browser import NARROW, WIDE, assert_accessible, assert_fits, shot, torn_words
+from kit.shared_runs import HOSTILE, record_hostile, record_two, support
+from onrecord.html_export.comparison import comparison_of
+from onrecord.html_export.writer import shared_comparison, shared_run, write_share
+from onrecord.journal.export import export_run
+from onrecord.journal.import_file import import_file
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.side_by_side import Side
+from onrecord.store.contract import Store
 
 CHECKED = 60_000
 
 
 @pytest.fixture
 def opened(store: str) -> Iterator[Store]:
-    made = reenact.open_store(store)
+    made = onrecord.open_store(store)
     yield made
     made.close()
 
@@ -103,7 +103,7 @@ def test_it_verifies_itself_and_shows_its_head(open_file: Files, opened: Store) 
     assert page.locator(".head-answer").inner_text() == "the same"
     given.fill("sha256:" + "0" * 64)
     assert "another one" in page.locator(".head-answer").inner_text()
-    assert page.title() == "first · Reenact"
+    assert page.title() == "first · Onrecord"
     shot(page, "share")
 
 
@@ -206,7 +206,7 @@ def test_what_was_recorded_is_text(open_file: Files, opened: Store) -> None:
         assert "__proto__" in shown
     page.get_by_role("tab", name="Conversation").click()
     expect(page.locator(".chat")).to_contain_text("</script><script>")
-    assert page.title() == "hostile · Reenact"
+    assert page.title() == "hostile · Onrecord"
     assert page.evaluate("({}).polluted") is None
     assert page.locator("main img, main svg, main iframe, main script").count() == 0
     long = JournalReader(opened, "hostile").head().seq
@@ -234,11 +234,11 @@ def test_the_comparison_is_shown_and_checked(open_file: Files, opened: Store) ->
 def test_a_fork_and_a_run_that_was_renamed_are_compared(open_file: Files, opened: Store) -> None:
     record_two(opened)
     answer = {"role": "assistant", "content": "no"}
-    support.fork("first", change=reenact.AnotherAnswer(4, answer), fork_id="forked", store=opened)
+    support.fork("first", change=onrecord.AnotherAnswer(4, answer), fork_id="forked", store=opened)
     page = open_file(share_both(opened, "first", "forked"))
     assert "was not checked" in page.locator("#verdict").inner_text()
     assert page.locator(".change-row[data-first] .change-body").inner_text() != ""
-    other = reenact.open_store("other.db")
+    other = onrecord.open_store("other.db")
     try:
         record_two(other)
         export_run(JournalReader(other, "second"), Path("second.jsonl"))

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from browser_support import NARROW, Looking, assert_accessible, assert_fits, shot
 
-import reenact
+import onrecord
+from kit.browser import NARROW, Looking, assert_accessible, assert_fits, shot
 
 
-@reenact.step
+@onrecord.step
 def look_up(order: str) -> dict[str, int]:
     return {"cents": 4200}
 
 
-@reenact.agent
+@onrecord.agent
 def support(order: str) -> int:
     return look_up(order)["cents"]
 
 
 @pytest.fixture(autouse=True)
 def recorded(store: str) -> None:
-    opened = reenact.open_store(store)
+    opened = onrecord.open_store(store)
     try:
         support.run("A-17", run_id="first", store=opened)
     finally:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_support import NARROW, Looking, assert_accessible, assert_fits, shot
-from lists_support import HOSTILE, recorded, waiting
 from playwright.sync_api import Page, expect
 
-from reenact.core.events import Interrupted, WaitCreated
-from reenact.core.wait_keys import WaitIdentity
-from reenact.effect.keys import KeyRing
-from reenact.effect.waits.desk import WaitDesk
-from reenact.store.opening import open_store
+from kit.browser import NARROW, Looking, assert_accessible, assert_fits, shot
+from kit.lists_page import HOSTILE, recorded, waiting
+from onrecord.core.events import Interrupted, WaitCreated
+from onrecord.core.wait_keys import WaitIdentity
+from onrecord.runtime.secrets.keys import KeyRing
+from onrecord.runtime.waits.registry import WaitRegistry
+from onrecord.store.factory import open_store
 
 Look = Callable[..., Looking]
 
@@ -99,7 +99,7 @@ def test_other_answers(look: Look, store: str, way: str, sent: dict[str, Any]) -
     page.get_by_role("button", name="Send it").click()
     expect(page.locator("[data-outcome]")).to_contain_text("Answered.")
     opened = open_store(store)
-    ended = WaitDesk(opened).peek(key)
+    ended = WaitRegistry(opened).peek(key)
     opened.close()
     assert ended is not None
     assert {"status": ended.status, "value": ended.value} == sent
@@ -111,7 +111,7 @@ def a_wait(store: str, run: str = "held", name: str = "approval", question: Any 
     opened = open_store(store)
     try:
         identity = WaitIdentity.named(name if question is None else "interrupt@0")
-        return WaitDesk(opened).key(run, identity).text
+        return WaitRegistry(opened).key(run, identity).text
     finally:
         opened.close()
 
@@ -142,7 +142,7 @@ def test_a_number_that_a_browser_would_round_is_not_sent(look: Look, store: str,
 def test_what_this_machine_cannot_answer_has_no_form(look: Look, store: str, tmp_path: Path) -> None:
     recorded(store, "held", [WaitCreated(wait_id="w1", name="approval", deadline=None)], "keeper")
     opened = open_store(store)
-    WaitDesk(opened, keyring=KeyRing(tmp_path / "elsewhere.json")).key("held", WaitIdentity.named("approval"))
+    WaitRegistry(opened, keyring=KeyRing(tmp_path / "elsewhere.json")).key("held", WaitIdentity.named("approval"))
     opened.close()
     page = open_with_waits(look())
     assert "cannot be answered from here" in page.locator("[data-wait]").inner_text()
@@ -193,7 +193,7 @@ def test_hostile_questions_are_shown_as_text(look: Look, store: str) -> None:
         a_wait(store, f"asks-{number}", question={"text": text, text[:50]: [text]})
     seen = look()
     page = open_with_waits(seen, len(HOSTILE))
-    assert page.title() == "Waits · Reenact"
+    assert page.title() == "Waits · Onrecord"
     assert page.locator("main img, main script, main svg").count() == 0
     text = page.locator("main").inner_text()
     assert "<script>document.title='run'</script>" in text

@@ -1,9 +1,8 @@
-"""Two lists of attestations compared: which are missing, unexpected, more than once or in another order, and whether
-each still says what it said.
+"""Compare two lists of attestations: missing, unexpected, repeated or reordered ids, and changed contents.
 
-An id is only a name. What an attestation says is bound by its digest, and a content that is at hand is hashed again:
-one that does not give the digest it comes with is *forged*, whatever its id. Where neither a digest nor a content is
-given only the ids can be compared; those are listed as unverified.
+An id is only a name. The digest binds the content, and a given content is hashed again: an attestation whose content
+does not match its digest is *forged*, whatever its id. With neither a digest nor a content only the ids can be
+compared; those are listed as unverified.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-from reenact.core.hashing import artifact_address, parse_hash, render
-from reenact.errors import InvalidInput, InvalidValue
-from reenact.replays.comparing.alignment import aligned, hunks_of
-from reenact.replays.comparing.trees import moved_items, tree_digest
+from onrecord.analysis.compare.sequence_alignment import align, find_hunks
+from onrecord.analysis.compare.trees import find_moved_items, tree_digest
+from onrecord.core.hashing import artifact_address, parse_hash, render
+from onrecord.errors import InvalidInput, InvalidValue
 
 
 class _Absent:
@@ -24,12 +23,12 @@ class _Absent:
 
 
 ABSENT = _Absent()
-"""No content is at hand; None is a content."""
+"""Marks an attestation without content. None is a content."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attestation:
-    """`content` is a plain tree, or bytes as an artifact has them."""
+    """An attestation to compare. `content` is a plain tree or an artifact's bytes."""
 
     id: str
     digest: str | None = None
@@ -56,7 +55,7 @@ class Attestation:
 
     @property
     def says(self) -> str | None:
-        """The digest of what it says; None when nothing but its id is known."""
+        """Return the digest of the content, or None if only the id is known."""
         if self.digest is None and self.content is not ABSENT:
             return content_digest(self.content)
         return self.digest
@@ -71,9 +70,11 @@ def content_digest(content: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttestationDiff:
-    """Lists of ids. `duplicate` are there more often than recorded, `changed` say something else under the same id,
-    `reordered` stand elsewhere among the others; `unverified` are equal as far as their ids go and do not break
-    anything.
+    """Lists of ids by finding.
+
+    `duplicate` occurs more often than recorded, `changed` has another content under the same id, `reordered` has
+    another position among the ids of both sides. `unverified` has an equal id but no content to compare; it breaks
+    nothing.
     """
 
     expected: tuple[str, ...]
@@ -88,7 +89,7 @@ class AttestationDiff:
 
     @property
     def findings(self) -> dict[str, tuple[str, ...]]:
-        """What is wrong, by kind; empty when nothing is."""
+        """Return the ids of each kind of finding that occurs."""
         kinds = ("missing", "unexpected", "reordered", "duplicate", "changed", "forged")
         return {kind: getattr(self, kind) for kind in kinds if getattr(self, kind)}
 
@@ -105,13 +106,13 @@ class AttestationDiff:
 def compare_attestations(expected: list[Attestation], actual: list[Attestation]) -> AttestationDiff:
     left, right = [each.id for each in expected], [each.id for each in actual]
     counts, other_counts = Counter(left), Counter(right)
-    changed, unverified = _contents(expected, actual)
+    changed, unverified = _compare_contents(expected, actual)
     return AttestationDiff(
         expected=tuple(left),
         actual=tuple(right),
         missing=tuple((counts - other_counts).elements()),
         unexpected=tuple(name for name in right if name not in counts),
-        reordered=_reordered(left, right),
+        reordered=_find_reordered(left, right),
         duplicate=tuple(name for name in (other_counts - counts).elements() if name in counts),
         changed=changed,
         forged=tuple(dict.fromkeys(each.id for each in [*expected, *actual] if each.forged)),
@@ -119,41 +120,46 @@ def compare_attestations(expected: list[Attestation], actual: list[Attestation])
     )
 
 
-def _contents(expected: list[Attestation], actual: list[Attestation]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Ids under which the two sides do not say the same, and ids of which that is not known."""
-    said: dict[str, set[str | None]] = {}
-    other_said: dict[str, set[str | None]] = {}
-    for side, attestations in ((said, expected), (other_said, actual)):
+def _compare_contents(
+    expected: list[Attestation], actual: list[Attestation]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ids whose contents differ and the ids whose contents are unknown."""
+    digests: dict[str, set[str | None]] = {}
+    other_digests: dict[str, set[str | None]] = {}
+    for side, attestations in ((digests, expected), (other_digests, actual)):
         for each in attestations:
             side.setdefault(each.id, set()).add(each.says)
-    both = [name for name in said if name in other_said]
-    known = [name for name in both if said[name] != {None} and other_said[name] != {None}]
-    changed = [name for name in known if said[name] != other_said[name]]
-    unverified = [name for name in both if None in said[name] | other_said[name] and name not in changed]
+    both = [name for name in digests if name in other_digests]
+    known = [name for name in both if digests[name] != {None} and other_digests[name] != {None}]
+    changed = [name for name in known if digests[name] != other_digests[name]]
+    unverified = [name for name in both if None in digests[name] | other_digests[name] and name not in changed]
     return tuple(changed), tuple(unverified)
 
 
-def _reordered(left: list[str], right: list[str]) -> tuple[str, ...]:
-    """Ids that have to be taken out and put in elsewhere, of those that both sides have, each by its first place."""
+def _find_reordered(left: list[str], right: list[str]) -> tuple[str, ...]:
+    """Return the ids of both sides whose first positions have to move to turn one order into the other."""
     both = set(left) & set(right)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(left))}
-    here = [numbers[name] for name in dict.fromkeys(left) if name in both]
-    there = [numbers[name] for name in dict.fromkeys(right) if name in both]
-    moved = moved_items(hunks_of(aligned(here, there), len(here), len(there)), here, there)
+    left_numbers = [numbers[name] for name in dict.fromkeys(left) if name in both]
+    right_numbers = [numbers[name] for name in dict.fromkeys(right) if name in both]
+    moved = find_moved_items(
+        find_hunks(align(left_numbers, right_numbers), len(left_numbers), len(right_numbers)),
+        left_numbers,
+        right_numbers,
+    )
     names = list(numbers)
-    return tuple(names[here[i]] for i in sorted(moved)) or _repeats_reordered(left, right)
+    return tuple(names[left_numbers[i]] for i in sorted(moved)) or _find_reordered_repeats(left, right)
 
 
-def _repeats_reordered(left: list[str], right: list[str]) -> tuple[str, ...]:
-    """`a b a` became `a a b`: nothing came or went and first places are the same, yet the order is not."""
+def _find_reordered_repeats(left: list[str], right: list[str]) -> tuple[str, ...]:
+    """Return the ids that differ position by position, as `a b a` and `a a b` do: same counts, same first positions."""
     if left != right and Counter(left) == Counter(right):
         return tuple(dict.fromkeys(name for name, other in zip(left, right, strict=True) if name != other))
     return ()
 
 
-def attestations_in(value: Any) -> tuple[Any, list[Attestation]]:
-    """The attestations an output names under `attestation_ids` or holds under `attestations`, and the output
-    without."""
+def extract_attestations(value: Any) -> tuple[Any, list[Attestation]]:
+    """Return the output without its `attestation_ids` and `attestations`, and the attestations they hold."""
     if not isinstance(value, dict):
         return value, []
     rest = dict(value)
@@ -168,5 +174,5 @@ def attestations_in(value: Any) -> tuple[Any, list[Attestation]]:
             found += [Attestation(each["id"], each.get("digest"), each.get("content", ABSENT)) for each in held]
             del rest["attestations"]
         except (InvalidInput, KeyError, TypeError, AttributeError):
-            pass  # something else of that name: compared as any other value
+            pass  # another kind of value under that name: compared like any other value
     return rest, found

@@ -1,12 +1,11 @@
-"""Every counter of a tree, by path: what an answer used and cost, at every depth and under every usual name.
+"""Find every usage counter of a tree by path, at every depth and under every usual name.
 
-A counter is a *number* under a name that says tokens or cost: `tokens`, `token_count`, `prompt_tokens`,
-`totalTokenCount`, `cost`, `total_cost`, `cost_usd`, `price` and the like. A subtree under such a name is walked as a
-whole, and so is everything under `usage`: all numbers in it are counters.
+A counter is a *number* under a name that means tokens or cost: `tokens`, `token_count`, `prompt_tokens`,
+`totalTokenCount`, `cost`, `total_cost`, `cost_usd`, `price` and the like. All numbers in a subtree under such a name,
+or under `usage`, are counters.
 
-Not counters but structure, which has to be equal: text or null under such a name; limits of a request (`max_tokens`,
-`budget_tokens`, anything under `budget` or `limits`); token numbers in a list (`"tokens": [15496, 995]`); true and
-false.
+The rest is structure and has to be equal: text or null under such a name; limits of a request (`max_tokens`,
+`budget_tokens`, anything under `budget` or `limits`); token ids in a list (`"tokens": [15496, 995]`); true and false.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from reenact.replays.comparing.pointers import Patterns, Places, escaped, steps_of
-from reenact.replays.comparing.tolerance import EXACT, DriftTolerance, Limit, PathRule, as_written
+from onrecord.analysis.compare.pointers import Patterns, Places, escape, steps_of
+from onrecord.analysis.compare.tolerance import EXACT, DriftTolerance, Limit, PathRule, as_written
 
 CounterKind = Literal["tokens", "cost", "number"]
 
@@ -52,15 +51,17 @@ class Counter(NamedTuple):
     path: str
     kind: CounterKind
     value: Any
-    """As it stands in the tree."""
+    """The value in the tree."""
     number: Fraction
     limit: Limit | None = None
-    """Its own, where a rule for its path gives one."""
+    """The limit of a path rule, if one applies."""
 
 
 class Separated(NamedTuple):
-    """A tree taken apart: its counters, and the rest. Members that are counters are left out of the structure; a
-    counter in a list leaves null behind."""
+    """A tree split into its counters and its structure.
+
+    The structure leaves out members that are counters, and has null for counters in a list.
+    """
 
     structure: Any
     counters: dict[str, Counter]
@@ -68,7 +69,7 @@ class Separated(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def counter_kind(name: str) -> CounterKind | Literal["limit"] | None:
-    """What a number under this name is; None: the name says nothing of the kind."""
+    """Return the kind of a number under this name, or None if the name implies none."""
     plain = _HUMPS.sub("_", name).lower().replace("-", "_").replace(" ", "_")
     words = plain.split("_")
     if not _LIMITS.isdisjoint(words):
@@ -84,24 +85,24 @@ def counter_kind(name: str) -> CounterKind | Literal["limit"] | None:
 
 
 def counters_of(tree: Any) -> dict[str, Counter]:
-    """All counters by JSON pointer, sorted by it."""
+    """Return all counters by JSON pointer, sorted."""
     return separate(tree).counters
 
 
-class _Place(NamedTuple):
+class _CounterNode(NamedTuple):
     source: Any
     copy: Any
     path: str
     kind: CounterKind | Literal["limit"] | None
-    """Of the nearest name above that says something."""
+    """The kind of the nearest name above that implies one."""
     bare: bool
-    """In a list right under a name that says tokens: such numbers name tokens, they count nothing."""
+    """True in a list right under a token name: its numbers are token ids, not counts."""
     rule: PathRule | None
     places: Places[PathRule]
 
 
 def separate(tree: Any, tolerance: DriftTolerance = EXACT, at: str = "") -> Separated:
-    """Takes the counters out, and what a rule ignores; `at` is where the tree stands for the rules of the tolerance."""
+    """Split a tree into counters and structure, without what a rule ignores. `at` is the path of the tree for rules."""
     patterns: Patterns[PathRule] = tolerance.patterns
     places = patterns.start()
     rule = patterns.found(places)
@@ -110,20 +111,20 @@ def separate(tree: Any, tolerance: DriftTolerance = EXACT, at: str = "") -> Sepa
         rule = patterns.found(places) or rule
     whole: list[Any] = [None]
     counters: dict[str, Counter] = {}
-    top = _Place([tree], whole, at, None, False, rule, places)
-    todo: list[_Place] = []
-    _sort_out(top, 0, tree, top._replace(bare=False), counters, todo)
+    top = _CounterNode([tree], whole, at, None, False, rule, places)
+    todo: list[_CounterNode] = []
+    _place_value(top, 0, tree, top._replace(bare=False), counters, todo)
     while todo:
-        place = todo.pop()
-        is_object = type(place.source) is dict
-        for name, value in place.source.items() if is_object else enumerate(place.source):
-            _sort_out(place, name, value, _inside(place, name, is_object, patterns), counters, todo)
+        node = todo.pop()
+        is_object = type(node.source) is dict
+        for name, value in node.source.items() if is_object else enumerate(node.source):
+            _place_value(node, name, value, _enter(node, name, is_object, patterns), counters, todo)
     return Separated(whole[0], dict(sorted(counters.items())))
 
 
-def _inside(place: _Place, name: Any, is_object: bool, patterns: Patterns[PathRule]) -> _Place:
-    """What holds for a member or item."""
-    places, rule, kind = place.places, place.rule, place.kind
+def _enter(node: _CounterNode, name: Any, is_object: bool, patterns: Patterns[PathRule]) -> _CounterNode:
+    """Return the kind and rule that apply to a member or item."""
+    places, rule, kind = node.places, node.rule, node.kind
     if places:
         places = patterns.step(places, str(name))
         rule = patterns.found(places) or rule
@@ -131,12 +132,17 @@ def _inside(place: _Place, name: Any, is_object: bool, patterns: Patterns[PathRu
         own = counter_kind(name)
         # Within a `usage` that has a `cost`, the nearer name decides.
         kind = own if own is not None else kind
-    path = f"{place.path}/{escaped(name) if is_object else name}"
-    return _Place(None, None, path, kind, not is_object and kind == "tokens", rule, places)
+    path = f"{node.path}/{escape(name) if is_object else name}"
+    return _CounterNode(None, None, path, kind, not is_object and kind == "tokens", rule, places)
 
 
-def _sort_out(
-    place: _Place, name: Any, value: Any, inner: _Place, counters: dict[str, Counter], todo: list[_Place]
+def _place_value(
+    node: _CounterNode,
+    name: Any,
+    value: Any,
+    inner: _CounterNode,
+    counters: dict[str, Counter],
+    todo: list[_CounterNode],
 ) -> None:
     rule = inner.rule.rule if inner.rule is not None else None
     if rule == "ignore":
@@ -151,14 +157,14 @@ def _sort_out(
             return
     if type(value) is dict or type(value) is list:
         copy: Any = {} if type(value) is dict else [None] * len(value)
-        place.copy[name] = copy
+        node.copy[name] = copy
         todo.append(inner._replace(source=value, copy=copy))
     else:
-        place.copy[name] = value
+        node.copy[name] = value
 
 
 def number_of(value: Any) -> Fraction | None:
-    """The number a value is: plain, or as the codec writes decimals and large integers."""
+    """Return the number that a value is: plain, or the codec's form of a decimal or a large integer."""
     kind = type(value)
     if kind is int:
         return Fraction(value)

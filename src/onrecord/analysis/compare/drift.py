@@ -1,10 +1,10 @@
-"""One step judged: what was recorded against what came now, under a tolerance and masks.
+"""Judge one step: compare the recorded outcome with the new one, under a tolerance and masks.
 
 The verdict:
 
-- **pass**: nothing differs. What is masked, and what a rule or `tools="ignore"` ignores, takes no part at all.
-- **drift**: something differs and the tolerance allows each of it: counters that moved within their limit, text that
-  the rule for content lets pass, tools that came in another order where that is allowed.
+- **pass**: nothing differs. Masked fields, and fields that a rule or `tools="ignore"` ignores, are not compared.
+- **drift**: the tolerance allows every difference: counters that moved within their limit, text that the content rule
+  accepts, tools in another order where that is allowed.
 - **broken**: at least one difference that the tolerance does not allow.
 
 | what differs | exact tolerance | where the tolerance allows it | never allowed |
@@ -14,16 +14,16 @@ The verdict:
 | text | broken | normalised, or by the judge: drift | labels: broken |
 | structure (another type, member, item, number, order) | broken | | broken |
 | tools in another order | broken | `same_calls`, `same_tools`: drift | |
-| a tool call with something else in it | broken | `same_tools`, or all of it within tolerance: drift | |
+| a tool call with another input or result | broken | `same_tools`, or all of it within tolerance: drift | |
 | a tool call missing, unexpected, twice | broken | | broken |
 | attestations | broken | | broken |
 | no value on record (its type only, erased, no outcome) | broken | | broken |
 
-Only a rule for its path that says *ignore*, or a mask, takes something out of "never". An outcome that is not there
-at all is broken with `replay_not_replayable`: nothing to compare is never a pass.
+Only an *ignore* rule for the path, or a mask, exempts a difference from "never allowed". A missing outcome is broken
+with `replay_not_replayable`: nothing to compare is never a pass.
 
-Tool calls that a model asked for in its answer are judged as tools, not as structure; paths of tool events begin with
-`/tool_events`, those of calls in the answer with `/tool_calls`.
+Tool calls in a model's answer are judged as tools, not as structure. Paths of tool events begin with `/tool_events`,
+those of calls in the answer with `/tool_calls`.
 """
 
 from __future__ import annotations
@@ -31,25 +31,30 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from reenact.replays.comparing import reasons as codes
-from reenact.replays.comparing.attestations import Attestation, AttestationDiff, attestations_in, compare_attestations
-from reenact.replays.comparing.judging import CounterPair, judge
-from reenact.replays.comparing.masks import Masks
-from reenact.replays.comparing.reasons import Reason, Reasons
-from reenact.replays.comparing.tolerance import EXACT, DriftTolerance
-from reenact.replays.comparing.tool_calls import ToolCall, without_tool_calls
-from reenact.replays.comparing.tool_events import ToolDiff, ToolFinding, compare_tool_events
-from reenact.replays.comparing.trees import TreeDiff, tree_digest
+from onrecord.analysis.compare import reasons as codes
+from onrecord.analysis.compare.attestations import (
+    Attestation,
+    AttestationDiff,
+    compare_attestations,
+    extract_attestations,
+)
+from onrecord.analysis.compare.masks import Masks
+from onrecord.analysis.compare.reasons import Reason, Reasons
+from onrecord.analysis.compare.tolerance import EXACT, DriftTolerance
+from onrecord.analysis.compare.tool_calls import ComparedToolCall, extract_tool_calls
+from onrecord.analysis.compare.tool_events import ToolDiff, ToolFinding, compare_tool_events
+from onrecord.analysis.compare.trees import TreeDiff, tree_digest
+from onrecord.analysis.compare.verdict import CounterPair, judge
 
 Verdict = Literal["pass", "drift", "broken"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one step: a plain tree, the tool events on the way, the attestations it names.
+    """The outcome of one step: a plain tree, its tool events, and its attestations.
 
-    Attestations that are not given are looked for in the value, under `attestation_ids` and `attestations`. `kind` says
-    which masks apply to the value (`model_response`, or the kind of the event it comes from).
+    Without `attestations` they are read from the value, under `attestation_ids` and `attestations`. `kind` selects the
+    masks for the value (`model_response`, or the kind of the event).
     """
 
     value: Any
@@ -59,8 +64,8 @@ class Outcome:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NotReplayable:
-    """In place of an outcome that is not there: no answer on record, erased, or refused."""
+class MissingOutcome:
+    """Takes the place of an outcome that was not recorded, was erased, or was refused."""
 
     why: str
 
@@ -71,15 +76,15 @@ class StepDrift:
 
     verdict: Verdict
     reasons: tuple[Reason, ...]
-    """The first ones, those that break come first; `reason_count` counts all."""
+    """The first reasons, broken ones before tolerated ones; `reason_count` counts all."""
     reason_count: int
     counters: tuple[CounterPair, ...] = ()
     """Every counter of both sides, by path."""
     differences: TreeDiff | None = None
-    """Of the structure; None when there was nothing to compare."""
+    """Differences of the structure; None when there was nothing to compare."""
     tools: ToolDiff | None = None
     calls: ToolDiff | None = None
-    """Of the tool calls that the model's answer asks for."""
+    """Differences of the tool calls in the model's answer."""
     attestations: AttestationDiff | None = None
     expected_digest: str | None = None
     actual_digest: str | None = None
@@ -108,18 +113,21 @@ class StepDrift:
 
 
 def compare_outcomes(
-    expected: Outcome | NotReplayable,
-    actual: Outcome | NotReplayable,
+    expected: Outcome | MissingOutcome,
+    actual: Outcome | MissingOutcome,
     tolerance: DriftTolerance = EXACT,
     masks: Masks | None = None,
 ) -> StepDrift:
-    """`expected` is what was recorded, `actual` what came now."""
-    if isinstance(expected, NotReplayable) or isinstance(actual, NotReplayable):
-        return _without_outcome(expected, actual)
-    digests = tree_digest(expected.value), tree_digest(actual.value)  # first: this refuses what is not plain
+    """Compare the recorded outcome (`expected`) with the new one (`actual`)."""
+    if isinstance(expected, MissingOutcome) or isinstance(actual, MissingOutcome):
+        return _judge_missing_outcome(expected, actual)
+    digests = (
+        tree_digest(expected.value),
+        tree_digest(actual.value),
+    )  # first, because it refuses values that are not plain
     chosen = Masks() if masks is None else masks
     reasons = Reasons()
-    left, right = _taken_apart(expected, chosen), _taken_apart(actual, chosen)
+    left, right = _split_outcome(expected, chosen), _split_outcome(actual, chosen)
     judged = judge(left.value, right.value, tolerance, reasons)
     attestations = compare_attestations(left.attestations, right.attestations)
     _judge_attestations(attestations, reasons)
@@ -152,10 +160,10 @@ def _verdict(reasons: Reasons) -> Verdict:
     return "drift" if reasons.tolerated else "pass"
 
 
-def _without_outcome(expected: Outcome | NotReplayable, actual: Outcome | NotReplayable) -> StepDrift:
+def _judge_missing_outcome(expected: Outcome | MissingOutcome, actual: Outcome | MissingOutcome) -> StepDrift:
     reasons = Reasons()
     for side in (expected, actual):
-        if isinstance(side, NotReplayable):
+        if isinstance(side, MissingOutcome):
             reasons.add(Reason(codes.NOT_REPLAYABLE, "", side.why))
     return StepDrift(
         verdict="broken",
@@ -167,23 +175,23 @@ def _without_outcome(expected: Outcome | NotReplayable, actual: Outcome | NotRep
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Parts:
+class _OutcomeParts:
     value: Any
-    calls: list[ToolCall]
+    calls: list[ComparedToolCall]
     attestations: list[Attestation]
 
 
-def _taken_apart(outcome: Outcome, masks: Masks) -> _Parts:
+def _split_outcome(outcome: Outcome, masks: Masks) -> _OutcomeParts:
     value = masks.applied(outcome.kind, outcome.value)
     attestations = outcome.attestations
     if attestations is None:
-        value, found = attestations_in(value)
+        value, found = extract_attestations(value)
         attestations = tuple(found)
-    without = without_tool_calls(value)
-    return _Parts(without.tree, without.calls, list(attestations))
+    without = extract_tool_calls(value)
+    return _OutcomeParts(without.tree, without.calls, list(attestations))
 
 
-def _as_events(calls: list[ToolCall]) -> list[Any]:
+def _as_events(calls: list[ComparedToolCall]) -> list[Any]:
     return [call.to_data() for call in calls]
 
 
@@ -193,8 +201,8 @@ def _judge_attestations(diff: AttestationDiff, reasons: Reasons) -> None:
     for kind, ids in diff.findings.items():
         code = codes.ATTESTATION_FORGED if kind == "forged" else codes.ATTESTATION_DIFF
         for name in ids:
-            was, came = (name if name in side else None for side in (expected, actual))
-            reasons.add(Reason(code, f"/attestations/{places[name]}", kind, was, came))
+            recorded_id, new_id = (name if name in side else None for side in (expected, actual))
+            reasons.add(Reason(code, f"/attestations/{places[name]}", kind, recorded_id, new_id))
 
 
 def _judge_tools(diff: ToolDiff, at: str, tolerance: DriftTolerance, reasons: Reasons) -> None:
@@ -208,13 +216,13 @@ def _judge_tools(diff: ToolDiff, at: str, tolerance: DriftTolerance, reasons: Re
             actual=None if finding.actual_index is None else diff.actual[finding.actual_index],
             allowed=tolerance.tools,
         )
-        tolerated = _tolerated(finding, reason, tolerance)
+        tolerated = _is_tolerated(finding, reason, tolerance)
         if tolerated is not None:
             reasons.add(reason._replace(tolerated=tolerated))
 
 
-def _tolerated(finding: ToolFinding, reason: Reason, tolerance: DriftTolerance) -> bool | None:
-    """Whether the tolerance allows it; None: what differs is ignored, so there is nothing to tell."""
+def _is_tolerated(finding: ToolFinding, reason: Reason, tolerance: DriftTolerance) -> bool | None:
+    """Return True if the tolerance allows the finding, or None if a rule ignores all that differs."""
     if finding.kind == "reordered":
         return tolerance.tools in ("same_calls", "same_tools")
     if finding.kind != "changed":

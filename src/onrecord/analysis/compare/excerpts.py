@@ -1,29 +1,29 @@
-"""Where two texts part, and a little of what is around: however long they are, little of them is compared by words."""
+"""Excerpt the part of two texts that differs, so that long texts are compared by words only there."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from reenact.replays.comparing.texts import TextDiff, diff_texts
+from onrecord.analysis.compare.texts import TextDiff, diff_texts
 
 AROUND = 120
-"""Characters of what is the same that are kept on each side."""
+"""Equal characters that are kept on each side."""
 COMPARED = 4000
-"""Characters from there on that are compared by words."""
+"""Most characters that are compared by words."""
 
 
 class Excerpt(NamedTuple):
     diff: TextDiff
     before: int
-    """Characters that both begin with, and that are left out."""
+    """Equal characters at the beginning that are left out."""
     after: int
-    """The same at their ends."""
+    """Equal characters at the end that are left out."""
     goes_on: bool
-    """There is more behind it that differs."""
+    """True if more differences may follow the excerpt."""
 
 
 def excerpt(expected: str, actual: str) -> Excerpt:
-    """All differences of two texts if they stand close to each other, otherwise the first ones."""
+    """Return all differences of two texts if they are close together, otherwise the first ones."""
     most = min(len(expected), len(actual))
     start = _common_start(expected, actual, most)
     end = _common_end(expected, actual, most - start)
@@ -36,7 +36,7 @@ def excerpt(expected: str, actual: str) -> Excerpt:
 
 
 def _common_start(one: str, other: str, most: int) -> int:
-    """By halving: each comparison is of stretches, and all of them together look at each character twice at most."""
+    """Return the length of the common beginning, by bisection: slices compare faster than single characters."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,21 +1,21 @@
-"""Differences between runs, kept as artifacts under their digest.
+"""Keep differences between runs as artifacts under their digest.
 
-An artifact that no event names would be out of reach of erasure and retention: what it quotes of a run could never be
-taken back. So each difference gets a small run of its own that names it, has ended, and can be erased and retired like
-any other. Its id is random: a name made from the digest would outlive the erasure, and could be guessed against.
+Erasure and retention reach only artifacts that an event names. So each difference gets a small, completed run that
+names it and can be erased and retired like any other run. Its id is random: an id made from the digest would outlive
+the erasure and could confirm a guess.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reenact.core.codec import UnknownTag
-from reenact.core.events import Completed
-from reenact.core.hashing import artifact_address, parse_hash, render
-from reenact.errors import Damaged, InvalidValue, NotFound
-from reenact.journal.journal import Journal
-from reenact.journal.sources import Sources, SystemSources
-from reenact.store.contract import Store
+from onrecord.core.codec import UnknownTag
+from onrecord.core.events import Completed
+from onrecord.core.hashing import artifact_address, parse_hash, render
+from onrecord.errors import Damaged, InvalidValue, NotFound
+from onrecord.journal.journal import Journal
+from onrecord.journal.sources import Sources, SystemSources
+from onrecord.store.contract import Store
 
 KIND = "difference"
 
@@ -28,7 +28,7 @@ def keep_difference(
     runs: Sequence[str] = (),
     sources: Sources | None = None,
 ) -> str:
-    """Keeps the bytes; the digest is what a result names. `runs` are those that were compared."""
+    """Store the bytes and return their digest, which results refer to. `runs` are the compared runs."""
     sources = sources or SystemSources()
     address = artifact_address(data)
     digest = render(address)
@@ -36,14 +36,14 @@ def keep_difference(
     name = f"difference-{sources.entropy(10).hex()}"
     with Journal.create(store, name, namespace, facts=facts, sources=sources) as journal:
         store.put_artifact(namespace, address, data)
-        # A reference also where the bytes are few: who fetches by digest finds them under it.
-        named = UnknownTag({"$artifact": {"digest": digest, "size": len(data), "type": "bytes"}})
-        journal.append(Completed(named))
+        # Small values are references too: `fetch_difference` finds only artifacts.
+        reference = UnknownTag({"$artifact": {"digest": digest, "size": len(data), "type": "bytes"}})
+        journal.append(Completed(reference))
     return digest
 
 
 def fetch_difference(store: Store, namespace: str, digest: str) -> bytes:
-    """The bytes under a digest, which is computed again."""
+    """Return the bytes stored under a digest, after checking the digest."""
     try:
         address = parse_hash(digest)
     except InvalidValue:

@@ -1,12 +1,10 @@
-"""Volatile fields, by declared rule: what differs between two honest runs takes no part in comparing them.
+"""Mask volatile fields: leave fields that differ between two honest runs out of a comparison.
 
-A mask names a place and nothing but that place; what stands beside it is compared as ever. Masks are applied to both
-sides. A masked member is left out, whether or not the other side has it; a masked item of a list leaves null behind, so
-that the positions of the others still count.
+A mask names one path; its siblings are compared as usual. Masks apply to both sides. A masked member is left out,
+whether or not the other side has it. A masked list item becomes null, so that the other items keep their positions.
 
-The rules that hold unless others are given stand in this file. They name the *envelope* of an event (its ids and
-times, at its top and in its `trace`, `meta` and `metadata`), never what is inside its input or output: a `request_id`
-that a tool was called with is behaviour.
+The default rules are in this file. They name the *envelope* of an event (its ids and times, at its top and in its
+`trace`, `meta` and `metadata`), never its input or output: a `request_id` that a tool was called with is behaviour.
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from reenact.errors import InvalidInput
-from reenact.replays.comparing.pointers import Patterns, Places
+from onrecord.analysis.compare.pointers import Patterns, Places
+from onrecord.errors import InvalidInput
 
 
 class MaskRule(NamedTuple):
-    """A pointer pattern (`*` any one step, `**` any number), for one kind of event or for all of them (`*`)."""
+    """A pointer pattern (`*` any one step, `**` any number) for one kind of event, or for all kinds (`*`)."""
 
     pattern: str
     kind: str = "*"
@@ -57,7 +55,7 @@ _VOLATILE_NAMES = (
     "elapsed_ms",
 )
 _VOLATILE_BESIDE = ("parent_id", "start_time", "end_time", "time", "duration")
-"""Volatile beside an event; at its top they may be what the tool was called with."""
+"""Names that are volatile in `trace`, `meta` and `metadata` only; at the top of an event they may be tool input."""
 
 TOOL_EVENT_MASKS: tuple[MaskRule, ...] = tuple(
     MaskRule(f"{envelope}/{name}", TOOL_EVENT)
@@ -97,33 +95,33 @@ _MODEL_RESPONSE_PLACES = (
     "/eval_duration",
 )
 BODY = "/body/json"
-"""Where the answer of a model stands in that of an HTTP request."""
+"""The path of a model's answer in an HTTP response."""
 
 MODEL_RESPONSE_MASKS: tuple[MaskRule, ...] = tuple(
     MaskRule(f"{where}{place}", MODEL_RESPONSE) for where in ("", BODY) for place in _MODEL_RESPONSE_PLACES
 )
 HTTP_MASKS: tuple[MaskRule, ...] = (MaskRule("/headers", HTTP), MaskRule("/headers", MODEL_RESPONSE))
-"""The head of an answer has its date, the id of the request, what is left of a quota."""
+"""Response headers hold the date, the request id and the remaining quota."""
 
 DEFAULT_MASKS = TOOL_EVENT_MASKS + MODEL_RESPONSE_MASKS + HTTP_MASKS
 
 
 class Masks:
-    """Mask rules, ready to be applied. `Masks(DEFAULT_MASKS + (MaskRule("/payload/nonce"),))` adds one to the usual."""
+    """Mask rules ready for use. `Masks(DEFAULT_MASKS + (MaskRule("/payload/nonce"),))` adds one to the defaults."""
 
     def __init__(self, rules: Iterable[MaskRule] = DEFAULT_MASKS) -> None:
         self.rules = tuple(rules)
         if any(rule.pattern == "" for rule in self.rules):
             raise InvalidInput("a mask names a place in the tree, never the whole tree", code="bad_mask")
-        self._patterns = {kind: self._of_kind(kind) for kind in {rule.kind for rule in self.rules}}
+        self._patterns = {kind: self._patterns_of_kind(kind) for kind in {rule.kind for rule in self.rules}}
 
-    def _of_kind(self, kind: str) -> Patterns[bool]:
+    def _patterns_of_kind(self, kind: str) -> Patterns[bool]:
         return Patterns([(rule.pattern, True) for rule in self.rules if rule.kind in ("*", kind)])
 
     def applied(self, kind: str, tree: Any) -> Any:
-        """The tree without what the rules for this kind name; shares with the tree given what no rule can reach."""
+        """Return the tree without the fields masked for this kind. Subtrees that no rule can reach are shared."""
         patterns = self._patterns.get(kind) or self._patterns.get("*")
-        return tree if patterns is None else _without(tree, patterns)
+        return tree if patterns is None else _remove_masked(tree, patterns)
 
     def to_data(self) -> list[dict[str, Any]]:
         return [rule.to_data() for rule in self.rules]
@@ -132,22 +130,22 @@ class Masks:
 NO_MASKS = Masks(())
 
 
-def _without(tree: Any, patterns: Patterns[bool]) -> Any:
+def _remove_masked(tree: Any, patterns: Patterns[bool]) -> Any:
     whole: list[Any] = [tree]
     todo: list[tuple[Any, Any, Places[bool]]] = []
 
-    def kept(container: Any, name: Any, value: Any, places: Places[bool]) -> None:
+    def copy_value(container: Any, name: Any, value: Any, places: Places[bool]) -> None:
         if places and (type(value) is dict or type(value) is list):
             container[name] = copy = {} if type(value) is dict else [None] * len(value)
             todo.append((value, copy, places))
         else:
             container[name] = value
 
-    kept(whole, 0, tree, patterns.start())
+    copy_value(whole, 0, tree, patterns.start())
     while todo:
         source, copy, places = todo.pop()
         for name, value in source.items() if type(source) is dict else enumerate(source):
             below = patterns.step(places, str(name))
             if not patterns.found(below):
-                kept(copy, name, value, below)
+                copy_value(copy, name, value, below)
     return whole[0]

@@ -1,9 +1,8 @@
-"""JSON patches (RFC 6902): the steps that make one tree of another, and carrying them out.
+"""Make and apply JSON patches (RFC 6902).
 
-`json_patch(a, b)` applied to `a` gives `b` exactly: 1 stays apart from 1.0; only the order of an object's keys, which
-JSON does not know, is not carried over. The patch is made of `add`, `remove` and `replace`; `apply_patch` knows all
-six operations. A patch that cannot be applied is refused with the number of the step, and nothing is changed in any
-case: the tree that was given is never touched.
+`json_patch(a, b)` applied to `a` gives `b` exactly: 1 and 1.0 are different. Only the order of an object's keys, which
+JSON ignores, is not restored. The patch uses `add`, `remove` and `replace`; `apply_patch` accepts all six operations.
+A patch that cannot be applied is refused with the number of the step. The given tree is never changed.
 """
 
 from __future__ import annotations
@@ -11,23 +10,23 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from reenact.core.canonical import canonical_bytes
-from reenact.errors import InvalidInput
-from reenact.replays.comparing.alignment import Block, aligned
-from reenact.replays.comparing.interning import Interner
-from reenact.replays.comparing.pointers import escaped, steps_of
-from reenact.replays.comparing.trees import paired, tree_digest
+from onrecord.analysis.compare.pointers import escape, steps_of
+from onrecord.analysis.compare.sequence_alignment import MatchingBlock, align
+from onrecord.analysis.compare.subtree_ids import Interner
+from onrecord.analysis.compare.trees import pair_items, tree_digest
+from onrecord.core.canonical import canonical_bytes
+from onrecord.errors import InvalidInput
 
 Operation = dict[str, Any]
 
 MANY_ITEMS = 1024
-"""A list with more additions and removals than this is replaced: each of them would shift all items behind it."""
+"""A list with more additions and removals than this is replaced: each of them shifts all items after it."""
 
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,8})\Z")
 
 
 def json_patch(expected: Any, actual: Any) -> list[Operation]:
-    """The steps from `expected` to `actual`, both plain trees."""
+    """Return the steps that turn `expected` into `actual`, both plain trees."""
     canonical_bytes(expected)
     canonical_bytes(actual)
     interner = Interner(exact=True)
@@ -55,10 +54,10 @@ def json_patch(expected: Any, actual: Any) -> list[Operation]:
 def _member_steps(left: dict[str, Any], right: dict[str, Any], path: str) -> list[tuple[Any, Any, str] | Operation]:
     steps: list[tuple[Any, Any, str] | Operation] = []
     for name, value in left.items():
-        here = f"{path}/{escaped(name)}"
+        here = f"{path}/{escape(name)}"
         steps.append((value, right[name], here) if name in right else {"op": "remove", "path": here})
     steps += [
-        {"op": "add", "path": f"{path}/{escaped(name)}", "value": value}
+        {"op": "add", "path": f"{path}/{escape(name)}", "value": value}
         for name, value in right.items()
         if name not in left
     ]
@@ -68,14 +67,14 @@ def _member_steps(left: dict[str, Any], right: dict[str, Any], path: str) -> lis
 def _item_steps(
     left: list[Any], right: list[Any], path: str, interner: Interner
 ) -> list[tuple[Any, Any, str] | Operation]:
-    """From front to back: what stands before an index is finished when a step names it."""
+    """Return the steps from front to back: when a step names an index, all items before it are final."""
     steps: list[tuple[Any, Any, str] | Operation] = []
     at = other_at = shifts = 0
-    blocks = aligned(list(map(interner.number, left)), list(map(interner.number, right)))
-    for block in [*blocks, Block(len(left), len(right), 0)]:
+    blocks = align(list(map(interner.number, left)), list(map(interner.number, right)))
+    for block in [*blocks, MatchingBlock(len(left), len(right), 0)]:
         gone, new = list(range(at, block.expected)), list(range(other_at, block.actual))
         index = other_at
-        for i, j in paired(left, right, gone, new, interner):
+        for i, j in pair_items(left, right, gone, new, interner):
             here = f"{path}/{index}"
             if j is None:
                 steps.append({"op": "remove", "path": here})
@@ -92,79 +91,81 @@ def _item_steps(
 
 
 def apply_patch(tree: Any, patch: list[Operation]) -> Any:
-    """The tree after all steps. A `test` that fails is refused with `patch_test_failed`, any other step that cannot be
-    carried out with `bad_patch`."""
-    document = [_copied(tree)]  # in a list, so that the whole tree has a place too
+    """Return the tree after all steps.
+
+    Refuse a failed `test` with `patch_test_failed`, and any other step that cannot be applied with `bad_patch`.
+    """
+    document = [_copy_containers(tree)]  # in a list, so that the whole tree can be replaced
     for number, operation in enumerate(patch):
         try:
-            _carry_out(document, operation)
+            _apply_operation(document, operation)
             if not document:
-                raise _bad("the whole tree cannot be removed")
+                raise _bad_patch("the whole tree cannot be removed")
         except InvalidInput as refusal:
             raise InvalidInput(f"step {number} of the patch: {refusal.message}", code=refusal.code) from None
     return document[0]
 
 
-def _carry_out(document: list[Any], operation: Operation) -> None:
+def _apply_operation(document: list[Any], operation: Operation) -> None:
     name = operation.get("op") if isinstance(operation, dict) else None
     if name not in ("add", "remove", "replace", "move", "copy", "test"):
-        raise _bad("it has no operation that RFC 6902 knows")
-    steps = ["0", *steps_of(_text(operation, "path"))]
+        raise _bad_patch("its operation is not one of RFC 6902")
+    steps = ["0", *steps_of(_text_member(operation, "path"))]
     if name == "remove":
         _remove(document, steps)
     elif name == "move":
-        source = ["0", *steps_of(_text(operation, "from"))]
+        source = ["0", *steps_of(_text_member(operation, "from"))]
         if steps[: len(source)] == source and steps != source:
-            raise _bad("a value cannot be moved into itself")
+            raise _bad_patch("a value cannot be moved into itself")
         _add(document, steps, _remove(document, source))
     elif name == "copy":
-        _add(document, steps, _copied(_at(document, ["0", *steps_of(_text(operation, "from"))])))
+        _add(document, steps, _copy_containers(_value_at(document, ["0", *steps_of(_text_member(operation, "from"))])))
     elif "value" not in operation:
-        raise _bad("it has no `value`")
+        raise _bad_patch("it has no `value`")
     elif name == "test":
-        if tree_digest(_at(document, steps)) != tree_digest(operation["value"]):
-            raise InvalidInput("the value there is another one", code="patch_test_failed")
+        if tree_digest(_value_at(document, steps)) != tree_digest(operation["value"]):
+            raise InvalidInput("the value at its path is different", code="patch_test_failed")
     else:
-        value = _copied(operation["value"])
+        value = _copy_containers(operation["value"])
         if name == "replace":
             _remove(document, steps)
         _add(document, steps, value)
 
 
-def _copied(tree: Any) -> Any:
-    """A copy of all containers, however deep."""
+def _copy_containers(tree: Any) -> Any:
+    """Return a deep copy without recursion."""
     copies: list[Any] = [[tree]]
     for container in copies:
         for name, value in list(container.items() if type(container) is dict else enumerate(container)):
             if type(value) is dict or type(value) is list:
                 container[name] = value.copy()
-                copies.append(container[name])  # the list is read while it grows
+                copies.append(container[name])  # the loop reads the list while it grows
     return copies[0][0]
 
 
-def _text(operation: Operation, name: str) -> str:
+def _text_member(operation: Operation, name: str) -> str:
     if not isinstance(operation.get(name), str):
-        raise _bad(f"its `{name}` is not a text")
+        raise _bad_patch(f"its `{name}` is not a text")
     text: str = operation[name]
     return text
 
 
-def _at(value: Any, steps: list[str]) -> Any:
+def _value_at(value: Any, steps: list[str]) -> Any:
     for step in steps:
         if isinstance(value, dict) and step in value:
             value = value[step]
         elif isinstance(value, list):
             value = value[_index(step, len(value) - 1)]
         else:
-            raise _bad("there is nothing at its path")
+            raise _bad_patch("there is nothing at its path")
     return value
 
 
 def _remove(document: list[Any], steps: list[str]) -> Any:
-    container = _at(document, steps[:-1])
-    value = _at(container, steps[-1:])
+    container = _value_at(document, steps[:-1])
+    value = _value_at(container, steps[-1:])
     if container is document:
-        document.clear()  # the whole tree: an `add` puts another in its place
+        document.clear()  # the whole tree; a following `add` puts in another
     elif isinstance(container, list):
         del container[int(steps[-1])]
     else:
@@ -176,21 +177,21 @@ def _add(document: list[Any], steps: list[str], value: Any) -> None:
     if len(steps) == 1:
         document[:] = [value]
         return
-    container = _at(document, steps[:-1])
+    container = _value_at(document, steps[:-1])
     if isinstance(container, dict):
         container[steps[-1]] = value
     elif isinstance(container, list):
         last = len(container)
         container.insert(last if steps[-1] == "-" else _index(steps[-1], last), value)
     else:
-        raise _bad("what its path leads to holds no members")
+        raise _bad_patch("its path leads to a value without members")
 
 
 def _index(step: str, last: int) -> int:
     if not _INDEX.match(step) or int(step) > last:
-        raise _bad("it names an item that is not there")
+        raise _bad_patch("its path names an item that does not exist")
     return int(step)
 
 
-def _bad(message: str) -> InvalidInput:
+def _bad_patch(message: str) -> InvalidInput:
     return InvalidInput(message, code="bad_patch")

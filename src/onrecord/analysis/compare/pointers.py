@@ -1,8 +1,7 @@
-"""JSON pointers (RFC 6901), and patterns of them.
+"""JSON pointers (RFC 6901) and pointer patterns.
 
-In a pattern `*` stands for any one member or item and `**` for any number of them, none included; `~2` writes a
-literal `*` in a name, as `~0` and `~1` write `~` and `/`. Patterns are kept as one tree, so asking a thousand of them
-at a place costs what asking one does.
+In a pattern `*` matches any one member or item and `**` any number of them, including none. `~2` is a literal `*` in a
+name, as `~0` and `~1` are `~` and `/`. All patterns form one tree, so a look-up costs the same for one as for many.
 """
 
 from __future__ import annotations
@@ -10,29 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
-from reenact.errors import InvalidInput
+from onrecord.errors import InvalidInput
 
 Rule = TypeVar("Rule")
 
 
-def escaped(name: str) -> str:
+def escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1") if "~" in name or "/" in name else name
 
 
-def pointer_of(steps: Iterable[str]) -> str:
-    return "".join("/" + escaped(step) for step in steps)
-
-
 def steps_of(pointer: str) -> list[str]:
-    """The names a pointer leads through; `""` is the whole tree."""
+    """Return the names in a pointer; `""` is the whole tree."""
     if pointer == "":
         return []
     if not pointer.startswith("/"):
         raise InvalidInput("a JSON pointer is empty or begins with `/`", code="bad_pointer")
-    return [_unescaped(step) for step in pointer[1:].split("/")]
+    return [_unescape(step) for step in pointer[1:].split("/")]
 
 
-def _unescaped(step: str) -> str:
+def _unescape(step: str) -> str:
     if "~" not in step:
         return step
     plain = step.replace("~0", "").replace("~1", "")
@@ -42,7 +37,7 @@ def _unescaped(step: str) -> str:
 
 
 class _Node(Generic[Rule]):
-    """One step of the patterns that begin alike. `many` is what follows a `**`, which may stand for nothing."""
+    """A step shared by all patterns with the same beginning. `many` follows a `**`, which may match nothing."""
 
     __slots__ = ("any_one", "many", "named", "repeats", "rules")
 
@@ -55,11 +50,11 @@ class _Node(Generic[Rule]):
 
 
 Places = tuple["_Node[Rule]", ...]
-"""Where in the patterns a path stands; empty: no pattern can match here or below."""
+"""Positions of a path in the patterns. Empty: no pattern can match here or below."""
 
 
 class Patterns(Generic[Rule]):
-    """Pointer patterns, each with a rule. Of several that match, the one declared first decides."""
+    """Pointer patterns, each with a rule. If several match, the first declared decides."""
 
     def __init__(self, rules: Sequence[tuple[str, Rule]] = ()) -> None:
         self._root: _Node[Rule] = _Node()
@@ -70,7 +65,7 @@ class Patterns(Generic[Rule]):
             node.rules.append((number, rule))
 
     def start(self) -> Places[Rule]:
-        return _with_empty_matches([self._root])
+        return _add_empty_matches([self._root])
 
     def step(self, places: Places[Rule], name: str) -> Places[Rule]:
         if not places:
@@ -83,14 +78,14 @@ class Patterns(Generic[Rule]):
                 reached.append(named)
             if node.any_one is not None:
                 reached.append(node.any_one)
-        return _with_empty_matches(reached)
+        return _add_empty_matches(reached)
 
     def found(self, places: Places[Rule]) -> Rule | None:
         matching = [each for node in places for each in node.rules]
         return min(matching, key=lambda each: each[0])[1] if matching else None
 
     def at(self, steps: Iterable[str]) -> Rule | None:
-        """The rule for a place: the one that names the place itself or the nearest one above it."""
+        """Return the rule for a path: the one that matches the path itself, or its nearest ancestor."""
         places = self.start()
         rule = self.found(places)
         for name in steps:
@@ -113,10 +108,10 @@ def _child(node: _Node[Rule], step: str) -> _Node[Rule]:
     if step == "**":
         node.many = node.many or _Node(repeats=True)
         return node.many
-    return node.named.setdefault(_unescaped(step.replace("~2", "*")), _Node())
+    return node.named.setdefault(_unescape(step.replace("~2", "*")), _Node())
 
 
-def _with_empty_matches(nodes: list[_Node[Rule]]) -> Places[Rule]:
+def _add_empty_matches(nodes: list[_Node[Rule]]) -> Places[Rule]:
     places: dict[int, _Node[Rule]] = {}
     for node in nodes:
         here: _Node[Rule] | None = node

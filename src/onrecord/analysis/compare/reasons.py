@@ -1,4 +1,4 @@
-"""Why two outcomes are not the same: stable codes, each with the place and what is allowed there."""
+"""Reasons why two outcomes differ: a stable code, the path, and what the tolerance allows there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN_REASONS = 64
 
 
 class Reason(NamedTuple):
-    """`tolerated`: it is drift and breaks nothing. `what` says in one word what happened there."""
+    """A difference and its judgement. `tolerated` differences are drift; `what` names the kind of difference."""
 
     code: str
     path: str
@@ -34,7 +34,7 @@ class Reason(NamedTuple):
 
 
 class Reasons:
-    """Keeps the first of each sort, those that break something and those that are tolerated; counts all."""
+    """Count all reasons; keep the first `SHOWN_REASONS` broken and tolerated ones."""
 
     def __init__(self) -> None:
         self.broken = 0
@@ -52,5 +52,5 @@ class Reasons:
             kept.append(reason)
 
     def kept(self) -> tuple[Reason, ...]:
-        """What breaks comes first."""
+        """Return the kept reasons, broken ones first."""
         return (*self._broken, *self._tolerated)

@@ -1,13 +1,13 @@
-"""Aligning two sequences of numbers: which items of one are which of the other. Pure, and never of quadratic cost.
+"""Align two sequences of numbers: pair the equal items of both, in order. Pure, and never of quadratic cost.
 
-1. What is equal at both ends is taken off.
-2. Items that occur once on each side are anchors; the longest run of them that ascends on both sides is kept, and what
-   lies between two anchors is aligned by itself. Where nothing is unique, pairs, fours, eights, … of items are tried.
-3. What is short is aligned exactly, by the fewest insertions and deletions (Myers).
-4. What is long and without anchors is gone through in strides: the path that gets furthest with a fixed number of
-   changes is taken, and the next stride begins where it ends.
+1. Trim the equal items at both ends.
+2. Items that occur once on each side are anchors. Keep the longest choice that ascends on both sides and align the
+   stretches between anchors separately. If no item is unique, try windows of 2, 4, 8, … items.
+3. Align short stretches exactly, with the fewest insertions and deletions (Myers).
+4. Align long stretches without anchors in strides: take the path that gets furthest with a fixed number of changes,
+   and begin the next stride where it ends.
 
-Every step costs time in proportion to the length, and each stretch is split a fixed number of times.
+Every step takes linear time, and each stretch is split a bounded number of times.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 SHORT = 64
-"""Items on both sides together up to which a stretch is aligned exactly."""
+"""Most items, on both sides together, of a stretch that is aligned exactly."""
 STRIDE = 32
-"""Changes after which a path is taken as it is."""
+"""Most changes in one stride."""
 MOST_SPLITS = 6
 WIDEST_WINDOW = 32
 
 
-class Block(NamedTuple):
-    """`length` items from `a` on in one sequence are those from `b` on in the other."""
+class MatchingBlock(NamedTuple):
+    """A block of equal items: `length` items from `expected` on in one sequence, from `actual` on in the other."""
 
-    a: int
-    b: int
+    expected: int
+    actual: int
     length: int
 
 
@@ -40,27 +40,27 @@ class _Stretch(NamedTuple):
     splits: int
 
 
-def align(a: Sequence[int], b: Sequence[int]) -> list[Block]:
-    """Equal stretches of the two, ascending on both sides."""
-    found: list[Block] = []
+def align(a: Sequence[int], b: Sequence[int]) -> list[MatchingBlock]:
+    """Return the equal blocks of two sequences, ascending on both sides."""
+    found: list[MatchingBlock] = []
     todo = [_Stretch(0, len(a), 0, len(b), 0)]
     while todo:
-        stretch = _trimmed(a, b, todo.pop(), found)
+        stretch = _trim_equal_ends(a, b, todo.pop(), found)
         if stretch.a == stretch.end_a or stretch.b == stretch.end_b:
             continue
         if stretch.end_a - stretch.a + stretch.end_b - stretch.b <= SHORT:
-            found.extend(_path(a, b, stretch, SHORT)[0])
+            found.extend(_find_path(a, b, stretch, SHORT)[0])
             continue
-        anchors = _anchors(a, b, stretch) if stretch.splits < MOST_SPLITS else []
+        anchors = _find_anchors(a, b, stretch) if stretch.splits < MOST_SPLITS else []
         if anchors:
             found.extend(anchors)
-            todo.extend(_between(anchors, stretch))
+            todo.extend(_gaps_between(anchors, stretch))
         else:
-            found.extend(_strides(a, b, stretch))
-    return _joined(found)
+            found.extend(_align_in_strides(a, b, stretch))
+    return _join_blocks(found)
 
 
-def _trimmed(a: Sequence[int], b: Sequence[int], stretch: _Stretch, found: list[Block]) -> _Stretch:
+def _trim_equal_ends(a: Sequence[int], b: Sequence[int], stretch: _Stretch, found: list[MatchingBlock]) -> _Stretch:
     start_a, end_a, start_b, end_b, splits = stretch
     while start_a < end_a and start_b < end_b and a[start_a] == b[start_b]:
         start_a += 1
@@ -69,39 +69,39 @@ def _trimmed(a: Sequence[int], b: Sequence[int], stretch: _Stretch, found: list[
         end_a -= 1
         end_b -= 1
     if start_a > stretch.a:
-        found.append(Block(stretch.a, stretch.b, start_a - stretch.a))
+        found.append(MatchingBlock(stretch.a, stretch.b, start_a - stretch.a))
     if end_a < stretch.end_a:
-        found.append(Block(end_a, end_b, stretch.end_a - end_a))
+        found.append(MatchingBlock(end_a, end_b, stretch.end_a - end_a))
     return _Stretch(start_a, end_a, start_b, end_b, splits)
 
 
-def _between(anchors: list[Block], stretch: _Stretch) -> Iterable[_Stretch]:
+def _gaps_between(anchors: list[MatchingBlock], stretch: _Stretch) -> Iterable[_Stretch]:
     at_a, at_b = stretch.a, stretch.b
-    for block in [*anchors, Block(stretch.end_a, stretch.end_b, 0)]:
-        if block.a > at_a and block.b > at_b:
-            yield _Stretch(at_a, block.a, at_b, block.b, stretch.splits + 1)
-        at_a, at_b = block.a + block.length, block.b + block.length
+    for block in [*anchors, MatchingBlock(stretch.end_a, stretch.end_b, 0)]:
+        if block.expected > at_a and block.actual > at_b:
+            yield _Stretch(at_a, block.expected, at_b, block.actual, stretch.splits + 1)
+        at_a, at_b = block.expected + block.length, block.actual + block.length
 
 
-def _anchors(a: Sequence[int], b: Sequence[int], stretch: _Stretch) -> list[Block]:
-    """Windows that occur once on each side, the narrowest there are, in an order that ascends on both sides."""
+def _find_anchors(a: Sequence[int], b: Sequence[int], stretch: _Stretch) -> list[MatchingBlock]:
+    """Return the narrowest windows that occur once on each side, ascending on both sides."""
     windows_a, windows_b = list(a[stretch.a : stretch.end_a]), list(b[stretch.b : stretch.end_b])
     width = 1
     while windows_a and windows_b:
-        once_b = _once(windows_b)
-        pairs = [(at, once_b[window]) for window, at in _once(windows_a).items() if window in once_b]
+        once_b = _find_unique(windows_b)
+        pairs = [(at, once_b[window]) for window, at in _find_unique(windows_a).items() if window in once_b]
         if pairs:
-            return _blocks(_ascending(pairs), width, stretch)
+            return _make_blocks(_longest_ascending(pairs), width, stretch)
         if width >= WIDEST_WINDOW:
             return []
         numbers: dict[tuple[int, int], int] = {}
-        windows_a, windows_b = _doubled(windows_a, width, numbers), _doubled(windows_b, width, numbers)
+        windows_a, windows_b = _double_windows(windows_a, width, numbers), _double_windows(windows_b, width, numbers)
         width *= 2
     return []
 
 
-def _once(windows: list[int]) -> dict[int, int]:
-    """Windows that occur once → where; in ascending order."""
+def _find_unique(windows: list[int]) -> dict[int, int]:
+    """Return the windows that occur once, with their positions, in ascending order."""
     places: dict[int, int] = {}
     repeated: set[int] = set()
     for at, window in enumerate(windows):
@@ -114,13 +114,13 @@ def _once(windows: list[int]) -> dict[int, int]:
     return places
 
 
-def _doubled(windows: list[int], width: int, numbers: dict[tuple[int, int], int]) -> list[int]:
-    """Windows of twice the width, each two neighbours under a number of their own."""
+def _double_windows(windows: list[int], width: int, numbers: dict[tuple[int, int], int]) -> list[int]:
+    """Return the windows of twice the width, each pair of neighbours with its own number."""
     return [numbers.setdefault(neighbours, len(numbers)) for neighbours in zip(windows, windows[width:], strict=False)]
 
 
-def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest selection of pairs, ascending on the left as they come, that ascends on the right as well."""
+def _longest_ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest choice of pairs that ascends on both sides. The pairs are sorted by the left side."""
     tails: list[int] = []
     last_of: list[int] = []
     before: list[int] = []
@@ -140,39 +140,43 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return chosen[::-1]
 
 
-def _blocks(pairs: list[tuple[int, int]], width: int, stretch: _Stretch) -> list[Block]:
-    """Windows may overlap; no item is taken twice."""
-    found: list[Block] = []
+def _make_blocks(pairs: list[tuple[int, int]], width: int, stretch: _Stretch) -> list[MatchingBlock]:
+    """Turn windows into blocks. Windows may overlap; no item is used twice."""
+    found: list[MatchingBlock] = []
     end_a = end_b = 0
     for left, right in pairs:
         overlap = max(end_a - left, end_b - right, 0)
         if overlap < width:
-            found.append(Block(stretch.a + left + overlap, stretch.b + right + overlap, width - overlap))
+            found.append(MatchingBlock(stretch.a + left + overlap, stretch.b + right + overlap, width - overlap))
             end_a, end_b = left + width, right + width
-    return _joined(found)
+    return _join_blocks(found)
 
 
-def _strides(a: Sequence[int], b: Sequence[int], stretch: _Stretch) -> list[Block]:
-    """A way through a long stretch without anchors. What occurs on one side only cannot be in its way."""
+def _align_in_strides(a: Sequence[int], b: Sequence[int], stretch: _Stretch) -> list[MatchingBlock]:
+    """Align a long stretch without anchors, stride by stride. Items of one side only are left out."""
     common = set(a[stretch.a : stretch.end_a]).intersection(b[stretch.b : stretch.end_b])
     places_a = [at for at in range(stretch.a, stretch.end_a) if a[at] in common]
     places_b = [at for at in range(stretch.b, stretch.end_b) if b[at] in common]
     items_a, items_b = [a[at] for at in places_a], [b[at] for at in places_b]
-    found: list[Block] = []
+    found: list[MatchingBlock] = []
     at_a = at_b = 0
     while at_a < len(items_a) and at_b < len(items_b):
         rest = _Stretch(at_a, len(items_a), at_b, len(items_b), 0)
-        blocks, (at_a, at_b) = _path(items_a, items_b, rest, STRIDE)
+        blocks, (at_a, at_b) = _find_path(items_a, items_b, rest, STRIDE)
         for block in blocks:
-            found.extend(Block(places_a[block.a + n], places_b[block.b + n], 1) for n in range(block.length))
+            found.extend(
+                MatchingBlock(places_a[block.expected + n], places_b[block.actual + n], 1) for n in range(block.length)
+            )
     return found
 
 
-def _path(a: Sequence[int], b: Sequence[int], stretch: _Stretch, most: int) -> tuple[list[Block], tuple[int, int]]:
-    """The path with the fewest insertions and deletions, and where it ends: at the end of the stretch or, with `most`
-    of them, as far as one gets.
+def _find_path(
+    a: Sequence[int], b: Sequence[int], stretch: _Stretch, most: int
+) -> tuple[list[MatchingBlock], tuple[int, int]]:
+    """Return the path with the fewest changes (insertions and deletions) and its end.
 
-    `reached[k]` is how far one gets in `a` on diagonal k (left minus right) with as many changes as were allowed.
+    It ends at the end of the stretch or, after `most` changes, as far as they reach. `reached[k]` is the furthest
+    position in `a` on diagonal k (left minus right) with the changes made so far.
     """
     start_a, end_a, start_b, end_b, _ = stretch
     length_a, length_b = end_a - start_a, end_b - start_b
@@ -188,7 +192,7 @@ def _path(a: Sequence[int], b: Sequence[int], stretch: _Stretch, most: int) -> t
                 right += 1
             reached[diagonal] = left
             if left >= length_a and right >= length_b:
-                return _walked_back(history, diagonal, left, stretch), (end_a, end_b)
+                return _trace_back(history, diagonal, left, stretch), (end_a, end_b)
     inside = [
         (left + left - diagonal, diagonal)
         for diagonal, left in reached.items()
@@ -198,41 +202,81 @@ def _path(a: Sequence[int], b: Sequence[int], stretch: _Stretch, most: int) -> t
         return [], (end_a, end_b)
     total, diagonal = max(inside)
     left = (total + diagonal) // 2
-    return _walked_back(history, diagonal, left, stretch), (start_a + left, start_b + left - diagonal)
+    return _trace_back(history, diagonal, left, stretch), (start_a + left, start_b + left - diagonal)
 
 
 def _step(reached: dict[int, int], diagonal: int, changes: int) -> int:
-    """Where a diagonal is entered: from the one above by a step in `b`, or from the one below by a step in `a`."""
+    """Return where a path enters a diagonal: from the one above by a step in `b`, or from below by a step in `a`."""
     if diagonal == -changes or (diagonal != changes and reached[diagonal - 1] < reached[diagonal + 1]):
         return reached[diagonal + 1]
     return reached[diagonal - 1] + 1
 
 
-def _walked_back(history: list[dict[int, int]], diagonal: int, left: int, stretch: _Stretch) -> list[Block]:
-    found: list[Block] = []
+def _trace_back(history: list[dict[int, int]], diagonal: int, left: int, stretch: _Stretch) -> list[MatchingBlock]:
+    found: list[MatchingBlock] = []
     for changes in range(len(history) - 1, -1, -1):
         reached = history[changes]
         entered = _step(reached, diagonal, changes) if changes else 0
         if left > entered:
-            found.append(Block(stretch.a + entered, stretch.b + entered - diagonal, left - entered))
+            found.append(MatchingBlock(stretch.a + entered, stretch.b + entered - diagonal, left - entered))
         if not changes:
             break
-        came_down = diagonal == -changes or (diagonal != changes and reached[diagonal - 1] < reached[diagonal + 1])
-        diagonal += 1 if came_down else -1
+        from_above = diagonal == -changes or (diagonal != changes and reached[diagonal - 1] < reached[diagonal + 1])
+        diagonal += 1 if from_above else -1
         left = reached[diagonal]
     return found[::-1]
 
 
-def _joined(blocks: list[Block]) -> list[Block]:
-    """In order, neighbours on one diagonal as one."""
-    found: list[Block] = []
+def _join_blocks(blocks: list[MatchingBlock]) -> list[MatchingBlock]:
+    """Return the blocks in order, with neighbours on the same diagonal joined."""
+    found: list[MatchingBlock] = []
     end_a = end_b = -1
     for block in sorted(blocks):
         a, b, length = block
         if a == end_a and b == end_b:
             last = found[-1]
-            found[-1] = Block(last.a, last.b, last.length + length)
+            found[-1] = MatchingBlock(last.expected, last.actual, last.length + length)
         else:
             found.append(block)
         end_a, end_b = a + length, b + length
+    return found
+
+
+def pair_best(scores: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
+    """Return the pairs of rows and columns, ascending on both sides, with the highest total score. Zero never pairs."""
+    height, width = len(scores), len(scores[0]) if scores else 0
+    best = [[0.0] * (width + 1) for _ in range(height + 1)]  # the best total from row i and column j on
+    for i in reversed(range(height)):
+        for j in reversed(range(width)):
+            best[i][j] = max(best[i + 1][j], best[i][j + 1], scores[i][j] + best[i + 1][j + 1])
+    pairs: list[tuple[int, int]] = []
+    i = j = 0
+    while i < height and j < width:
+        if scores[i][j] and best[i][j] == scores[i][j] + best[i + 1][j + 1]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+class Hunk(NamedTuple):
+    """Ranges between two common stretches that only the expected or only the actual side has."""
+
+    start: int
+    stop: int
+    other_start: int
+    other_stop: int
+
+
+def find_hunks(blocks: Sequence[MatchingBlock], length: int, other_length: int) -> list[Hunk]:
+    """Return the non-empty hunks before, between and after the blocks."""
+    found: list[Hunk] = []
+    i = j = 0
+    for block in [*blocks, MatchingBlock(length, other_length, 0)]:
+        if block.expected > i or block.actual > j:
+            found.append(Hunk(i, block.expected, j, block.actual))
+        i, j = block.expected + block.length, block.actual + block.length
     return found

@@ -1,9 +1,8 @@
-"""Numbers for subtrees: two subtrees have one number exactly when they are equal.
+"""Number subtrees so that two subtrees have the same number exactly if they are equal.
 
-With them, whether two subtrees differ is one comparison however large they are, and a list is a sequence of numbers
-that can be aligned. Equality is that of the canonical form: the order of keys does not matter, 1 equals 1.0, and true
-does not equal 1. An exact interner keeps 1, 1.0 and -0.0 apart as well, for whoever has to make one tree out of
-another.
+Comparing two subtrees is then one comparison, however large they are, and a list is a sequence of numbers that can be
+aligned. Equality is that of the canonical form: key order does not matter, 1 equals 1.0, and true does not equal 1.
+An exact interner also separates 1, 1.0 and -0.0; patches need that to reproduce a tree.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 
 
 class Interner:
-    """Of trees that stay alive and unchanged while it is used: containers are remembered by identity."""
+    """Numbers of subtrees. The trees must stay alive and unchanged: containers are known by identity."""
 
     def __init__(self, *, exact: bool = False) -> None:
         self._exact = exact
@@ -20,11 +19,11 @@ class Interner:
         self._containers: dict[int, int] = {}
 
     def add(self, tree: Any) -> int:
-        """Numbers every subtree; afterwards `number` answers for each of them."""
+        """Number every subtree, so that `number` works for each of them."""
         containers = [tree] if isinstance(tree, dict | list) else []
         for container in containers:
             inner = container.values() if type(container) is dict else container
-            # The list is read while it grows, so parents come before their children.
+            # The loop reads the list while it grows, so parents come before their children.
             containers += [value for value in inner if type(value) is dict or type(value) is list]
         for container in reversed(containers):
             if type(container) is dict:

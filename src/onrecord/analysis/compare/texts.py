@@ -1,8 +1,8 @@
-"""The difference of two texts as runs: what is equal, what was removed, what was added.
+"""Compare two texts and return stretches of equal, removed and added text.
 
-Compared by words (with blanks and punctuation as words of their own; in scripts without blanks, character by
-character) or by lines. The runs without the added ones are the expected text, the runs without the removed ones the
-actual text, to the character. A blank that alone stays the same between two changes is told as part of the change.
+Texts are compared by words or by lines. Blanks and punctuation are words of their own; scripts without blanks are
+compared by character. The stretches without the added ones are exactly the expected text, those without the removed
+ones exactly the actual text. A lone equal blank between two changes is shown as part of the change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import defaultdict
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
-from reenact.replays.comparing.alignment import aligned, hunks_of
+from onrecord.analysis.compare.sequence_alignment import align, find_hunks
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = re.compile(rf"[^\W{_UNSPACED}]+|\s+|.", re.DOTALL)
@@ -52,8 +52,8 @@ def diff_texts(expected: str, actual: str, *, by: Literal["words", "lines"] = "w
     if expected == actual:
         return TextDiff(by, (TextRun("equal", expected),) if expected else ())
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
-    left = [numbers[token] for token in _tokens(expected, by)]
-    right = [numbers[token] for token in _tokens(actual, by)]
+    left = [numbers[token] for token in _split_tokens(expected, by)]
+    right = [numbers[token] for token in _split_tokens(actual, by)]
     tokens = list(numbers)
 
     def text(side: list[int], start: int, stop: int) -> str:
@@ -61,29 +61,29 @@ def diff_texts(expected: str, actual: str, *, by: Literal["words", "lines"] = "w
 
     changes: list[_Change] = []
     i = 0
-    for hunk in hunks_of(aligned(left, right), len(left), len(right)):
+    for hunk in find_hunks(align(left, right), len(left), len(right)):
         change = _Change(
             before=text(left, i, hunk.start),
             removed=[text(left, hunk.start, hunk.stop)],
             added=[text(right, hunk.other_start, hunk.other_stop)],
         )
-        _put(changes, change, fold=by == "words")
+        _append_change(changes, change, fold=by == "words")
         i = hunk.stop
     return TextDiff(by, _runs(changes, text(left, i, len(left))))
 
 
-def _tokens(text: str, by: str) -> list[str]:
+def _split_tokens(text: str, by: str) -> list[str]:
     return text.splitlines(keepends=True) if by == "lines" else _WORDS.findall(text)
 
 
 class _Change(NamedTuple):
     before: str
-    """The equal text since the change before."""
+    """The equal text since the previous change."""
     removed: list[str]
     added: list[str]
 
 
-def _put(changes: list[_Change], change: _Change, *, fold: bool) -> None:
+def _append_change(changes: list[_Change], change: _Change, *, fold: bool) -> None:
     blank = change.before
     if fold and changes and blank.isspace() and "\n" not in blank:
         last = changes[-1]

@@ -1,22 +1,20 @@
-"""How far what came now may be from what was recorded.
+"""The tolerance: how far a new value may be from the recorded one.
 
-**Numbers.** A counter may move by `relative × |expected|` or by `absolute`, whichever is more; exactly at the limit
-is inside. Relative is measured against the recorded value. Numbers count as they are written, in decimal: 100 → 101
-is within 1 %, and 1.00 → 1.01 too.
+**Numbers.** A counter may move by `relative × |expected|` or by `absolute`, whichever is more; the limit itself is
+allowed. Relative refers to the recorded value. Numbers are compared as decimals: 100 → 101 is within 1 %, and
+1.00 → 1.01 too.
 
-**Zero base.** 0 → 0 is equal. 0 → x is beyond every relative tolerance, however large; only an absolute one allows it.
+**Zero base.** 0 → 0 is equal. 0 → x is beyond every relative tolerance; only an absolute one allows it.
 
 **Tools.** `exact`: the same calls in the same order. `same_calls`: the same calls in any order. `same_tools`: the
-same tools equally often, whatever they were given and answered. `ignore`: tools take no part.
+same tools equally often, with any input and result. `ignore`: tools are not compared.
 
-**Content** is text, unless it stands under a name that makes it a label (`LABELS`: roles, types, names, reasons to
-stop); labels are structure and always have to be equal. `exact`: equal to the character. `normalised`: equal after
-`normalised_text`. A function of (expected, actual) may say True, False or a distance, which must not be above
-`content_limit`.
+**Content** is text, except under a name that makes it a label (`LABELS`: roles, types, names, stop reasons). Labels
+are structure and must always be equal. `exact`: equal to the character. `normalised`: equal after `normalised_text`.
+A function of (expected, actual) returns True, False or a distance of at most `content_limit`.
 
-**Rules for paths** come before all of that: a rule holds for the place its pattern names and all below it; of two,
-the one that names the nearer place holds, of two for one place the first. What a rule ignores is taken out on both
-sides before anything else is looked at.
+**Path rules** come first. A rule applies at its path and below; the nearest path wins, then the first rule declared.
+Ignored paths are removed from both sides before anything is compared.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from reenact.errors import InvalidInput
-from reenact.replays.comparing.pointers import Patterns
+from onrecord.analysis.compare.pointers import Patterns
+from onrecord.errors import InvalidInput
 
 ToolRule = Literal["exact", "same_calls", "same_tools", "ignore"]
 TOOL_RULES: tuple[ToolRule, ...] = ("exact", "same_calls", "same_tools", "ignore")
@@ -61,7 +59,7 @@ LABELS = frozenset(
         "type",
     }
 )
-"""Names under which text is not prose but structure: another role or another reason to stop is another behaviour."""
+"""Names under which text is structure, not prose: another role or stop reason is another behaviour."""
 
 
 class Limit(NamedTuple):
@@ -69,7 +67,6 @@ class Limit(NamedTuple):
     absolute: float = 0.0
 
     def allows(self, expected: Fraction, actual: Fraction) -> bool:
-        """The zero base needs no case of its own here: a share of zero is zero."""
         distance = abs(actual - expected)
         return distance <= as_written(self.relative) * abs(expected) or distance <= as_written(self.absolute)
 
@@ -78,12 +75,12 @@ class Limit(NamedTuple):
 
 
 def as_written(number: float) -> Fraction:
-    """The number its decimal digits say, which is what people mean by 0.01."""
+    """Return the exact decimal value of the number's shortest form, so that 0.01 means one hundredth."""
     return Fraction(repr(number))
 
 
 class PathRule(NamedTuple):
-    """What holds at a place and below: made by `exact`, `ignore`, `numeric` or `normalised`."""
+    """Rule for a path and everything below it, made by `exact`, `ignore`, `numeric` or `normalised`."""
 
     pattern: str
     rule: Literal["exact", "ignore", "numeric", "normalised"]
@@ -112,7 +109,7 @@ class PathRule(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DriftTolerance:
-    """Without arguments nothing may move. NaN, infinite and negative numbers are refused."""
+    """Allowed differences; none without arguments. NaN, infinite and negative numbers are refused."""
 
     tokens: float = 0.0
     cost: float = 0.0
@@ -126,12 +123,12 @@ class DriftTolerance:
 
     def __post_init__(self) -> None:
         for name in ("tokens", "cost", "tokens_absolute", "cost_absolute", "content_limit"):
-            _refuse_unusable(name, getattr(self, name))
+            _refuse_bad_number(name, getattr(self, name))
         if self.tools not in TOOL_RULES:
             raise InvalidInput(f"tools is one of {', '.join(TOOL_RULES)}", code="bad_tool_rule")
         if self.content not in ("exact", "normalised") and not callable(self.content):
             raise InvalidInput("content is `exact`, `normalised` or a function of two texts", code="bad_content_rule")
-        object.__setattr__(self, "rules", _checked(self.rules))
+        object.__setattr__(self, "rules", _check_rules(self.rules))
         object.__setattr__(self, "_patterns", Patterns([(rule.pattern, rule) for rule in self.rules]))
 
     @property
@@ -144,7 +141,7 @@ class DriftTolerance:
         return Limit(self.tokens, self.tokens_absolute)
 
     def tolerates_text(self, expected: str, actual: str) -> bool:
-        """Whether two different texts may stand for each other."""
+        """Return True if the content rule accepts two different texts as equal."""
         if self.content == "exact":
             return False
         if self.content == "normalised":
@@ -153,7 +150,7 @@ class DriftTolerance:
         if isinstance(verdict, bool):
             return verdict
         if not isinstance(verdict, int | float) or math.isnan(verdict) or verdict < 0:
-            raise InvalidInput("a judge of content says True, False or a distance from 0 on", code="bad_distance")
+            raise InvalidInput("a content function returns True, False or a distance of 0 or more", code="bad_distance")
         return verdict <= self.content_limit
 
     def to_data(self) -> dict[str, Any]:
@@ -169,20 +166,20 @@ class DriftTolerance:
         }
 
 
-def _refuse_unusable(name: str, number: Any) -> None:
+def _refuse_bad_number(name: str, number: Any) -> None:
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
-        raise InvalidInput(f"the tolerance `{name}` is a finite number from 0 on", code="bad_tolerance")
+        raise InvalidInput(f"the tolerance `{name}` must be a finite number of 0 or more", code="bad_tolerance")
 
 
-def _checked(rules: Iterable[PathRule]) -> tuple[PathRule, ...]:
+def _check_rules(rules: Iterable[PathRule]) -> tuple[PathRule, ...]:
     checked = tuple(rules)
     for rule in checked:
         if not isinstance(rule, PathRule) or rule.rule not in ("exact", "ignore", "numeric", "normalised"):
             raise InvalidInput("a path rule is exact, ignore, numeric or normalised", code="bad_path_rule")
         if rule.rule == "ignore" and rule.pattern in ("", "/**"):
-            raise InvalidInput("a rule cannot ignore everything: that would pass whatever comes", code="bad_path_rule")
-        _refuse_unusable(f"relative of {rule.pattern}", rule.limit.relative)
-        _refuse_unusable(f"absolute of {rule.pattern}", rule.limit.absolute)
+            raise InvalidInput("a rule cannot ignore everything: any value would pass", code="bad_path_rule")
+        _refuse_bad_number(f"relative of {rule.pattern}", rule.limit.relative)
+        _refuse_bad_number(f"absolute of {rule.pattern}", rule.limit.absolute)
     return checked
 
 
@@ -191,13 +188,12 @@ _FRACTION = re.compile(r"(?<![\w.,])(\d+)\.(\d+)(?![\w,]|\.\d)")
 
 
 def normalised_text(text: str) -> str:
-    """The text without what two writers of one answer do differently:
+    """Return the text without differences of writing.
 
-    1. Unicode composed (NFC) and letters folded to one case;
-    2. runs of white space are one blank, none at the ends;
-    3. numbers in digits: commas between groups of three are left out (`1,000` → `1000`), zeros at the end of a
-       fraction and an empty fraction too (`2.50` → `2.5`, `3.0` → `3`). Anything with letters, two points or zeros in
-       front is left alone: `v1.10`, `1.10.2` and `007` are not quantities.
+    1. Compose Unicode (NFC) and fold case.
+    2. Replace white space by one blank; strip the ends.
+    3. In numbers, drop commas between groups of three (`1,000` → `1000`), trailing zeros of a fraction and an empty
+       fraction (`2.50` → `2.5`, `3.0` → `3`). `v1.10`, `1.10.2` and `007` are not quantities and stay.
     """
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
     ungrouped = _GROUPED.sub(lambda match: match[1].replace(",", ""), " ".join(folded.split()))

@@ -1,7 +1,6 @@
-"""The tool calls a model asked for, found in its answer whatever its maker's shape is.
+"""Find the tool calls in a model's answer: OpenAI (chat and responses), Anthropic and Google.
 
-Known are those of OpenAI (chat and responses), Anthropic and Google. A call is brought into one shape, its name and its
-input; the id that ties it to its result is drawn anew each time and left out.
+A call is its name and its input. The id that links it to its result is left out, because it is new each time.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from reenact.core.canonical import canonical_bytes
-from reenact.errors import InvalidValue
+from onrecord.core.canonical import canonical_bytes
+from onrecord.errors import InvalidValue
 
 _CALL_TYPES = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", "function_call", "custom_tool_call"})
 _INPUTS = ("arguments", "input", "args")
 _KNOWN = frozenset({"name", *_INPUTS, "type", "id", "call_id", "index", "status", "cache_control", "thoughtSignature"})
-"""What a call may hold. With anything else in it, it is left where it is: nothing is taken out unseen."""
+"""The members of a known call. A call with any other member stays in the tree, so that no difference is missed."""
 
 
-class ToolCall(NamedTuple):
+class ComparedToolCall(NamedTuple):
     name: str
     input: Any
 
@@ -27,29 +26,29 @@ class ToolCall(NamedTuple):
         return {"name": self.name, "input": self.input}
 
 
-def tool_call_of(part: Any) -> ToolCall | None:
-    """The call that a part of a message, or an item of its `tool_calls`, is; None when it is something else."""
+def read_tool_call(part: Any) -> ComparedToolCall | None:
+    """Return the call in a part of a message or an item of `tool_calls`, or None if it is no call."""
     if not isinstance(part, dict):
         return None
     if part.get("type") in _CALL_TYPES:
-        return _call(part)
+        return _read_call(part)
     for name in ("function", "custom", "functionCall", "function_call"):
         if isinstance(part.get(name), dict) and part.keys() - {name} <= _KNOWN:
-            return _call(part[name], needs_input=name in ("function", "custom"))
+            return _read_call(part[name], needs_input=name in ("function", "custom"))
     return None
 
 
-def _call(named: dict[str, Any], *, needs_input: bool = False) -> ToolCall | None:
-    if not isinstance(named.get("name"), str) or not named.keys() <= _KNOWN:
+def _read_call(call: dict[str, Any], *, needs_input: bool = False) -> ComparedToolCall | None:
+    if not isinstance(call.get("name"), str) or not call.keys() <= _KNOWN:
         return None
-    given = [named[member] for member in _INPUTS if member in named]
-    if len(given) > 1 or (needs_input and not given):
+    inputs = [call[member] for member in _INPUTS if member in call]
+    if len(inputs) > 1 or (needs_input and not inputs):
         return None
-    return ToolCall(named["name"], parsed_input(given[0]) if given else None)
+    return ComparedToolCall(call["name"], parse_input(inputs[0]) if inputs else None)
 
 
-def parsed_input(value: Any) -> Any:
-    """Arguments that came as JSON text, as the tree they are: blanks and the order of keys say nothing."""
+def parse_input(value: Any) -> Any:
+    """Return the tree of arguments that are JSON text, so that blanks and key order do not matter."""
     if not isinstance(value, str):
         return value
     try:
@@ -60,24 +59,24 @@ def parsed_input(value: Any) -> Any:
     return tree
 
 
-class WithoutCalls(NamedTuple):
+class ExtractedCalls(NamedTuple):
     tree: Any
-    calls: list[ToolCall]
+    calls: list[ComparedToolCall]
 
 
-def without_tool_calls(tree: Any) -> WithoutCalls:
-    """The tree with the calls taken out, and the calls in the order of the tree."""
+def extract_tool_calls(tree: Any) -> ExtractedCalls:
+    """Return a copy of the tree without its tool calls, and the calls in the order of the tree."""
     whole: list[Any] = [tree]
-    calls: list[ToolCall] = []
+    calls: list[ComparedToolCall] = []
     todo: list[list[Any] | dict[str, Any]] = [whole]
     while todo:
         container = todo.pop()
         if isinstance(container, list):
-            kept = [item for item in container if not _taken(tool_call_of(item), calls)]
+            kept = [item for item in container if not _append_call(read_tool_call(item), calls)]
             container[:] = kept
             inner: list[Any] = list(enumerate(kept))
         else:
-            _take_members(container, calls)
+            _take_listed_calls(container, calls)
             inner = list(container.items())
         below = []
         for name, value in inner:
@@ -86,23 +85,23 @@ def without_tool_calls(tree: Any) -> WithoutCalls:
                 container[name] = copy
                 below.append(copy)
         todo += reversed(below)
-    return WithoutCalls(whole[0] if whole else None, calls)
+    return ExtractedCalls(whole[0] if whole else None, calls)
 
 
-def _taken(call: ToolCall | None, calls: list[ToolCall]) -> bool:
+def _append_call(call: ComparedToolCall | None, calls: list[ComparedToolCall]) -> bool:
     if call is None:
         return False
     calls.append(call)
     return True
 
 
-def _take_members(message: dict[str, Any], calls: list[ToolCall]) -> None:
+def _take_listed_calls(message: dict[str, Any], calls: list[ComparedToolCall]) -> None:
     listed = message.get("tool_calls")
-    if isinstance(listed, list) and all(tool_call_of(item) is not None for item in listed):
-        calls.extend(call for item in listed if (call := tool_call_of(item)) is not None)
+    if isinstance(listed, list) and all(read_tool_call(item) is not None for item in listed):
+        calls.extend(call for item in listed if (call := read_tool_call(item)) is not None)
         del message["tool_calls"]
     elif listed is None:
-        message.pop("tool_calls", None)  # some makers write null for none
+        message.pop("tool_calls", None)  # some providers write null for none
     legacy = message.get("function_call")
-    if isinstance(legacy, dict) and _taken(_call(legacy, needs_input=True), calls):
+    if isinstance(legacy, dict) and _append_call(_read_call(legacy, needs_input=True), calls):
         del message["function_call"]

@@ -1,8 +1,7 @@
-"""Two sequences of tool events compared: what each called, was given and gave back, without its volatile ids.
+"""Compare two sequences of tool events: names, inputs and results, without volatile ids.
 
-Each finding says what happened: an event is `missing`, `unexpected`, `reordered` (an equal one stands elsewhere), a
-`duplicate` (one more of an event that is there already) or `changed` (the same tool with something else in it, and
-where). Sequences that differ always have a finding.
+An event is `missing`, `unexpected`, `reordered` (an equal one is at another position), a `duplicate` (one more of a
+recorded event) or `changed` (the same tool with another input or result). Sequences that differ always have a finding.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import dataclasses
 from collections import defaultdict, deque
 from typing import Any, Literal, NamedTuple
 
-from reenact.core.canonical import canonical_bytes
-from reenact.errors import InvalidInput
-from reenact.replays.comparing.alignment import aligned, hunks_of
-from reenact.replays.comparing.interning import Interner
-from reenact.replays.comparing.masks import TOOL_EVENT, Masks
-from reenact.replays.comparing.trees import TreeDiff, compare_trees, moved_items, tree_digest
+from onrecord.analysis.compare.masks import TOOL_EVENT, Masks
+from onrecord.analysis.compare.sequence_alignment import align, find_hunks
+from onrecord.analysis.compare.subtree_ids import Interner
+from onrecord.analysis.compare.trees import TreeDiff, compare_trees, find_moved_items, tree_digest
+from onrecord.core.canonical import canonical_bytes
+from onrecord.errors import InvalidInput
 
 ToolFindingKind = Literal["missing", "unexpected", "reordered", "duplicate", "changed"]
 
@@ -27,7 +26,7 @@ class ToolFinding(NamedTuple):
     expected_index: int | None
     actual_index: int | None
     differences: TreeDiff | None = None
-    """Of a changed event, without what is masked."""
+    """The differences of a changed event, without masked fields."""
 
     def to_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"kind": self.kind, "name": self.name}
@@ -41,7 +40,7 @@ class ToolFinding(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ToolDiff:
-    """`expected` and `actual` are the events as they were compared: masked."""
+    """The result of a comparison. `expected` and `actual` are the masked events."""
 
     expected: list[Any]
     actual: list[Any]
@@ -65,23 +64,23 @@ class ToolDiff:
 
 
 def compare_tool_events(expected: list[Any] | None, actual: list[Any] | None, masks: Masks | None = None) -> ToolDiff:
-    """None is no events, as an empty list is."""
+    """Compare two lists of tool events. None means an empty list."""
     chosen = Masks() if masks is None else masks
-    left, right = _masked(expected, chosen), _masked(actual, chosen)
+    left, right = _mask_events(expected, chosen), _mask_events(actual, chosen)
     digests = tree_digest(left), tree_digest(right)
-    findings = _findings(left, right) if digests[0] != digests[1] else []
+    findings = _find_differences(left, right) if digests[0] != digests[1] else []
     return ToolDiff(left, right, *digests, tuple(findings))
 
 
-def _masked(events: list[Any] | None, masks: Masks) -> list[Any]:
+def _mask_events(events: list[Any] | None, masks: Masks) -> list[Any]:
     if events is not None and not isinstance(events, list):
         raise InvalidInput("tool events are a list", code="bad_tool_events")
-    canonical_bytes(events)  # refuses what is not plain, which may have no end
+    canonical_bytes(events)  # refuses values that are not plain, which may be cyclic
     return [masks.applied(TOOL_EVENT, event) for event in events or []]
 
 
 def tool_name(event: Any) -> str:
-    """What an event is called: its `name` or `tool`, else its kind."""
+    """Return the `name` or `tool` of an event, else its kind."""
     if isinstance(event, dict):
         for name in ("name", "tool", "tool_name", "kind", "type"):
             if isinstance(event.get(name), str):
@@ -89,13 +88,13 @@ def tool_name(event: Any) -> str:
     return ""
 
 
-def _findings(left: list[Any], right: list[Any]) -> list[ToolFinding]:
+def _find_differences(left: list[Any], right: list[Any]) -> list[ToolFinding]:
     interner = Interner()
     interner.add(left)
     interner.add(right)
     numbers, other_numbers = list(map(interner.number, left)), list(map(interner.number, right))
-    hunks = hunks_of(aligned(numbers, other_numbers), len(left), len(right))
-    moved = moved_items(hunks, numbers, other_numbers)
+    hunks = find_hunks(align(numbers, other_numbers), len(left), len(right))
+    moved = find_moved_items(hunks, numbers, other_numbers)
     arrived, known = set(moved.values()), set(numbers)
     found = [ToolFinding("reordered", tool_name(left[i]), i, j) for i, j in moved.items()]
     gone = [i for hunk in hunks for i in range(hunk.start, hunk.stop) if i not in moved]

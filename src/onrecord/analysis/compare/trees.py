@@ -1,9 +1,8 @@
-"""The structural difference of two plain JSON trees: a list of places, each with what was and what is there.
+"""Compare two plain JSON trees and list the paths where they differ.
 
-Equality is that of the canonical form (the order of keys does not matter, 1 equals 1.0, true does not equal 1), so
-two trees differ exactly when their digests do. Lists are aligned: an item put in front is one addition, not a change
-of all items; an item that turns up elsewhere in the same list has moved. Items that stand in for each other are
-compared in turn.
+Equality is that of the canonical form (key order does not matter, 1 equals 1.0, true does not equal 1), so two trees
+differ exactly if their digests do. Lists are aligned: an item inserted in front is one addition, not a change of all
+items, and an item at another position in the same list is a move. Replaced items are compared in turn.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.hashing import render, value_digest
-from reenact.replays.comparing.alignment import Block, Hunk, aligned, hunks_of
-from reenact.replays.comparing.interning import Interner
-from reenact.replays.comparing.pointers import escaped
+from onrecord.analysis.compare.pointers import escape
+from onrecord.analysis.compare.sequence_alignment import Hunk, MatchingBlock, align, find_hunks
+from onrecord.analysis.compare.subtree_ids import Interner
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.hashing import render, value_digest
 
 SHOWN = 8
-"""How many differences a result lists, unless asked for another number; it counts all of them."""
+"""The default number of differences that a result lists. It counts all of them."""
 
 DifferenceKind = Literal["changed", "added", "removed", "moved"]
 
 
 class Difference(NamedTuple):
-    """`path` leads there in the expected tree, `actual_path` in the actual one: they part where list items shifted.
+    """A path with its expected and actual values.
 
-    What was added has no place in the expected tree, so its `path` is that in the actual one; what was removed
-    likewise.
+    `path` is the path in the expected tree and `actual_path` that in the actual one; they differ where list items
+    shifted. An added value has the actual path in both, a removed value the expected path.
     """
 
     path: str
@@ -54,7 +53,7 @@ class TreeDiff:
     expected_digest: str
     actual_digest: str
     differences: tuple[Difference, ...]
-    """The first ones, in the order of the expected tree."""
+    """The first differences, in the order of the expected tree."""
     total: int
 
     @property
@@ -72,17 +71,17 @@ class TreeDiff:
 
 
 def tree_digest(tree: Any) -> str:
-    """The digest of a plain tree; `InvalidValue` names the place of what is not plain."""
+    """Return the digest of a plain tree. `InvalidValue` names the path of a value that is not plain."""
     return render(value_digest(canonical_bytes(tree)))
 
 
 def compare_trees(expected: Any, actual: Any, *, limit: int | None = SHOWN) -> TreeDiff:
-    """The first `limit` differences (None: all of them) and how many there are."""
+    """Return the first `limit` differences (None: all of them) and their number."""
     expected_digest, actual_digest = tree_digest(expected), tree_digest(actual)
     shown: list[Difference] = []
     total = 0
     if expected_digest != actual_digest:
-        for difference in differences_of(expected, actual):
+        for difference in find_differences(expected, actual):
             total += 1
             if limit is None or total <= limit:
                 shown.append(difference)
@@ -96,8 +95,8 @@ class _Pair(NamedTuple):
     actual_path: str
 
 
-def differences_of(expected: Any, actual: Any) -> Iterator[Difference]:
-    """All of them, as they are found. For trees whose digests were taken: what is not plain is not looked for."""
+def find_differences(expected: Any, actual: Any) -> Iterator[Difference]:
+    """Yield every difference, lazily. Both trees must be plain JSON (already digested)."""
     interner = Interner()
     interner.add(expected)
     interner.add(actual)
@@ -107,37 +106,37 @@ def differences_of(expected: Any, actual: Any) -> Iterator[Difference]:
         if isinstance(found, Difference):
             yield found
         elif interner.number(found.expected) != interner.number(found.actual):
-            todo += reversed(_looked_into(found, interner))
+            todo += reversed(_expand_pair(found, interner))
 
 
-def _looked_into(pair: _Pair, interner: Interner) -> list[_Pair | Difference]:
+def _expand_pair(pair: _Pair, interner: Interner) -> list[_Pair | Difference]:
     if isinstance(pair.expected, dict) and isinstance(pair.actual, dict):
-        return _members(pair)
+        return _compare_members(pair)
     if isinstance(pair.expected, list) and isinstance(pair.actual, list):
-        return _items(pair, interner)
+        return _compare_items(pair, interner)
     return [Difference(pair.path, "changed", pair.expected, pair.actual, pair.actual_path)]
 
 
-def _members(pair: _Pair) -> list[_Pair | Difference]:
+def _compare_members(pair: _Pair) -> list[_Pair | Difference]:
     found: list[_Pair | Difference] = []
     for name, value in pair.expected.items():
-        step = "/" + escaped(name)
+        step = "/" + escape(name)
         if name in pair.actual:
             found.append(_Pair(value, pair.actual[name], pair.path + step, pair.actual_path + step))
         else:
             found.append(Difference(pair.path + step, "removed", value, None, pair.path + step))
     for name, value in pair.actual.items():
         if name not in pair.expected:
-            path = f"{pair.actual_path}/{escaped(name)}"
+            path = f"{pair.actual_path}/{escape(name)}"
             found.append(Difference(path, "added", None, value, path))
     return found
 
 
-def _items(pair: _Pair, interner: Interner) -> list[_Pair | Difference]:
+def _compare_items(pair: _Pair, interner: Interner) -> list[_Pair | Difference]:
     left, right = pair.expected, pair.actual
     numbers, other_numbers = list(map(interner.number, left)), list(map(interner.number, right))
-    hunks = hunks_of(aligned(numbers, other_numbers), len(left), len(right))
-    moved = moved_items(hunks, numbers, other_numbers)
+    hunks = find_hunks(align(numbers, other_numbers), len(left), len(right))
+    moved = find_moved_items(hunks, numbers, other_numbers)
     arrived = set(moved.values())
     found: list[_Pair | Difference] = []
     for hunk in hunks:
@@ -148,12 +147,12 @@ def _items(pair: _Pair, interner: Interner) -> list[_Pair | Difference]:
             for i in range(hunk.start, hunk.stop)
             if i in moved
         ]
-        found += _standing_in(pair, gone, new, interner)
+        found += _compare_replaced_items(pair, gone, new, interner)
     return found
 
 
-def moved_items(hunks: list[Hunk], numbers: list[int], other_numbers: list[int]) -> dict[int, int]:
-    """Items that are not where they were though an equal one stands elsewhere: from where to where."""
+def find_moved_items(hunks: list[Hunk], numbers: list[int], other_numbers: list[int]) -> dict[int, int]:
+    """Return the expected and actual positions of items that moved within their list."""
     arrived: defaultdict[int, deque[int]] = defaultdict(deque)
     for hunk in hunks:
         for j in range(hunk.other_start, hunk.other_stop):
@@ -166,10 +165,12 @@ def moved_items(hunks: list[Hunk], numbers: list[int], other_numbers: list[int])
     return moved
 
 
-def _standing_in(pair: _Pair, gone: list[int], new: list[int], interner: Interner) -> list[_Pair | Difference]:
-    """Items that took the place of others are compared with them; the rest came or went."""
+def _compare_replaced_items(
+    pair: _Pair, gone: list[int], new: list[int], interner: Interner
+) -> list[_Pair | Difference]:
+    """Pair replaced items for comparison; report the rest as added or removed."""
     found: list[_Pair | Difference] = []
-    for i, j in paired(pair.expected, pair.actual, gone, new, interner):
+    for i, j in pair_items(pair.expected, pair.actual, gone, new, interner):
         if i is None:
             path = f"{pair.actual_path}/{j}"
             found.append(Difference(path, "added", None, pair.actual[j], path))
@@ -181,24 +182,24 @@ def _standing_in(pair: _Pair, gone: list[int], new: list[int], interner: Interne
     return found
 
 
-def paired(
+def pair_items(
     left: list[Any], right: list[Any], gone: list[int], new: list[int], interner: Interner
 ) -> list[tuple[int | None, int | None]]:
-    """Which new item stands in for which gone one: as many as there were, one by one; otherwise by their likeness."""
+    """Pair removed items with the new ones that replace them: one by one if the counts agree, else by similarity."""
     if len(gone) == len(new):
         return list(zip(gone, new, strict=True))
-    looks = [interner.number(_likeness(left[i])) for i in gone]
-    other_looks = [interner.number(_likeness(right[j])) for j in new]
+    signatures = [interner.number(_item_signature(left[i])) for i in gone]
+    other_signatures = [interner.number(_item_signature(right[j])) for j in new]
     pairs: list[tuple[int | None, int | None]] = []
     at = other_at = 0
-    for block in [*aligned(looks, other_looks), Block(len(gone), len(new), 0)]:
-        pairs += _in_turn(gone[at : block.expected], new[other_at : block.actual])
+    for block in [*align(signatures, other_signatures), MatchingBlock(len(gone), len(new), 0)]:
+        pairs += _zip_unequal(gone[at : block.expected], new[other_at : block.actual])
         at, other_at = block.expected + block.length, block.actual + block.length
         pairs += zip(gone[block.expected : at], new[block.actual : other_at], strict=True)
     return pairs
 
 
-def _in_turn(gone: list[int], new: list[int]) -> list[tuple[int | None, int | None]]:
+def _zip_unequal(gone: list[int], new: list[int]) -> list[tuple[int | None, int | None]]:
     shared = min(len(gone), len(new))
     pairs: list[tuple[int | None, int | None]] = list(zip(gone[:shared], new[:shared], strict=True))
     pairs += [(i, None) for i in gone[shared:]]
@@ -209,8 +210,8 @@ def _in_turn(gone: list[int], new: list[int]) -> list[tuple[int | None, int | No
 _NAMING = ("id", "key", "name", "role", "kind", "type")
 
 
-def _likeness(value: Any) -> str:
-    """What is the same of an item that was altered: the names of its members, and what it is called."""
+def _item_signature(value: Any) -> str:
+    """Return what an item usually keeps when it changes: its type, member names, and naming members."""
     if isinstance(value, dict):
         called = [f"{name}={value[name]}" for name in _NAMING if isinstance(value.get(name), str)]
         return "object:" + ",".join([*sorted(value), *called])

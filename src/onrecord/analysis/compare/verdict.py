@@ -1,9 +1,9 @@
-"""Two values judged under a tolerance: every counter by path, then everything that is not a counter.
+"""Judge two values under a tolerance: every counter by path, then the rest.
 
-1. What a rule ignores is taken out of both sides.
-2. What was recorded as its type only, or erased, cannot be compared: a reason of its own, never a match.
-3. Each counter is compared with the one at its path. One that the other side lacks is reported and never tolerated.
-4. The rest is structure and has to be equal, but for text, which the tolerance for content may let pass.
+1. Remove what a rule ignores from both sides.
+2. Report values that were recorded as their type only, or erased: they cannot be compared and never match.
+3. Compare each counter with the one at the same path. A counter on one side only is reported and never tolerated.
+4. The rest is structure and has to be equal, except for text that the content tolerance allows.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from reenact.replays.comparing import reasons as codes
-from reenact.replays.comparing.counters import Counter, separate
-from reenact.replays.comparing.pointers import escaped, steps_of
-from reenact.replays.comparing.reasons import Reason, Reasons
-from reenact.replays.comparing.tolerance import LABELS, DriftTolerance, Limit, normalised_text
-from reenact.replays.comparing.trees import SHOWN, Difference, TreeDiff, differences_of, tree_digest
+from onrecord.analysis.compare import reasons as codes
+from onrecord.analysis.compare.counters import Counter, separate
+from onrecord.analysis.compare.pointers import escape, steps_of
+from onrecord.analysis.compare.reasons import Reason, Reasons
+from onrecord.analysis.compare.tolerance import LABELS, DriftTolerance, Limit, normalised_text
+from onrecord.analysis.compare.trees import SHOWN, Difference, TreeDiff, find_differences, tree_digest
 
 _DRIFT_CODES = {"tokens": codes.TOKEN_DRIFT, "cost": codes.COST_DRIFT, "number": codes.NUMBER_DRIFT}
 _WITHOUT_VALUE = ("$opaque", "$erased")
 
 
 class CounterPair(NamedTuple):
-    """A counter on both sides. `missing`: only the expected side has it; `unexpected`: only the actual one."""
+    """A counter of both sides. `missing`: only the expected side has it; `unexpected`: only the actual side."""
 
     path: str
     kind: str
@@ -39,22 +39,22 @@ class CounterPair(NamedTuple):
 class Judged(NamedTuple):
     counters: tuple[CounterPair, ...]
     differences: TreeDiff
-    """Of the structure: without counters and what was ignored."""
+    """Differences of the structure, without counters and ignored paths."""
 
 
 def judge(expected: Any, actual: Any, tolerance: DriftTolerance, reasons: Reasons, at: str = "") -> Judged:
-    """`at` is where both stand, for the paths of the reasons and for the rules of the tolerance."""
+    """Compare two values and add the reasons. `at` is their path, for reasons and for path rules."""
     left, right = separate(expected, tolerance, at), separate(actual, tolerance, at)
     for side, tree in (("expected", left.structure), ("actual", right.structure)):
-        for path in places_without_value(tree):
+        for path in find_missing_values(tree):
             reasons.add(Reason(codes.NOT_REPLAYABLE, at + path, f"the {side} value was recorded as its type only"))
-    pairs = tuple(_paired(left.counters, right.counters, tolerance))
+    pairs = tuple(_pair_counters(left.counters, right.counters, tolerance))
     for pair in pairs:
         _judge_counter(pair, reasons)
     return Judged(pairs, _judge_structure(left.structure, right.structure, tolerance, reasons, at))
 
 
-def places_without_value(tree: Any) -> Iterator[str]:
+def find_missing_values(tree: Any) -> Iterator[str]:
     todo: list[tuple[Any, str]] = [(tree, "")]
     while todo:
         value, path = todo.pop()
@@ -62,12 +62,14 @@ def places_without_value(tree: Any) -> Iterator[str]:
             if len(value) == 1 and next(iter(value)) in _WITHOUT_VALUE:
                 yield path
             else:
-                todo += [(item, f"{path}/{escaped(name)}") for name, item in value.items()]
+                todo += [(item, f"{path}/{escape(name)}") for name, item in value.items()]
         elif isinstance(value, list):
             todo += [(item, f"{path}/{index}") for index, item in enumerate(value)]
 
 
-def _paired(left: dict[str, Counter], right: dict[str, Counter], tolerance: DriftTolerance) -> Iterator[CounterPair]:
+def _pair_counters(
+    left: dict[str, Counter], right: dict[str, Counter], tolerance: DriftTolerance
+) -> Iterator[CounterPair]:
     for path in sorted(left.keys() | right.keys()):
         expected, actual = left.get(path), right.get(path)
         if expected is not None and actual is not None:
@@ -98,16 +100,16 @@ def _judge_structure(expected: Any, actual: Any, tolerance: DriftTolerance, reas
     shown: list[Difference] = []
     total = 0
     if expected_digest != actual_digest:
-        for found in differences_of(expected, actual):
+        for found in find_differences(expected, actual):
             difference = found._replace(path=at + found.path, actual_path=at + found.actual_path)
             total += 1
             if total <= SHOWN:
                 shown.append(difference)
-            reasons.add(_judged_difference(difference, tolerance))
+            reasons.add(_judge_difference(difference, tolerance))
     return TreeDiff(expected_digest, actual_digest, tuple(shown), total)
 
 
-def _judged_difference(difference: Difference, tolerance: DriftTolerance) -> Reason:
+def _judge_difference(difference: Difference, tolerance: DriftTolerance) -> Reason:
     expected, actual = difference.expected, difference.actual
     steps = steps_of(difference.path)
     rule = tolerance.patterns.at(steps)

@@ -1,37 +1,36 @@
-"""The first divergence of two runs, by bisection on prefix digests, lane by lane.
+"""Find the first divergence of two runs by bisection on prefix digests, lane by lane.
 
-A prefix digest sums up everything that a lane did up to an event. Once two lanes differ, all their later digests
-differ too, so the first difference is found by halving: two reads a step, twenty steps in a million events. Lanes
-whose digests are equal at their ends are not looked into at all.
+A prefix digest covers everything that a lane did up to an event. Once two lanes differ, all their later digests differ
+too, so bisection finds the first difference: two reads a step, twenty steps for a million events. Lanes with equal
+digests at their ends are not read.
 
-A content that was erased on one side makes every later digest of that lane differ although nothing else may. What
-comes behind it is then compared event by event, in one pass: whether the erased event was the same is unknown, and
-said to be.
+A content erased on one side makes every later digest of that lane differ, even if nothing else does. The events after
+it are then compared one by one, in one pass, and the erased event is reported as unknown.
 
-Digests are taken as the store keeps them. Whether they are what was recorded is for `verify` to say.
+Digests are read as stored; `verify` checks them.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from reenact.core.links import BASE_RULES
-from reenact.errors import InvalidInput, Refused
-from reenact.replays.divergence.binding import LanePair, bind_lanes
-from reenact.replays.divergence.lane_events import ERASED, LaneEvents, LaneReader
-from reenact.replays.divergence.run_lanes import RunLanes
-from reenact.replays.divergence.whole_line import whole_line
-from reenact.store.contract import EventRow, Store
+from onrecord.analysis.diff.lane_events import ERASED, LaneEvents, LaneReader
+from onrecord.analysis.diff.lane_pairs import LanePair, bind_lanes
+from onrecord.analysis.diff.lineage import open_lineage
+from onrecord.analysis.diff.run_lanes import RunLanes
+from onrecord.core.links import BASE_RULES
+from onrecord.errors import InvalidInput, Refused
+from onrecord.store.contract import EventRow, Store
 
 
 class LaneDivergence(NamedTuple):
-    """Where two lanes that belong together part."""
+    """The first difference of two paired lanes."""
 
     pair: LanePair
     place: int
-    """The first event of the lanes that differs, counted from 1."""
+    """The position of the first event that differs, counted from 1."""
     expected: EventRow | None
-    """What stands there in the first run, without its content; None: that lane has ended."""
+    """The event of the first run, without its content; None if its lane has ended."""
     actual: EventRow | None
 
     @property
@@ -40,7 +39,7 @@ class LaneDivergence(NamedTuple):
 
 
 class OrderDivergence(NamedTuple):
-    """Equal lanes, another interleaving: the first behavioural event of the runs that stands in another lane."""
+    """The first behavioural event in another lane, for runs with equal lanes and another interleaving."""
 
     position: int
     expected: EventRow
@@ -48,16 +47,16 @@ class OrderDivergence(NamedTuple):
 
 
 class Divergences(NamedTuple):
-    """What bisection found. `lanes` are in the order in which they part."""
+    """The result of the bisection. `lanes` are in the order in which they diverge."""
 
     pairs: list[LanePair]
     lanes: list[LaneDivergence]
     order: OrderDivergence | None
-    """Looked for when no lane differs."""
+    """Set only if no lane differs."""
     unknown: list[tuple[int | None, int | None]]
-    """Seqs of events that were compared and whose contents are gone on either side."""
+    """Seqs of compared events with a content erased on either side."""
     reads: dict[str, int]
-    """Digests read, for each lane that was looked into (by its name in the first run, or else in the second)."""
+    """Digests read in each lane, by its name in the first run, or else in the second."""
 
     @property
     def first(self) -> LaneDivergence | OrderDivergence | None:
@@ -67,38 +66,38 @@ class Divergences(NamedTuple):
 def open_pair(
     store_a: Store, run_a: str, store_b: Store, run_b: str, namespace_a: str = "default", namespace_b: str = "default"
 ) -> tuple[RunLanes, RunLanes]:
-    """Two runs that can be compared. Raises NotFound for an unknown one."""
-    a, b = whole_line(store_a, run_a, namespace_a), whole_line(store_b, run_b, namespace_b)
+    """Open two runs for comparison. Raise NotFound for an unknown run and refuse runs that cannot be compared."""
+    a, b = open_lineage(store_a, run_a, namespace_a), open_lineage(store_b, run_b, namespace_b)
     if a.header.rules != b.header.rules:
         raise InvalidInput(
             f"runs {run_a} and {run_b} were recorded under different match rules",
-            hint="Digests made under different rules say nothing about each other; record one of them anew.",
+            hint="Digests made under different rules cannot be compared; record one of the runs again.",
             code="other_rules",
         )
     for reader in (a, b):
         if reader.imported and reader.header.rules != BASE_RULES and reader.facts() is None:
             raise Refused(
-                f"the match rules of run {reader.run} were erased before it was imported; its digests are mere claims",
-                hint="Compare where it was recorded.",
+                f"the match rules of run {reader.run} were erased before its import, so its digests cannot be checked",
+                hint="Compare the runs in the store where it was recorded.",
                 code="rules_erased",
             )
     return RunLanes(a), RunLanes(b)
 
 
 def find_divergences(a: RunLanes, b: RunLanes) -> Divergences:
-    """Where the lanes of two runs part, each lane's first difference, and the interleaving if no lane differs."""
+    """Return the first difference of each lane, or of the interleaving if no lane differs."""
     pairs = bind_lanes(a, b)
-    parted = [_part(a, b, pair) for pair in pairs if not pair.alike and not _is_empty(a, b, pair)]
-    unknown = _erased_alike(a, b, pairs, parted)
-    known = [one for one in parted if not _is_erased(one)]
-    doubtful = [one for one in parted if _is_erased(one)]
-    if doubtful:
-        later, compared = _behind_erased(a, b, doubtful)
+    differing = [_bisect_lane(a, b, pair) for pair in pairs if not pair.alike and not _is_empty(a, b, pair)]
+    unknown = _find_erased_pairs(a, b, pairs, differing)
+    known = [one for one in differing if not _is_erased(one)]
+    erased = [one for one in differing if _is_erased(one)]
+    if erased:
+        later, compared = _compare_after_erased(a, b, erased)
         known += later
         unknown += compared
     known.sort(key=lambda one: (one.first_seq, one.pair.a or "", one.pair.b or ""))
     order = first_reordering(a, b, pairs) if not known else None
-    reads = {one.pair.a or one.pair.b or "": 0 for one in parted}
+    reads = {one.pair.a or one.pair.b or "": 0 for one in differing}
     for pair in pairs:
         name = pair.a or pair.b or ""
         count = a.reads[pair.a or ""] + b.reads[pair.b or ""]
@@ -108,19 +107,19 @@ def find_divergences(a: RunLanes, b: RunLanes) -> Divergences:
 
 
 def _is_empty(a: RunLanes, b: RunLanes, pair: LanePair) -> bool:
-    """Lanes that only have lanes below them."""
+    """Return True if both lanes have child lanes only."""
     return a.length(pair.a or "") == b.length(pair.b or "") == 0
 
 
-def _is_erased(parted: LaneDivergence) -> bool:
-    """Only what stands on both sides is compared; an event too many is one, erased or not."""
-    if parted.expected is None or parted.actual is None:
+def _is_erased(differing: LaneDivergence) -> bool:
+    """Return True if both sides have an event and one is erased. An extra event differs, erased or not."""
+    if differing.expected is None or differing.actual is None:
         return False
-    return parted.expected.match is None or parted.actual.match is None
+    return differing.expected.match is None or differing.actual.match is None
 
 
-def _part(a: RunLanes, b: RunLanes, pair: LanePair) -> LaneDivergence:
-    """The first place where two lanes differ that are known to."""
+def _bisect_lane(a: RunLanes, b: RunLanes, pair: LanePair) -> LaneDivergence:
+    """Return the first difference of two lanes that are known to differ."""
     lane_a, lane_b = pair.a or "", pair.b or ""
     shared = min(a.length(lane_a), b.length(lane_b))
     alike = 0
@@ -145,17 +144,17 @@ def _part(a: RunLanes, b: RunLanes, pair: LanePair) -> LaneDivergence:
     return LaneDivergence(pair, differs, expected, actual)
 
 
-def _erased_alike(
-    a: RunLanes, b: RunLanes, pairs: list[LanePair], parted: list[LaneDivergence]
+def _find_erased_pairs(
+    a: RunLanes, b: RunLanes, pairs: list[LanePair], differing: list[LaneDivergence]
 ) -> list[tuple[int | None, int | None]]:
-    """Events erased on both sides where the lanes are alike: their digests are those of the marker, which says nothing.
+    """Return the events erased on both sides where the lanes are equal: equal erasure markers prove nothing.
 
-    One that is erased on one side only makes the digests differ, so one side's erasures are all there are.
+    An event erased on one side only makes the digests differ, so the erasures of one side are enough.
     """
     erased = a.erased()
     if not erased:
         return []
-    alike_below = {one.pair.a: one.place for one in parted}
+    alike_below = {one.pair.a: one.place for one in differing}
     counterparts = {pair.a: pair.b for pair in pairs}
     unknown: list[tuple[int | None, int | None]] = []
     for seq in sorted(erased):
@@ -168,18 +167,18 @@ def _erased_alike(
     return unknown
 
 
-def _behind_erased(
-    a: RunLanes, b: RunLanes, doubtful: list[LaneDivergence]
+def _compare_after_erased(
+    a: RunLanes, b: RunLanes, erased: list[LaneDivergence]
 ) -> tuple[list[LaneDivergence], list[tuple[int | None, int | None]]]:
-    """Goes on behind erased contents, where digests of what came before do not help any more."""
+    """Compare the events after erased contents one by one, because their prefix digests no longer help."""
     reader = LaneReader()
-    read_a = reader.read(a, {one.expected.lane: one.expected for one in doubtful if one.expected is not None})
-    read_b = reader.read(b, {one.actual.lane: one.actual for one in doubtful if one.actual is not None})
+    read_a = reader.read(a, {one.expected.lane: one.expected for one in erased if one.expected is not None})
+    read_b = reader.read(b, {one.actual.lane: one.actual for one in erased if one.actual is not None})
     found: list[LaneDivergence] = []
     unknown: list[tuple[int | None, int | None]] = []
-    for one in doubtful:
+    for one in erased:
         events_a, events_b = read_a[one.pair.a or ""], read_b[one.pair.b or ""]
-        index = _first_known(events_a, events_b, unknown)
+        index = _first_known_difference(events_a, events_b, unknown)
         if index < max(len(events_a), len(events_b)):
             place = one.place + index
             expected = a.at(events_a.lane, place) if index < len(events_a) else None
@@ -188,8 +187,8 @@ def _behind_erased(
     return found, unknown
 
 
-def _first_known(a: LaneEvents, b: LaneEvents, unknown: list[tuple[int | None, int | None]]) -> int:
-    """The first index where two stretches are known to differ; what is erased on the way is put down."""
+def _first_known_difference(a: LaneEvents, b: LaneEvents, unknown: list[tuple[int | None, int | None]]) -> int:
+    """Return the first index where two stretches are known to differ; append erased events to `unknown`."""
     shared = min(len(a), len(b))
     for index in range(shared):
         if a.kinds[index] != b.kinds[index] or a.distances[index] != b.distances[index]:
@@ -202,7 +201,7 @@ def _first_known(a: LaneEvents, b: LaneEvents, unknown: list[tuple[int | None, i
 
 
 def first_reordering(a: RunLanes, b: RunLanes, pairs: list[LanePair]) -> OrderDivergence | None:
-    """The first event that stands in another lane, of two runs whose lanes are equal. One lane has one order."""
+    """Return the first event in another lane, for two runs with equal lanes. A single lane cannot be reordered."""
     if len(a.ends) < 2:
         return None
     names = {pair.b: pair.a for pair in pairs}

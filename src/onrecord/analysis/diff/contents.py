@@ -1,27 +1,27 @@
-"""Opening the contents of the few events that are shown."""
+"""Open the contents of the few events that a comparison shows."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.codec import encode
-from reenact.core.links import BASE_RULES
-from reenact.core.matching import MatchRules
-from reenact.errors import Damaged, Refused
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.trees import compare_trees
-from reenact.replays.divergence.run_lanes import RunLanes
-from reenact.store.contract import EventRow
+from onrecord.analysis.compare.trees import compare_trees
+from onrecord.analysis.diff.run_lanes import RunLanes
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.codec import encode
+from onrecord.core.links import BASE_RULES
+from onrecord.core.matching import MatchRules
+from onrecord.errors import Damaged, Refused
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import EventRow
 
 
 class Contents:
-    """Of one run. Each is checked against its link when it is opened."""
+    """Contents of one run, each checked against its link when opened."""
 
     def __init__(self, run: RunLanes) -> None:
         self._run, reader = run, run.reader
         self._reader = reader
-        self._rules = _rules_of(reader)
+        self._rules = _load_rules(reader)
 
     def row(self, seq: int | None) -> EventRow | None:
         if seq is None:
@@ -32,7 +32,7 @@ class Contents:
         return row
 
     def of(self, row: EventRow | None) -> Any:
-        """The encoded content, without what never counts; None when it is erased or there is no event."""
+        """Return the encoded content without volatile fields, or None if it is erased or there is no event."""
         if row is None or row.match is None:
             return None
         whole = row if row.content is not None else self.row(row.seq)
@@ -41,19 +41,19 @@ class Contents:
         return self._rules.without_volatile(row.kind, tree) if isinstance(tree, dict) else tree
 
 
-def _rules_of(reader: JournalReader) -> MatchRules:
+def _load_rules(reader: JournalReader) -> MatchRules:
     if reader.header.rules == BASE_RULES:
         return MatchRules()
     try:
         return reader.rules()
     except Refused:
-        return MatchRules()  # its own went with its facts: then fields that do not count may be shown
+        return MatchRules()  # erased with the facts, so volatile fields may be shown
 
 
 def begun_differently(a: JournalReader, b: JournalReader) -> list[str]:
-    """Which facts tell two runs apart before they did anything: their agents, inputs, code, whatever is recorded.
+    """Return the names of the header facts that differ: agent, input, code and so on.
 
-    Facts are no behaviour, so they decide nothing; but they may be why the runs part.
+    Facts are not behaviour and do not affect the verdict, but they may explain a divergence.
     """
     if a.header_row.match is not None and a.header_row.match == b.header_row.match:
         return []
@@ -62,13 +62,17 @@ def begun_differently(a: JournalReader, b: JournalReader) -> list[str]:
         return ["unknown: erased"]
     names = [*facts_a, *(name for name in facts_b if name not in facts_a)]
     absent = object()
-    return [name for name in names if _written(facts_a.get(name, absent)) != _written(facts_b.get(name, absent))]
+    return [
+        name
+        for name in names
+        if _canonical_fact(facts_a.get(name, absent)) != _canonical_fact(facts_b.get(name, absent))
+    ]
 
 
-def _written(value: object) -> bytes:
+def _canonical_fact(value: object) -> bytes:
     return b"" if type(value) is object else canonical_bytes(encode(value).tree)
 
 
 def describe_contents(expected: Any, actual: Any) -> dict[str, Any]:
-    """Where two encoded contents differ: the first places, with what stands there, and how many there are."""
+    """Return the first differences of two encoded contents, and their number."""
     return compare_trees(expected, actual).to_data()

@@ -1,7 +1,7 @@
-"""Stretches of lanes, read in one pass over a run and without contents: what aligning works on.
+"""Read stretches of lanes for alignment, in one pass over a run and without contents.
 
-An event is a handful of numbers here. Match digests are numbered in the order in which they turn up in either run, so
-that equal numbers are equal meanings and nothing of 32 bytes is kept twice.
+An event is a few numbers here. Match digests are numbered in order of appearance in either run, so that equal numbers
+mean equal digests and no digest is kept twice.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Mapping
 
 import msgspec
 
-from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
-from reenact.core.links import OwnMembers
-from reenact.errors import Damaged
-from reenact.replays.divergence.run_lanes import RunLanes
-from reenact.store.contract import EventRow
+from onrecord.analysis.diff.run_lanes import RunLanes
+from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
+from onrecord.core.links import OwnMembers
+from onrecord.errors import Damaged
+from onrecord.store.contract import EventRow
 
 ERASED = -1
-"""Stands for the match digest of an event whose content is gone: it is equal to nothing."""
+"""The number of an erased event's match digest: it equals no other."""
 
 _OWN = msgspec.json.Decoder(OwnMembers)
 
 
 class Numbers(dict[object, int]):
-    """Whatever is looked up gets the next number when it is new."""
+    """A dict that gives each new key the next number."""
 
     def __missing__(self, key: object) -> int:
         number = self[key] = len(self)
@@ -32,7 +32,7 @@ class Numbers(dict[object, int]):
 
 
 class LaneEvents:
-    """The behavioural events of one lane from `start` on. Indexes count from 0 there."""
+    """Behavioural events of one lane from position `start` on, indexed from 0."""
 
     __slots__ = ("distances", "kinds", "labels", "lane", "matches", "seqs", "start")
 
@@ -42,9 +42,9 @@ class LaneEvents:
         self.seqs = array("q")
         self.matches = array("q")
         self.distances = array("q")
-        """How many events of the lane ago the request is that this one answers; 0: it answers none of this lane."""
+        """Distance in lane events to the request that the event answers; 0 if it answers none of this lane."""
         self.labels = array("q")
-        """Numbers of what the event is about: the tool, or else its kind."""
+        """The number of the event's tool, or else of its kind."""
         self.kinds: list[str] = []
 
     def __len__(self) -> int:
@@ -52,19 +52,19 @@ class LaneEvents:
 
 
 class LaneReader:
-    """Reads stretches of both runs under one numbering."""
+    """Reader of both runs' lanes with one numbering."""
 
     def __init__(self) -> None:
         self._matches = Numbers()
         self._labels = Numbers()
 
     def read(self, run: RunLanes, starts: Mapping[str, EventRow]) -> dict[str, LaneEvents]:
-        """The lanes from these events on, to where they ended when the comparison began."""
+        """Return the lanes from these events on, up to their ends when the comparison began."""
         found = {lane: LaneEvents(lane, row.lane_seq or 1) for lane, row in starts.items()}
         if not starts:
             return found
         first = min(row.seq for row in starts.values())
-        open_places: dict[int, tuple[str, int]] = {}
+        open_requests: dict[int, tuple[str, int]] = {}
         for row in run.scan(first):
             events = found.get(row.lane)
             if row.lane_seq is None or events is None or row.lane_seq < events.start:
@@ -72,10 +72,10 @@ class LaneReader:
             own = _own_members(run, row)
             distance = 0
             if row.kind in OPENING_KINDS:
-                open_places[row.seq] = (row.lane, row.lane_seq)
-            elif row.kind in ANSWERS and (asked := run.asked(row, own.parent)) is not None:
-                known = open_places.pop(asked, ("", 0))
-                lane, place = known if known[1] else _place(run, asked)
+                open_requests[row.seq] = (row.lane, row.lane_seq)
+            elif row.kind in ANSWERS and (request_seq := run.request_of(row, own.parent)) is not None:
+                noted = open_requests.pop(request_seq, ("", 0))
+                lane, place = noted if noted[1] else _lane_position(run, request_seq)
                 distance = row.lane_seq - place if lane == row.lane else 0
             events.seqs.append(row.seq)
             events.matches.append(ERASED if row.match is None else self._matches[row.match])
@@ -94,8 +94,8 @@ def _own_members(run: RunLanes, row: EventRow) -> OwnMembers:
         ) from None
 
 
-def _place(run: RunLanes, seq: int) -> tuple[str, int]:
-    """Of a request before the stretch."""
+def _lane_position(run: RunLanes, seq: int) -> tuple[str, int]:
+    """Return the lane and position of a request before the stretch."""
     row = run.row(seq)
     return ("", 0) if row is None or row.lane_seq is None else (row.lane, row.lane_seq)
 
@@ -109,7 +109,7 @@ def _label(row: EventRow, own: OwnMembers) -> str:
 
 
 def called_name(lane: str, key: str | None) -> str:
-    """The tool that a derived key names; an explicit key stands for itself."""
+    """Return the tool in a derived key; an explicit key is returned unchanged."""
     if key is None:
         return ""
     name, slash, ordinal = key.rpartition("/")

@@ -1,13 +1,13 @@
-"""Why two events differ, in a word that is stable and in words for people. Every cause has its own.
+"""Reasons why two events differ: a stable code and a sentence for each cause.
 
-Words name kinds, lanes and places, never recorded values.
+The sentences never hold recorded values.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from reenact.core.events import TERMINAL_KINDS
+from onrecord.core.events import TERMINAL_KINDS
 
 Reason = Literal[
     "other_input",
@@ -36,17 +36,17 @@ WORDS: dict[Reason, str] = {
     "other_error": "the same request failed in another way, or only in one of the runs",
     "other_denial": "policy denied it in one of the runs only, or for another reason",
     "other_state": "another state was set",
-    "other_wait": "something else was waited for",
-    "other_interrupt": "something else was asked of a person",
-    "other_signal": "another signal came",
+    "other_wait": "the runs waited for different things",
+    "other_interrupt": "the runs asked a person different things",
+    "other_signal": "another signal arrived",
     "other_end": "the runs ended with different results",
-    "other_event": "something of another kind happened",
-    "other_order": "the same happened in another order",
+    "other_event": "an event of another kind happened",
+    "other_order": "the same events happened in another order",
     "extra": "the second run did something that the first did not",
     "missing": "the second run did not do what the first did",
-    "ended_earlier": "the second run ends where the first goes on",
-    "longer": "the second run goes on where the first ends",
-    "erased": "a content was erased, so whether the two are the same is unknown",
+    "ended_earlier": "the second run ends where the first continues",
+    "longer": "the second run continues where the first ends",
+    "erased": "a content was erased, so it is unknown whether the two are equal",
 }
 
 _CALLS = frozenset({"ActionRequested"})
@@ -66,7 +66,7 @@ _OF_ONE_KIND: dict[str, Reason] = {
 
 
 def reason_between(kind_a: str, kind_b: str, content_a: Any, content_b: Any) -> Reason:
-    """Why two events that stand in each other's place differ; contents are encoded, or None when erased."""
+    """Return why two events at the same position differ. Contents are encoded, or None when erased."""
     ends = (kind_a in TERMINAL_KINDS, kind_b in TERMINAL_KINDS)
     if all(ends):
         return "erased" if content_a is None or content_b is None else "other_end"

@@ -1,4 +1,4 @@
-"""What a comparison of two runs says: values that can be shown, kept, and acted upon."""
+"""Results of a comparison of two runs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from reenact.effect.stopping import Divergence
-from reenact.replays.divergence.aligned_lanes import Status
-from reenact.replays.divergence.reasons import WORDS, Reason
+from onrecord.analysis.diff.lane_alignment import Status
+from onrecord.analysis.diff.reasons import WORDS, Reason
+from onrecord.runtime.engine.stops import Divergence
 
 Verdict = Literal["same", "reordered", "diverged", "unknown", "empty"]
-"""`reordered`: all of it happened in both, in another order. `unknown`: nothing is known to differ, but contents are
+"""`reordered`: both runs did the same in another order. `unknown`: nothing is known to differ, but contents are
 erased. `empty`: neither run did anything, so there is nothing to compare."""
 
 STATUSES: tuple[Status, ...] = ("matched", "changed", "added", "removed", "moved", "unknown")
@@ -21,7 +21,7 @@ class ComparedRun(msgspec.Struct, frozen=True):
     run: str
     namespace: str
     events: int
-    """Behavioural ones: bookkeeping takes no part."""
+    """The number of behavioural events, without bookkeeping."""
     lanes: int
     head: str
 
@@ -31,7 +31,7 @@ class ComparedRun(msgspec.Struct, frozen=True):
 
 
 class EventPlace(msgspec.Struct, frozen=True):
-    """An event and where it stands."""
+    """An event and its position."""
 
     run: str
     seq: int
@@ -39,23 +39,23 @@ class EventPlace(msgspec.Struct, frozen=True):
     kind: str
     lane: str
     position: int
-    """Its place among the behavioural events of its lane, from 1."""
+    """The position among the behavioural events of its lane, from 1."""
     key: str | None
     match: str | None
-    """The digest of what it means; None once erased."""
+    """The match digest; None once erased."""
 
 
 class FirstDivergence(msgspec.Struct, frozen=True):
     position: int
-    """In the lane; where lanes are equal and only their interleaving differs, among all behavioural events."""
+    """The position in the lane, or among all behavioural events if only the interleaving differs."""
     lane: str
-    """Of the first run, or of the second where only that one has it; empty: the run as a whole."""
+    """The lane of the first run, or of the second if only that has one; empty for the run as a whole."""
     reason: Reason
     expected: EventPlace | None
-    """None: the first run has nothing there."""
+    """None if the first run has no event there."""
     actual: EventPlace | None
     differences: dict[str, Any] | None
-    """Where the contents differ, when both are there."""
+    """The differences of the contents, if both exist."""
 
     @property
     def expected_hash(self) -> str | None:
@@ -67,8 +67,8 @@ class FirstDivergence(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """In words that nobody takes for the number of an event."""
-        return f"lane {self.lane}, place {self.position}" if self.lane else f"place {self.position}"
+        """Return the lane and position. "position" avoids confusion with a seq."""
+        return f"lane {self.lane}, position {self.position}" if self.lane else f"position {self.position}"
 
     @property
     def message(self) -> str:
@@ -76,7 +76,7 @@ class FirstDivergence(msgspec.Struct, frozen=True):
 
 
 class RunChange(msgspec.Struct, frozen=True):
-    """One event that did not match, or one of each run that stand in each other's place."""
+    """An event that did not match, or a pair of events that differ."""
 
     status: Status
     reason: Reason
@@ -86,26 +86,26 @@ class RunChange(msgspec.Struct, frozen=True):
 
 
 class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Where two runs part, why, and what became of the rest."""
+    """Result of comparing two runs: the first divergence, its reason, and the status of every other event."""
 
     verdict: Verdict
     expected: ComparedRun
     actual: ComparedRun
     first: FirstDivergence | None = None
     begun_differently: list[str] = []
-    """Facts that differ (agent, input, code, …): no behaviour, but perhaps why the runs part."""
+    """Header facts that differ (agent, input, code, …): not behaviour, but a possible cause of the divergence."""
     aligned: bool
-    """False: only the first divergence was looked for, and nothing below is filled in but `unknown` and `reads`."""
+    """False if only the first divergence was searched; then of the fields below only `unknown` and `reads` are set."""
     counts: dict[str, int] = {}
-    """Events by what became of them; one that is in both runs counts once."""
+    """Events by status; an event of both runs counts once."""
     changes: list[RunChange] = []
-    """The first of all that did not match."""
+    """The first events that did not match."""
     changes_in_all: int = 0
     unknown: int = 0
     """Events whose contents are erased on either side."""
     lanes_compared: int = 0
     reads: dict[str, int] = {}
-    """Digests read in each lane that was looked into."""
+    """Digests read in each lane."""
 
     @property
     def same(self) -> bool:
@@ -123,11 +123,11 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
         where = f" at {self.first.message}" if self.first is not None else ""
         if self.verdict == "unknown":
             return f"{runs}: nothing is known to differ, {self.unknown} erased events cannot be compared{note}{where}"
-        done = "did the same in another order" if self.verdict == "reordered" else "part"
+        done = "did the same in another order" if self.verdict == "reordered" else "diverge"
         return f"{runs} {done}{note}{where}"
 
     def to_data(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON data."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         data["message"] = self.message
         data["expected"]["empty"], data["actual"]["empty"] = self.expected.empty, self.actual.empty
@@ -140,14 +140,14 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
         return data
 
     def raise_if_diverged(self) -> None:
-        """Raises Divergence unless the runs are known to have done the same, in the same order."""
+        """Raise Divergence unless the runs are known to have done the same, in the same order."""
         if self.verdict == "same":
             return
         code = {"empty": "nothing_to_compare", "unknown": "contents_erased"}.get(self.verdict, f"runs_{self.verdict}")
         first = self.first
         raise Divergence(
             self.message,
-            hint="`reenact show --event N` shows an event of either run.",
+            hint="`onrecord show --event N` shows an event of either run.",
             code=code,
             seq=first.expected.seq if first is not None and first.expected is not None else None,
             lane=first.lane if first is not None else None,

@@ -1,7 +1,7 @@
-"""One run as its lanes: how they stand below each other, where each ends, and what they fold to.
+"""The lanes of one run: their tree, their ends and their folds.
 
-A store tells the end of every lane in one call; the tree, the folds (docs/format.md, section 2) and whether two
-subtrees are alike follow from that without another read. Single prefix digests are asked for one by one, and counted.
+A store returns the end of every lane in one call. The tree and the folds (docs/format.md, section 2), and with them
+whether two subtrees are equal, follow without another read. Single prefix digests are read one by one, and counted.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from reenact.core.hashing import ZERO, lane_fold
-from reenact.errors import Damaged
-from reenact.journal.reader import JournalReader
-from reenact.journal.records import erased_seqs
-from reenact.replays.divergence.whole_line import ForkReader
-from reenact.store.contract import EventRow
+from onrecord.analysis.diff.lineage import ForkReader
+from onrecord.core.hashing import ZERO, lane_fold
+from onrecord.errors import Damaged
+from onrecord.journal.operation_records import erased_seqs
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import EventRow
 
 ROOT = ""
-"""Above all lanes: lane `0` is its child, and in foreign recordings perhaps others are."""
+"""The parent of all lanes: of lane `0`, and in foreign recordings perhaps of others."""
 
 
 class RunLanes:
@@ -27,30 +27,30 @@ class RunLanes:
         ends = reader.store.lanes(reader.namespace, reader.run) if self._line is None else self._line.lanes()
         self.ends = {row.lane: row for row in ends}
         self.last_seq = max((row.seq for row in self.ends.values()), default=0)
-        """What is appended from now on is not looked at: the comparison is of one moment."""
+        """The end of the comparison: events appended later are not read."""
         self.reads: Counter[str] = Counter()
-        """Digests read in each lane, its end not counted."""
+        """Digests read in each lane, without its end."""
         self.children: dict[str, list[str]] = {}
         self.folds: dict[str, bytes] = {}
         self._make_tree()
-        self._fold()
+        self._fold_lanes()
 
     @property
     def events(self) -> int:
         return sum(self.length(lane) for lane in self.ends)
 
     def length(self, lane: str) -> int:
-        """How many behavioural events it has."""
+        """Return the number of behavioural events."""
         end = self.ends.get(lane)
         return 0 if end is None or end.lane_seq is None else end.lane_seq
 
     def prefix(self, lane: str) -> bytes:
-        """The digest of all of it."""
+        """Return the digest of the whole lane."""
         end = self.ends.get(lane)
         return ZERO if end is None or end.prefix is None else end.prefix
 
     def at(self, lane: str, place: int) -> EventRow:
-        """The event at this place of the lane (from 1), without its content: one read."""
+        """Return the event at this position of the lane (from 1), without its content. Costs one read."""
         end = self.ends[lane]
         if place == end.lane_seq:
             return end
@@ -65,14 +65,14 @@ class RunLanes:
         return row
 
     def below(self, lane: str) -> list[str]:
-        """The lane and all those below it."""
+        """Return the lane and all its descendants."""
         found = [lane]
         for one in found:
             found.extend(self.children.get(one, ()))
         return found
 
     def first(self, lane: str) -> EventRow:
-        """The first event in the lane or below it. Siblings are numbered as they begin: the lowest began first."""
+        """Return the first event in the lane or its descendants. Siblings are numbered as they begin."""
         rows = []
         while True:
             if lane in self.ends:
@@ -82,42 +82,40 @@ class RunLanes:
             lane = self.children[lane][0]
 
     def name(self, lane: str) -> str | None:
-        """The name that the program gave the lane; its first request carries it."""
+        """Return the name that the program gave the lane, from its first request."""
         row = self.row(self.first(lane).seq)
         tree = None if row is None else self.reader.content_tree(row, self.reader.link(row))
         meta = tree.get("meta") if isinstance(tree, dict) else None
         name = meta.get("lane") if isinstance(meta, dict) else None
         return name if isinstance(name, str) else None
 
-    # Events, wherever they are kept
-
     def row(self, seq: int) -> EventRow | None:
-        """With its content."""
+        """Return an event with its content."""
         reader = self.reader
         if isinstance(reader, ForkReader):
             return reader.row(seq)
         return reader.store.event(reader.namespace, reader.run, seq)
 
     def scan(self, start: int) -> Iterator[EventRow]:
-        """From there to where the run stood when the comparison began, without contents."""
+        """Return the events from `start` to the end that the run had when the comparison began, without contents."""
         reader, stop = self.reader, self.last_seq + 1
         if self._line is not None:
             return self._line.scan(start, stop)
         return reader.store.scan(reader.namespace, reader.run, start, stop, contents=False)
 
     def erased(self) -> set[int]:
-        """Events whose contents are gone."""
+        """Return the seqs of erased contents."""
         reader = self.reader
         if isinstance(reader, ForkReader):
             return reader.erased()
         return erased_seqs(reader.store, reader.namespace, reader.run)
 
-    def asked(self, row: EventRow, parent: int | None) -> int | None:
-        """The request that an event answers, as this run counts."""
+    def request_of(self, row: EventRow, parent: int | None) -> int | None:
+        """Return the position of the request that an event answers."""
         return self.reader.parent_at(row.seq) if isinstance(self.reader, ForkReader) else parent
 
     def origin(self, row: EventRow) -> tuple[str, int]:
-        """The run that it is kept in, and its seq there."""
+        """Return the run that stores the event, and its seq there."""
         return self.reader.origin(row.seq) if isinstance(self.reader, ForkReader) else (self.reader.run, row.seq)
 
     def _make_tree(self) -> None:
@@ -131,6 +129,6 @@ class RunLanes:
         for siblings in self.children.values():
             siblings.sort(key=lambda lane: int(lane.rpartition(".")[2]))
 
-    def _fold(self) -> None:
+    def _fold_lanes(self) -> None:
         for lane in reversed(self.below(ROOT)):
             self.folds[lane] = lane_fold(self.prefix(lane), [self.folds[one] for one in self.children.get(lane, ())])

@@ -1,7 +1,7 @@
-"""Comparing two runs: whether they did the same, where they part first, and what became of the rest.
+"""Compare two runs: whether they did the same, where they first diverge, and the status of every later event.
 
-The first run is what was expected, the second what came. Run ids, times, salts and whatever else match rules leave out
-take no part. Both runs are taken as they stand when the comparison begins; neither is changed.
+The first run is the expected one, the second the actual one. Run ids, times, salts and other fields that the match
+rules leave out are not compared. Events appended after the comparison begins are not read.
 """
 
 from __future__ import annotations
@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from reenact.core.events import TERMINAL_KINDS
-from reenact.core.hashing import render
-from reenact.replays.divergence.aligned_lanes import NOBODY, LaneAlignment, Step, lanes_in_order
-from reenact.replays.divergence.bisecting import (
+from onrecord.analysis.diff.bisection import (
     Divergences,
     LaneDivergence,
     OrderDivergence,
     find_divergences,
     open_pair,
 )
-from reenact.replays.divergence.contents import Contents, begun_differently, describe_contents
-from reenact.replays.divergence.lane_events import LaneEvents, LaneReader
-from reenact.replays.divergence.reasons import Reason, reason_between
-from reenact.replays.divergence.results import (
+from onrecord.analysis.diff.contents import Contents, begun_differently, describe_contents
+from onrecord.analysis.diff.lane_alignment import NO_PARTNER, AlignedStep, LaneAlignment, steps_in_order
+from onrecord.analysis.diff.lane_events import LaneEvents, LaneReader
+from onrecord.analysis.diff.reasons import Reason, reason_between
+from onrecord.analysis.diff.results import (
     STATUSES,
     ComparedRun,
     EventPlace,
@@ -31,13 +29,15 @@ from reenact.replays.divergence.results import (
     RunComparison,
     Verdict,
 )
-from reenact.replays.divergence.run_lanes import RunLanes
-from reenact.store.contract import EventRow, Store
+from onrecord.analysis.diff.run_lanes import RunLanes
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.core.hashing import render
+from onrecord.store.contract import EventRow, Store
 
 MOST_SHOWN = 100
 
 
-class _Two(NamedTuple):
+class _OpenRuns(NamedTuple):
     a: RunLanes
     b: RunLanes
     contents_a: Contents
@@ -55,32 +55,32 @@ def compare_runs(
     align: bool = True,
     most_shown: int = MOST_SHOWN,
 ) -> RunComparison:
-    """What the second run did otherwise than the first.
+    """Return the differences of the second run from the first.
 
-    Without `align` only the first divergence is looked for, which reads a few dozen digests however long the runs are;
-    then events that merely moved within their lane are not told from others.
-    Raises NotFound for a run that is not there; what differs is a value, see `RunComparison.raise_if_diverged`.
+    `align=False` searches only the first divergence. It reads a few dozen digests however long the runs are, but does
+    not recognise events that moved within their lane.
+    Raise NotFound for an unknown run. Differences are returned; `RunComparison.raise_if_diverged` raises them.
     """
     a, b = open_pair(store_a, run_a, store_b, run_b, namespace_a, namespace_b)
-    runs = (_compared(a), _compared(b))
+    runs = (_describe_run(a), _describe_run(b))
     if a.events == b.events == 0:
         return RunComparison(verdict="empty", expected=runs[0], actual=runs[1], aligned=True)
     if runs[0].head == runs[1].head:
-        # One chain, whatever it is called and whatever of it is erased: the links commit to every content.
+        # The same chain, under any name and with any erasures: the links commit to every content.
         counts: dict[str, int] = {status: a.events if status == "matched" else 0 for status in STATUSES}
         return RunComparison(verdict="same", expected=runs[0], actual=runs[1], aligned=True, counts=counts)
-    two = _Two(a, b, Contents(a), Contents(b))
+    opened = _OpenRuns(a, b, Contents(a), Contents(b))
     found = find_divergences(a, b)
-    alignments = _align(two, found.lanes) if align else []
+    alignments = _align(opened, found.lanes) if align else []
     return RunComparison(
         verdict=_verdict(found, alignments),
         expected=runs[0],
         actual=runs[1],
-        first=_first(two, found, alignments),
+        first=_find_first(opened, found, alignments),
         begun_differently=begun_differently(a.reader, b.reader),
         aligned=align,
-        counts=_count(a, b, found, alignments) if align else {},
-        changes=_changes(two, found, alignments, most_shown),
+        counts=_count_statuses(a, b, found, alignments) if align else {},
+        changes=_list_changes(opened, found, alignments, most_shown),
         changes_in_all=sum(len(one.steps) for one in alignments) + len(found.unknown),
         unknown=len(found.unknown) + sum(step.status == "unknown" for one in alignments for step in one.steps),
         lanes_compared=len(found.pairs),
@@ -88,7 +88,7 @@ def compare_runs(
     )
 
 
-def _compared(run: RunLanes) -> ComparedRun:
+def _describe_run(run: RunLanes) -> ComparedRun:
     reader = run.reader
     last = reader.store.last_event(reader.namespace, reader.run)
     return ComparedRun(
@@ -100,11 +100,11 @@ def _compared(run: RunLanes) -> ComparedRun:
     )
 
 
-def _align(two: _Two, lanes: list[LaneDivergence]) -> list[LaneAlignment]:
-    """The lanes that differ, from where they part."""
+def _align(opened: _OpenRuns, lanes: list[LaneDivergence]) -> list[LaneAlignment]:
+    """Align the differing lanes from their first difference on."""
     reader = LaneReader()
-    read_a = reader.read(two.a, {one.expected.lane: one.expected for one in lanes if one.expected is not None})
-    read_b = reader.read(two.b, {one.actual.lane: one.actual for one in lanes if one.actual is not None})
+    read_a = reader.read(opened.a, {one.expected.lane: one.expected for one in lanes if one.expected is not None})
+    read_b = reader.read(opened.b, {one.actual.lane: one.actual for one in lanes if one.actual is not None})
     return [
         LaneAlignment(
             read_a.get(one.pair.a or "") or LaneEvents(one.pair.a or "", one.place),
@@ -114,11 +114,10 @@ def _align(two: _Two, lanes: list[LaneDivergence]) -> list[LaneAlignment]:
     ]
 
 
-def _count(a: RunLanes, b: RunLanes, found: Divergences, alignments: list[LaneAlignment]) -> dict[str, int]:
+def _count_statuses(a: RunLanes, b: RunLanes, found: Divergences, alignments: list[LaneAlignment]) -> dict[str, int]:
     counts = Counter(step.status for one in alignments for step in one.steps)
     counts["unknown"] += len(found.unknown)
-    theirs = sum(count for status, count in counts.items() if status != "added")
-    counts["matched"] = a.events - theirs
+    counts["matched"] = a.events - sum(count for status, count in counts.items() if status != "added")
     assert a.events - counts["removed"] == b.events - counts["added"], "every event of either side has one status"
     return {status: counts[status] for status in STATUSES}
 
@@ -135,28 +134,28 @@ def _verdict(found: Divergences, alignments: list[LaneAlignment]) -> Verdict:
 # --- the first divergence ---
 
 
-def _first(two: _Two, found: Divergences, alignments: list[LaneAlignment]) -> FirstDivergence | None:
+def _find_first(opened: _OpenRuns, found: Divergences, alignments: list[LaneAlignment]) -> FirstDivergence | None:
     first = found.first
     if first is None:
-        return _first_unknown(two, found)
+        return _first_unknown(opened, found)
     if isinstance(first, OrderDivergence):
-        return _told(two, first.position, first.expected, first.actual, "other_order", whole_run=True)
-    reason = _reason(two, found, first, alignments[0] if alignments else None)
-    return _told(two, first.place, first.expected, first.actual, reason)
+        return _make_divergence(opened, first.position, first.expected, first.actual, "other_order", whole_run=True)
+    reason = _reason(opened, found, first, alignments[0] if alignments else None)
+    return _make_divergence(opened, first.place, first.expected, first.actual, reason)
 
 
-def _first_unknown(two: _Two, found: Divergences) -> FirstDivergence | None:
-    """Nothing is known to differ, but something cannot be known to be the same."""
+def _first_unknown(opened: _OpenRuns, found: Divergences) -> FirstDivergence | None:
+    """Return the first erased event, if nothing is known to differ."""
     if not found.unknown:
         return None
     seq_a, seq_b = found.unknown[0]
-    expected, actual = two.contents_a.row(seq_a), two.contents_b.row(seq_b)
+    expected, actual = opened.contents_a.row(seq_a), opened.contents_b.row(seq_b)
     place = next((row.lane_seq for row in (expected, actual) if row is not None), None)
-    return _told(two, place or 0, expected, actual, "erased")
+    return _make_divergence(opened, place or 0, expected, actual, "erased")
 
 
-def _told(
-    two: _Two,
+def _make_divergence(
+    opened: _OpenRuns,
     position: int,
     expected: EventRow | None,
     actual: EventRow | None,
@@ -164,7 +163,7 @@ def _told(
     *,
     whole_run: bool = False,
 ) -> FirstDivergence:
-    content_a, content_b = two.contents_a.of(expected), two.contents_b.of(actual)
+    content_a, content_b = opened.contents_a.of(expected), opened.contents_b.of(actual)
     differences = None
     if content_a is not None and content_b is not None and reason != "other_order":
         differences = describe_contents(content_a, content_b)
@@ -173,45 +172,47 @@ def _told(
         position=position,
         lane="" if whole_run else lane,
         reason=reason,
-        expected=_place(two.a, expected),
-        actual=_place(two.b, actual),
+        expected=_event_place(opened.a, expected),
+        actual=_event_place(opened.b, actual),
         differences=differences,
     )
 
 
-def _reason(two: _Two, found: Divergences, first: LaneDivergence, alignment: LaneAlignment | None) -> Reason:
+def _reason(opened: _OpenRuns, found: Divergences, first: LaneDivergence, alignment: LaneAlignment | None) -> Reason:
     expected, actual = first.expected, first.actual
     if expected is None or actual is None:
-        return _reason_of_length(two, found, first)
+        return _reason_of_length(opened, found, first)
     if expected.match == actual.match and expected.match is not None:
         return "other_order"  # the same answer, to another request
-    positional = reason_between(expected.kind, actual.kind, two.contents_a.of(expected), two.contents_b.of(actual))
+    positional = reason_between(
+        expected.kind, actual.kind, opened.contents_a.of(expected), opened.contents_b.of(actual)
+    )
     if positional in ("ended_earlier", "longer") or alignment is None or alignment.are_partners(0, 0):
         return positional
-    ours, theirs = alignment.status_of_a(0), alignment.status_of_b(0)
-    if ours == "removed" and theirs != "added":
+    status_a, status_b = alignment.status_of_a(0), alignment.status_of_b(0)
+    if status_a == "removed" and status_b != "added":
         return "missing"
-    if theirs == "added" and ours != "removed":
+    if status_b == "added" and status_a != "removed":
         return "extra"
-    return positional if ours == "removed" else "other_order"
+    return positional if status_a == "removed" else "other_order"
 
 
-def _reason_of_length(two: _Two, found: Divergences, first: LaneDivergence) -> Reason:
-    """When a run only stops short of what the other did, it is the run that is shorter; else a lane lacks something."""
+def _reason_of_length(opened: _OpenRuns, found: Divergences, first: LaneDivergence) -> Reason:
+    """Return whether the run as a whole is shorter or longer, or only a lane lacks or adds something."""
     if first.actual is None:
-        stops = "." not in (first.pair.a or "") or _only_stops(two.b, [one.actual for one in found.lanes])
+        stops = "." not in (first.pair.a or "") or _only_stopped(opened.b, [one.actual for one in found.lanes])
         return "ended_earlier" if stops else "missing"
-    stops = "." not in (first.pair.b or "") or _only_stops(two.a, [one.expected for one in found.lanes])
+    stops = "." not in (first.pair.b or "") or _only_stopped(opened.a, [one.expected for one in found.lanes])
     return "longer" if stops else "extra"
 
 
-def _only_stops(shorter: RunLanes, instead: list[EventRow | None]) -> bool:
-    """It has not ended, and did nothing that the other did not do."""
+def _only_stopped(shorter: RunLanes, instead: list[EventRow | None]) -> bool:
+    """Return True if the run has not ended and did nothing that the other did not do."""
     ended = any(end.kind in TERMINAL_KINDS for end in shorter.ends.values())
     return not ended and all(row is None for row in instead)
 
 
-def _place(run: RunLanes, row: EventRow | None) -> EventPlace | None:
+def _event_place(run: RunLanes, row: EventRow | None) -> EventPlace | None:
     if row is None:
         return None
     kept_in, seq = run.origin(row)
@@ -230,23 +231,24 @@ def _place(run: RunLanes, row: EventRow | None) -> EventPlace | None:
 # --- the rest ---
 
 
-def _changes(two: _Two, found: Divergences, alignments: list[LaneAlignment], most: int) -> list[RunChange]:
-    """The first of all that did not match, in the order in which it came. Only of these contents are opened."""
-    entries: list[tuple[int, LaneAlignment | None, Step]] = [
-        (seq_a or seq_b or 0, None, Step("unknown", seq_a or NOBODY, seq_b or NOBODY)) for seq_a, seq_b in found.unknown
+def _list_changes(opened: _OpenRuns, found: Divergences, alignments: list[LaneAlignment], most: int) -> list[RunChange]:
+    """Return the first events that did not match, in order. Only their contents are opened."""
+    entries: list[tuple[int, LaneAlignment | None, AlignedStep]] = [
+        (seq_a or seq_b or 0, None, AlignedStep("unknown", seq_a or NO_PARTNER, seq_b or NO_PARTNER))
+        for seq_a, seq_b in found.unknown
     ]
-    entries.extend(lanes_in_order(alignments))
+    entries.extend(steps_in_order(alignments))
     entries.sort(key=lambda entry: entry[0])
-    return [_change(two, alignment, step) for _, alignment, step in entries[:most]]
+    return [_make_change(opened, alignment, step) for _, alignment, step in entries[:most]]
 
 
-def _change(two: _Two, alignment: LaneAlignment | None, step: Step) -> RunChange:
+def _make_change(opened: _OpenRuns, alignment: LaneAlignment | None, step: AlignedStep) -> RunChange:
     seq_a, seq_b = step.a, step.b
     if alignment is not None:
-        seq_a = alignment.a.seqs[step.a] if step.a != NOBODY else NOBODY
-        seq_b = alignment.b.seqs[step.b] if step.b != NOBODY else NOBODY
-    row_a = two.contents_a.row(None if seq_a == NOBODY else seq_a)
-    row_b = two.contents_b.row(None if seq_b == NOBODY else seq_b)
+        seq_a = alignment.a.seqs[step.a] if step.a != NO_PARTNER else NO_PARTNER
+        seq_b = alignment.b.seqs[step.b] if step.b != NO_PARTNER else NO_PARTNER
+    row_a = opened.contents_a.row(None if seq_a == NO_PARTNER else seq_a)
+    row_b = opened.contents_b.row(None if seq_b == NO_PARTNER else seq_b)
     reason: Reason = "other_order"
     differences = None
     if step.status in ("added", "removed"):
@@ -254,14 +256,14 @@ def _change(two: _Two, alignment: LaneAlignment | None, step: Step) -> RunChange
     elif step.status == "unknown":
         reason = "erased"
     elif step.status == "changed" and row_a is not None and row_b is not None:
-        content_a, content_b = two.contents_a.of(row_a), two.contents_b.of(row_b)
+        content_a, content_b = opened.contents_a.of(row_a), opened.contents_b.of(row_b)
         reason = reason_between(row_a.kind, row_b.kind, content_a, content_b)
         if content_a is not None and content_b is not None:
             differences = describe_contents(content_a, content_b)
     return RunChange(
         status=step.status,
         reason=reason,
-        expected=_place(two.a, row_a),
-        actual=_place(two.b, row_b),
+        expected=_event_place(opened.a, row_a),
+        actual=_event_place(opened.b, row_b),
         differences=differences,
     )

@@ -1,7 +1,7 @@
-"""A report as JUnit XML, as GitHub, GitLab and Jenkins read it: a suite, a case for every run.
+"""Write a report as JUnit XML for GitHub, GitLab and Jenkins: one suite, with a case for every run.
 
-Names, messages and output were written by models, tools and strangers. Whatever XML 1.0 does not allow (control
-characters, lone surrogates, U+FFFE) becomes U+FFFD, and everything that means something to XML is escaped.
+Names, messages and output come from models, tools and strangers. Characters that XML 1.0 forbids (control characters,
+lone surrogates, U+FFFE) become U+FFFD, and markup is escaped.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from reenact.replays.fleet.results import ERROR, FAILED, SKIPPED, FleetReport, RunResult
+from onrecord.analysis.fleet.results import ERROR, FAILED, SKIPPED, FleetReport, RunResult
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TEXT = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"})
@@ -29,11 +29,11 @@ def _lines(report: FleetReport) -> Iterator[str]:
         "failures": report.outcomes(FAILED),
         "errors": report.outcomes(ERROR),
         "skipped": report.outcomes(SKIPPED),
-        "time": _time(report.seconds),
+        "time": _format_seconds(report.seconds),
     }
-    name = f"reenact {report.command}" + (f" {report.shard}" if report.shard is not None else "")
+    name = f"onrecord {report.command}" + (f" {report.shard}" if report.shard is not None else "")
     yield '<?xml version="1.0" encoding="UTF-8"?>'
-    yield f"<testsuites{_attributes(name='reenact', **totals)}>"
+    yield f"<testsuites{_attributes(name='onrecord', **totals)}>"
     yield f"  <testsuite{_attributes(name=name, **totals)}>"
     for result in report.results:
         yield from _case(report, result)
@@ -43,8 +43,8 @@ def _lines(report: FleetReport) -> Iterator[str]:
 
 def _case(report: FleetReport, result: RunResult) -> Iterator[str]:
     found = result.finding
-    classname = f"reenact.{report.command}.{result.agent or report.namespace}"
-    opening = f"    <testcase{_attributes(classname=classname, name=result.run, time=_time(found.seconds))}"
+    classname = f"onrecord.{report.command}.{result.agent or report.namespace}"
+    opening = f"    <testcase{_attributes(classname=classname, name=result.run, time=_format_seconds(found.seconds))}"
     if found.passed:
         yield f"{opening}/>"
         return
@@ -53,10 +53,10 @@ def _case(report: FleetReport, result: RunResult) -> Iterator[str]:
         yield f"      <skipped{_attributes(message=f'{found.message} [{found.code}]')}/>"
     else:
         element = _ELEMENT[found.outcome]
-        about = _attributes(message=found.message, type=f"{found.verdict}: {found.code}")
-        yield f"      <{element}{about}>{_escaped(_details(result))}</{element}>"
+        attributes = _attributes(message=found.message, type=f"{found.verdict}: {found.code}")
+        yield f"      <{element}{attributes}>{_escape(_details(result))}</{element}>"
     if found.output:
-        yield f"      <system-err>{_escaped(found.output)}</system-err>"
+        yield f"      <system-err>{_escape(found.output)}</system-err>"
     yield "    </testcase>"
 
 
@@ -70,16 +70,16 @@ def _details(result: RunResult) -> str:
 
 
 def _attributes(**values: object) -> str:
-    return "".join(f' {name}="{_legal(str(value)).translate(_ATTRIBUTE)}"' for name, value in values.items())
+    return "".join(f' {name}="{_replace_illegal(str(value)).translate(_ATTRIBUTE)}"' for name, value in values.items())
 
 
-def _escaped(text: str) -> str:
-    return _legal(text).translate(_TEXT)
+def _escape(text: str) -> str:
+    return _replace_illegal(text).translate(_TEXT)
 
 
-def _legal(text: str) -> str:
+def _replace_illegal(text: str) -> str:
     return _ILLEGAL.sub("\ufffd", text)
 
 
-def _time(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds:.3f}"

@@ -1,22 +1,22 @@
-"""What was found about many runs, as values, and the one exit status that follows.
+"""Results of judging many runs, and the exit status that follows.
 
     verdict         counts as
     same            passed    the code did what the record says, to its end
-    unfinished      passed    the same, as far as an unfinished record goes
-    valid           passed    everything recorded is as it was written
-    pass, drift     passed    carried out again, and the same, or different within the tolerance
-    broken          failed    carried out again, and different by more than that
-    diverged        failed    the code does something else
-    not_replayable  failed    an effect has no value that could be handed over again
-    damaged         failed    the record is not as it was written
-    error           error     it could not be judged: its code was not found, or failed to load
-    died            error     the process that judged it was killed, or ended itself
-    timed_out       error     it took longer than it may
-    not_judged      error     everything was interrupted before its turn
+    unfinished      passed    the code did what the unfinished record says
+    valid           passed    the record is unchanged
+    pass, drift     passed    executed again: equal, or different within the tolerance
+    broken          failed    executed again: different beyond the tolerance
+    diverged        failed    the code did something else than the record says
+    not_replayable  failed    an effect has no recorded value to deliver
+    damaged         failed    the record was changed
+    error           error     the run could not be judged: its code was not found, or failed to load
+    died            error     the judging process was killed, or exited
+    timed_out       error     judging took longer than allowed
+    not_judged      error     the command was interrupted before this run's turn
     skipped         skipped   there is nothing to judge, and the reason is given
 
-Nothing of nothing is not a pass: somebody has to have passed. Only a share of the runs that happens to be empty, of a
-selection that is not, passes without.
+An empty selection never passes: at least one run has to pass. Only an empty shard of a selection that is not empty
+passes without one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from reenact.replays.fleet.sharding import Shard
+from onrecord.analysis.fleet.shard import Shard
 
 PASSED, FAILED, ERROR, SKIPPED = "passed", "failed", "error", "skipped"
 OUTCOMES = {
@@ -50,11 +50,11 @@ OUTCOMES = {
 CHECK_FOUND_SOMETHING = 1
 INTEGRITY_BROKEN = 4
 WORST_FIRST = (INTEGRITY_BROKEN, 70, 5, CHECK_FOUND_SOMETHING, 7)
-"""Exit statuses of single runs. A damaged record outweighs everything; 7 is only left where nothing diverged."""
+"""Exit statuses of single runs, most severe first."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of judging one run."""
+    """The result of judging one run."""
 
     verdict: str
     events: int = 0
@@ -63,13 +63,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     hint: str = ""
     where: dict[str, Any] = {}
-    """The place of a divergence: seq, key, lane, expected, actual, path, …, as JSON."""
+    """The position of a divergence: seq, key, lane, expected, actual, path, …, as JSON."""
     output: str = ""
-    """The end of what the agent's code wrote, where it did not pass."""
+    """The end of the agent's output, if the run did not pass."""
     status: int = 0
-    """The exit status that this alone would mean."""
+    """The exit status for this run alone."""
     report: dict[str, Any] | None = None
-    """What verification found, in full."""
+    """The full verification report."""
 
     @property
     def outcome(self) -> str:
@@ -82,8 +82,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     def problem(self) -> dict[str, Any] | None:
         if not self.code:
             return None
-        told = {"code": self.code, "message": self.message, "hint": self.hint, **self.where}
-        return {**told, "output": self.output} if self.output else told
+        problem_data = {"code": self.code, "message": self.message, "hint": self.hint, **self.where}
+        return {**problem_data, "output": self.output} if self.output else problem_data
 
 
 def skipped(code: str, message: str, hint: str = "", *, events: int = 0) -> Finding:
@@ -113,25 +113,25 @@ class RunResult(msgspec.Struct, frozen=True):
 
 
 class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Results in the order in which the runs were begun, whichever was judged first."""
+    """Report on many runs, with results in the order in which the runs began."""
 
     command: str
     namespace: str
     results: Sequence[RunResult]
     selected: int
-    """Runs that the filter chose, in all shares."""
+    """Runs that the filter chose, in all shards."""
     to_judge: int
-    """Those of them that are not skipped by rule."""
+    """Selected runs that no rule skips."""
     to_judge_here: int
-    """Those of them that are in this share."""
+    """Selected runs of this shard that no rule skips."""
     shard: Shard | None = None
     interrupted: int = 0
-    """The signal that ended it early."""
+    """The signal that ended the command early."""
     seconds: float = 0.0
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of each verdict, in the order of the table above."""
+        """Return the number of runs by verdict, in the order of the table above."""
         found = Counter(result.finding.verdict for result in self.results)
         return {verdict: found[verdict] for verdict in OUTCOMES if found[verdict]}
 
@@ -140,7 +140,7 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nothing_here(self) -> bool:
-        """The share has nothing to judge, and others have."""
+        """Return True if this shard has nothing to judge, but others have."""
         return self.shard is not None and self.to_judge_here == 0 < self.to_judge
 
     @property

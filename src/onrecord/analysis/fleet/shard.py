@@ -1,7 +1,6 @@
-"""A share of the runs, for one of several machines.
+"""Divide runs into shards, one for each of several machines.
 
-A run's share follows from its id alone: whatever other runs there are, it stays where it is. All shares together are
-all the runs, and no run is in two.
+A run's shard depends on its id alone, so it never changes. Every run is in exactly one shard.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ import hashlib
 import re
 from typing import NamedTuple
 
-from reenact.errors import InvalidInput
+from onrecord.errors import InvalidInput
 
 MOST_SHARDS = 10_000
 _WRITTEN = re.compile(r"([1-9][0-9]{0,4})/([1-9][0-9]{0,4})\Z", re.ASCII)
-_TAG = b"reenact.shard/1\0"
+_TAG = b"onrecord.shard/1\0"
 
 
 class Shard(NamedTuple):
-    """The share `number` of `total`, counted from 1."""
+    """The shard `number` of `total`, counted from 1."""
 
     number: int
     total: int
@@ -30,7 +29,7 @@ class Shard(NamedTuple):
         if not 1 <= number <= total <= MOST_SHARDS:
             raise InvalidInput(
                 f"not a shard: {text[:40]!r}",
-                hint=f"Write NUMBER/TOTAL, counted from 1, as in 2/4; at most {MOST_SHARDS:,} of them.",
+                hint=f"Write NUMBER/TOTAL, counted from 1, as in 2/4; at most {MOST_SHARDS:,} shards.",
                 code="bad_shard",
             )
         return cls(number, total)
@@ -43,6 +42,6 @@ class Shard(NamedTuple):
 
 
 def shard_number(run: str, total: int) -> int:
-    """Which of `total` shares a run is in, from 1 on."""
+    """Return the number of a run's shard, from 1 to `total`."""
     digest = hashlib.sha256(_TAG + run.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") % total + 1

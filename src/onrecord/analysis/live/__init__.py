@@ -1,28 +1,28 @@
-"""Live replay: the effects of a recorded run carried out again, each outcome judged against the recorded one.
+"""Replay runs live: execute recorded effects again and judge each outcome against the recorded one.
 
-Two ways lead there. An invoker carries the effects out one by one (`replay_with_invoker`); or the agent runs again,
-which makes a run of its own, and the two runs are judged against each other (`judge_runs`). docs/live-replay.md.
+An invoker executes the effects one by one (`replay_with_invoker`), or the agent runs again and `judge_runs` judges its
+new run against the recorded one. See docs/guides/live-replay.md.
 """
 
-from reenact.effect.invokers import CameOfIt, EffectInvoker
-from reenact.replays.live.attempts import (
+from onrecord.analysis.live.attempts import (
     Attempt,
     AttemptComparison,
     compare_attempts,
     compare_run_attempts,
     replays_of,
 )
-from reenact.replays.live.invoking import (
+from onrecord.analysis.live.differences import keep_differences
+from onrecord.analysis.live.invoker_replay import (
     LIVE_KINDS,
     LiveCall,
     Minting,
     replay_with_invoker,
     replay_with_invoker_async,
 )
-from reenact.replays.live.keeping import keep_differences
-from reenact.replays.live.results import ReplayBroken, RunReplay, StepReplay
-from reenact.replays.live.runs import judge_runs
-from reenact.replays.live.sampling import Sampling
+from onrecord.analysis.live.model_parameters import Sampling
+from onrecord.analysis.live.results import ReplayBroken, RunReplay, StepReplay
+from onrecord.analysis.live.runs import judge_runs
+from onrecord.runtime.engine.invokers import CameOfIt, EffectInvoker
 
 __all__ = [
     "LIVE_KINDS",

@@ -1,7 +1,7 @@
-"""Attempts against each other: those at one effect, and those at a whole run.
+"""Compare attempts: those at one effect, and those at a whole run.
 
-The attempts at an effect are on record as `AttemptRecorded`, beside the one outcome that the agent saw; the last of
-them came to that outcome. The attempts at a run are the run itself and the runs that replayed it live.
+The attempts at an effect are recorded as `AttemptRecorded`, beside the one outcome that the agent saw; the last attempt
+led to that outcome. The attempts at a run are the run itself and its live replays.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from reenact.core.hashing import render
-from reenact.core.links import parse_header
-from reenact.errors import BadPosition, InvalidInput, NotFound
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.drift import NotReplayable, Outcome, StepDrift, Verdict, compare_outcomes
-from reenact.replays.comparing.masks import Masks
-from reenact.replays.comparing.reasons import Reason
-from reenact.replays.comparing.tolerance import EXACT, DriftTolerance
-from reenact.replays.live import reasons as live_codes
-from reenact.replays.live.judging import outcome
-from reenact.replays.live.reading import EffectPlace, EffectView, RunEffects
-from reenact.replays.live.results import NOT_REPLAYABLE_STATUS, ReplayBroken, RunReplay
-from reenact.replays.live.runs import judge_runs
-from reenact.store.contract import RunRow, Store
+from onrecord.analysis.compare.drift import MissingOutcome, Outcome, StepDrift, Verdict, compare_outcomes
+from onrecord.analysis.compare.masks import Masks
+from onrecord.analysis.compare.reasons import Reason
+from onrecord.analysis.compare.tolerance import EXACT, DriftTolerance
+from onrecord.analysis.live import reasons as live_codes
+from onrecord.analysis.live.judge import outcome
+from onrecord.analysis.live.results import NOT_REPLAYABLE_STATUS, ReplayBroken, RunReplay
+from onrecord.analysis.live.run_effects import EffectPlace, EffectView, RunEffects
+from onrecord.analysis.live.runs import judge_runs
+from onrecord.core.hashing import render
+from onrecord.core.links import parse_header
+from onrecord.errors import BadPosition, InvalidInput, NotFound
+from onrecord.journal.reader import JournalReader
+from onrecord.store.contract import RunRow, Store
 
 Which = Literal["first_last", "last_two"] | tuple[int, int]
 PAGE = 200
@@ -33,10 +33,10 @@ PAGE = 200
 class Attempt:
     number: int
     status: str
-    """As recorded: retried, failed, succeeded, …"""
+    """The recorded status: retried, failed, succeeded, …"""
     seq: int
-    """Of its record, or of the answer where it has no other."""
-    outcome: Outcome | NotReplayable
+    """The seq of its record, or of the answer if it has no record."""
+    outcome: Outcome | MissingOutcome
     failed: bool
 
     def to_data(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Attempt:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptComparison:
-    """Two attempts at one effect. `expected` is the earlier one."""
+    """Comparison of two attempts at one effect. `expected` is the first of the two that were chosen."""
 
     run: str
     key: str
@@ -54,7 +54,7 @@ class AttemptComparison:
     attempts: tuple[Attempt, ...]
     expected: int | None
     actual: int | None
-    """Numbers of the two; None: there is only one."""
+    """The numbers of the two attempts; None if there is only one."""
     reasons: tuple[Reason, ...]
     drift: StepDrift | None
     tolerance: dict[str, Any]
@@ -74,7 +74,7 @@ class AttemptComparison:
     @property
     def message(self) -> str:
         if self.expected is None:
-            return f"{self.name}: one attempt, nothing to compare it with - {self.verdict.upper()}"
+            return f"{self.name}: only one attempt, nothing to compare - {self.verdict.upper()}"
         return f"{self.name}: attempt {self.expected} against attempt {self.actual} - {self.verdict.upper()}"
 
     def to_data(self) -> dict[str, Any]:
@@ -107,19 +107,19 @@ def compare_attempts(
     tolerance: DriftTolerance = EXACT,
     masks: Masks | None = None,
 ) -> AttemptComparison:
-    """Two attempts at one effect, which is named by its replay key or by the seq of its request."""
+    """Compare two attempts at one effect, named by its replay key or by the seq of its request."""
     run = RunEffects(reader)
-    place = _found(run, effect)
+    place = _find_effect(run, effect)
     view = run.view(place)
     attempts = attempts_at(run, place, view)
-    chosen = _chosen(which, [attempt.number for attempt in attempts], f"{view.name[:80]} of run {reader.run}")
+    chosen = _choose_attempts(which, [attempt.number for attempt in attempts], f"{view.name[:80]} of run {reader.run}")
     reasons: tuple[Reason, ...] = (Reason(live_codes.ONE_ATTEMPT, "", "one attempt"),)
     drift = None
     if chosen is not None:
         first, second = (attempts[index] for index in chosen)
         if first.failed != second.failed:
-            was, came = ("failed" if one.failed else "succeeded" for one in (first, second))
-            reasons = (Reason(live_codes.STATUS_DIFF, "", "changed", was, came),)
+            before, after = ("failed" if one.failed else "succeeded" for one in (first, second))
+            reasons = (Reason(live_codes.STATUS_DIFF, "", "changed", before, after),)
         else:
             drift = compare_outcomes(first.outcome, second.outcome, tolerance, masks)
             reasons = drift.reasons
@@ -138,7 +138,7 @@ def compare_attempts(
 
 
 def attempts_at(run: RunEffects, place: EffectPlace, view: EffectView) -> list[Attempt]:
-    """All attempts that are known of, by number. One that succeeded at once has no record but the answer."""
+    """Return all known attempts by number. An effect that succeeded at once has no record but the answer."""
     found = {attempt.number: attempt for attempt in _recorded_attempts(run, place, view)}
     if place.answer is not None and view.status is not None:
         last = max(found, default=0)
@@ -146,14 +146,14 @@ def attempts_at(run: RunEffects, place: EffectPlace, view: EffectView) -> list[A
         number = last + 1 if open_end else last
         failed = view.status != "succeeded"
         gap = view.output_gap
-        came = NotReplayable(gap) if gap is not None else outcome(view.output, view.kind, failed=failed)
+        final = MissingOutcome(gap) if gap is not None else outcome(view.output, view.kind, failed=failed)
         kept = found.get(number)
         if kept is None:
-            found[number] = Attempt(number, view.status, place.answer, came, failed)
-        elif isinstance(came, Outcome):
+            found[number] = Attempt(number, view.status, place.answer, final, failed)
+        elif isinstance(final, Outcome):
             events = kept.outcome.tool_events if isinstance(kept.outcome, Outcome) else None
-            came = dataclasses.replace(came, tool_events=came.tool_events or events)
-            found[number] = dataclasses.replace(kept, outcome=came, failed=failed)
+            final = dataclasses.replace(final, tool_events=final.tool_events or events)
+            found[number] = dataclasses.replace(kept, outcome=final, failed=failed)
     return [found[number] for number in sorted(found)]
 
 
@@ -166,27 +166,27 @@ def _recorded_attempts(run: RunEffects, place: EffectPlace, view: EffectView) ->
         if not isinstance(tree, dict) or tree.get("action_id") != action or type(tree.get("attempt")) is not int:
             continue
         status = str(tree.get("status"))
-        made = tree.get("snapshots")
-        snapshots: dict[str, Any] = made if isinstance(made, dict) else {}
+        recorded = tree.get("snapshots")
+        snapshots: dict[str, Any] = recorded if isinstance(recorded, dict) else {}
         failed = "error" in snapshots or status in ("failed", "retried")
         yield Attempt(tree["attempt"], status, row.seq, _snapshot_outcome(snapshots, view.kind, failed), failed)
 
 
-def _snapshot_outcome(snapshots: dict[str, Any], kind: str, failed: bool) -> Outcome | NotReplayable:
-    """What an attempt came to by its own record. One that points to the answer is filled in from there."""
+def _snapshot_outcome(snapshots: dict[str, Any], kind: str, failed: bool) -> Outcome | MissingOutcome:
+    """Return the outcome in an attempt's own record. `attempts_at` takes the last one from the answer."""
     events = _tool_events(snapshots)
     if failed:
         if "error" not in snapshots:
-            return NotReplayable("no_recorded_error")
+            return MissingOutcome("no_recorded_error")
         return dataclasses.replace(outcome(snapshots["error"], kind, failed=True), tool_events=events)
     if "output" not in snapshots:
-        return NotReplayable("no_recorded_output")
-    made = outcome(snapshots["output"], kind, failed=False)
-    return made if made.tool_events is not None else dataclasses.replace(made, tool_events=events)
+        return MissingOutcome("no_recorded_output")
+    recorded = outcome(snapshots["output"], kind, failed=False)
+    return recorded if recorded.tool_events is not None else dataclasses.replace(recorded, tool_events=events)
 
 
 def _tool_events(snapshots: dict[str, Any]) -> list[Any] | None:
-    """Events that the attempt kept as such, and what was noted of its tools."""
+    """Return the recorded tool events, or the tools noted among the events."""
     if isinstance(snapshots.get("tool_events"), list):
         return list(snapshots["tool_events"])
     noted = snapshots.get("events")
@@ -196,13 +196,13 @@ def _tool_events(snapshots: dict[str, Any]) -> list[Any] | None:
     return [value if isinstance(value, dict) else {"name": value} for _, value in pairs]
 
 
-def _found(run: RunEffects, effect: str | int) -> EffectPlace:
+def _find_effect(run: RunEffects, effect: str | int) -> EffectPlace:
     if isinstance(effect, int):
         by_seq = next((place for place in run.effects if place.seq == effect), None)
         if by_seq is None:
             raise BadPosition(
-                f"event {effect} of run {run.reader.run} is no request of an effect",
-                hint="`reenact show` lists the events of a run.",
+                f"event {effect} of run {run.reader.run} is not the request of an effect",
+                hint="`onrecord show` lists the events of a run.",
             )
         return by_seq
     by_key = next((place for place in run.effects if place.key == effect), None)
@@ -210,58 +210,55 @@ def _found(run: RunEffects, effect: str | int) -> EffectPlace:
     if by_key is None:
         raise NotFound(
             f"run {run.reader.run} has no effect with the replay key {effect[:128]!r}",
-            hint="`reenact show` lists the events of a run with their keys.",
+            hint="`onrecord show` lists the events of a run with their keys.",
             code="unknown_effect",
         )
     return by_key
 
 
-def _chosen(which: Which, numbers: Sequence[int], of_what: str) -> tuple[int, int] | None:
-    """Indexes of the two attempts; None when there are not two."""
+def _choose_attempts(which: Which, numbers: Sequence[int], target: str) -> tuple[int, int] | None:
+    """Return the indexes of the two attempts, or None if there are fewer than two."""
     if isinstance(which, tuple):
         first, second = which
         if first == second:
-            raise InvalidInput("an attempt is not compared with itself", code="same_attempt")
+            raise InvalidInput("an attempt cannot be compared with itself", code="same_attempt")
         for number in which:
             if number not in numbers:
                 raise BadPosition(
-                    f"there is no attempt {number} at {of_what}: it has {', '.join(map(str, numbers)) or 'none'}",
+                    f"there is no attempt {number} at {target}: it has {', '.join(map(str, numbers)) or 'none'}",
                     hint="Attempts are numbered from 1.",
                     code="unknown_attempt",
                 )
         return numbers.index(first), numbers.index(second)
     if which not in ("first_last", "last_two"):
-        raise InvalidInput("which is first_last, last_two or two numbers", code="bad_choice")
+        raise InvalidInput("`which` must be first_last, last_two or two numbers", code="bad_choice")
     if len(numbers) < 2:
         return None
     return (0 if which == "first_last" else len(numbers) - 2), len(numbers) - 1
 
 
-# Of whole runs
-
-
 def replays_of(store: Store, run: str, namespace: str = "default") -> list[str]:
-    """The runs that replayed this one live, oldest first. Every header of the namespace is looked at."""
+    """Return the live replays of a run, oldest first. Reads every header of the namespace."""
     reader = JournalReader(store, run, namespace)
     found: list[tuple[int, str]] = []
     before: tuple[int, str] | None = None
     while page := store.list_runs(namespace, before=before, limit=PAGE):
-        found += [_place(row) for row in page if _replays(row, reader)]
-        before = _place(page[-1])
+        found += [_sort_key(row) for row in page if _is_replay_of(row, reader)]
+        before = _sort_key(page[-1])
     return [name for _, name in sorted(found)]
 
 
-def _place(row: RunRow) -> tuple[int, str]:
+def _sort_key(row: RunRow) -> tuple[int, str]:
     return row.header.created, row.header.run
 
 
-def _replays(row: RunRow, reader: JournalReader) -> bool:
+def _is_replay_of(row: RunRow, reader: JournalReader) -> bool:
     parent = parse_header(row.header.header).parent
     if parent is None or parent.relation != "replay" or parent.run not in (reader.run, reader.recorded_run):
         return False
-    named = reader.store.event(reader.namespace, reader.run, parent.seq) if parent.seq else None
-    head = reader.header_row.hash if not parent.seq else None if named is None else named.hash
-    return head is not None and render(head) == parent.head  # another run of that name is another run
+    replayed_event = reader.store.event(reader.namespace, reader.run, parent.seq) if parent.seq else None
+    head = reader.header_row.hash if not parent.seq else None if replayed_event is None else replayed_event.hash
+    return head is not None and render(head) == parent.head  # refuses another run of the same name
 
 
 def compare_run_attempts(
@@ -274,9 +271,9 @@ def compare_run_attempts(
     *,
     stop_at_first: bool = False,
 ) -> RunReplay:
-    """A run and its live replays against each other. Attempt 1 is the recorded run, the replays follow by age."""
+    """Compare a run and its live replays. Attempt 1 is the recorded run; the replays follow, oldest first."""
     runs = [run, *replays_of(store, run, namespace)]
-    chosen = _chosen(which, range(1, len(runs) + 1), f"run {run}")
+    chosen = _choose_attempts(which, range(1, len(runs) + 1), f"run {run}")
     if chosen is None:
         return RunReplay(
             run=run,

@@ -1,10 +1,10 @@
-"""Which effect of the replay is which effect of the recorded run.
+"""Pair the effects of a replay with those of the recorded run.
 
-1. What the replay took from the record says from which request.
-2. Lanes are bound as everywhere (`divergence.binding`): tasks that began in another order are still themselves.
-3. The same key with the same input is the same effect. Then, of what is left, the same input of the same tool in the
-   same lane: calls that changed places. Then the same key, with another input. Explicit keys stand for themselves.
-4. What has no partner is missing or unexpected.
+1. An effect that the replay served from the record names its request.
+2. Lanes are paired as in a comparison (`analysis.diff.lane_pairs`), so tasks may begin in another order.
+3. Equal keys with equal inputs are a pair. Then equal inputs of the same tool in the same lane: reordered calls. Then
+   equal keys with different inputs. Explicit keys are compared without their lane.
+4. An effect without a partner is missing or unexpected.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import NamedTuple
 
-from reenact.replays.divergence.binding import bind_lanes
-from reenact.replays.live.reading import EffectPlace, RunEffects
+from onrecord.analysis.diff.lane_pairs import bind_lanes
+from onrecord.analysis.live.run_effects import EffectPlace, RunEffects
 
 
-class Pair(NamedTuple):
-    """None on the expected side: unexpected; on the actual side: missing."""
+class EffectPair(NamedTuple):
+    """A pair of effects. An unexpected effect has no `expected`, a missing one no `actual`."""
 
     expected: EffectPlace | None
     actual: EffectPlace | None
 
 
 class Pairing(NamedTuple):
-    pairs: list[Pair]
-    """In the order of the recorded run; what was unexpected comes behind what came before it."""
+    pairs: list[EffectPair]
+    """The pairs in the order of the recorded run; an unexpected effect follows the one requested before it."""
     reordered: list[EffectPlace]
-    """Effects of the recorded run that the replay asked for earlier or later among those of their lane."""
+    """Recorded effects that the replay requested in another order within their lane."""
 
 
 def pair_effects(expected: RunEffects, actual: RunEffects) -> Pairing:
@@ -35,9 +35,9 @@ def pair_effects(expected: RunEffects, actual: RunEffects) -> Pairing:
     partners = _Partners(expected.effects, actual.effects)
     kept = {(effect.kept_in, effect.seq): effect for effect in expected.effects}
     for effect in actual.effects:
-        stood_in = actual.stood_in.get(effect.key)
-        if stood_in is not None and stood_in in kept:
-            partners.join(kept[stood_in], effect)
+        source = actual.served_from.get(effect.key)
+        if source is not None and source in kept:
+            partners.join(kept[source], effect)
 
     def lane_of(effect: EffectPlace, is_actual: bool) -> str | None:
         return lanes.get(effect.lane) if is_actual else effect.lane
@@ -48,19 +48,19 @@ def pair_effects(expected: RunEffects, actual: RunEffects) -> Pairing:
             return effect.key
         return None if lane is None else (lane, effect.label, effect.key.rpartition("/")[2])
 
-    def same_input(key: Callable[[EffectPlace, bool], Hashable]) -> Callable[[EffectPlace, bool], Hashable]:
-        def with_input(effect: EffectPlace, is_actual: bool) -> Hashable:
-            own = key(effect, is_actual)
-            return None if own is None or effect.match is None else (own, effect.match)
+    def require_same_input(key: Callable[[EffectPlace, bool], Hashable]) -> Callable[[EffectPlace, bool], Hashable]:
+        def key_with_input(effect: EffectPlace, is_actual: bool) -> Hashable:
+            base = key(effect, is_actual)
+            return None if base is None or effect.match is None else (base, effect.match)
 
-        return with_input
+        return key_with_input
 
     def tool_of(effect: EffectPlace, is_actual: bool) -> Hashable:
         lane = lane_of(effect, is_actual)
         return (lane, effect.label) if effect.is_derived and lane is not None else None
 
-    partners.join_by(same_input(key_of))
-    partners.join_by(same_input(tool_of))
+    partners.join_by(require_same_input(key_of))
+    partners.join_by(require_same_input(tool_of))
     partners.join_by(key_of)
     return Pairing(list(partners.in_order()), list(partners.reordered()))
 
@@ -77,33 +77,33 @@ class _Partners:
             self._expected_of[other.position] = one
 
     def join_by(self, key: Callable[[EffectPlace, bool], Hashable]) -> None:
-        """Joins those that have no partner yet, in their order; a key of None belongs to nobody."""
-        waiting: dict[Hashable, list[EffectPlace]] = {}
+        """Pair the effects that have no partner yet, in order; a key of None is never paired."""
+        free: dict[Hashable, list[EffectPlace]] = {}
         for effect in reversed(self._actual):
             if effect.position not in self._expected_of:
-                waiting.setdefault(key(effect, True), []).append(effect)
-        waiting.pop(None, None)
+                free.setdefault(key(effect, True), []).append(effect)
+        free.pop(None, None)
         for effect in self._expected:
-            candidates = waiting.get(key(effect, False)) if effect.position not in self._actual_of else None
+            candidates = free.get(key(effect, False)) if effect.position not in self._actual_of else None
             if candidates:
                 self.join(effect, candidates.pop())
 
-    def in_order(self) -> Iterator[Pair]:
-        behind: dict[int, list[EffectPlace]] = {}
+    def in_order(self) -> Iterator[EffectPair]:
+        following: dict[int, list[EffectPlace]] = {}
         last = 0
         for effect in self._actual:
             partner = self._expected_of.get(effect.position)
             if partner is None:
-                behind.setdefault(last, []).append(effect)
+                following.setdefault(last, []).append(effect)
             else:
                 last = partner.position
-        yield from (Pair(None, effect) for effect in behind.get(0, ()))
+        yield from (EffectPair(None, effect) for effect in following.get(0, ()))
         for effect in self._expected:
-            yield Pair(effect, self._actual_of.get(effect.position))
-            yield from (Pair(None, other) for other in behind.get(effect.position, ()))
+            yield EffectPair(effect, self._actual_of.get(effect.position))
+            yield from (EffectPair(None, other) for other in following.get(effect.position, ()))
 
     def reordered(self) -> Iterator[EffectPlace]:
-        """Those that were asked for when a later one of their lane had been asked for already."""
+        """Yield the effects that were requested after a later effect of their lane."""
         latest: dict[str, int] = {}
         for effect in self._actual:
             partner = self._expected_of.get(effect.position)

@@ -1,16 +1,16 @@
-"""The effects of a recorded run carried out again, one by one, by an invoker: without the agent's code.
+"""Execute the effects of a recorded run again, one by one, with an invoker and without the agent's code.
 
-What decides is one generator (`_deciding`): it asks for a call and is handed what came of it (`effect.invokers`).
+A generator decides (`_replay_effects`): it yields a call and receives the outcome (`runtime.engine.invokers`).
 
 Rules:
 
-1. All of the record is opened, and so checked, before anything is carried out.
-2. Only effects of a kind that may be repeated (`live_kinds`), and tools that are named one by one (`live_tools`), are
-   carried out. Everything else stays as it was recorded, which is not a pass by itself.
-3. What has no value to call with, or none to compare with, is not carried out: `not_replayable`. So is what the caller
-   declares so, and an effect for which the invoker raises `reenact.NotReplayable`.
-4. An error is something that can come of an effect. It is judged like any outcome, and loses nobody else's result.
-5. Another model is asked only on purpose (`model=`). The result says so, and `minted` may make a receipt of each call.
+1. The whole record is opened, and so checked, before anything is executed.
+2. Only effects of a repeatable kind (`live_kinds`) and named tools (`live_tools`) are executed. The others keep their
+   recorded outcome, which alone is not a pass.
+3. An effect without a recorded input or a comparable outcome is `not_replayable` and is not executed. So is one that
+   the caller declares so. An effect for which the invoker raises `onrecord.NotReplayable` is `not_replayable` too.
+4. An error is an outcome. It is judged like any other, and the other results are kept.
+5. Another model is called only on request (`model=`). The result says so, and `minted` may make a receipt of each call.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ import dataclasses
 from collections.abc import Callable, Collection, Generator, Iterator
 from typing import Any, NamedTuple
 
-from reenact.core.codec import encode
-from reenact.effect.invokers import CameOfIt, EffectInvoker, drive, drive_async
-from reenact.effect.stopping import NotReplayable
-from reenact.errors import InvalidInput, InvalidValue
-from reenact.journal.reader import JournalReader
-from reenact.replays.comparing.judging import places_without_value
-from reenact.replays.comparing.masks import Masks
-from reenact.replays.comparing.reasons import Reason
-from reenact.replays.comparing.tolerance import EXACT, DriftTolerance
-from reenact.replays.live import reasons as live_codes
-from reenact.replays.live.judging import MODEL_CALL, Judge
-from reenact.replays.live.reading import EffectPlace, EffectView, RunEffects, Status
-from reenact.replays.live.results import BREAKING, RunReplay, StepReplay, about_run
-from reenact.replays.live.sampling import Sampling, model_asked
+from onrecord.analysis.compare.masks import Masks
+from onrecord.analysis.compare.reasons import Reason
+from onrecord.analysis.compare.tolerance import EXACT, DriftTolerance
+from onrecord.analysis.compare.verdict import find_missing_values
+from onrecord.analysis.live import reasons as live_codes
+from onrecord.analysis.live.judge import MODEL_CALL, EffectJudge
+from onrecord.analysis.live.model_parameters import Sampling, read_model
+from onrecord.analysis.live.results import BREAKING, RunReplay, StepReplay, find_empty_reasons
+from onrecord.analysis.live.run_effects import EffectPlace, EffectView, RunEffects, Status
+from onrecord.core.codec import encode
+from onrecord.errors import InvalidInput, InvalidValue
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.invokers import CameOfIt, EffectInvoker, drive, drive_async
+from onrecord.runtime.engine.stops import NotReplayable
 
 LIVE_KINDS = (MODEL_CALL, "durable_step")
 
 
 class LiveCall(NamedTuple):
-    """One call as it is made: what a receipt can be made of."""
+    """A live call, with what a receipt needs."""
 
     name: str
     kind: str
@@ -48,11 +48,11 @@ class LiveCall(NamedTuple):
 
 
 Minting = Callable[[LiveCall, CameOfIt], str]
-"""Makes a receipt of a call to another model, and returns the receipt's own hash."""
+"""Makes a receipt for a call to another model and returns the receipt's hash."""
 
 
 class _Options(NamedTuple):
-    judge: Judge
+    judge: EffectJudge
     live_tools: frozenset[str]
     live_kinds: frozenset[str]
     model: str | None
@@ -61,7 +61,7 @@ class _Options(NamedTuple):
     minted: Minting | None
 
 
-_Deciding = Generator[LiveCall, CameOfIt, RunReplay]
+_Decisions = Generator[LiveCall, CameOfIt, RunReplay]
 
 
 def replay_with_invoker(
@@ -77,9 +77,9 @@ def replay_with_invoker(
     non_replayable: Collection[str] = (),
     minted: Minting | None = None,
 ) -> RunReplay:
-    """Carries the effects of a run out again, in their recorded order, and judges what came of each."""
-    options = _options(tolerance, masks, live_tools, live_kinds, model, stop_at_first, non_replayable, minted)
-    return drive(_deciding(RunEffects(reader), options), invoker)
+    """Execute the effects of a run again, in their recorded order, and judge each outcome."""
+    options = _make_options(tolerance, masks, live_tools, live_kinds, model, stop_at_first, non_replayable, minted)
+    return drive(_replay_effects(RunEffects(reader), options), invoker)
 
 
 async def replay_with_invoker_async(
@@ -95,11 +95,11 @@ async def replay_with_invoker_async(
     non_replayable: Collection[str] = (),
     minted: Minting | None = None,
 ) -> RunReplay:
-    options = _options(tolerance, masks, live_tools, live_kinds, model, stop_at_first, non_replayable, minted)
-    return await drive_async(_deciding(RunEffects(reader), options), invoker)
+    options = _make_options(tolerance, masks, live_tools, live_kinds, model, stop_at_first, non_replayable, minted)
+    return await drive_async(_replay_effects(RunEffects(reader), options), invoker)
 
 
-def _options(
+def _make_options(
     tolerance: DriftTolerance,
     masks: Masks | None,
     live_tools: Collection[str],
@@ -111,9 +111,9 @@ def _options(
 ) -> _Options:
     for name, given in (("live_tools", live_tools), ("live_kinds", live_kinds), ("non_replayable", non_replayable)):
         if isinstance(given, str):
-            raise InvalidInput(f"{name} is a list of names, not one text", code="bad_names")
+            raise InvalidInput(f"{name} must be a list of names, not one text", code="bad_names")
     return _Options(
-        Judge(tolerance, masks, model=model),
+        EffectJudge(tolerance, masks, model=model),
         frozenset(live_tools),
         frozenset(live_kinds),
         model,
@@ -123,15 +123,12 @@ def _options(
     )
 
 
-# Deciding
-
-
-def _deciding(run: RunEffects, options: _Options) -> _Deciding:
-    _look_through(run, options)
+def _replay_effects(run: RunEffects, options: _Options) -> _Decisions:
+    _check_contents(run, options)
     steps: list[StepReplay] = []
     used: set[str] = set()
     for place in run.effects:
-        step = yield from _one_step(run, place, options)
+        step = yield from _replay_effect(run, place, options)
         used.add(step.name)
         steps.append(step)
         if options.stop_at_first and step.verdict in BREAKING:
@@ -142,7 +139,7 @@ def _deciding(run: RunEffects, options: _Options) -> _Deciding:
         replay=None,
         effects=len(run.effects),
         steps=tuple(steps),
-        reasons=tuple(about_run(steps, len(run.effects))),
+        reasons=tuple(find_empty_reasons(steps, len(run.effects))),
         tolerance=options.judge.tolerance.to_data(),
         masks=options.judge.masks.to_data(),
         stopped=stopped,
@@ -151,46 +148,46 @@ def _deciding(run: RunEffects, options: _Options) -> _Deciding:
     )
 
 
-def _look_through(run: RunEffects, options: _Options) -> None:
-    """Opens every content once, and so finds damage before anything happens."""
+def _check_contents(run: RunEffects, options: _Options) -> None:
+    """Open every content once, to find damage before anything is executed."""
     models = False
     for place in run.effects:
         view = run.view(place)
-        models = models or bool(model_asked(view.kind, view.input)[0])
+        models = models or bool(read_model(view.kind, view.input)[0])
     if options.model is not None and not models:
         raise InvalidInput(
-            f"run {run.reader.run} asked no model by name, so there is none to ask another in its place of",
+            f"run {run.reader.run} called no model by name, so there is no model to replace",
             hint="Leave model= out.",
             code="no_model",
         )
 
 
-def _one_step(run: RunEffects, place: EffectPlace, options: _Options) -> Generator[LiveCall, CameOfIt, StepReplay]:
+def _replay_effect(run: RunEffects, place: EffectPlace, options: _Options) -> Generator[LiveCall, CameOfIt, StepReplay]:
     view, judge = run.view(place), options.judge
     if not _is_live(place, view, options):
-        return judge.recorded(place, view)
-    for why in _obstacles(view, options):
-        return judge.refused(place, view, why)
-    model, sampling = model_asked(view.kind, view.input)
-    asked = options.model if options.model is not None and model else model
-    inputs = run.reader.decoded(judge.input_asked(view))
-    call = LiveCall(view.name, view.kind, inputs, asked, Sampling(sampling))
-    came = _sorted_out((yield call), view)
-    if isinstance(came.error, NotReplayable):
-        return judge.refused(place, view, came.error.code, "live")
+        return judge.keep_recorded(place, view)
+    for why in _find_obstacles(view, options):
+        return judge.judge_unreplayable(place, view, why)
+    model, sampling = read_model(view.kind, view.input)
+    model_now = options.model if options.model is not None and model else model
+    inputs = run.reader.decoded(judge.input_for_model(view))
+    call = LiveCall(view.name, view.kind, inputs, model_now, Sampling(sampling))
+    outcome = _unwrap_returned_error((yield call), view)
+    if isinstance(outcome.error, NotReplayable):
+        return judge.judge_unreplayable(place, view, outcome.error.code, "live")
     try:
-        actual = _came(view, judge.input_asked(view), came)
-    except InvalidValue as problem:  # it contains itself
-        return judge.refused(place, view, problem.code, "live")
+        actual = _view_outcome(view, judge.input_for_model(view), outcome)
+    except InvalidValue as problem:  # e.g. the value contains itself
+        return judge.judge_unreplayable(place, view, problem.code, "live")
     other = options.model if options.model is not None and model else None
-    step = judge.step(place, view, actual, "live", model=other)
-    return step if other is None or options.minted is None else _with_receipt(step, options.minted, call, came)
+    step = judge.judge_effect(place, view, actual, "live", model=other)
+    return step if other is None or options.minted is None else _with_receipt(step, options.minted, call, outcome)
 
 
-def _with_receipt(step: StepReplay, minted: Minting, call: LiveCall, came: CameOfIt) -> StepReplay:
+def _with_receipt(step: StepReplay, minted: Minting, call: LiveCall, outcome: CameOfIt) -> StepReplay:
     try:
-        return dataclasses.replace(step, receipt=minted(call, came))
-    except Exception as error:  # the receipt is lost, and that is told; what came of the call is not
+        return dataclasses.replace(step, receipt=minted(call, outcome))
+    except Exception as error:  # the receipt is lost and reported; the outcome of the call is kept
         reason = Reason(live_codes.RECEIPT_FAILED, "", type(error).__name__)
         reasons, count = (reason, *step.reasons), step.reason_count + 1
         return dataclasses.replace(step, verdict="broken", reasons=reasons, reason_count=count)
@@ -198,33 +195,33 @@ def _with_receipt(step: StepReplay, minted: Minting, call: LiveCall, came: CameO
 
 def _is_live(place: EffectPlace, view: EffectView, options: _Options) -> bool:
     if place.kind not in ("ActionRequested", "ActionDenied"):
-        return False  # waits and interrupts: nobody can be asked twice
+        return False  # waits and interrupts cannot be repeated
     return view.name in options.live_tools or view.kind in options.live_kinds
 
 
-def _obstacles(view: EffectView, options: _Options) -> Iterator[str]:
-    """Why it is not carried out, in a word."""
+def _find_obstacles(view: EffectView, options: _Options) -> Iterator[str]:
+    """Yield the reason codes that keep an effect from being executed."""
     if view.name in options.declared:
         yield "declared"
     if view.input_gap is not None or view.output_gap is not None:
         yield view.input_gap or ("no_recorded_answer" if view.status is None else "erased")
     if view.status == "denied":
-        yield "denied"  # policy said no, so nothing was ever done
-    if any(True for _ in places_without_value(view.input)):
+        yield "denied"  # policy denied it, so it was never executed
+    if any(True for _ in find_missing_values(view.input)):
         yield "input_without_value"
-    if view.status == "succeeded" and any(True for _ in places_without_value(view.output)):
+    if view.status == "succeeded" and any(True for _ in find_missing_values(view.output)):
         yield "output_without_value"
 
 
-def _sorted_out(came: CameOfIt, view: EffectView) -> CameOfIt:
-    """An invoker may also hand back the error that an effect came to."""
-    if view.status == "failed" and came.error is None and isinstance(came.value, Exception):
-        return CameOfIt(None, came.value)
-    return came
+def _unwrap_returned_error(outcome: CameOfIt, view: EffectView) -> CameOfIt:
+    """Return the outcome, with an exception that the invoker returned treated as raised."""
+    if view.status == "failed" and outcome.error is None and isinstance(outcome.value, Exception):
+        return CameOfIt(None, outcome.value)
+    return outcome
 
 
-def _came(view: EffectView, asked: Any, came: CameOfIt) -> EffectView:
-    """What came now, in the form in which the record has it."""
-    tree = encode(came.value if came.error is None else came.error).tree
-    status: Status = "succeeded" if came.error is None else "failed"
-    return EffectView(view.name, view.kind, asked, None, status, tree, None)
+def _view_outcome(view: EffectView, model_now: Any, outcome: CameOfIt) -> EffectView:
+    """Return the outcome as an effect view, in the form of the record."""
+    tree = encode(outcome.value if outcome.error is None else outcome.error).tree
+    status: Status = "succeeded" if outcome.error is None else "failed"
+    return EffectView(view.name, view.kind, model_now, None, status, tree, None)

@@ -1,11 +1,11 @@
-"""One effect judged: what it was asked for with, and what came of it, against the record.
+"""Judge one effect: compare its input and its outcome with the record.
 
-The input is judged under the same tolerance as the outcome (a conversation repeats the answers before it, so what may
-drift there drifts here too), with paths that begin with `/input`. An error is judged by its class and its message.
-Tool events that an outcome holds under `tool_events` are judged as such, without their volatile ids.
+The input is judged under the same tolerance as the outcome, because a conversation repeats earlier answers; its paths
+begin with `/input`. An error is judged by its class and message. Tool events under `tool_events` in an outcome are
+judged as tool events, without their volatile ids.
 
-The rule for tools holds for tool calls of the run, too: with `same_tools` it does not matter what they were given and
-answered, with `ignore` they take no part at all.
+The tool rule also applies to the run's own tool calls: with `same_tools` their inputs and results do not matter, with
+`ignore` they are not compared.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from reenact.effect.varying import with_model
-from reenact.replays.comparing import reasons as codes
-from reenact.replays.comparing.drift import Outcome, StepDrift, compare_outcomes
-from reenact.replays.comparing.judging import judge, places_without_value
-from reenact.replays.comparing.masks import BODY, MODEL_RESPONSE, MaskRule, Masks
-from reenact.replays.comparing.reasons import Reason, Reasons
-from reenact.replays.comparing.tolerance import DriftTolerance
-from reenact.replays.comparing.trees import tree_digest
-from reenact.replays.live import reasons as live_codes
-from reenact.replays.live.reading import EffectPlace, EffectView
-from reenact.replays.live.results import How, StepReplay, StepVerdict, not_replayable
-from reenact.replays.live.views import View, plain_view
+from onrecord.analysis.compare import reasons as codes
+from onrecord.analysis.compare.drift import Outcome, StepDrift, compare_outcomes
+from onrecord.analysis.compare.masks import BODY, MODEL_RESPONSE, MaskRule, Masks
+from onrecord.analysis.compare.reasons import Reason, Reasons
+from onrecord.analysis.compare.tolerance import DriftTolerance
+from onrecord.analysis.compare.trees import tree_digest
+from onrecord.analysis.compare.verdict import find_missing_values, judge
+from onrecord.analysis.live import reasons as live_codes
+from onrecord.analysis.live.plain_trees import View, plain_view
+from onrecord.analysis.live.results import How, StepReplay, StepVerdict, not_replayable
+from onrecord.analysis.live.run_effects import EffectPlace, EffectView
+from onrecord.runtime.forks.overrides import replace_model
 
 MODEL_CALL = "model_call"
 TOOL_CALL = "tool_call"
 PROCESS = "process"
 MODEL_REQUEST = "model_request"
-"""The kind under which masks for the input of a model call are looked up; other inputs are an `input`."""
+"""The mask kind of a model call's input; that of other inputs is `input`."""
 
 _DRAWN_IDS = (
     "/*/tool_calls/*/id",
@@ -40,34 +40,34 @@ _DRAWN_IDS = (
 )
 _CONVERSATIONS = ("/messages", "/*/messages", "/*/*/messages", "/history", "/conversation")
 _REQUEST_MASKS = Masks(MaskRule(place + drawn, MODEL_REQUEST) for place in _CONVERSATIONS for drawn in _DRAWN_IDS)
-"""Ids that tie a tool's result to its call are drawn anew by every answer, and a conversation repeats them."""
+"""Masks for the ids that link a tool's result to its call: each answer has new ones, which a conversation repeats."""
 _OWN_NAME = Masks(
     MaskRule(f"{where}{name}", MODEL_RESPONSE)
     for where in ("", BODY)
     for name in ("/model", "/modelVersion", "/model_version")
 )
-"""What an answer calls its model, where another one was asked on purpose."""
+"""Masks for the model's name in an answer, used when another model was called on request."""
 
 
-class Judge:
-    """The rules of one replay."""
+class EffectJudge:
+    """Judge of effects under the rules of one replay."""
 
     def __init__(self, tolerance: DriftTolerance, masks: Masks | None, *, model: str | None = None) -> None:
         self.tolerance = tolerance
         self.given_masks = masks
         self.masks = Masks() if masks is None else masks
         self._model = model
-        """Another model is asked on purpose."""
+        """The model called instead of the recorded one."""
 
-    def missing(self, place: EffectPlace, expected: EffectView) -> StepReplay:
+    def judge_missing(self, place: EffectPlace, expected: EffectView) -> StepReplay:
         reason = Reason(live_codes.EFFECT_MISSING, "", "missing", expected=expected.name)
-        return self._alone(place, expected, reason, "missing", is_actual=False)
+        return self._judge_unpaired(place, expected, reason, "missing", is_actual=False)
 
-    def unexpected(self, place: EffectPlace, actual: EffectView, how: How) -> StepReplay:
+    def judge_unexpected(self, place: EffectPlace, actual: EffectView, how: How) -> StepReplay:
         reason = Reason(live_codes.EFFECT_UNEXPECTED, "", "unexpected", actual=actual.name)
-        return self._alone(place, actual, reason, "unexpected", is_actual=True, how=how)
+        return self._judge_unpaired(place, actual, reason, "unexpected", is_actual=True, how=how)
 
-    def _alone(
+    def _judge_unpaired(
         self,
         place: EffectPlace,
         view: EffectView,
@@ -91,8 +91,8 @@ class Judge:
             reason_count=0 if ignored else 1,
         )
 
-    def recorded(self, place: EffectPlace, expected: EffectView) -> StepReplay:
-        """It was not to be carried out."""
+    def keep_recorded(self, place: EffectPlace, expected: EffectView) -> StepReplay:
+        """Return the result for an effect that was not to be executed."""
         return StepReplay(
             key=place.key,
             name=expected.name,
@@ -103,8 +103,8 @@ class Judge:
             verdict="recorded",
         )
 
-    def refused(self, place: EffectPlace, expected: EffectView, why: str, how: How = "none") -> StepReplay:
-        """It cannot be replayed."""
+    def judge_unreplayable(self, place: EffectPlace, expected: EffectView, why: str, how: How = "none") -> StepReplay:
+        """Return the result for an effect that cannot be replayed."""
         return StepReplay(
             key=place.key,
             name=expected.name,
@@ -117,7 +117,7 @@ class Judge:
             reason_count=1,
         )
 
-    def step(
+    def judge_effect(
         self,
         place: EffectPlace,
         expected: EffectView,
@@ -132,7 +132,7 @@ class Judge:
         try:
             self._judge_request(expected, actual, reasons)
             drift = self._judge_outcome(expected, actual, how, reasons)
-        except Exception as error:  # of a judge that the caller gave: what came of the others is not lost with it
+        except Exception as error:  # from the caller's content function; the other effects keep their results
             if not callable(self.tolerance.content):
                 raise
             reasons.add(Reason(live_codes.JUDGE_FAILED, "", type(error).__name__))
@@ -159,16 +159,19 @@ class Judge:
         if "erased" in (expected.input_gap, actual.input_gap):
             reasons.add(not_replayable("erased"))
             return
-        for path, was, came in (("/name", expected.name, actual.name), ("/kind", expected.kind, actual.kind)):
-            if was != came:
-                reasons.add(Reason(live_codes.EFFECT_DIFF, path, "changed", was, came))
+        for path, recorded_value, new_value in (
+            ("/name", expected.name, actual.name),
+            ("/kind", expected.kind, actual.kind),
+        ):
+            if recorded_value != new_value:
+                reasons.add(Reason(live_codes.EFFECT_DIFF, path, "changed", recorded_value, new_value))
         found = Reasons()
         kind = MODEL_REQUEST if expected.kind == MODEL_CALL else "input"
-        views = plain_view(self.input_asked(expected)), plain_view(actual.input)
+        views = plain_view(self.input_for_model(expected)), plain_view(actual.input)
         left, right = (self.masks.applied(kind, _REQUEST_MASKS.applied(kind, one.tree)) for one in views)
         judge(left, right, self.tolerance, found, "/input")
         _judge_classes(*views, found, "/input")
-        self._add(expected, found.kept(), reasons, code=live_codes.INPUT_DIFF)
+        self._add_reasons(expected, found.kept(), reasons, code=live_codes.INPUT_DIFF)
 
     def _judge_outcome(self, expected: EffectView, actual: EffectView, how: How, reasons: Reasons) -> StepDrift | None:
         for view in (expected, actual):
@@ -178,7 +181,7 @@ class Judge:
         if expected.status is None:
             reasons.add(not_replayable("no_recorded_answer"))
             return None
-        if actual.status is None and any(True for _ in places_without_value(expected.output)):
+        if actual.status is None and any(True for _ in find_missing_values(expected.output)):
             reasons.add(not_replayable("output_without_value"))
             return None
         if actual.status is None:
@@ -186,64 +189,69 @@ class Judge:
             return None
         if expected.status != actual.status:
             changed = Reason(live_codes.STATUS_DIFF, "", "changed", expected.status, actual.status)
-            self._add(expected, (changed,), reasons)
+            self._add_reasons(expected, (changed,), reasons)
             return None
-        was, came = plain_view(expected.output), plain_view(actual.output)
+        recorded_value, new_value = plain_view(expected.output), plain_view(actual.output)
         drift = compare_outcomes(
-            self._outcome(expected, was.tree), self._outcome(actual, came.tree), self.tolerance, self.masks
+            self._outcome(expected, recorded_value.tree),
+            self._outcome(actual, new_value.tree),
+            self.tolerance,
+            self.masks,
         )
         if expected.status != "failed":
             found = Reasons()
-            _judge_classes(was, came, found, "")
+            _judge_classes(recorded_value, new_value, found, "")
             drift = _with_reasons(drift, found)
         if how == "recorded" and drift.verdict != "pass":
             first = drift.reasons[0]
             code = codes.NOT_REPLAYABLE if not drift.replayable else live_codes.STAND_IN_DIFF
             reasons.add(Reason(code, first.path, first.what, first.expected, first.actual))
             return drift
-        self._add(expected, drift.reasons, reasons, all_of_them=drift.reason_count)
+        self._add_reasons(expected, drift.reasons, reasons, total=drift.reason_count)
         return drift
 
-    def input_asked(self, view: EffectView) -> Any:
-        """The recorded input as it would have been with the model that is asked now."""
-        changed = with_model(view.input, self._model) if self._model is not None and view.kind == MODEL_CALL else None
+    def input_for_model(self, view: EffectView) -> Any:
+        """Return the recorded input with the model that is called now."""
+        changed = (
+            replace_model(view.input, self._model) if self._model is not None and view.kind == MODEL_CALL else None
+        )
         return view.input if changed is None else changed
 
     def _outcome(self, view: EffectView, plain: Any) -> Outcome:
         failed = view.status == "failed"
-        made = outcome(view.output if failed else plain, view.kind, failed=failed)
+        result = outcome(view.output if failed else plain, view.kind, failed=failed)
         if self._model is None or view.kind != MODEL_CALL:
-            return made
-        return dataclasses.replace(made, value=_OWN_NAME.applied(made.kind, made.value))
+            return result
+        return dataclasses.replace(result, value=_OWN_NAME.applied(result.kind, result.value))
 
-    def _add(
+    def _add_reasons(
         self,
         view: EffectView,
         found: tuple[Reason, ...],
         reasons: Reasons,
         *,
         code: str | None = None,
-        all_of_them: int = 0,
+        total: int = 0,
     ) -> None:
-        """What the rule for tools says about a tool's call comes on top of what its parts say."""
+        """Add reasons, with the tool rule applied to tool calls."""
         rule = self.tolerance.tools if view.kind == TOOL_CALL else "exact"
         if rule == "ignore":
             return
         for one in found:
             if code is not None and one.code == codes.NOT_REPLAYABLE:
-                continue  # a client among the arguments: it was called with one now, too
+                continue  # e.g. a client among the arguments, which the new call has too
             reasons.add(one._replace(code=code or one.code, tolerated=one.tolerated or rule == "same_tools"))
-        if all_of_them > len(found) and found:
-            _count_more(reasons, found[0].tolerated or rule == "same_tools", all_of_them - len(found))
+        if total > len(found) and found:
+            _count_more(reasons, found[0].tolerated or rule == "same_tools", total - len(found))
 
 
 def _digest(view: EffectView) -> str | None:
-    """Of the outcome as it is on record, all of it."""
+    """Return the digest of the whole recorded outcome."""
     return None if view.output_gap is not None else tree_digest(view.output)
 
 
 def _judge_classes(expected: View, actual: View, reasons: Reasons, at: str) -> None:
-    """The same fields in an object of another class."""
+    """Add a reason for each object whose class changed."""
     for path, name in expected.classes.items():
         other = actual.classes.get(path)
         if other is not None and other != name:
@@ -276,7 +284,7 @@ def _verdict(how: How, reasons: Reasons) -> StepVerdict:
 
 
 def outcome(tree: Any, kind: str, *, failed: bool) -> Outcome:
-    """An encoded value, or an encoded error, as what came of an effect of this kind."""
+    """Return the outcome of an effect of this kind from an encoded value or error."""
     if failed:
         return Outcome(error_view(tree), kind="error")
     mask_kind = MODEL_RESPONSE if kind == MODEL_CALL else kind
@@ -287,7 +295,7 @@ def outcome(tree: Any, kind: str, *, failed: bool) -> Outcome:
 
 
 def error_view(tree: Any) -> Any:
-    """Its class and its message: attributes may hold clients and requests, which are new each time."""
+    """Return the class and message of an error. Attributes may hold clients and requests, which are always new."""
     members = tree.get("$error") if isinstance(tree, dict) else None
     if not isinstance(members, dict):
         return tree

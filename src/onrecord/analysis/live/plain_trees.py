@@ -1,34 +1,34 @@
-"""Encoded values as they are compared: by what they hold, not by how it is kept.
+"""Turn encoded values into plain trees for comparison.
 
-An object is its fields, so that paths, masks and counters are those of the data whether a client answers with plain
-dictionaries or with classes of its own. JSON text that was kept as structure is that structure. Of which class an
-object was is looked at apart from that.
+An object becomes its fields, so that paths, masks and counters are the same whether a client answers with dictionaries
+or with classes of its own. JSON text that was stored as structure becomes that structure. Classes are compared
+separately.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from reenact.replays.comparing.pointers import escaped
+from onrecord.analysis.compare.pointers import escape
 
 
 class View(NamedTuple):
     tree: Any
     classes: dict[str, str]
-    """By the path of each object."""
+    """The class of each object, by path."""
 
 
 def plain_view(tree: Any) -> View:
-    """A copy: the tree stays as it is."""
+    """Return a plain copy of an encoded tree, and the classes in it."""
     classes: dict[str, str] = {}
     whole: list[Any] = [None]
     todo: list[tuple[Any, Any, Any, str]] = [(whole, 0, tree, "")]
     while todo:
         container, name, value, path = todo.pop()
-        value = _opened(value, path, classes)
+        value = _unwrap(value, path, classes)
         if type(value) is dict:
             container[name] = copy = dict.fromkeys(value)
-            todo += [(copy, member, item, f"{path}/{escaped(member)}") for member, item in value.items()]
+            todo += [(copy, member, item, f"{path}/{escape(member)}") for member, item in value.items()]
         elif type(value) is list:
             container[name] = items = [None] * len(value)
             todo += [(items, index, item, f"{path}/{index}") for index, item in enumerate(value)]
@@ -37,8 +37,8 @@ def plain_view(tree: Any) -> View:
     return View(whole[0], classes)
 
 
-def _opened(value: Any, path: str, classes: dict[str, str]) -> Any:
-    """What is inside of an object, or of JSON text; any other value as it is."""
+def _unwrap(value: Any, path: str, classes: dict[str, str]) -> Any:
+    """Return the fields of an object or the value of JSON text; return other values unchanged."""
     while type(value) is dict and len(value) == 1:
         (tag,) = value
         held = value[tag]

@@ -1,12 +1,11 @@
-"""What a live replay says: values with stable reasons; nothing is raised unless asked for.
+"""Results of a live replay: values with stable reason codes. Only `raise_if_broken` raises.
 
 The verdict on a run:
 
-- **pass**: at least one effect was carried out live, and nothing differs;
-- **drift**: something differs, and the tolerance allows each of it;
-- **broken**: at least one difference that it does not allow, an effect that is missing, unexpected or cannot be
-  replayed, or nothing that was carried out at all. No effects, and effects that were only served from the record,
-  are never a pass.
+- **pass**: at least one effect was executed live, and nothing differs.
+- **drift**: the tolerance allows every difference.
+- **broken**: a difference that it does not allow, an effect that is missing, unexpected or not replayable, or no
+  effect that was executed. A run without effects, or with recorded answers only, never passes.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from reenact.errors import ReenactError
-from reenact.replays.comparing import reasons as codes
-from reenact.replays.comparing.drift import StepDrift, Verdict
-from reenact.replays.comparing.reasons import Reason
-from reenact.replays.live import reasons as live_codes
+from onrecord.analysis.compare import reasons as codes
+from onrecord.analysis.compare.drift import StepDrift, Verdict
+from onrecord.analysis.compare.reasons import Reason
+from onrecord.analysis.live import reasons as live_codes
+from onrecord.errors import OnrecordError
 
 How = Literal["live", "recorded", "none"]
-"""Carried out again; answered from the record; neither."""
+"""Executed again, answered from the record, or neither."""
 StepVerdict = Literal["pass", "drift", "broken", "missing", "unexpected", "not_replayable", "recorded", "ignored"]
-"""`recorded`: served from the record, so nothing was judged but that it was asked for as before. `ignored`: a tool call
-that only one of the runs has, where tools take no part."""
+"""`recorded`: served from the record, so only the request was judged. `ignored`: a tool call of one run only, where
+the tolerance ignores tools."""
 
 STEP_VERDICTS: tuple[StepVerdict, ...] = (
     "pass",
@@ -40,12 +39,12 @@ STEP_VERDICTS: tuple[StepVerdict, ...] = (
 )
 BREAKING: frozenset[str] = frozenset({"broken", "missing", "unexpected", "not_replayable"})
 NO_EVIDENCE: frozenset[str] = frozenset({"sleep", "await_event", "clock", "random", "end"})
-"""Kinds of effects that say nothing about the world: a run in which only these were live has not been replayed live."""
+"""Kinds of effects that test nothing outside: a run in which only these were live was not replayed live."""
 NOT_REPLAYABLE_STATUS = 7
 
 
-class ReplayBroken(ReenactError):
-    """Raised only by `raise_if_broken`."""
+class ReplayBroken(OnrecordError):
+    """Raised by `raise_if_broken`."""
 
     code = "replay_broken"
     exit_status = 1
@@ -53,36 +52,36 @@ class ReplayBroken(ReenactError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StepReplay:
-    """One effect, or the end of the run. `expected` is what was recorded, `actual` what came now."""
+    """Result of one effect, or of the end of the run. `expected` is the recorded side, `actual` the new one."""
 
     key: str
     name: str
     kind: str
     seq: int | None
-    """Of the request in the recorded run; None: it is not there."""
+    """The seq of the request in the recorded run; None if it has none."""
     kept_in: str | None = None
-    """The run in which that is, where it is shared with the one that it was forked from."""
+    """The run that stores the request, if a fork shares it with its parent."""
     replay_seq: int | None = None
-    """Of the request in the replay; None: there is no such run, or it is not there."""
+    """The seq of the request in the replay; None if there is no such run or request."""
     how: How
     verdict: StepVerdict
     reasons: tuple[Reason, ...] = ()
-    """The first ones, those that break come first; `reason_count` counts all."""
+    """The first reasons, broken ones before tolerated ones; `reason_count` counts all."""
     reason_count: int = 0
     drift: StepDrift | None = None
-    """Of the outcome; None when there was none to judge."""
+    """Drift of the outcome; None if there was none to judge."""
     expected_digest: str | None = None
     actual_digest: str | None = None
     actual: Any = None
-    """The encoded outcome that came now, where it is not what was recorded."""
+    """The new encoded outcome, if it differs from the recorded one."""
     difference: str | None = None
-    """The digest under which the difference is kept, if it is (`keep_differences`)."""
+    """The digest of the kept difference (`keep_differences`)."""
     model: str | None = None
-    """The model that was asked instead of the recorded one."""
+    """The model called instead of the recorded one."""
     receipt: str | None = None
-    """The own hash of the receipt that was minted for it."""
+    """The hash of the receipt for the call."""
     inner: RunReplay | None = None
-    """Of the run that it called, where both are there."""
+    """The result of the child run, if both sides have it."""
 
     @property
     def first_reason(self) -> Reason | None:
@@ -90,7 +89,7 @@ class StepReplay:
 
     @property
     def is_evidence(self) -> bool:
-        if self.kind == "process":  # calling a run says nothing: what that run did does
+        if self.kind == "process":  # calling a run proves nothing; its effects do
             return self.inner is not None and self.inner.counts["live"] > 0
         return self.how == "live" and self.kind not in NO_EVIDENCE and self.verdict != "ignored"
 
@@ -106,20 +105,20 @@ class StepReplay:
 class RunReplay:
     run: str
     replay: str | None
-    """The run that the replay made; None: its effects were carried out one by one, by an invoker."""
+    """The run that the replay made; None if an invoker executed the effects one by one."""
     effects: int
-    """How many the recorded run has."""
+    """The number of effects in the recorded run."""
     steps: tuple[StepReplay, ...]
     reasons: tuple[Reason, ...] = ()
-    """About the run as a whole."""
+    """Reasons that concern the run as a whole."""
     tolerance: dict[str, Any]
     masks: list[dict[str, Any]]
     stopped: bool = False
-    """Nothing was judged, or carried out, behind the first step that broke."""
+    """True if the replay stopped at the first broken step."""
     model: str | None = None
-    """Another model than the recorded one was asked, on purpose."""
+    """The model called instead of the recorded one."""
     unused_live_tools: tuple[str, ...] = ()
-    """Tools that were to be called live, and that the run never called."""
+    """Tools named as live that the run never called."""
 
     @property
     def verdict(self) -> Verdict:
@@ -137,14 +136,14 @@ class RunReplay:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """Every reason there is, each once, in the order in which they came up."""
+        """Return every reason code once, in order of appearance."""
         found = [reason.code for reason in self.reasons]
         found += [reason.code for step in self.steps for reason in step.reasons]
         return tuple(dict.fromkeys(found))
 
     @property
     def counts(self) -> dict[str, int]:
-        """Steps by verdict, and how many were carried out live; the end of the run is among the steps."""
+        """Return the number of steps by verdict, and of live ones. The end of the run is a step too."""
         by_verdict = Counter(step.verdict for step in self.steps)
         counts: dict[str, int] = {verdict: by_verdict[verdict] for verdict in STEP_VERDICTS}
         return counts | {"live": sum(step.is_evidence for step in self.steps)}
@@ -158,25 +157,27 @@ class RunReplay:
         if self.within_tolerance:
             return 0
         breaking = [step.verdict for step in self.steps if step.verdict in BREAKING]
-        about_run = {reason.code for reason in self.reasons if not reason.tolerated} - {live_codes.NOTHING_LIVE}
-        # What is missing behind an effect that could not be replayed is missing because of it.
+        run_codes = {reason.code for reason in self.reasons if not reason.tolerated} - {live_codes.NOTHING_LIVE}
+        # Effects that are missing after one that could not be replayed are missing because of it.
         unreplayable = breaking[:1] == ["not_replayable"] and set(breaking) <= {"not_replayable", "missing"}
-        return NOT_REPLAYABLE_STATUS if unreplayable and not about_run else 1
+        return NOT_REPLAYABLE_STATUS if unreplayable and not run_codes else 1
 
     @property
     def message(self) -> str:
         counts = self.counts
-        told = ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in STEP_VERDICTS if counts[name])
+        counted = ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in STEP_VERDICTS if counts[name])
         why = "" if self.verdict == "pass" or not self.codes else f" ({', '.join(self.codes[:3])})"
         stop = "; stopped at the first that broke" if self.stopped else ""
         live = f"{counts['live']} of {self.effects} effects carried out live"
-        return f"live replay of {self.run}: {live}{': ' + told if told else ''}{stop} - {self.verdict.upper()}{why}"
+        return (
+            f"live replay of {self.run}: {live}{': ' + counted if counted else ''}{stop} - {self.verdict.upper()}{why}"
+        )
 
     def __str__(self) -> str:
         return self.message
 
     def to_data(self) -> dict[str, Any]:
-        """Plain JSON, but for values of the actual outcomes, which are encoded trees and so plain too."""
+        """Return plain JSON data. Outcomes are encoded trees."""
         return {
             "run": self.run,
             "replay": self.replay,
@@ -195,39 +196,39 @@ class RunReplay:
         }
 
     def raise_if_broken(self) -> None:
-        """Drift within the tolerance is not broken."""
+        """Raise ReplayBroken if the verdict is broken. Drift within the tolerance is not."""
         if self.within_tolerance:
             return
         first = self.first_broken
         reason = first.first_reason if first is not None else (self.reasons[0] if self.reasons else None)
         error = ReplayBroken(
             self.message,
-            hint=_where(first) or "Name what is to be carried out live: an effect that is served proves nothing.",
+            hint=_describe_step(first) or "Name the effects to execute live: a recorded answer proves nothing.",
             code=reason.code if reason is not None else None,
         )
         error.exit_status = self.exit_status
         raise error
 
 
-def _where(step: StepReplay | None) -> str:
+def _describe_step(step: StepReplay | None) -> str:
     if step is None:
         return ""
     place = f"seq {step.seq}" if step.seq is not None else f"seq {step.replay_seq} of the replay"
-    return f"The first that broke: {step.name[:80]} at {place}."
+    return f"The first broken step: {step.name[:80]} at {place}."
 
 
-def names_of(steps: Iterable[StepReplay]) -> set[str]:
-    """What was asked for, also by runs that were called."""
+def effect_names(steps: Iterable[StepReplay]) -> set[str]:
+    """Return the names of all requested effects, child runs included."""
     found: set[str] = set()
     for step in steps:
         found.add(step.name)
         if step.inner is not None:
-            found |= names_of(step.inner.steps)
+            found |= effect_names(step.inner.steps)
     return found
 
 
-def about_run(steps: list[StepReplay], effects: int) -> list[Reason]:
-    """Why there is nothing that could pass: no effects, or none that was carried out."""
+def find_empty_reasons(steps: list[StepReplay], effects: int) -> list[Reason]:
+    """Return the reason why nothing can pass: no effects, or none that was executed."""
     if not effects and not any(step.is_evidence for step in steps):
         return [Reason(live_codes.EMPTY, "", "no effects")]
     if not any(step.is_evidence for step in steps):

@@ -1,17 +1,17 @@
-"""Addresses of requests, taken apart."""
+"""Split URLs of requests, fast."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from reenact.core.lazy_patterns import Pattern
+from onrecord.core.lazy_regex import Pattern
 
 _USUAL = Pattern(r"(https?)://([A-Za-z0-9.-]+(?::[0-9]+)?)(/[!-\"$->@-~]*)?(?=[?#]|\Z)")
-"""What `urlsplit` says the same of, but takes several times as long for. (Each request may have its own address.)"""
+"""URLs for which this gives what `urlsplit` gives, in a fraction of the time. (Each request may have another URL.)"""
 
 
-def parts_of(url: str) -> tuple[str, str, str]:
-    """Scheme, host with whatever belongs to it, and path."""
+def split_url(url: str) -> tuple[str, str, str]:
+    """Return the scheme, the host with user and port, and the path."""
     usual = _USUAL.match(url)
     if usual is not None:
         return usual[1], usual[2], usual[3] or ""

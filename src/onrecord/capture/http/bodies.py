@@ -1,7 +1,7 @@
-"""Bodies as recorded: JSON as structure, text as text, anything else as bytes, and each of them back as the same bytes.
+"""Convert bodies to their recorded forms and back to the same bytes: JSON as structure, text as text, others as bytes.
 
-A conversation repeats itself with every turn. As structure its messages are shared with those of the turn before; as
-one long text they would be kept again and again.
+A conversation repeats its messages with every turn. As structure they are stored once and shared; as one long text they
+would be stored again with each turn.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from typing import Any
 
 import orjson
 
-from reenact.core.codec.json_text import write_json_text
-from reenact.core.lazy_patterns import Pattern
-from reenact.core.strict_json import MAX_BYTES, read_strict
-from reenact.errors import InvalidValue
+from onrecord.core.codec.json_text import write_json_text
+from onrecord.core.lazy_regex import Pattern
+from onrecord.core.strict_json import MAX_BYTES, read_strict
+from onrecord.errors import InvalidValue
 
 BOUNDARY = "boundary"
-"""In place of the one that a client draws for every multipart body."""
+"""Replaces the random boundary of a multipart body."""
 _STYLES = ("compact", "python", "indent2", "compact-ascii", "python-utf8")
-_FEW_CONTAINERS = 250
-"""No nesting is too deep with so few."""
-_SHORTEST_WITH_BOUNDARY = len("x/x;boundary=")
+_FAST_CONTAINERS = 250
+"""Number of containers up to which no nesting is too deep."""
+_MIN_LENGTH_WITH_BOUNDARY = len("x/x;boundary=")
 _BOUNDARY = Pattern(r'(boundary=)("?)([^";,\s]+)\2', re.IGNORECASE)
 
 
 def request_body(body: bytes) -> dict[str, Any]:
-    """What a request says. Spaces and escapes between the same values are the same request."""
-    value = _json(body)
+    """Return the recorded form of a request's body. JSON texts of equal values have equal forms."""
+    value = _parse_json(body)
     if value is not None:
         return {"json": value}
     return _text_or_bytes(body)
 
 
 def response_body(body: bytes) -> dict[str, Any]:
-    """What came, byte for byte: as structure only where writing it again gives the same bytes."""
-    form = _usual_form(body)
+    """Return the recorded form of a response's body: structure only if writing it gives the same bytes again."""
+    form = _common_form(body)
     if form is not None:
         return form
-    value = _json(body)
+    value = _parse_json(body)
     for style in _STYLES if value is not None else ():
         form = {"json": value, "style": style}
         if _is_written_as(form, body):
@@ -47,10 +47,10 @@ def response_body(body: bytes) -> dict[str, Any]:
     return _text_or_bytes(body)
 
 
-def _usual_form(body: bytes) -> dict[str, Any] | None:
-    """As servers mostly write JSON. Nothing is lost where the same bytes are written again, so that nobody has to read
-    them with more care."""
-    if body[:1] not in (b"{", b"[") or body.count(b"{") + body.count(b"[") > _FEW_CONTAINERS or len(body) > MAX_BYTES:
+def _common_form(body: bytes) -> dict[str, Any] | None:
+    """Return the form of JSON written as most servers do, or None. Since the same bytes are written again, the fast
+    parser loses nothing, and no strict reading is needed."""
+    if body[:1] not in (b"{", b"[") or body.count(b"{") + body.count(b"[") > _FAST_CONTAINERS or len(body) > MAX_BYTES:
         return None
     try:
         value = orjson.loads(body)
@@ -64,7 +64,7 @@ def _usual_form(body: bytes) -> dict[str, Any] | None:
 
 
 def _likely_styles(body: bytes) -> tuple[str, ...]:
-    """Those that can have written what the body begins with; never one behind another that would write the same."""
+    """Return the styles that can have written the body's beginning. No two of them write the same bytes."""
     if body.startswith((b"{\n", b"[\n")):
         return ("indent2",)
     if body.startswith(b'{"'):
@@ -73,7 +73,7 @@ def _likely_styles(body: bytes) -> tuple[str, ...]:
 
 
 def body_bytes(form: Mapping[str, Any] | None) -> bytes:
-    """The bytes that a form stands for. JSON without a style, that of a request, is written as clients do."""
+    """Return the bytes of a recorded form. JSON without a style (of a request) is written compactly, as clients do."""
     if not form:
         return b""
     if "json" in form:
@@ -90,7 +90,7 @@ def body_bytes(form: Mapping[str, Any] | None) -> bytes:
 
 
 def part_form(part: bytes) -> str | bytes:
-    """A part of a stream. Where a character is cut in two it is bytes."""
+    """Return a part of a stream as text, or as bytes if it cuts a character in two."""
     try:
         return part.decode()
     except UnicodeDecodeError:
@@ -101,18 +101,18 @@ def part_bytes(form: str | bytes) -> bytes:
     return form.encode() if isinstance(form, str) else form
 
 
-def with_one_boundary(content_type: str, body: bytes) -> tuple[str, bytes]:
-    """A multipart body as if its client had taken the same boundary as every other."""
-    found = _BOUNDARY.search(content_type) if len(content_type) > _SHORTEST_WITH_BOUNDARY else None
+def normalize_boundary(content_type: str, body: bytes) -> tuple[str, bytes]:
+    """Return the content type and the body of a multipart request with a constant boundary."""
+    found = _BOUNDARY.search(content_type) if len(content_type) > _MIN_LENGTH_WITH_BOUNDARY else None
     if found is None:
         return content_type, body
-    drawn = found.group(3)
-    normal = f"{content_type[: found.start()]}boundary={BOUNDARY}{content_type[found.end() :]}"
-    return normal, body.replace(b"--" + drawn.encode("latin-1", "replace"), b"--" + BOUNDARY.encode())
+    boundary = found.group(3)
+    normalized = f"{content_type[: found.start()]}boundary={BOUNDARY}{content_type[found.end() :]}"
+    return normalized, body.replace(b"--" + boundary.encode("latin-1", "replace"), b"--" + BOUNDARY.encode())
 
 
-def _json(body: bytes) -> Any:
-    """None: it is no object or list, or none that could be written again."""
+def _parse_json(body: bytes) -> Any:
+    """Return the parsed object or list, or None if the body is neither or cannot be recorded as structure."""
     if body.lstrip()[:1] not in (b"{", b"["):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Requests to models, by what they ask for, whatever the host; and where their streams end."""
+"""Recognize model calls by their path and body, on any host, and the end of their streams."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from reenact.capture.http.addresses import parts_of
-from reenact.core.lazy_patterns import Pattern
+from onrecord.capture.http.addresses import split_url
+from onrecord.core.lazy_regex import Pattern
 
 OPENAI, ANTHROPIC, GOOGLE = "openai", "anthropic", "google"
 _GOOGLE = Pattern(r"/models/[^/]+:(generateContent|streamGenerateContent)$")
@@ -15,42 +15,42 @@ _TERMINATORS = {
     OPENAI: Pattern(rb'^data: ?\[DONE\]|"type": ?"response\.(?:completed|failed|incomplete)"', re.MULTILINE),
     ANTHROPIC: Pattern(rb'"type": ?"message_stop"|^event: ?message_stop', re.MULTILINE),
 }
-_KEPT = 64
-"""Bytes of what came before that are looked at again: a terminator may come in two parts."""
+_OVERLAP_BYTES = 64
+"""Bytes of the previous part that are searched again: a terminator may be split over two parts."""
 
 
-def provider_of(method: str, url: str, body: Any) -> str | None:
-    """Whose interface it is that a request speaks; `body` as it is recorded. None: it is no model call."""
+def find_provider(method: str, url: str, body: Any) -> str | None:
+    """Return the provider whose API the request uses, or None if it is no model call. `body` is the recorded form."""
     if method != "POST":
         return None
-    asked = body.get("json") if isinstance(body, dict) else None
-    if not isinstance(asked, dict):
+    request = body.get("json") if isinstance(body, dict) else None
+    if not isinstance(request, dict):
         return None
-    path = parts_of(url)[2].rstrip("/")
-    if path.endswith("/chat/completions") and "messages" in asked:
+    path = split_url(url)[2].rstrip("/")
+    if path.endswith("/chat/completions") and "messages" in request:
         return OPENAI
-    if path.endswith("/responses") and ("input" in asked or "model" in asked):
+    if path.endswith("/responses") and ("input" in request or "model" in request):
         return OPENAI
-    if path.endswith("/messages") and "messages" in asked and "model" in asked:
+    if path.endswith("/messages") and "messages" in request and "model" in request:
         return ANTHROPIC
-    if "contents" in asked and _GOOGLE.search(path) is not None:
+    if "contents" in request and _GOOGLE.search(path) is not None:
         return GOOGLE
     return None
 
 
 class Terminator:
-    """Watches a stream for the end that its protocol gives it."""
+    """Search of a stream for the last message of its protocol."""
 
     def __init__(self, provider: str | None, content_type: str) -> None:
         found = _TERMINATORS.get(provider or "") if content_type.startswith("text/event-stream") else None
         self._search: Callable[[bytes], Any] | None = found.search if found is not None else None
         self.is_expected = found is not None
-        """A stream that ends without it was cut off, whatever the connection says."""
+        """True: a stream that ends without the terminator was cut off, even if the connection ended normally."""
         self.was_seen = False
-        self._before = b""
+        self._overlap = b""
 
-    def see(self, part: bytes) -> None:
+    def feed(self, part: bytes) -> None:
         if self._search is not None and not self.was_seen:
-            together = self._before + part
-            self.was_seen = self._search(together) is not None
-            self._before = together[-_KEPT:]
+            searched = self._overlap + part
+            self.was_seen = self._search(searched) is not None
+            self._overlap = searched[-_OVERLAP_BYTES:]

@@ -1,7 +1,7 @@
-"""aiohttp: a middleware of ours is the innermost of every request that a session makes.
+"""aiohttp interceptor: the innermost middleware of every request of a session.
 
-So redirects, cookies, the total time-out and `raise_for_status` stay the library's own, and each request that is sent
-is one effect. Nobody says beforehand who reads the body, so it is always read part by part.
+Redirects, cookies, the total time-out and `raise_for_status` stay in the library. Each request sent is one effect.
+aiohttp does not say in advance how the body is read, so it is always recorded as a stream.
 """
 
 from __future__ import annotations
@@ -13,61 +13,65 @@ from functools import cache, partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from reenact.capture.guard import guard
-from reenact.capture.http.effects import AsyncBody, HttpCall
-from reenact.capture.http.exchange import Head, Request, header_pairs, upgraded
-from reenact.capture.seams.hooks import Replace, lane_here
-from reenact.effect.lanes import Lane
-from reenact.effect.places import nowhere
+from onrecord.capture.http.effects import AsyncBody, HttpCall
+from onrecord.capture.http.exchange import RequestParts, ResponseHead, describe_upgrade, header_pairs
+from onrecord.capture.interceptors.import_hooks import Replace, current_lane
+from onrecord.capture.unrecorded import guard
+from onrecord.runtime.engine.context import nowhere
+from onrecord.runtime.scheduler.lanes import Lane
 
 
-def put_into(client: ModuleType, replace: Replace) -> None:
+def patch(client: ModuleType, replace: Replace) -> None:
     replace(client.ClientSession, "_request", partial(_request, client))
-    replace(client.BaseConnector, "close", _close)
+    replace(client.BaseConnector, "close", _close_connector)
 
 
-def _close(original: Callable[..., Any], connector: Any, *args: Any, **kwargs: Any) -> Any:
-    """Connections are those of effects, and so is what ends them: a replay has none, and makes no task for that."""
+def _close_connector(original: Callable[..., Any], connector: Any, *args: Any, **kwargs: Any) -> Any:
+    """Close the connections outside any lane: effects opened them, and a replay has none to close."""
     with nowhere():
         return original(connector, *args, **kwargs)
 
 
 def _request(client: ModuleType, original: Callable[..., Any], session: Any, *args: Any, **kwargs: Any) -> Any:
-    lane = lane_here()
+    lane = current_lane()
     if lane is None:
         return original(session, *args, **kwargs)
-    given = kwargs.get("middlewares")
-    before = session._middlewares if given is None else given
+    passed = kwargs.get("middlewares")
+    before = session._middlewares if passed is None else passed
     limit = kwargs.get("read_bufsize") or session._read_bufsize
-    kwargs.update(middlewares=(*before, partial(_recorded, client, lane, limit)), auto_decompress=True)
+    kwargs.update(middlewares=(*before, partial(_record_request, client, lane, limit)), auto_decompress=True)
     return original(session, *args, **kwargs)
 
 
-async def _recorded(client: ModuleType, lane: Lane, limit: int, request: Any, handler: Callable[..., Any]) -> Any:
+async def _record_request(client: ModuleType, lane: Lane, limit: int, request: Any, handler: Callable[..., Any]) -> Any:
     if "upgrade" in request.headers:
-        guard.met(lane, upgraded(str(request.url)))
+        guard.refuse_or_count(lane, describe_upgrade(str(request.url)))
         return await handler(request)
     body = await request.body.as_bytes() if hasattr(request.body, "as_bytes") else bytes(request.body or b"")
-    neutral = Request(request.method, str(request.url), header_pairs(request.headers.items()), body)
-    parts = AsyncBody(HttpCall(neutral, client.ClientConnectionError), lane, partial(_open, request, handler))
+    request_parts = RequestParts(request.method, str(request.url), header_pairs(request.headers.items()), body)
+    parts = AsyncBody(
+        HttpCall(request_parts, client.ClientConnectionError), lane, partial(_stream_response, request, handler)
+    )
     head = await anext(parts)
-    return _response(client, request, head, parts, limit)
+    return _build_response(client, request, head, parts, limit)
 
 
-async def _open(request: Any, handler: Callable[..., Any], changed: Request | None) -> AsyncGenerator[Any, None]:
+async def _stream_response(
+    request: Any, handler: Callable[..., Any], changed: RequestParts | None
+) -> AsyncGenerator[Any, None]:
     if changed is not None:
         request.method, request.url = changed.method, type(request.url)(changed.url)
         await request.update_body(changed.body)
     response = await handler(request)
     try:
         version = response.version
-        yield Head(
+        yield ResponseHead(
             response.status,
             response.reason or "",
             f"HTTP/{version.major}.{version.minor}",
             header_pairs(response.raw_headers),
         )
-        while not response.content.at_eof():  # bodies that are empty share one reader, which says so only once
+        while not response.content.at_eof():  # empty bodies share one reader, which reports its end only once
             part, _ = await response.content.readchunk()
             if part:
                 yield part
@@ -76,7 +80,7 @@ async def _open(request: Any, handler: Callable[..., Any], changed: Request | No
 
 
 class _Connection:
-    """What a response has instead of one: told when nobody reads on."""
+    """Substitute for the connection of a response. Its `release` ends the recorded stream."""
 
     protocol = None
     connected = True
@@ -99,13 +103,13 @@ class _Connection:
     close = release
 
     def pause_reading(self) -> None:
-        """Parts come when they are asked for, anyway."""
+        """Do nothing: parts are only read on request."""
 
     def resume_reading(self, **_: Any) -> None: ...
 
 
-def _response(client: ModuleType, request: Any, head: Head, parts: AsyncBody, limit: int) -> Any:
-    made = request.response_class
+def _build_response(client: ModuleType, request: Any, head: ResponseHead, parts: AsyncBody, limit: int) -> Any:
+    response_class = request.response_class
     options = {
         "writer": None,
         "continue100": None,
@@ -116,8 +120,8 @@ def _response(client: ModuleType, request: Any, head: Head, parts: AsyncBody, li
         "session": request._session,
         "stream_writer": SimpleNamespace(output_size=0),
     }
-    known = _parameters(made)
-    response = made(
+    known = _parameter_names(response_class)
+    response = response_class(
         request.method, request.original_url, **{name: value for name, value in options.items() if name in known}
     )
     multidict = sys.modules["multidict"]
@@ -133,19 +137,19 @@ def _response(client: ModuleType, request: Any, head: Head, parts: AsyncBody, li
         response._raw_cookie_headers = tuple(cookies)
     response._connection, response._closed = connection, False
     response.content = _reader_class(sys.modules["aiohttp.streams"])(
-        connection, limit, request, parts, "chunked" in _framing(headers)
+        connection, limit, request, parts, "chunked" in _transfer_encoding(headers)
     )
     response.content.on_eof(response._response_eof)
     return response
 
 
-def _framing(headers: Any) -> str:
+def _transfer_encoding(headers: Any) -> str:
     return str(headers.get("transfer-encoding", "")).lower()
 
 
 @cache
-def _parameters(made: Callable[..., Any]) -> frozenset[str]:
-    return frozenset(inspect.signature(made).parameters)
+def _parameter_names(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 @cache
@@ -153,7 +157,7 @@ def _reader_class(streams: ModuleType) -> Any:
     base: Any = streams.StreamReader
 
     class RecordedReader(base):  # type: ignore[misc]
-        """Asks for the next part when its reader waits for one."""
+        """Reader that takes the next recorded part when its caller waits for data."""
 
         def __init__(self, protocol: Any, limit: int, request: Any, parts: AsyncBody, is_chunked: bool) -> None:
             super().__init__(protocol, limit, timer=request._timer, loop=request.loop)

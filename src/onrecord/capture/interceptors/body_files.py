@@ -1,4 +1,4 @@
-"""A recorded body as a file, for the libraries that read from one."""
+"""Recorded body as a file object, for libraries that read responses from a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 
 class BodyFile:
-    """Reads no further than it is asked to."""
+    """File over the parts of a body. It takes a part only when a read needs it."""
 
     def __init__(self, parts: Iterator[bytes], close: Callable[[], None]) -> None:
         self._parts = parts
@@ -20,19 +20,19 @@ class BodyFile:
             pieces: list[bytes] = []
             try:
                 while self._buffer or self._pull():
-                    pieces.append(self._taken(len(self._buffer)))
+                    pieces.append(self._take(len(self._buffer)))
             except Exception:
                 self._buffer = b"".join(pieces)
                 raise
             return b"".join(pieces)
         while len(self._buffer) < amount and self._pull():
             pass
-        return self._taken(amount)
+        return self._take(amount)
 
     def read1(self, amount: int | None = -1) -> bytes:
         if not self._buffer:
             self._pull()
-        return self._taken(len(self._buffer) if amount is None or amount < 0 else amount)
+        return self._take(len(self._buffer) if amount is None or amount < 0 else amount)
 
     def peek(self, amount: int = -1) -> bytes:
         if not self._buffer:
@@ -43,7 +43,7 @@ class BodyFile:
         while b"\n" not in self._buffer and (limit < 0 or len(self._buffer) < limit) and self._pull():
             pass
         end = self._buffer.find(b"\n") + 1 or len(self._buffer)
-        return self._taken(end if limit < 0 else min(end, limit))
+        return self._take(end if limit < 0 else min(end, limit))
 
     def readinto(self, into: bytearray | memoryview) -> int:
         data = self.read(len(into))
@@ -51,11 +51,11 @@ class BodyFile:
         return len(data)
 
     def next_part(self) -> bytes:
-        """As much as came at once; empty at the end."""
+        """Return the next part of the body as it was received, or b"" at the end."""
         return self.read1()
 
     def flush(self) -> None:
-        """There is nothing to be written."""
+        """Do nothing: the file is read-only."""
 
     def close(self) -> None:
         if not self.closed:
@@ -64,7 +64,7 @@ class BodyFile:
             if not self._at_end:
                 self._close()
 
-    def _taken(self, amount: int) -> bytes:
+    def _take(self, amount: int) -> bytes:
         taken, self._buffer = self._buffer[:amount], self._buffer[amount:]
         return taken
 

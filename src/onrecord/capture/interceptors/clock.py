@@ -1,9 +1,9 @@
-"""The clock of a program: exact values for its own call sites, virtual time for the libraries it uses.
+"""Clock interceptor: recorded values for the program's own call sites, virtual time for the libraries it uses.
 
-Libraries read clocks in numbers that differ from run to run, and offline most of all, so their readings are no part of
-the record: in a replay they see the recorded time go on, so that nothing they measure is absurd.
+How often libraries read a clock differs from run to run, so their readings are not recorded. In a replay they read the
+recorded time plus the time since it was reached, so that the durations they measure stay plausible.
 
-`datetime` is written in C and known to others by identity: its class is changed where it is, not replaced.
+`datetime` is written in C, and other modules hold the class itself: its methods are replaced in place.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Callable
 from datetime import date, datetime, tzinfo
 from typing import Any
 
-from reenact.capture.draws import drawn, is_installed_call, is_own_call
-from reenact.capture.seams import sleeping
-from reenact.capture.seams.sleeping import skipped_seconds
-from reenact.effect.lanes import Lane
-from reenact.effect.places import PLACE
-from reenact.journal import sources
+from onrecord.capture.draws import draw, is_installed_call, is_own_call
+from onrecord.capture.interceptors import sleep
+from onrecord.capture.interceptors.sleep import skipped_seconds
+from onrecord.journal import sources
+from onrecord.runtime.engine.context import PLACE
+from onrecord.runtime.scheduler.lanes import Lane
 
 _COUNTERS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns")
-_SYSTEMS = ("clock_gettime", "clock_gettime_ns")
-_TOLD = ("localtime", "gmtime", "ctime")
-"""What they are not given is what time it is."""
+_SYSTEM_CLOCKS = ("clock_gettime", "clock_gettime_ns")
+_FORMATTERS = ("localtime", "gmtime", "ctime")
+"""Functions that use the current time when called without one."""
 _real: dict[str, Callable[..., Any]] = {}
 _real_methods: dict[tuple[type, str], Any] = {}
 
@@ -33,40 +33,40 @@ _real_methods: dict[tuple[type, str], Any] = {}
 def install() -> None:
     if _real:
         return
-    for name in ("time", "time_ns", "strftime", "asctime", *_TOLD, *_COUNTERS, *_SYSTEMS):
+    for name in ("time", "time_ns", "strftime", "asctime", *_FORMATTERS, *_COUNTERS, *_SYSTEM_CLOCKS):
         if hasattr(time, name):
             _real[name] = getattr(time, name)
     sources.system_clock = _real["time_ns"]
     time.time = _time
     time.time_ns = _time_ns
     for name in _COUNTERS:
-        setattr(time, name, _counter(name, _real[name]))
-    for name in _TOLD:
-        setattr(time, name, _told(name, _real[name]))
+        setattr(time, name, _wrap_counter(name, _real[name]))
+    for name in _FORMATTERS:
+        setattr(time, name, _wrap_formatter(name, _real[name]))
     time.strftime = _strftime
     time.asctime = _asctime
-    for name in _SYSTEMS:
+    for name in _SYSTEM_CLOCKS:
         if name in _real:
-            setattr(time, name, _system(name, _real[name]))
-    sleeping.install()
-    _change_class(datetime, {"now": _now, "utcnow": _utcnow})
-    _change_class(date, {"today": _today})
+            setattr(time, name, _wrap_system_clock(name, _real[name]))
+    sleep.install()
+    _replace_methods(datetime, {"now": _now, "utcnow": _utcnow})
+    _replace_methods(date, {"today": _today})
 
 
 def uninstall() -> None:
-    sleeping.uninstall()
+    sleep.uninstall()
     for name, real in _real.items():
         setattr(time, name, real)
     _real.clear()
     sources.system_clock = None
     for (cls, name), real in _real_methods.items():
-        _members(cls)[name] = real
+        _writable_dict(cls)[name] = real
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
     _real_methods.clear()
 
 
-# Whose reading it is takes longer to find out than reading the clock does. Where there is no lane it does not matter:
-# an effect reads the clock as it is, and so does everybody outside of a run.
+# Finding the caller costs more than reading the clock. So the lane is checked first: effects, and code outside any run,
+# read the real clock.
 
 
 def _time() -> float:
@@ -74,7 +74,7 @@ def _time() -> float:
     if type(lane) is not Lane:
         return _real["time"]()  # type: ignore[no-any-return]
     if is_own_call(2):
-        value: float = drawn("time", _real["time"])
+        value: float = draw("time", _real["time"])
         return value
     return _real["time"]() if lane.run.is_live else _virtual_us() / 1e6
 
@@ -84,107 +84,106 @@ def _time_ns() -> int:
     if type(lane) is not Lane:
         return _real["time_ns"]()  # type: ignore[no-any-return]
     if is_own_call(2):
-        value: int = drawn("time_ns", _real["time_ns"])
+        value: int = draw("time_ns", _real["time_ns"])
         return value
     return _real["time_ns"]() if lane.run.is_live else _virtual_us() * 1000
 
 
-def _counter(name: str, real: Callable[[], Any]) -> Callable[[], Any]:
-    is_whole, goes_on = name.endswith("_ns"), not name.startswith("process")
+def _wrap_counter(name: str, real: Callable[[], Any]) -> Callable[[], Any]:
+    is_whole, runs_in_sleep = name.endswith("_ns"), not name.startswith("process")
 
-    def counted() -> Any:
+    def read_counter() -> Any:
         if type(PLACE.get()) is Lane and is_own_call(2):
-            return drawn(name, real)
-        if goes_on and (skipped := skipped_seconds()) and is_installed_call(2):
+            return draw(name, real)
+        if runs_in_sleep and (skipped := skipped_seconds()) and is_installed_call(2):
             return real() + (int(skipped * 1e9) if is_whole else skipped)
         return real()
 
-    counted.__name__ = name
-    return counted
+    read_counter.__name__ = name
+    return read_counter
 
 
-def _told(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-    def told(seconds: float | None = None, /) -> Any:
-        return real(_moment() if seconds is None else seconds)
+def _wrap_formatter(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def format_time(seconds: float | None = None, /) -> Any:
+        return real(_read_time() if seconds is None else seconds)
 
-    told.__name__ = name
-    return told
+    format_time.__name__ = name
+    return format_time
 
 
 def _strftime(format: str, moment: Any = None, /) -> str:  # noqa: A002
-    text: str = _real["strftime"](format, _real["localtime"](_moment()) if moment is None else moment)
+    text: str = _real["strftime"](format, _real["localtime"](_read_time()) if moment is None else moment)
     return text
 
 
 def _asctime(moment: Any = None, /) -> str:
-    text: str = _real["asctime"](_real["localtime"](_moment()) if moment is None else moment)
+    text: str = _real["asctime"](_real["localtime"](_read_time()) if moment is None else moment)
     return text
 
 
-def _system(name: str, real: Callable[[int], Any]) -> Callable[[int], Any]:
-    def read(clock: int, /) -> Any:
+def _wrap_system_clock(name: str, real: Callable[[int], Any]) -> Callable[[int], Any]:
+    def read_system_clock(clock: int, /) -> Any:
         if type(PLACE.get()) is Lane and is_own_call(2):
-            return drawn(f"{name} {clock}", lambda: real(clock))
+            return draw(f"{name} {clock}", lambda: real(clock))
         return real(clock)
 
-    read.__name__ = name
-    return read
+    read_system_clock.__name__ = name
+    return read_system_clock
 
 
 # Virtual time
 
 
-_seen: list[Any] = [0, 0.0, 0.0]
-"""The last recorded time that was seen, when, and how many seconds of sleep had been skipped by then."""
+_last_reading: list[Any] = [0, 0.0, 0.0]
+"""Last recorded time, the monotonic time at which it was read, and the seconds of sleep skipped until then."""
 
 
 def _virtual_us() -> int:
-    """The time of the record, going on as the real one does since it was reached."""
+    """Return the recorded time plus the real and skipped time since it was reached."""
     lane = PLACE.get()
     assert type(lane) is Lane
     now = _real["monotonic"]()
-    if lane.run.now_us != _seen[0]:
-        _seen[:] = lane.run.now_us, now, skipped_seconds()
-    return int(_seen[0] + (now - _seen[1] + skipped_seconds() - _seen[2]) * 1e6)
+    if lane.run.now_us != _last_reading[0]:
+        _last_reading[:] = lane.run.now_us, now, skipped_seconds()
+    return int(_last_reading[0] + (now - _last_reading[1] + skipped_seconds() - _last_reading[2]) * 1e6)
 
 
 # datetime
 
 
 def _now(cls: type[datetime], tz: tzinfo | None = None) -> datetime:
-    moment = cls.fromtimestamp(_moment(), tz)
-    return moment
+    return cls.fromtimestamp(_read_time(), tz)
 
 
 def _utcnow(cls: type[datetime]) -> datetime:
-    return cls.utcfromtimestamp(_moment())
+    return cls.utcfromtimestamp(_read_time())
 
 
 def _today(cls: type[date]) -> date:
-    return cls.fromtimestamp(_moment())
+    return cls.fromtimestamp(_read_time())
 
 
-def _moment() -> float:
-    """Whoever called the method is three frames up."""
+def _read_time() -> float:
+    """Return the time for the caller of the clock function, which must be three frames up."""
     lane = PLACE.get()
     if type(lane) is not Lane:
         return _real["time"]()  # type: ignore[no-any-return]
     if is_own_call(3):
-        value: float = drawn("time", _real["time"])
+        value: float = draw("time", _real["time"])
         return value
     return _real["time"]() if lane.run.is_live else _virtual_us() / 1e6
 
 
-def _change_class(cls: type, methods: dict[str, Callable[..., Any]]) -> None:
-    members = _members(cls)
+def _replace_methods(cls: type, methods: dict[str, Callable[..., Any]]) -> None:
+    members = _writable_dict(cls)
     for name, method in methods.items():
         _real_methods[cls, name] = members[name]
         members[name] = classmethod(method)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
 
 
-def _members(cls: type) -> dict[str, Any]:
-    """The dictionary behind a class that is written in C, which cannot be changed by assignment."""
+def _writable_dict(cls: type) -> dict[str, Any]:
+    """Return the dictionary of a class written in C, which does not allow assignment to its attributes."""
     found = gc.get_referents(cls.__dict__)[0]
     assert isinstance(found, dict)
     return found

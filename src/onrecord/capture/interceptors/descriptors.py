@@ -1,7 +1,7 @@
-"""Descriptors that the program cannot mean when it closes everything that is open: those of the store's own files.
+"""Keep the store's files open when the program closes all descriptors.
 
-Whoever becomes a daemon closes all of them from 3 on, as a range or one by one. Without the store's nothing that the
-program does afterwards could be recorded, and SQLite would find its locks gone.
+A process that becomes a daemon closes every descriptor from 3 on, as a range or one by one. Without the store's files
+nothing could be recorded afterwards, and SQLite would lose its locks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from reenact.effect.open_stores import files_of_stores
+from onrecord.runtime.engine.stores import files_of_stores
 
 _real: dict[str, Callable[..., Any]] = {}
 
@@ -28,26 +28,26 @@ def uninstall() -> None:
 
 
 def _close(fd: int) -> None:
-    if not (type(fd) is int and fd > 2 and _is_ours(fd)):
+    if not (type(fd) is int and fd > 2 and _is_store_file(fd)):
         _real["close"](fd)
 
 
 def _closerange(low: int, high: int, /) -> None:
-    ours = sorted(fd for fd in _open_ones() if low <= fd < high and fd > 2 and _is_ours(fd))
-    for fd in ours:
+    store_files = sorted(fd for fd in _list_open_descriptors() if low <= fd < high and fd > 2 and _is_store_file(fd))
+    for fd in store_files:
         _real["closerange"](low, fd)
         low = fd + 1
     _real["closerange"](low, high)
 
 
-def _open_ones() -> list[int]:
+def _list_open_descriptors() -> list[int]:
     try:
         return [int(name) for name in os.listdir("/proc/self/fd")]
-    except OSError:  # no such file system is mounted here: nobody can tell
+    except OSError:  # /proc is not mounted
         return []
 
 
-def _is_ours(fd: int) -> bool:
+def _is_store_file(fd: int) -> bool:
     try:
         target = os.readlink(f"/proc/self/fd/{fd}")
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Chance as a program draws it: bytes of the system, UUIDs and secrets made of them, and generators seeded by them.
+"""Randomness interceptor: system bytes, UUIDs and secrets made of them, and generators seeded by them.
 
-A generator that the system seeds is seeded by a drawn number instead: from there on it gives the same numbers in a
-replay, and nothing more has to be recorded.
+A generator that would be seeded by the system is seeded by a drawn number instead. It yields the same numbers in a
+replay, so only the seed is recorded.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import sys
 import uuid
 from typing import Any
 
-from reenact.capture.draws import drawn, is_our_call
-from reenact.effect.lanes import Lane
-from reenact.effect.places import PLACE
+from onrecord.capture.draws import draw, is_our_call
+from onrecord.runtime.engine.context import PLACE
+from onrecord.runtime.scheduler.lanes import Lane
 
 SEED_BYTES = 32
-_OWN_KEYS = os.path.join("multiprocessing", "process.py")
-"""Draws a key of its own when it is imported, which a replay has done before the program begins."""
+_KEY_AT_IMPORT = os.path.join("multiprocessing", "process.py")
+"""This module draws a key at its import, which may happen before the program begins. That draw is not recorded."""
 _real: dict[str, Any] = {}
 _process = 0
-"""The one whose lanes draw here."""
+"""Process id for which `begin` was called."""
 
 
 def install() -> None:
@@ -29,9 +29,9 @@ def install() -> None:
         return
     _real["urandom"], _real["seed"], _real["uuid1"] = os.urandom, random.Random.seed, uuid.uuid1
     os.urandom = _urandom
-    random._urandom = _urandom  # type: ignore[attr-defined]  # what `secrets` and `SystemRandom` use
+    random._urandom = _urandom  # type: ignore[attr-defined]  # used by `secrets` and `SystemRandom`
     random.Random.seed = _seed  # type: ignore[method-assign]
-    random.seed = random._inst.seed  # bound to the old one when it was imported
+    random.seed = random._inst.seed  # was bound to the original at import
     uuid.uuid1 = _uuid1
     if hasattr(os, "getrandom"):
         _real["getrandom"] = os.getrandom
@@ -51,39 +51,38 @@ def uninstall() -> None:
 
 
 def begin() -> None:
-    """The module's own generator, which was seeded before the run began, is seeded anew. Called in the first lane of
-    each process."""
+    """Seed the generator of `random` again, in the first lane of each process: it was seeded before the run began."""
     global _process
     _process = os.getpid()
-    random.seed(_new_seed())
+    random.seed(_draw_seed())
 
 
 def _urandom(size: int, /) -> bytes:
-    if sys._getframe(1).f_code.co_filename.endswith(_OWN_KEYS) or is_our_call(2):
+    if sys._getframe(1).f_code.co_filename.endswith(_KEY_AT_IMPORT) or is_our_call(2):
         key: bytes = _real["urandom"](size)
         return key
-    value: bytes = drawn("urandom", lambda: _real["urandom"](size))
+    value: bytes = draw("urandom", lambda: _real["urandom"](size))
     return value
 
 
 def _getrandom(size: int, flags: int = 0) -> bytes:
-    value: bytes = drawn("getrandom", lambda: _real["getrandom"](size, flags))
+    value: bytes = draw("getrandom", lambda: _real["getrandom"](size, flags))
     return value
 
 
 def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
-    is_here = os.getpid() == _process  # what has just been forked seeds it before it has a run of its own
-    is_drawn = is_here and type(PLACE.get()) is Lane and not isinstance(self, random.SystemRandom)
+    has_begun = os.getpid() == _process  # a fork seeds generators before its run begins
+    is_drawn = has_begun and type(PLACE.get()) is Lane and not isinstance(self, random.SystemRandom)
     if a is None and is_drawn and not is_our_call(2):
-        a = _new_seed()
+        a = _draw_seed()
     _real["seed"](self, a, version)
 
 
-def _new_seed() -> int:
-    number: int = drawn("seed", lambda: int.from_bytes(_real["urandom"](SEED_BYTES)))
+def _draw_seed() -> int:
+    number: int = draw("seed", lambda: int.from_bytes(_real["urandom"](SEED_BYTES)))
     return number
 
 
 def _uuid1(node: int | None = None, clock_seq: int | None = None) -> uuid.UUID:
-    value: uuid.UUID = drawn("uuid1", lambda: _real["uuid1"](node, clock_seq))
+    value: uuid.UUID = draw("uuid1", lambda: _real["uuid1"](node, clock_seq))
     return value

@@ -1,4 +1,4 @@
-"""requests sends through urllib3, where its requests are recorded. Only its adapter knows who reads the body."""
+"""requests interceptor: tells the urllib3 interceptor, which records the request, whether the body is streamed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from reenact.capture.seams.hooks import Replace, lane_here
-from reenact.capture.seams.urllib3_pools import WHOLE
+from onrecord.capture.interceptors.import_hooks import Replace, current_lane
+from onrecord.capture.interceptors.urllib3_pool import WHOLE
 
 
-def put_into(adapters: ModuleType, replace: Replace) -> None:
+def patch(adapters: ModuleType, replace: Replace) -> None:
     replace(adapters.HTTPAdapter, "send", _send)
 
 
 def _send(
     original: Callable[..., Any], adapter: Any, request: Any, stream: bool = False, *args: Any, **kwargs: Any
 ) -> Any:
-    if lane_here() is None:
+    if current_lane() is None:
         return original(adapter, request, stream, *args, **kwargs)
     token = WHOLE.set(not stream)
     try:

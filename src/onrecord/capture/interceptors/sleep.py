@@ -1,11 +1,11 @@
-"""Sleeps: a replay does not wait, and on request those of the program are durable.
+"""Sleep interceptor: a replay does not wait, and on request the program's own sleeps are durable.
 
-Who sleeps in a library waits between two tries, or for something that is on record: when the run comes back, what came
-after it comes at once. Tasks need nothing: their timers are handed over by the record. Nor do threads: that one has
-slept is a turn among those of the others, which comes back in the recorded order.
+A library sleeps between two attempts, or until something that is recorded: a replay continues at once. `asyncio.sleep`
+is not replaced for this, because the record delivers the timers. The end of a sleep in a thread is a turn, which
+replays in the recorded order.
 
-Durable sleeps (`reenact run --durable-sleeps`) are effects with a due time, as `reenact.sleep` is: a process that takes
-over sleeps for the rest. Only sleeps of the program's own code are.
+Durable sleeps (`onrecord run --durable-sleeps`) are effects with a due time, like `onrecord.sleep`: a process that
+resumes the run sleeps for the rest. Only sleeps in the program's own code are durable.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from reenact.capture.draws import is_own_call, is_own_frame
-from reenact.effect import primitives
-from reenact.effect.lanes import Lane
-from reenact.effect.places import HERE, PLACE
-from reenact.effect.waking import wait_in_turn
+from onrecord.capture.draws import is_own_call, is_own_frame
+from onrecord.runtime.api import primitives
+from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.scheduler.conditions import wait_in_turn
+from onrecord.runtime.scheduler.lanes import Lane
 
 _real: dict[str, Callable[..., Any]] = {}
 _is_durable = False
@@ -34,7 +34,7 @@ def install() -> None:
 
 
 def make_durable() -> None:
-    """From here on the program's own sleeps are effects."""
+    """Turn the program's own sleeps into effects."""
     global _is_durable
     install()
     _is_durable = True
@@ -51,7 +51,7 @@ def uninstall() -> None:
 
 
 def skipped_seconds() -> float:
-    """How far the clock of whoever measures would have gone on while the replay did not wait."""
+    """Return the seconds that recorded sleeps took and the replay did not wait."""
     return _skipped_seconds
 
 
@@ -65,7 +65,7 @@ def _sleep(seconds: Any, /) -> None:
     elif HERE.token is not None and not _is_in_loop():
         if not place.run.is_live:
             _skipped_seconds += seconds
-        wait_in_turn(place.run, _has_slept, seconds)
+        wait_in_turn(place.run, _sleep_fully, seconds)
     elif place.run.is_live:
         _real["sleep"](seconds)
     else:
@@ -73,28 +73,28 @@ def _sleep(seconds: Any, /) -> None:
         _real["sleep"](0)
 
 
-def _has_slept(seconds: float) -> bool:
-    """A sleep is a wait for nothing: it always takes all of its time."""
+def _sleep_fully(seconds: float) -> bool:
+    """Sleep, and return False: for `wait_in_turn` a sleep is a wait that always times out."""
     _real["sleep"](seconds)
     return False
 
 
 def _is_in_loop() -> bool:
-    """A blocking sleep in the thread of a loop, where a sleep that is an effect would have to be awaited."""
+    """Return True in the thread of a running loop, where a durable sleep would have to be awaited."""
     return asyncio._get_running_loop() is not None
 
 
 async def _sleep_in_task(delay: Any, result: Any = None) -> Any:
     place = PLACE.get()
-    if type(place) is Lane and not place.run.is_stopped and delay > 0 and _is_the_programs():
+    if type(place) is Lane and not place.run.is_stopped and delay > 0 and _is_programs_sleep():
         await primitives.sleep(delay)
         return result
     return await _real["asyncio"](delay, result)
 
 
-def _is_the_programs() -> bool:
-    """The program awaits it, by itself or through asyncio (`wait_for` from 3.12 on); or nobody does and the loop goes
-    on with it, as in `gather(sleep(1), sleep(2))`."""
+def _is_programs_sleep() -> bool:
+    """Return True if the program awaits the sleep itself or through asyncio (`wait_for` since 3.12), or if the loop
+    runs the sleep as a task of its own, as in `gather(sleep(1), sleep(2))`."""
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename == asyncio.tasks.__file__:
         frame = frame.f_back

@@ -1,6 +1,6 @@
-"""urllib3, and everything that sends through it: one call of a pool's `urlopen` is one effect.
+"""urllib3 interceptor, also for libraries that send through urllib3: one call of a pool's `urlopen` is one effect.
 
-The retries that a pool makes by itself are inside of the effect. A redirect that somebody above follows is another.
+Retries that the pool makes are inside the effect. A redirect that the caller follows is another effect.
 """
 
 from __future__ import annotations
@@ -15,62 +15,64 @@ from io import BytesIO
 from types import ModuleType
 from typing import Any
 
-from reenact.capture.http.bodies import body_bytes
-from reenact.capture.http.effects import BlockingBody, HttpCall, exchange_blocking
-from reenact.capture.http.exchange import Head, Request, head_of, header_pairs
-from reenact.capture.seams.body_files import BodyFile
-from reenact.capture.seams.hooks import Replace, lane_here
+from onrecord.capture.http.bodies import body_bytes
+from onrecord.capture.http.effects import BlockingBody, HttpCall, exchange_blocking
+from onrecord.capture.http.exchange import RequestParts, ResponseHead, header_pairs, read_head
+from onrecord.capture.interceptors.body_files import BodyFile
+from onrecord.capture.interceptors.import_hooks import Replace, current_lane
 
 PART_BYTES = 65536
-WHOLE: ContextVar[bool] = ContextVar("reenact_urllib3_whole", default=False)
-"""Whoever called reads the whole body at once, although he has not asked for that."""
+WHOLE: ContextVar[bool] = ContextVar("onrecord_urllib3_whole", default=False)
+"""True: the caller reads the whole body at once, although it passed `preload_content=False`."""
 
-_IN_BODY = "reenact_in_body_of"
-"""On an error: it came when the body was read, after this status. Recorded with the error, like any attribute."""
+_IN_BODY = "onrecord_in_body_of"
+"""Attribute of an error raised while the body was read: the response's status. It is recorded with the error."""
 
 
-def put_into(connectionpool: ModuleType, replace: Replace) -> None:
+def patch(connectionpool: ModuleType, replace: Replace) -> None:
     replace(connectionpool.HTTPConnectionPool, "urlopen", _urlopen)
 
 
 def _urlopen(original: Callable[..., Any], pool: Any, *args: Any, **kwargs: Any) -> Any:
-    lane = lane_here()
+    lane = current_lane()
     if lane is None:
         return original(pool, *args, **kwargs)
     bound = _signature(original).bind(pool, *args, **kwargs)
     bound.apply_defaults()
-    asked = dict(bound.arguments)
-    asked.update(asked.pop("response_kw", {}))
-    del asked["self"]
-    asked["body"] = _body(asked["body"])
-    call = HttpCall(_neutral(pool, asked), _failure)
-    if asked["preload_content"] or WHOLE.get():
+    arguments = dict(bound.arguments)
+    arguments.update(arguments.pop("response_kw", {}))
+    del arguments["self"]
+    arguments["body"] = _read_body(arguments["body"])
+    call = HttpCall(_request_parts(pool, arguments), _make_failure)
+    if arguments["preload_content"] or WHOLE.get():
         try:
-            answer = exchange_blocking(call, partial(_exchange, original, pool, asked))
+            answer = exchange_blocking(call, partial(_exchange, original, pool, arguments))
         except Exception as error:
             status = error.__dict__.get(_IN_BODY)
-            if status is None or asked["preload_content"]:
+            if status is None or arguments["preload_content"]:
                 raise
-            return _response(asked, pool, Head(status, "", "HTTP/1.1", ()), BodyFile(_raising(error), _nothing))
-        return _response(asked, pool, head_of(answer), BytesIO(body_bytes(answer["body"])))
-    body = BlockingBody(call, lane, partial(_open, original, pool, asked))
+            return _build_response(
+                arguments, pool, ResponseHead(status, "", "HTTP/1.1", ()), BodyFile(_raise_on_read(error), _do_nothing)
+            )
+        return _build_response(arguments, pool, read_head(answer), BytesIO(body_bytes(answer["body"])))
+    body = BlockingBody(call, lane, partial(_stream_response, original, pool, arguments))
     head = next(body)
-    return _response(asked, pool, head, BodyFile(body, body.close))
+    return _build_response(arguments, pool, head, BodyFile(body, body.close))
 
 
-def _failure(message: str) -> Exception:
+def _make_failure(message: str) -> Exception:
     from urllib3.exceptions import ProtocolError
 
     return ProtocolError(message)
 
 
-def _raising(error: Exception) -> Iterator[bytes]:
+def _raise_on_read(error: Exception) -> Iterator[bytes]:
     raise error
     yield
 
 
-def _nothing() -> None:
-    """There is no connection to be closed."""
+def _do_nothing() -> None:
+    """Do nothing: there is no connection to close."""
 
 
 @cache
@@ -78,8 +80,8 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def _body(body: Any) -> bytes | None:
-    """Whatever a body may be given as, read once, in the program's own name."""
+def _read_body(body: Any) -> bytes | None:
+    """Return the body as bytes. Read files and iterables here, in the lane: reading runs the program's code."""
     if body is None or isinstance(body, bytes):
         return body
     if isinstance(body, str):
@@ -92,35 +94,35 @@ def _body(body: Any) -> bytes | None:
     return b"".join(part if isinstance(part, bytes) else str(part).encode() for part in body)
 
 
-def _neutral(pool: Any, asked: Mapping[str, Any]) -> Request:
-    url, headers = asked["url"], asked["headers"]
+def _request_parts(pool: Any, arguments: Mapping[str, Any]) -> RequestParts:
+    url, headers = arguments["url"], arguments["headers"]
     if url.startswith("/"):
         host = f"[{pool.host}]" if ":" in pool.host else pool.host
         default = {"http": 80, "https": 443}.get(pool.scheme)
         port = "" if pool.port in (None, default) else f":{pool.port}"
         url = f"{pool.scheme}://{host}{port}{url}"
     pairs = header_pairs((pool.headers if headers is None else headers).items())
-    return Request(asked["method"].upper(), url, pairs, asked["body"] or b"")
+    return RequestParts(arguments["method"].upper(), url, pairs, arguments["body"] or b"")
 
 
-def _sent(original: Callable[..., Any], pool: Any, asked: Mapping[str, Any], changed: Request | None) -> Any:
-    if asked["preload_content"]:  # what fails while it is read is tried again, too
-        asked = {**asked, "decode_content": True}
+def _send(original: Callable[..., Any], pool: Any, arguments: Mapping[str, Any], changed: RequestParts | None) -> Any:
+    if arguments["preload_content"]:  # the pool retries a failed read, too
+        arguments = {**arguments, "decode_content": True}
     else:
-        asked = {**asked, "decode_content": False, "release_conn": False}
+        arguments = {**arguments, "decode_content": False, "release_conn": False}
     if changed is not None:
-        asked.update(method=changed.method, body=changed.body, headers=dict(changed.headers), body_pos=None)
-    return original(pool, **asked)
+        arguments.update(method=changed.method, body=changed.body, headers=dict(changed.headers), body_pos=None)
+    return original(pool, **arguments)
 
 
 def _exchange(
-    original: Callable[..., Any], pool: Any, asked: Mapping[str, Any], changed: Request | None
-) -> tuple[Head, bytes]:
-    response = _sent(original, pool, asked, changed)
+    original: Callable[..., Any], pool: Any, arguments: Mapping[str, Any], changed: RequestParts | None
+) -> tuple[ResponseHead, bytes]:
+    response = _send(original, pool, arguments, changed)
     try:
-        if asked["preload_content"]:
-            return _head(response), response.data
-        return _head(response), b"".join(response.stream(PART_BYTES, decode_content=True))
+        if arguments["preload_content"]:
+            return _response_head(response), response.data
+        return _response_head(response), b"".join(response.stream(PART_BYTES, decode_content=True))
     except Exception as error:
         error.__dict__[_IN_BODY] = response.status
         raise
@@ -128,10 +130,12 @@ def _exchange(
         response.close()
 
 
-def _open(original: Callable[..., Any], pool: Any, asked: Mapping[str, Any], changed: Request | None) -> Iterator[Any]:
-    response = _sent(original, pool, asked, changed)
+def _stream_response(
+    original: Callable[..., Any], pool: Any, arguments: Mapping[str, Any], changed: RequestParts | None
+) -> Iterator[Any]:
+    response = _send(original, pool, arguments, changed)
     try:
-        yield _head(response)
+        yield _response_head(response)
         if response.chunked and response.supports_chunked_reads():
             yield from response.read_chunked(decode_content=True)
         elif "content-encoding" in response.headers or not hasattr(response, "read1"):
@@ -143,15 +147,15 @@ def _open(original: Callable[..., Any], pool: Any, asked: Mapping[str, Any], cha
         response.close()
 
 
-def _head(response: Any) -> Head:
+def _response_head(response: Any) -> ResponseHead:
     version = getattr(response, "version_string", None) or f"HTTP/{response.version / 10:.1f}"
-    return Head(response.status, response.reason or "", version, header_pairs(response.headers.items()))
+    return ResponseHead(response.status, response.reason or "", version, header_pairs(response.headers.items()))
 
 
 class _Original:
-    """What requests takes cookies from."""
+    """The `original_response`, from which requests takes cookies."""
 
-    def __init__(self, head: Head, file: Any) -> None:
+    def __init__(self, head: ResponseHead, file: Any) -> None:
         self.msg = HTTPMessage()
         for name, value in head.headers:
             self.msg[name] = value
@@ -164,7 +168,7 @@ class _Original:
         self._file.close()
 
 
-def _response(asked: Mapping[str, Any], pool: Any, head: Head, file: Any) -> Any:
+def _build_response(arguments: Mapping[str, Any], pool: Any, head: ResponseHead, file: Any) -> Any:
     response = _response_class(sys.modules["urllib3.response"])(
         body=file,
         headers=list(head.headers),
@@ -173,14 +177,14 @@ def _response(asked: Mapping[str, Any], pool: Any, head: Head, file: Any) -> Any
         version_string=head.version,
         reason=head.reason or None,
         preload_content=False,
-        decode_content=asked["decode_content"],
+        decode_content=arguments["decode_content"],
         original_response=_Original(head, file),
         pool=pool,
-        retries=asked["retries"] if hasattr(asked["retries"], "history") else None,
-        request_method=asked["method"],
-        request_url=asked["url"],
+        retries=arguments["retries"] if hasattr(arguments["retries"], "history") else None,
+        request_method=arguments["method"],
+        request_url=arguments["url"],
     )
-    if asked["preload_content"]:
+    if arguments["preload_content"]:
         response._body = response.read()
     return response
 
@@ -190,7 +194,7 @@ def _response_class(module: ModuleType) -> Any:
     base: Any = module.HTTPResponse
 
     class RecordedResponse(base):  # type: ignore[misc]
-        """Chunks come as they came, although they are not cut out of a connection."""
+        """Response whose `read_chunked` yields the parts as they were recorded."""
 
         def supports_chunked_reads(self) -> bool:
             return isinstance(self._fp, BodyFile)

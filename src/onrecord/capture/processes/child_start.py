@@ -1,7 +1,7 @@
-"""A new process begins its run: the one that its ticket names, anew, from where it stands, or from its record alone.
+"""Begin the run of a new process, as its ticket says: record, resume or replay.
 
-In a replay nothing runs that is not on record, so a process that cannot begin there ends. While recording it goes on
-without a record, unless that is not allowed, and whoever started it names it.
+In a replay a process that cannot begin its run ends: nothing without a record may execute. While recording it continues
+without a record, unless the mode is strict, and its parent reports it as unrecorded.
 """
 
 from __future__ import annotations
@@ -14,78 +14,78 @@ from itertools import count
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
-from reenact.capture.equipment import equip
-from reenact.capture.guard import guard
-from reenact.capture.processes import ending, own_run
-from reenact.capture.processes.family import ended_children
-from reenact.capture.processes.own_run import OwnRun, ProcessAgent
-from reenact.capture.processes.session import Report, Session
-from reenact.capture.processes.tickets import VARIABLE, Ticket, ticket_of, without_ticket
-from reenact.capture.terms import VARIABLE as ENTRY
-from reenact.core.events import TERMINAL_KINDS
-from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun
-from reenact.effect.open_stores import store_of
-from reenact.effect.past import Past
-from reenact.effect.places import PLACE
-from reenact.effect.secrets import secrets_of
-from reenact.effect.stopping import Divergence
-from reenact.errors import ReenactError, Refused, RunExists
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import Store
+from onrecord.capture.install import install_interceptors
+from onrecord.capture.processes import exits, process_run
+from onrecord.capture.processes.process_run import ProcessAgent, ProcessRun
+from onrecord.capture.processes.run_tree import ended_children
+from onrecord.capture.processes.session import Report, Session
+from onrecord.capture.processes.ticket import VARIABLE, Ticket, parse_ticket, without_ticket
+from onrecord.capture.program_task import VARIABLE as ENTRY
+from onrecord.capture.unrecorded import guard
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.errors import OnrecordError, Refused, RunExists
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.context import PLACE
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.stops import Divergence
+from onrecord.runtime.engine.stores import store_of
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.secrets.run_secrets import load_secrets
+from onrecord.store.contract import Store
 
 FAILED_ITSELF = 125
 MOST_BELOW = 10_000
-"""Pythons below one command."""
+"""Limit of Python processes below one command."""
 BUSY_SECONDS = 30.0
-"""How long a process that comes back waits for the one before it, which has outlived its parent."""
+"""How long a resumed process waits for its predecessor, which may outlive its parent."""
 LOOK_SECONDS = 0.1
-_MANY = ("start", "worker")
-"""Places below which more than one run may begin."""
+_SHARED_STARTS = ("start", "worker")
+"""Kinds of starts at which more than one run may begin."""
 
 
-def arrive(hook: str) -> None:
-    """Called by the start hook of a fresh interpreter, before the program's first line."""
-    told = os.environ.get(VARIABLE, "")
+def begin_fresh(hook: str) -> None:
+    """Begin the run in a fresh interpreter. The start hook calls this before the program's first line."""
+    text = os.environ.get(VARIABLE, "")
     without_ticket(os.environ, hook)
-    if ENTRY in os.environ or _is_our_own():
+    if ENTRY in os.environ or _is_onrecord_command():
         return
     try:
-        ticket = ticket_of(told)
+        ticket = parse_ticket(text)
     except ValueError:
-        return  # nobody of ours has said that
+        return  # not a ticket of ours
     begin(ticket, command=sys.orig_argv)
 
 
-def _is_our_own() -> bool:
-    """A command of ours records by itself."""
+def _is_onrecord_command() -> bool:
+    """Return True for an `onrecord` command, which records by itself."""
     names = [os.path.basename(word) for word in sys.orig_argv[1:4]]
-    return any(name == "reenact" or name.startswith("reenact.") for name in names)
+    return any(name == "onrecord" or name.startswith("onrecord.") for name in names)
 
 
-def begin(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> OwnRun | None:
-    """The run of this process, which its code is in from now on. None: it is not recorded."""
-    own = opened(ticket, command=command, lane=lane)
-    if own is not None:
-        ending.install()
+def begin(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> ProcessRun | None:
+    """Begin the run of this process and return it, or None if the process is not recorded."""
+    current = open_run(ticket, command=command, lane=lane)
+    if current is not None:
+        exits.install()
         if ticket.concludes:
-            from reenact.capture.concluding import conclude_for
+            from onrecord.capture.program_verdict import conclude_for
 
-            conclude_for(own, ticket)
-    return own
+            conclude_for(current, ticket)
+    return current
 
 
-def opened(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> OwnRun | None:
-    """The run that a ticket names, which the code here is in from now on, until somebody says that it has ended."""
+def open_run(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> ProcessRun | None:
+    """Open the run that the ticket names and make the running code part of it, without hooks for the process's end."""
     session = Session(ticket.session)
     try:
-        name = _name(ticket, command)
+        name = _process_name(ticket, command)
         place = {"parent": ticket.parent, "place": ticket.place, "how": ticket.how}
-        about = {**place, "command": command, "cwd": _folder()}
-        agent = ProcessAgent(name, about, store=ticket.store, namespace=ticket.namespace)
-        found = _Finding(ticket, session, agent, command, name).found()
-        found.live.secrets.know((), command)
-        own = OwnRun(
+        facts = {**place, "command": command, "cwd": _working_folder()}
+        agent = ProcessAgent(name, facts, store=ticket.store, namespace=ticket.namespace)
+        found = _RunFinder(ticket, session, agent, command, name).find()
+        found.live.secrets.learn((), command)
+        current = ProcessRun(
             found.live,
             session,
             mode=ticket.mode,
@@ -94,52 +94,52 @@ def opened(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> O
             ticket=ticket,
             name=agent.name,
         )
-        own.recorded_status = found.recorded_status
-        own_run.set_own(own)
-        own.carry_here(lane)
+        current.recorded_status = found.recorded_status
+        process_run.set_current(current)
+        current.enter(lane)
     except Exception as error:
-        own_run.set_own(None)
+        process_run.set_current(None)
         PLACE.set(None)
-        _could_not_begin(ticket, session, error)
+        _report_failed_begin(ticket, session, error)
         return None
-    equip()
-    own.watch_for_recorded_end(found.seconds_after)
-    return own
+    install_interceptors()
+    current.watch_for_recorded_end(found.seconds_after)
+    return current
 
 
-def _could_not_begin(ticket: Ticket, session: Session, error: Exception) -> None:
-    """The program goes on without a record only where nothing that is on record could be done again."""
-    known = error if isinstance(error, ReenactError) else ReenactError(f"{type(error).__name__}: {error}"[:200])
-    goes_on = ticket.mode == "record" and not ticket.strict
-    state: Any = "unrecorded" if goes_on else "stopped"
-    said = f"a process of run {ticket.parent} could not begin its own: {known.message}"
-    session.tell(
+def _report_failed_begin(ticket: Ticket, session: Session, error: Exception) -> None:
+    """Report why the run could not begin. Exit the process unless it may continue without a record."""
+    known = error if isinstance(error, OnrecordError) else OnrecordError(f"{type(error).__name__}: {error}"[:200])
+    continues = ticket.mode == "record" and not ticket.strict
+    state: Any = "unrecorded" if continues else "stopped"
+    message = f"a process of run {ticket.parent} could not begin its own run: {known.message}"
+    session.write(
         Report(
             run=f"{ticket.run()}-{os.getpid()}",
             parent=ticket.parent,
             state=state,
             code=known.code,
-            message=said,
+            message=message,
             hint=known.hint,
             exit_status=known.exit_status,
             pid=os.getpid(),
         )
     )
-    if goes_on:
+    if continues:
         guard.is_watching = False
         return
-    print(f"reenact: {said} [{known.code}]", file=sys.stderr, flush=True)
+    print(f"onrecord: {message} [{known.code}]", file=sys.stderr, flush=True)
     os._exit(FAILED_ITSELF)
 
 
-class Found(NamedTuple):
+class StartedChild(NamedTuple):
     live: LiveRun
     recorded_status: int | None = None
     seconds_after: float = 0.0
-    """Between its last event and its end, when it was recorded."""
+    """Recorded time between its last event and its end."""
 
 
-class _Finding:
+class _RunFinder:
     def __init__(self, ticket: Ticket, session: Session, agent: ProcessAgent, command: list[str], name: str) -> None:
         self._ticket = ticket
         self._session = session
@@ -148,41 +148,42 @@ class _Finding:
         self._name = name
         self._store: Store = store_of(ticket.store, to_read=ticket.mode == "replay")
 
-    def found(self) -> Found:
+    def find(self) -> StartedChild:
         if self._ticket.mode == "record":
-            return Found(self._new(self._numbers()))
-        known = list(self._known())
+            return StartedChild(self._begin_new(self._candidate_numbers()))
+        known = list(self._recorded_runs())
         same = [run for run in known if self._is_recorded_command(run)]
         for run in [*same, *(run for run in known if run not in same)]:
             if self._take(run):
-                return self._again(run)
+                return self._reopen(run)
         if self._ticket.how == "worker" and known and self._ticket.mode == "replay":
-            return self._again(known[0])  # a pool may have more workers now: each begins like the others
+            return self._reopen(known[0])  # a pool may have more workers now, all alike
         if self._ticket.mode == "replay":
             raise Divergence(
                 f"{self._name} is started where the record of run {self._ticket.parent} has no such process",
                 code="unrecorded_process",
             )
-        return Found(self._new(range(len(known), MOST_BELOW)))
+        return StartedChild(self._begin_new(range(len(known), MOST_BELOW)))
 
-    def _numbers(self) -> Iterator[int]:
-        return iter(range(MOST_BELOW)) if self._ticket.how in _MANY else iter((0,))
+    def _candidate_numbers(self) -> Iterator[int]:
+        return iter(range(MOST_BELOW)) if self._ticket.how in _SHARED_STARTS else iter((0,))
 
     def _take(self, run: str) -> bool:
         return self._session.take(run, name=self._agent.name, parent=self._ticket.parent)
 
-    def _new(self, numbers: Any) -> LiveRun:
+    def _begin_new(self, numbers: Any) -> LiveRun:
         for number in numbers:
             run = self._ticket.run(number)
             if self._store.run_row(self._ticket.namespace, run) is None and self._take(run):
                 with suppress(RunExists):
                     return LiveRun(
-                        self._agent.begun((), {}, run, self._store, self._ticket.link), guard=self._agent.guard()
+                        self._agent.create_run((), {}, run, self._store, self._ticket.link),
+                        guard=self._agent.make_guard(),
                     )
         raise Refused(f"there are too many runs below {self._ticket.place}", code="run_exists")
 
-    def _known(self) -> Iterator[str]:
-        for number in count() if self._ticket.how in _MANY else (0,):
+    def _recorded_runs(self) -> Iterator[str]:
+        for number in count() if self._ticket.how in _SHARED_STARTS else (0,):
             run = self._ticket.run(number)
             if self._store.run_row(self._ticket.namespace, run) is None:
                 return
@@ -191,38 +192,38 @@ class _Finding:
     def _is_recorded_command(self, run: str) -> bool:
         reader = JournalReader(self._store, run, self._ticket.namespace)
         process = (reader.facts() or {}).get("process")
-        command = secrets_of(reader).value_without(self._command)
+        command = load_secrets(reader).redact_value(self._command)
         return isinstance(process, dict) and process.get("command") == command
 
-    def _again(self, run: str) -> Found:
+    def _reopen(self, run: str) -> StartedChild:
         ticket, store = self._ticket, self._store
         last = store.last_event(ticket.namespace, run)
         has_ended = last is not None and last.kind in TERMINAL_KINDS
         end = None if has_ended else ended_children(JournalReader(store, ticket.parent, ticket.namespace)).get(run)
         if ticket.mode == "resume" and not has_ended and end is None:
-            live = self._taken_over(run)
+            live = self._take_over(run)
             if live is not None:
-                return Found(live)
+                return StartedChild(live)
         reader = JournalReader(store, run, ticket.namespace)
-        live = LiveRun(reader, past=Past.read(reader))
+        live = LiveRun(reader, past=History.read(reader))
         if end is None or end.status >= 0:
-            return Found(live)
+            return StartedChild(live)
         since = reader.link(last).time if last is not None else reader.header_row.created
-        return Found(live, end.status, max(end.time_us - since, 0) / 1e6)
+        return StartedChild(live, end.status, max(end.time_us - since, 0) / 1e6)
 
-    def _taken_over(self, run: str) -> LiveRun | None:
-        """None: it has ended meanwhile."""
+    def _take_over(self, run: str) -> LiveRun | None:
+        """Take over the run, waiting while its holder is alive. Return None if it has ended."""
         until = monotonic() + BUSY_SECONDS
         while True:
             try:
-                return self._agent.taken_over(self._store, run, self._ticket.namespace)
+                return self._agent.take_over(self._store, run, self._ticket.namespace)
             except Refused as refused:
                 if refused.code != "run_busy" or monotonic() > until:
                     raise
             sleep(LOOK_SECONDS)
 
 
-def _name(ticket: Ticket, command: list[str]) -> str:
+def _process_name(ticket: Ticket, command: list[str]) -> str:
     if ticket.how in ("job", "worker"):
         return f"{ticket.how} {command[0]}"
     if ticket.how in ("fork", "spawn"):
@@ -232,7 +233,7 @@ def _name(ticket: Ticket, command: list[str]) -> str:
     return " ".join([os.path.basename(command[0]), *options, *([] if "-c" in options else words[:1])])
 
 
-def _folder() -> str:
+def _working_folder() -> str:
     try:
         return os.getcwd()
     except OSError:

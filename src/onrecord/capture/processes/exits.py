@@ -1,7 +1,7 @@
-"""How a process ends, and how its run learns of it.
+"""Hooks for the end of a process, which end its run.
 
-Returning from its last line, `sys.exit` and an exception of the program's come to `atexit`, after everything that the
-program itself has registered there; `os._exit` comes to nothing else. What a signal ends leaves an unfinished record.
+The end of the script, `sys.exit` and an uncaught exception reach our `atexit` function, which runs after those of the
+program. `os._exit` skips `atexit`, so it is patched. A process that a signal ends leaves an unfinished record.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn
 
-from reenact.capture.processes import own_run
-from reenact.effect.stopping import RecordEnded, RunStopped
+from onrecord.capture.processes import process_run
+from onrecord.runtime.engine.stops import RecordEnded, RunStopped
+from onrecord.runtime.replay.python_paths import ONRECORD
 
-_OURS = __file__.rpartition("capture")[0]
 _real: dict[str, Any] = {}
 _uncaught: list[BaseException] = []
-ours: list[Callable[[], None]] = []
-"""What we have registered for the end of the process ourselves."""
+registered: list[Callable[[], None]] = []
+"""Exit functions that this package has registered."""
 
 
 def install() -> None:
@@ -36,72 +36,72 @@ def install() -> None:
 
 
 def register(call: Callable[[], None]) -> None:
-    """For the end of the process, which is behind that of the program."""
-    ours.append(call)
+    """Register a function of this package for the end of the process."""
+    registered.append(call)
     atexit.register(call)
 
 
 def _exit(status: int) -> NoReturn:
-    own = own_run.own
-    if own is not None and own.pid == os.getpid():
-        status = own.finish(status)
+    current = process_run.current
+    if current is not None and current.pid == os.getpid():
+        status = current.finish(status)
     _real["_exit"](status)
     raise AssertionError
 
 
 def at_exit() -> None:
-    own = own_run.own
-    if own is None or own.pid != os.getpid() or own.is_over:
+    current = process_run.current
+    if current is None or current.pid != os.getpid() or current.is_over:
         return
     error = _uncaught[-1] if _uncaught else None
-    if error is None and sys.excepthook is not _excepthook:  # the program has put its own in place of ours
+    if error is None and sys.excepthook is not _excepthook:  # the program has replaced our hook
         error = getattr(sys, "last_value", None)
-    status = own.finish(own.exit_code, error)
-    if own.conclude is not None and own.is_replay:  # its status is that of the check
-        own_run.flush()
+    status = current.finish(current.exit_code, error)
+    if current.conclude is not None and current.is_replay:  # the status is the verdict's
+        process_run.flush()
         _real["_exit"](status)
 
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     _uncaught.append(error)
     if isinstance(error, RunStopped):
-        say_stopped(error)
+        print_stop(error)
     else:
         _real["excepthook"](kind, error, trace)
 
 
-def say_stopped(stopped: RunStopped) -> None:
-    """That a replay has parted is told once, by the process that has the last word."""
-    own, reason = own_run.own, stopped.reason
+def print_stop(stopped: RunStopped) -> None:
+    """Print why the run stopped. In a replay, the process that prints the verdict does so instead."""
+    current, reason = process_run.current, stopped.reason
     if isinstance(reason, RecordEnded):
-        if own is not None:
-            own.end_as_recorded()
-    elif own is None or not own.is_replay:
+        if current is not None:
+            current.end_as_recorded()
+    elif current is None or not current.is_replay:
         print(f"error: {reason.message} [{reason.code}]\n{reason.hint}".rstrip(), file=sys.stderr)
 
 
-def leave(status: int, error: BaseException | None = None) -> NoReturn:
-    """Ends a process that was forked, as Python ends: with its threads, and what was registered for the end."""
-    own = own_run.own
-    if own is not None:
-        own.exit_code = status
+def exit_forked(status: int, error: BaseException | None = None) -> NoReturn:
+    """End a forked process as Python does: wait for threads, run exit functions, flush."""
+    current = process_run.current
+    if current is not None:
+        current.exit_code = status
     if isinstance(error, RunStopped):
-        say_stopped(error)
+        print_stop(error)
     elif error is not None:
-        print_as_python_does(error)
+        print_exception(error)
     if error is not None:
         _uncaught.append(error)
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    _let_go_of_everything()
-    own_run.flush()
+    _clear_main_module()
+    process_run.flush()
     _real.get("_exit", os._exit)(status)
     raise AssertionError
 
 
-def _let_go_of_everything() -> None:
-    """As Python does in the end, so that a file is written that nobody has closed. What was made last goes first: it
-    may need the rest."""
+def _clear_main_module() -> None:
+    """Clear the main module as Python does at its end, so that open files are written. Clear the newest names first:
+    they may need the older ones."""
     names = sys.modules["__main__"].__dict__
     for name in reversed([*names]):
         if name != "__builtins__":
@@ -109,34 +109,34 @@ def _let_go_of_everything() -> None:
     gc.collect()
 
 
-def tell_uncaught(error: Exception) -> None:
-    """Once, by the program's own hook if it has one."""
-    if has_told(error):
+def print_uncaught(error: Exception) -> None:
+    """Print an uncaught exception once, with the program's own hook if it has one."""
+    if was_printed(error):
         return
     _uncaught.append(error)
     hook = sys.excepthook
     if hook in (_excepthook, sys.__excepthook__):
-        print_as_python_does(error)
+        print_exception(error)
     else:
-        hook(type(error), error, _own_trace(error))
+        hook(type(error), error, _program_trace(error))
 
 
-def has_told(error: BaseException) -> bool:
+def was_printed(error: BaseException) -> bool:
     return any(one is error for one in _uncaught)
 
 
 def forget_uncaught() -> None:
-    """What it holds by its traceback is let go of with the rest of the program."""
+    """Drop uncaught exceptions, whose tracebacks keep the program's objects alive."""
     _uncaught.clear()
 
 
-def print_as_python_does(error: BaseException) -> None:
-    traceback.print_exception(type(error), error, _own_trace(error))
+def print_exception(error: BaseException) -> None:
+    traceback.print_exception(type(error), error, _program_trace(error))
 
 
-def _own_trace(error: BaseException) -> TracebackType | None:
-    """It begins with the program's own line."""
+def _program_trace(error: BaseException) -> TracebackType | None:
+    """Return the traceback from the program's own first line on."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(ONRECORD):
         trace = trace.tb_next
     return trace

@@ -1,6 +1,6 @@
-"""A job of a process pool is a run of its own, in whichever worker it is done: which one that is, is chance.
+"""Job of a process pool: a run of its own, because the worker that executes it is not deterministic.
 
-The job travels to the worker with its ticket. The worker itself is nobody's: how many a pool has depends on the time.
+The job is sent to the worker with its ticket. A worker has no run: how many workers a pool starts depends on timing.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from typing import Any
 
 import msgspec
 
-from reenact.capture.processes import own_run
-from reenact.capture.processes.arriving import opened
-from reenact.capture.processes.own_run import OwnRun
-from reenact.capture.processes.tickets import Ticket
-from reenact.effect.boundary import replays
-from reenact.effect.places import HERE, PLACE
-from reenact.effect.stopping import RunStopped
+from onrecord.capture.processes import process_run
+from onrecord.capture.processes.child_start import open_run
+from onrecord.capture.processes.process_run import ProcessRun
+from onrecord.capture.processes.ticket import Ticket
+from onrecord.runtime.engine.boundary import replays
+from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.engine.stops import RunStopped
 
 
-class Job:
-    """What is called in the worker in place of the function."""
+class ProcessJob:
+    """Callable that executes the function in the worker, as a run."""
 
     def __init__(self, ticket: Ticket, function: Callable[..., Any]) -> None:
         self._ticket = ticket
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return done(self._ticket, self._function, args, kwargs)
+        return run_job(self._ticket, self._function, args, kwargs)
 
 
-class Items:
-    """The same for each item of many: they come with their numbers."""
+class MapJob:
+    """Callable that executes the function for each numbered item of a map, each as a run."""
 
     def __init__(self, ticket: Ticket, function: Callable[..., Any], *, star: bool) -> None:
         self._ticket = ticket
@@ -42,19 +42,19 @@ class Items:
     def __call__(self, *numbered: Any) -> Any:
         number, item = numbered if len(numbered) == 2 else numbered[0]
         ticket = msgspec.structs.replace(self._ticket, place=f"{self._ticket.place}#{number}")
-        return done(ticket, self._function, tuple(item) if self._star else (item,), {})
+        return run_job(ticket, self._function, tuple(item) if self._star else (item,), {})
 
 
 class JobStopped(RuntimeError):
-    """A job has parted from its record. Whoever waits for it is told so; the report of its run has the rest."""
+    """A job diverged from its record. Raised to the code that waits for the job; the job's report has the details."""
 
 
-def done(ticket: Ticket, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    around, place, token = own_run.own, PLACE.get(), HERE.token
-    before = dict(replays)
+def run_job(ticket: Ticket, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    outer, place, token = process_run.current, PLACE.get(), HERE.token
+    outer_replays = dict(replays)
     PLACE.set(None)
-    own = opened(ticket, command=[name_of(function)])
-    if own is None:
+    current = open_run(ticket, command=[function_name(function)])
+    if current is None:
         PLACE.set(place)
         return function(*args, **kwargs)
     code, error = 1, None
@@ -67,26 +67,26 @@ def done(ticket: Ticket, function: Callable[..., Any], args: Any, kwargs: Any) -
         error = raised
         raise
     finally:
-        if own.pid == os.getpid():
-            own.finish(code, error)
-            own_run.set_own(around)
+        if current.pid == os.getpid():
+            current.finish(code, error)
+            process_run.set_current(outer)
             PLACE.set(place)
             HERE.token = token
             replays.clear()
-            replays.update(before)
-    _check(own)
+            replays.update(outer_replays)
+    _raise_if_stopped(current)
     return value
 
 
-def _check(own: OwnRun) -> None:
-    """A job that ended otherwise than it was recorded has done nothing that anybody may use."""
-    report = own.session.report(own.live.name) if own.live is not None else None
+def _raise_if_stopped(current: ProcessRun) -> None:
+    """Raise JobStopped if the job diverged: its result must not be used."""
+    report = current.session.report(current.live.name) if current.live is not None else None
     if report is not None and report.state == "stopped":
         raise JobStopped(report.message)
 
 
-def name_of(function: Any) -> str:
-    inner = getattr(function, "func", function)  # of a partial; for many items, what is done with each
+def function_name(function: Any) -> str:
+    inner = getattr(function, "func", function)  # of a partial; for a map, the function called with each item
     if getattr(inner, "__name__", "") == "_process_chunk":
-        return name_of(function.args[0])
+        return function_name(function.args[0])
     return str(getattr(inner, "__qualname__", type(inner).__qualname__))

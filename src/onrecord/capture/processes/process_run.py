@@ -1,7 +1,7 @@
-"""The run of this process: begun before the program's first line, ended when the process ends.
+"""Run of this process: it begins before the program's first line and ends with the process.
 
-The program's own Python carries it: nothing of ours is on its stack. So its end is learned from what a process does
-when it ends (`ending`), and `finish` may be called by more than one of them: the first has the word.
+The program runs without any of our frames on its stack. So the end is observed through what a process does when it ends
+(`exits`). Several of those hooks may call `finish`; only the first call has an effect.
 """
 
 from __future__ import annotations
@@ -16,55 +16,57 @@ from typing import Any
 
 import msgspec
 
-from reenact.capture.guard import guard
-from reenact.capture.processes.session import Report, Session
-from reenact.capture.processes.starting import Started, Starts
-from reenact.capture.processes.tickets import Mode, Ticket
-from reenact.core.events import Completed, Failed
-from reenact.effect import boundary, threads, traps
-from reenact.effect.agents import Agent
-from reenact.effect.boundary import replays
-from reenact.effect.earlier import Carrier
-from reenact.effect.keeping import keeper
-from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun
-from reenact.effect.places import HERE, PLACE
-from reenact.effect.policy import Budget, Guard, Policy
-from reenact.effect.running import end_run
-from reenact.effect.stopping import RecordEnded, RunStopped
-from reenact.errors import ReenactError
+from onrecord.capture.processes.session import Report, Session
+from onrecord.capture.processes.spawn import Started, Starts
+from onrecord.capture.processes.ticket import Mode, Ticket
+from onrecord.capture.unrecorded import guard
+from onrecord.core.events import Completed, Failed
+from onrecord.errors import OnrecordError
+from onrecord.runtime.api.agent import Agent
+from onrecord.runtime.api.policy import Budget, Policy, PolicyGuard
+from onrecord.runtime.engine import boundary
+from onrecord.runtime.engine.boundary import replays
+from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.engine.execution import end_run
+from onrecord.runtime.engine.lease_keeper import keeper
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.stops import RecordEnded, RunStopped
+from onrecord.runtime.replay import sandbox
+from onrecord.runtime.replay.checkpoint_entry import Carrier
+from onrecord.runtime.scheduler import thread_driver
+from onrecord.runtime.scheduler.lanes import Lane
 
 LOOK_SECONDS = 0.2
 GRACE_SECONDS = 2.0
-"""How much later than it was recorded a process ends that was killed by somebody who is not there in a replay."""
+"""Extra time in a replay before a process that was killed while recording is ended, too."""
 
 
 class ProcessAgent(Agent[..., Any]):
-    """What carries the run of a process that a program started. It is never called: the process is its function."""
+    """Agent of a process that a program started. It is never called: the process itself is its function."""
 
     redacts_by_default = True
 
-    def __init__(self, name: str, about: dict[str, Any], **options: Any) -> None:
-        super().__init__(_process, name=f"process {name}", policy=Policy(budget=Budget()), **options)
-        self._about = about
-        self.spending: Guard | None = None
+    def __init__(self, name: str, facts: dict[str, Any], **options: Any) -> None:
+        super().__init__(_never_called, name=f"process {name}", policy=Policy(budget=Budget()), **options)
+        self._process_facts = facts
+        self.spending: PolicyGuard | None = None
 
-    def guard(self, above: Guard | None = None) -> Guard | None:
-        self.spending = super().guard(above)
+    def make_guard(self, parent: PolicyGuard | None = None) -> PolicyGuard | None:
+        self.spending = super().make_guard(parent)
         return self.spending
 
     def code(self) -> dict[str, str]:
         return {"function": self.name, "digest": ""}
 
     def own_facts(self) -> dict[str, Any]:
-        return {**super().own_facts(), "process": self._about}
+        return {**super().own_facts(), "process": self._process_facts}
 
 
-def _process() -> None: ...
+def _never_called() -> None: ...
 
 
-class OwnRun:
-    """The run that the code of this process is in."""
+class ProcessRun:
+    """Run that the code of this process belongs to."""
 
     def __init__(
         self,
@@ -88,28 +90,28 @@ class OwnRun:
         self.starts = Starts()
         self.is_over = False
         self.exit_code: int | None = None
-        """As far as it is known here: `SystemExit` tells it to nobody but the system."""
-        self.conclude: Callable[[int, ReenactError | None], int] | None = None
-        """Of the process that has the last word: says it, and gives the exit status."""
+        """Exit code, if it is known here: `SystemExit` passes it to the system only."""
+        self.conclude: Callable[[int, OnrecordError | None], int] | None = None
+        """Print the verdict and return the exit status. Set in the process that concludes the program."""
         self.recorded_status: int | None = None
-        """Of a process that was killed when it was recorded: how it ended."""
+        """Recorded exit status of a process that was killed while recording."""
 
     @property
     def is_replay(self) -> bool:
         return self.live is not None and self.live.journal is None
 
-    # Beginning
+    # Begin
 
-    def carry_here(self, lane: Lane | None = None) -> None:
-        """The code that runs here is in the run from now on. A lane that was forked becomes the run's first one."""
+    def enter(self, lane: Lane | None = None) -> None:
+        """Make the running code part of the run. `lane`, copied by a fork, becomes the run's first lane."""
         live = self.live
         assert live is not None
-        threads.install()
+        thread_driver.install()
         PLACE.set(None)
         if live.journal is not None and self.agent is not None:
             keeper.keep(live, self.agent.lease_seconds)
         if live.secrets.redacts and self.agent is not None and self.agent.redaction is not None:
-            live.secrets.know(self.agent.redaction.values, [sys.argv])
+            live.secrets.learn(self.agent.redaction.values, [sys.argv])
         if lane is not None and live.main is live.root:
             lane.__init__(live, None)  # type: ignore[misc]
             live.root = live.main = lane
@@ -119,43 +121,43 @@ class OwnRun:
         live.carrier = Carrier.here()
         live.cancelling.on(live.cancelling.at_next_effect, looped=False)
         if live.touches_nothing:
-            traps.guarded(live, _process, is_async=False, strict=False)()  # sets the traps, which stay
+            sandbox.guarded(live, _never_called, is_async=False, strict=False)()  # sets the traps, and they stay
             replays[threading.get_ident()] = live
-            boundary.strict_outside = True  # whatever is in no run at all is not done either
+            boundary.strict_outside = True  # effects outside any run are refused, too
         else:
             replays.pop(threading.get_ident(), None)
             guard.watch(strict=self.strict)
 
-    # The end
+    # End
 
     def finish(self, code: int | None, error: BaseException | None = None) -> int:
-        """Ends the run, tells what became of it, and gives the status that the process is to end with."""
+        """End the run, report its outcome and return the exit status for the process."""
         if self.is_over or os.getpid() != self.pid or self.live is None:
             return code or 0
         self.is_over = True
-        problem = self._end(code, error)
-        self._let_go()
-        self.tell(problem)
+        problem = self._record_end(code, error)
+        self._release_lease()
+        self.report(problem)
         if isinstance(problem, RecordEnded):
             self.end_as_recorded()
         if self.conclude is not None:
             return self.conclude(code or 0, problem)
         return code or 0 if problem is None or isinstance(problem, RecordEnded) else problem.exit_status or 1
 
-    def becomes(self, one: Started) -> Ticket:
-        """This process is about to become another program: its run ends here. Whoever has the last word hands it on."""
+    def end_before_exec(self, started: Started) -> Ticket:
+        """End the run before `exec` and return the new program's ticket. The task to conclude passes on with it."""
         assert self.live is not None
-        ticket, conclude, self.conclude = one.ticket, self.conclude, None
-        if conclude is not None and one.is_expected:
+        ticket, conclude, self.conclude = started.ticket, self.conclude, None
+        if conclude is not None and started.is_expected:
             ticket = msgspec.structs.replace(ticket, concludes=self.live.name)
         problem = self.finish(0)
-        if conclude is not None and not one.is_expected:
-            self.session.tell(Report(run=ticket.run(), state="unrecorded", holes=((one.what, one.where, 1),)))
+        if conclude is not None and not started.is_expected:
+            self.session.write(Report(run=ticket.run(), state="unrecorded", holes=((started.what, started.where, 1),)))
             conclude(problem, None)
         return ticket
 
-    def _end(self, code: int | None, error: BaseException | None) -> ReenactError | None:
-        """What stopped it; None: it has ended."""
+    def _record_end(self, code: int | None, error: BaseException | None) -> OnrecordError | None:
+        """Record the end of the run. Return None, or the error that stopped the run."""
         live = self.live
         assert live is not None
         token = PLACE.set(None)
@@ -166,17 +168,17 @@ class OwnRun:
                 live.interrupt(error)
                 return live.stopped
             end_run(live, Failed(error) if isinstance(error, Exception) else Completed({"exit": code}))
-        except ReenactError as stopped:
+        except OnrecordError as stopped:
             return stopped
         except RunStopped as stopped:
             return stopped.reason
-        except Exception as trouble:  # ours, never the program's
-            return ReenactError(f"run {live.name} could not be ended: {type(trouble).__name__}", code="internal")
+        except Exception as failure:  # an error of this package, not of the program
+            return OnrecordError(f"run {live.name} could not be ended: {type(failure).__name__}", code="internal")
         finally:
             PLACE.reset(token)
         return None
 
-    def _let_go(self) -> None:
+    def _release_lease(self) -> None:
         live = self.live
         if live is None or live.journal is None or live.was_let_go:
             return
@@ -184,22 +186,22 @@ class OwnRun:
         keeper.let_go(live)
         try:
             live.journal.release()
-        except ReenactError:
-            return  # the lease ends by itself
+        except OnrecordError:
+            return  # the lease expires
         finally:
             keeper.give_back(live.journal)
 
-    def tell(self, problem: ReenactError | None) -> None:
+    def report(self, problem: OnrecordError | None) -> None:
         assert self.live is not None
         spent = self.agent.spending.spent() if self.agent is not None and self.agent.spending is not None else {}
-        self.note_unseen()
-        ended = "record_ended" if isinstance(problem, RecordEnded) else "stopped" if problem is not None else "ended"
-        self.session.tell(
+        self.note_unrecorded()
+        state = "record_ended" if isinstance(problem, RecordEnded) else "stopped" if problem is not None else "ended"
+        self.session.write(
             Report(
                 run=self.live.name,
                 name=self.name,
                 parent=self.ticket.parent if self.ticket is not None else "",
-                state=ended,  # type: ignore[arg-type]
+                state=state,  # type: ignore[arg-type]
                 code=problem.code if problem is not None else "",
                 message=problem.message if problem is not None else "",
                 hint=problem.hint if problem is not None else "",
@@ -211,36 +213,36 @@ class OwnRun:
                 pid=self.pid,
             )
         )
-        guard.holes.clear()  # told once: a worker has one run after the other
+        guard.holes.clear()  # reported once: a worker has several runs, one after another
 
-    def note_unseen(self) -> None:
-        """Whatever was started and has begun no run was seen by nobody."""
+    def note_unrecorded(self) -> None:
+        """Note every started process that has begun no run as unrecorded."""
         if self.live is None or self.live.journal is None:
             return
-        unasked, self.starts.unasked = self.starts.unasked, []
-        for one in unasked:
-            report = self.session.report(one.ticket.run())
-            if one.is_expected:
-                is_seen = report is not None or one.status is None  # it may be about to begin
+        unchecked, self.starts.unchecked = self.starts.unchecked, []
+        for started in unchecked:
+            report = self.session.report(started.ticket.run())
+            if started.is_expected:
+                is_recorded = report is not None or started.status is None  # its run may begin later
             else:
-                is_seen = report is not None and (one.is_command or report.pid == one.pid)
-            if not is_seen:
-                guard.note(one.what, one.where)
+                is_recorded = report is not None and (started.is_command or report.pid == started.pid)
+            if not is_recorded:
+                guard.note(started.what, started.where)
 
-    # Ending as it was recorded
+    # End as recorded
 
     def watch_for_recorded_end(self, seconds: float) -> None:
-        """In a replay nobody is there who killed it: it ends by the same signal once its record is used up, not
-        earlier than it did."""
+        """End a process that was killed while recording by the same signal, once its record is used up and `seconds`
+        have passed. In a replay the sender of the signal is missing."""
         if self.recorded_status is None or self.live is None:
             return
-        self.live.on_stop.append(self._end_where_the_record_does)
+        self.live.on_stop.append(self._end_at_record_end)
         token = PLACE.set(None)
-        threading.Thread(target=self._wait_for_recorded_end, args=(seconds,), daemon=True, name="reenact-end").start()
+        threading.Thread(target=self._wait_for_recorded_end, args=(seconds,), daemon=True, name="onrecord-end").start()
         PLACE.reset(token)
 
-    def _end_where_the_record_does(self) -> None:
-        """At once: the program may catch whatever it would be told by."""
+    def _end_at_record_end(self) -> None:
+        """End at once where the record ends: the program could catch an exception."""
         if self.live is not None and isinstance(self.live.stopped, RecordEnded):
             self.end_as_recorded()
 
@@ -256,12 +258,12 @@ class OwnRun:
                 return
 
     def end_as_recorded(self) -> None:
-        """Never returns where the record says that a signal ended it."""
+        """End this process by the recorded signal. Return only if none was recorded."""
         if self.recorded_status is None:
             return
         if not self.is_over:
             self.is_over = True
-            self.tell(RecordEnded("", code="record_ended"))
+            self.report(RecordEnded("", code="record_ended"))
         flush()
         number = -self.recorded_status
         if number != signal.SIGKILL and threading.current_thread() is threading.main_thread():
@@ -279,10 +281,10 @@ def flush() -> None:
             continue
 
 
-own: OwnRun | None = None
-"""That of this process."""
+current: ProcessRun | None = None
+"""Run of this process, if it is recorded."""
 
 
-def set_own(run: OwnRun | None) -> None:
-    global own
-    own = run
+def set_current(run: ProcessRun | None) -> None:
+    global current
+    current = run

@@ -1,18 +1,18 @@
-"""A program that ends itself by a signal, in a replay: its verdict is told first, since nobody could tell it later.
+"""Print the verdict of a replay before the program ends itself by a signal: afterwards no code runs.
 
-What comes from outside, and what the program has a handler for, is not touched.
+Signals from outside, and signals that the program handles, are not touched.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from os import _exit as leave_at_once  # the system's own, whatever the program is made to see
+from os import _exit as exit_now  # the original: the attribute of `os` is replaced later
 from typing import Any, NoReturn
 
-from reenact.capture.processes import own_run
+from onrecord.capture.processes import process_run
 
-_ENDS_NOTHING = {0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH} | {
+_HARMLESS = {0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH} | {
     signal.SIGSTOP,
     signal.SIGTSTP,
     signal.SIGTTIN,
@@ -21,41 +21,47 @@ _ENDS_NOTHING = {0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWIN
 _real: dict[str, Any] = {}
 
 
-def watch() -> None:
+def install() -> None:
     if not _real:
         _real.update(kill=os.kill, raise_signal=signal.raise_signal, abort=os.abort)
         os.kill, signal.raise_signal, os.abort = _kill, _raise_signal, _abort
 
 
 def _kill(pid: int, number: int, /) -> None:
-    if pid == os.getpid() and _ends_the_process(number):
-        _conclude(number)
+    if pid == os.getpid() and _would_end_process(number):
+        _finish_replay(number)
     _real["kill"](pid, number)
 
 
 def _raise_signal(number: int, /) -> None:
-    if _ends_the_process(number):
-        _conclude(number)
+    if _would_end_process(number):
+        _finish_replay(number)
     _real["raise_signal"](number)
 
 
 def _abort() -> NoReturn:
-    _conclude(signal.SIGABRT)
+    _finish_replay(signal.SIGABRT)
     _real["abort"]()
     raise AssertionError
 
 
-def _ends_the_process(number: Any) -> bool:
-    if not isinstance(number, int) or number in _ENDS_NOTHING or number not in signal.valid_signals():
+def _would_end_process(number: Any) -> bool:
+    if not isinstance(number, int) or number in _HARMLESS or number not in signal.valid_signals():
         return False
     is_blocked = number in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     return signal.getsignal(number) is signal.SIG_DFL and not is_blocked
 
 
-def _conclude(number: int) -> None:
-    """Never returns while the run of the replay goes on: the status is that of the check then, not the signal's."""
-    own = own_run.own
-    if own is None or own.pid != os.getpid() or own.is_over or own.conclude is None or not own.is_replay:
+def _finish_replay(number: int) -> None:
+    """Finish a running replay and exit with the status of its verdict instead of the signal's."""
+    current = process_run.current
+    if (
+        current is None
+        or current.pid != os.getpid()
+        or current.is_over
+        or current.conclude is None
+        or not current.is_replay
+    ):
         return
-    status = own.finish(-number)  # what the program has not flushed is lost, as it is by the signal
-    leave_at_once(status)
+    status = current.finish(-number)  # unflushed output is lost, as by the signal
+    exit_now(status)

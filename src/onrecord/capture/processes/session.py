@@ -1,7 +1,7 @@
-"""The folder in which the processes of one program tell the first of them what became of each.
+"""Folder in which the processes of one program report to the first process.
 
-A report is there as soon as a process has taken its run, and is replaced when it has ended: one that was killed leaves
-the first. Where the folder is gone, because the first process has ended, nothing is told any more, and nothing fails.
+A process writes a report when it takes its run, and replaces it when the run has ended. A killed process leaves its
+first report. If the folder is gone, because the first process has ended, reports are dropped without an error.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import msgspec
 
-_LARGEST_REPORT = 1_000_000
+_MAX_REPORT_BYTES = 1_000_000
 _ISOLATED = "isolated"
-_PREFIX = "reenact-processes-"
-_LEFT_SECONDS = 3600.0
+_PREFIX = "onrecord-processes-"
+_ABANDONED_SECONDS = 3600.0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,15 +41,15 @@ class Session:
     def __init__(self, folder: str = "", *, isolated: bool = False) -> None:
         self._folder = folder
         self._isolated = isolated
-        self._making = allocate_lock()
+        self._lock = allocate_lock()
         self.has_ended = False
 
     @property
     def folder(self) -> str:
-        """Made when the first process is started."""
-        with self._making:
+        """Return the folder. Create it on first use, when the first process is started."""
+        with self._lock:
             if not self._folder:
-                _sweep()
+                _remove_old_folders()
                 self._folder = _new_folder()
                 if self._isolated:
                     with open(os.path.join(self._folder, _ISOLATED), "wb"):
@@ -58,12 +58,12 @@ class Session:
 
     @property
     def is_isolated(self) -> bool:
-        """Its processes have no network."""
+        """Return True if the processes have no network."""
         return self._isolated or os.path.exists(os.path.join(self.folder, _ISOLATED))
 
-    def take(self, run: str, **told: Any) -> bool:
-        """False: another process of the program has it already."""
-        report = Report(run=run, pid=os.getpid(), **told)
+    def take(self, run: str, **fields: Any) -> bool:
+        """Take a run for this process. Return False if another process of the program has it."""
+        report = Report(run=run, pid=os.getpid(), **fields)
         try:
             descriptor = os.open(self._path(run), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
@@ -74,7 +74,7 @@ class Session:
             file.write(msgspec.json.encode(report))
         return True
 
-    def tell(self, report: Report) -> None:
+    def write(self, report: Report) -> None:
         path = self._path(report.run)
         try:
             with open(f"{path}.{os.getpid()}", "wb") as file:
@@ -86,7 +86,7 @@ class Session:
     def report(self, run: str) -> Report | None:
         try:
             with open(self._path(run), "rb") as file:
-                return msgspec.json.decode(file.read(_LARGEST_REPORT), type=Report)
+                return msgspec.json.decode(file.read(_MAX_REPORT_BYTES), type=Report)
         except (OSError, msgspec.MsgspecError):
             return None
 
@@ -103,7 +103,7 @@ class Session:
     def end(self) -> None:
         self.has_ended = True
         if self._folder:
-            import shutil  # where there is something to remove
+            import shutil  # only needed here
 
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -112,30 +112,30 @@ class Session:
 
 
 def _new_folder() -> str:
-    """Not by `tempfile.mkdtemp`, whose names come from a generator that the program uses too."""
-    import tempfile  # with the first process that is started
+    """Create the folder without `tempfile.mkdtemp`, whose random generator the program may use."""
+    import tempfile  # loaded with the first process
 
     folder = os.path.join(tempfile.gettempdir(), f"{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
     os.mkdir(folder, 0o700)
     return folder
 
 
-def _sweep() -> None:
-    """Takes away what processes have left that were killed."""
+def _remove_old_folders() -> None:
+    """Remove folders that killed processes have left."""
     import shutil
     import tempfile
 
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             pid = entry.name.removeprefix(_PREFIX).partition("-")[0] if entry.name.startswith(_PREFIX) else ""
-            if pid.isdecimal() and _is_left(entry, pid):
+            if pid.isdecimal() and _is_abandoned(entry, pid):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def _is_left(entry: os.DirEntry[str], pid: str) -> bool:
+def _is_abandoned(entry: os.DirEntry[str], pid: str) -> bool:
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError:
         return False
-    is_old = time() - status.st_mtime > _LEFT_SECONDS
+    is_old = time() - status.st_mtime > _ABANDONED_SECONDS
     return is_old and status.st_uid == os.geteuid() and not os.path.exists(f"/proc/{pid}")

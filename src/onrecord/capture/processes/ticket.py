@@ -1,4 +1,4 @@
-"""What a new process is told: whose child it is, where in the parent's run it was begun, and what it is to do."""
+"""Ticket: what a new process is given. It names the parent's run, the position of the start, and the mode."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Any, Literal
 
 import msgspec
 
-from reenact.core.links import ParentRun
+from onrecord.core.links import ParentRun
 
-VARIABLE = "REENACT_PROCESS"
+VARIABLE = "ONRECORD_PROCESS"
 PATH = "PYTHONPATH"
 HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
 
 Mode = Literal["record", "resume", "replay"]
-How = Literal["start", "fork", "spawn", "exec", "job", "worker"]
+StartKind = Literal["start", "fork", "spawn", "exec", "job", "worker"]
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     parent: str
-    """The run that starts it."""
+    """Run that starts the process."""
     place: str
-    """Lane and ordinal there: the same whenever that run comes back."""
-    how: How
+    """Lane and ordinal in the parent's run: the same in every resume and replay."""
+    how: StartKind
     mode: Mode
     store: str | None = None
     namespace: str = "default"
     strict: bool = False
     session: str = ""
-    """The folder in which the processes tell what became of them."""
+    """Folder for the reports of all processes of the program."""
     head: str = ""
     seq: int = 0
-    """Where the parent's record stood."""
+    """Head of the parent's journal at the start (hash above, seq here)."""
     concludes: str = ""
-    """The run of the first process, if that has become this one: it has the last word."""
+    """Run of the first process if that process has exec'ed this one, which then prints the verdict."""
 
     def run(self, number: int = 0) -> str:
-        """The id of the run of the first Python below this place, or of a further one."""
-        return process_run(self.parent, self.place, number)
+        """Return the run id of the n-th Python process that starts at this position."""
+        return child_run_id(self.parent, self.place, number)
 
     @property
     def link(self) -> ParentRun:
@@ -49,25 +49,25 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self).decode()
 
 
-def process_run(parent: str, place: str, number: int = 0) -> str:
+def child_run_id(parent: str, place: str, number: int = 0) -> str:
     return sha256(f"process\0{parent}\0{place}\0{number}".encode()).hexdigest()[:20]
 
 
-def ticket_of(text: str) -> Ticket:
+def parse_ticket(text: str) -> Ticket:
     return msgspec.json.decode(text.encode(), type=Ticket)
 
 
 def with_ticket(environment: Mapping[Any, Any], ticket: Ticket) -> dict[Any, Any]:
-    """The environment of a process that is to find the ticket. Its keys may be text or bytes."""
-    made = {os.fsdecode(name): value for name, value in environment.items()}
-    before = os.fsdecode(made.get(PATH, ""))
-    made[PATH] = os.pathsep.join([HOOK, before]) if before else HOOK
-    made[VARIABLE] = ticket.to_text()
-    return made
+    """Return the environment for a process with the ticket and the start hook. Keys may be text or bytes."""
+    changed = {os.fsdecode(name): value for name, value in environment.items()}
+    path_before = os.fsdecode(changed.get(PATH, ""))
+    changed[PATH] = os.pathsep.join([HOOK, path_before]) if path_before else HOOK
+    changed[VARIABLE] = ticket.to_text()
+    return changed
 
 
 def without_ticket(environment: Any, hook: str) -> None:
-    """Takes both away again: the program has the environment that it was given."""
+    """Remove ticket and hook, so that the program sees the environment it was given."""
     environment.pop(VARIABLE, None)
     first, _, rest = environment.get(PATH, "").partition(os.pathsep)
     if os.path.abspath(first) == os.path.abspath(hook):

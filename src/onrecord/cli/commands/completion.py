@@ -1,7 +1,7 @@
-"""What the shell completes: commands and options by themselves, and what is in the store: runs and agents.
+"""Complete commands, options, run ids and agents in a shell.
 
-Pressing Tab must never fail, wait long or make a store; where nothing can be read, nothing is offered. What is offered
-ends up on somebody's command line, so only names that no shell takes for anything else are.
+Pressing Tab must not fail, wait long or create a store: a store that cannot be read offers nothing. An offered name
+becomes part of a command line, so only names without a special meaning to any shell are offered.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reenact.cli.settings import Settings, shared_options
+from onrecord.cli.settings import Settings, shared_options
 
 if TYPE_CHECKING:  # loaded when something is completed
     from click.shell_completion import CompletionItem
@@ -19,12 +19,12 @@ if TYPE_CHECKING:  # loaded when something is completed
 MOST_RUNS = 50
 RUNS_LOOKED_AT = 200
 SHELLS = ("bash", "zsh", "fish")
-VARIABLE = "_REENACT_COMPLETE"
+VARIABLE = "_ONRECORD_COMPLETE"
 _HARMLESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}\Z")
 
 
 def complete_run(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Runs, newest first, each with its agent."""
+    """Return the runs, newest first, each with its agent."""
     from click.shell_completion import CompletionItem
 
     if incomplete.startswith("@"):
@@ -35,7 +35,7 @@ def complete_run(context: click.Context, _: click.Parameter, incomplete: str) ->
 def complete_run_or_file(context: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    # The shell completes files where no run begins so. In bash this has to be said first.
+    # The shell completes files where no run matches; bash needs the file item first.
     return [CompletionItem(incomplete, type="file"), *complete_run(context, option, incomplete)]
 
 
@@ -46,7 +46,7 @@ def complete_agent(context: click.Context, _: click.Parameter, incomplete: str) 
 
 
 def _from_store(context: click.Context, ask: Any, incomplete: str) -> Any:
-    from reenact.cli.stores import reading, store_exists
+    from onrecord.cli.stores import reading, store_exists
 
     settings = context.find_object(Settings) or Settings()
     try:
@@ -54,12 +54,12 @@ def _from_store(context: click.Context, ask: Any, incomplete: str) -> Any:
             return []
         with reading(settings) as store:
             return ask(store, settings.namespace, incomplete)
-    except Exception:  # whatever it is, the next command tells; here it would stand in the middle of a line
+    except Exception:  # the next command reports it; here it would be printed into the line that is typed
         return []
 
 
 def _runs(store: Any, namespace: str, incomplete: str) -> list[tuple[str, str]]:
-    from reenact.reports.summaries import agent_of
+    from onrecord.reports.summaries import agent_of
 
     if incomplete:
         found = store.find_runs(namespace, incomplete, MOST_RUNS)
@@ -69,7 +69,7 @@ def _runs(store: Any, namespace: str, incomplete: str) -> list[tuple[str, str]]:
 
 
 def _agents(store: Any, namespace: str, incomplete: str) -> list[str]:
-    from reenact.reports.summaries import agent_of
+    from onrecord.reports.summaries import agent_of
 
     rows = store.list_runs(namespace, limit=RUNS_LOOKED_AT)
     found = dict.fromkeys(agent_of(store, namespace, row.header.run) or "" for row in rows)
@@ -85,22 +85,22 @@ def _shown(agent: str | None) -> str:
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_obj
 def completion(settings: Settings, shell: str) -> None:
-    """Write what a shell needs to complete commands, options, run ids, agents and statuses.
+    """Print the script that lets a shell complete commands, options, run ids, agents and statuses.
 
     \b
-    eval "$(reenact completion bash)"                     in ~/.bashrc
-    eval "$(reenact completion zsh)"                      in ~/.zshrc
-    reenact completion fish | source                      in ~/.config/fish/config.fish
+    eval "$(onrecord completion bash)"                     in ~/.bashrc
+    eval "$(onrecord completion zsh)"                      in ~/.zshrc
+    onrecord completion fish | source                      in ~/.config/fish/config.fish
     """
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from reenact.cli.main import cli
-    from reenact.cli.output import say, say_json
+    from onrecord.cli.main import cli
+    from onrecord.cli.render.output import say, say_json
 
     found = get_completion_class(shell)
     assert found is not None
-    # The class's own `source` asks the shell that is installed for its version; whoever writes a file may have none.
-    script = ShellComplete.source(found(cli, {}, "reenact", VARIABLE))
+    # The class's own `source` runs the shell to check its version; a user who writes a file may not have that shell.
+    script = ShellComplete.source(found(cli, {}, "onrecord", VARIABLE))
     if settings.json:
         say_json({"shell": shell, "script": script})
     else:

@@ -1,8 +1,7 @@
-"""`reenact demo`: an agent pays and mails, is killed in the middle, and goes on; its record is verified, and altered.
+"""`onrecord demo`: kill an agent, resume it, verify its record, and find an altered digit.
 
-Everything here goes through the same doors as any other run: real processes, a real SIGKILL, the commands that users
-type. The world is a folder that is gone afterwards, and so are the secrets that sign the demo's one wait key. Nothing
-is left behind but the store.
+The demo uses real processes, a real SIGKILL and the commands that users type. What the agent does outside is a line in
+a temporary folder, which is removed with the keys that sign the demo's one wait key. Only the run in the store remains.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,19 +23,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reenact.cli.output import paint, say, say_json
-from reenact.cli.settings import Settings, shared_options
-from reenact.cli.showing import print_timeline
-from reenact.cli.stores import store_url, writing
-from reenact.cli.text import count_text, inert, url_text
-from reenact.errors import InvalidInput, ReenactError
+from onrecord.cli.commands.show import print_timeline
+from onrecord.cli.render.output import paint, say, say_json
+from onrecord.cli.render.text import count_text, inert, url_text
+from onrecord.cli.results import command_for
+from onrecord.cli.settings import Settings, shared_options
+from onrecord.cli.stores import store_url, writing
+from onrecord.errors import InvalidInput, OnrecordError
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.cli.demo_agent import World
-    from reenact.journal.verify import VerificationReport
-    from reenact.store.contract import Store
+    from onrecord.cli.commands.demo_agent import World
+    from onrecord.journal.verify import VerificationReport
+    from onrecord.store.contract import Store
 
-AGENT = "reenact.cli.demo_agent"
+AGENT = "onrecord.cli.commands.demo_agent"
 QUESTION = "Where is my order A-17? I have been waiting for three weeks."
 PRICE, ALTERED_PRICE = "costs us 42.00 EUR", "costs us 92.00 EUR"
 PATIENCE_SECONDS = 60.0
@@ -42,7 +44,7 @@ LOOK_SECONDS = 0.02
 
 
 class Lives(NamedTuple):
-    """What came of the agent's two lives, and of those of the plain script."""
+    """Count the effects of the agent, and of the same steps as a plain script, each killed once."""
 
     run: str
     mails: int
@@ -56,19 +58,19 @@ class Lives(NamedTuple):
 @shared_options
 @click.pass_obj
 def demo(settings: Settings) -> None:
-    """Kill an agent and let it go on; verify its record, alter a copy and see it found. Leaves only the store.
+    """Kill an agent, resume it, verify its record, and find an altered copy. Only the run in the store remains.
 
     \b
-    reenact demo
-    reenact demo --store demo.db
+    onrecord demo
+    onrecord demo --store demo.db
     """
-    from reenact.journal.verify import verify_run
+    from onrecord.journal.verify import verify_run
 
     if store_url(settings).startswith("memory:"):
         raise InvalidInput(
             "the demo needs a store that outlives a process", hint="Leave --store out, or name a file.", code="usage"
         )
-    with writing(settings) as store, tempfile.TemporaryDirectory(prefix="reenact-demo-") as folder:
+    with writing(settings) as store, tempfile.TemporaryDirectory(prefix="onrecord-demo-") as folder:
         lives = live(settings, store, Path(folder))
         report = verify_run(store, lives.run, settings.namespace, deep=True)
         report.raise_if_invalid()
@@ -76,32 +78,50 @@ def demo(settings: Settings) -> None:
         if settings.json:
             say_json(_as_json(lives, report, altered))
         else:
-            _tell(store, settings, lives, report, altered)
+            _print_record(store, settings, lives, report, altered)
 
 
-# The lives
+# The two lives
 
 
 def live(settings: Settings, store: Store, folder: Path) -> Lives:
-    from reenact.cli.demo_agent import World
+    from onrecord.cli.commands.demo_agent import World
 
     plain, recorded = folder / "without", folder / "with"
-    for place in (plain, recorded):
-        place.mkdir()
+    for outside in (plain, recorded):
+        outside.mkdir()
+    say_now = _say_nothing if settings.json else _say_now
+    say_now("", _heading("1. An agent pays and mails. It is killed (SIGKILL) in the middle, and started again"))
+    say_now("As a plain script it starts over …")
     _live_without(plain)
+    say_now("With Onrecord, `onrecord resume` continues where it was …")
     run, answer = _live_with(settings, store, recorded)
     without, world = World(str(plain)), World(str(recorded))
     lives = Lives(
         run, world.count("mail"), world.count("payment"), without.count("mail"), without.count("payment"), answer
     )
     if (lives.mails, lives.mails_without) != (1, 2):
-        raise _failed(f"{lives.mails_without} mails without Reenact, {lives.mails} with")
+        raise _failed(f"{lives.mails_without} mails without Onrecord, {lives.mails} with")
+    counted = f"{lives.mails_without} mails without Onrecord, {lives.mails} with"
+    say_now(paint(counted, fg="green", bold=True))
+    say_now("", _heading("2. It waited for an approval, which arrived by a signed key, and ended"), inert(lives.answer))
     return lives
 
 
+def _say_now(*lines: str) -> None:
+    """Print and flush: the next stage takes a moment."""
+    for line in lines:
+        say(line)
+    sys.stdout.flush()
+
+
+def _say_nothing(*_: str) -> None:
+    """Print nothing: with --json the one document is printed at the end."""
+
+
 def _live_without(folder: Path) -> None:
-    """A plain script is killed in the middle and started again, from the start."""
-    from reenact.cli.demo_agent import World
+    """Kill a plain script in the middle and start it again, from its start."""
+    from onrecord.cli.commands.demo_agent import World
 
     command = [sys.executable, "-m", AGENT]
     with _process(command, folder) as script:
@@ -112,16 +132,16 @@ def _live_without(folder: Path) -> None:
 
 
 def _live_with(settings: Settings, store: Store, folder: Path) -> tuple[str, str]:
-    """`reenact run`, killed in the middle; `reenact resume`; an approval that arrives by key."""
-    from reenact.cli.demo_agent import World
+    """Kill `onrecord run` in the middle, resume the run, and resolve its wait by key."""
+    from onrecord.cli.commands.demo_agent import World
 
     run, world = f"demo-{secrets.token_hex(5)}", World(str(folder))
-    reenact = [sys.executable, "-m", "reenact.cli.main", "--namespace", settings.namespace]
-    begin = [*reenact, "run", "-m", f"{AGENT}:support", "--run-id", run, "--input", f'["{QUESTION}"]']
+    onrecord = [sys.executable, "-m", "onrecord.cli.main", "--namespace", settings.namespace]
+    begin = [*onrecord, "run", "-m", f"{AGENT}:support", "--run-id", run, "--input", f'["{QUESTION}"]']
     with _process(begin, folder, settings) as first:
         _until(lambda: world.find("middle") is not None, first)
         os.kill(first.pid, signal.SIGKILL)
-    with _process([*reenact, "resume", run], folder, settings) as second:
+    with _process([*onrecord, "resume", run], folder, settings) as second:
         _until(lambda: world.find("key") is not None, second)
         _approve(store, settings, world, folder)
         answer = _ended_well(second)
@@ -129,11 +149,11 @@ def _live_with(settings: Settings, store: Store, folder: Path) -> tuple[str, str
 
 
 def _approve(store: Store, settings: Settings, world: World, folder: Path) -> None:
-    from reenact.core.wait_keys import Resolution
-    from reenact.effect.keys import KeyRing
-    from reenact.effect.waits.desk import WaitDesk
+    from onrecord.core.wait_keys import Resolution
+    from onrecord.runtime.secrets.keys import KeyRing
+    from onrecord.runtime.waits.registry import WaitRegistry
 
-    desk = WaitDesk(store, settings.namespace, keyring=KeyRing(_keys(folder)))
+    desk = WaitRegistry(store, settings.namespace, keyring=KeyRing(_keys(folder)))
     outcome = desk.resolve(world.find("key") or "", Resolution.ok({"approved": True, "by": "dana"}))
     if outcome.status != "accepted":
         raise _failed("the approval was not accepted")
@@ -141,9 +161,9 @@ def _approve(store: Store, settings: Settings, world: World, folder: Path) -> No
 
 @contextmanager
 def _process(command: list[str], folder: Path, settings: Settings | None = None) -> Iterator[subprocess.Popen[str]]:
-    environment = {**os.environ, "REENACT_DEMO_WORLD": str(folder), "REENACT_KEY_FILE": str(_keys(folder))}
+    environment = {**os.environ, "ONRECORD_DEMO_WORLD": str(folder), "ONRECORD_KEY_FILE": str(_keys(folder))}
     if settings is not None and settings.store:
-        environment["REENACT_STORE"] = settings.store  # not an argument: others see those, and it may hold a password
+        environment["ONRECORD_STORE"] = settings.store  # other users see arguments, and a URL may hold a password
     with subprocess.Popen(  # noqa: S603 - our own modules, by this interpreter
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -175,34 +195,34 @@ def _ended_well(process: subprocess.Popen[str]) -> str:
     return answer
 
 
-def _failed(what: str) -> ReenactError:
-    return ReenactError(f"the demo failed: {what}", code="demo_failed")
+def _failed(what: str) -> OnrecordError:
+    return OnrecordError(f"the demo failed: {what}", code="demo_failed")
 
 
 # The alteration
 
 
 def alter_and_verify(store: Store, run: str, namespace: str, folder: Path) -> VerificationReport:
-    """One digit of a recorded answer is changed in an exported copy, which is then verified like any file."""
-    from reenact.journal.exporting import export_run
-    from reenact.journal.importing import verify_file
-    from reenact.journal.reader import JournalReader
+    """Change one digit of a recorded answer in an exported copy, and return the report of its verification."""
+    from onrecord.journal.export import export_run
+    from onrecord.journal.import_file import verify_file
+    from onrecord.journal.reader import JournalReader
 
     copy = folder / f"{run}.jsonl"
     export_run(JournalReader(store, run, namespace), copy)
     whole = copy.read_bytes()
-    # The first place is the model's answer; the same text stands in the mail that was made of it.
+    # The first match is the model's answer; the mail repeats its text.
     changed, count = re.subn(re.escape(PRICE.encode()), ALTERED_PRICE.encode(), whole, count=1)
     if count != 1 or not verify_file(copy).valid:
-        raise _failed("its copy is not what was recorded")
+        raise _failed("the exported copy is not the recorded run")
     copy.write_bytes(changed)
     report = verify_file(copy)
     if report.valid:
-        raise _failed("an altered copy was taken for valid")
+        raise _failed("an altered copy passed verification")
     return report
 
 
-# Telling
+# Printing
 
 
 def _as_json(lives: Lives, report: VerificationReport, altered: VerificationReport) -> dict[str, Any]:
@@ -222,41 +242,47 @@ def _as_json(lives: Lives, report: VerificationReport, altered: VerificationRepo
     }
 
 
-def _tell(
+def _print_record(
     store: Store, settings: Settings, lives: Lives, report: VerificationReport, altered: VerificationReport
 ) -> None:
-    _heading("1. An agent pays and mails. In the middle it is killed (SIGKILL), and started again")
-    say("As a plain script it begins anew. With Reenact, `reenact resume` goes on where it stood:")
-    say(paint(f"{lives.mails_without} mails without Reenact, {lives.mails} with", fg="green", bold=True))
-    _heading("2. It waits for an approval, which arrives by a signed key, and ends")
-    say(inert(lives.answer))
-    _heading(f"3. What is on record in {url_text(store.url)}")
+    _say_now("", _heading(f"3. The record in {url_text(store.url)}"))
     print_timeline(store, lives.run, settings.namespace)
-    say()
-    kept = count_text(report.nodes, "shared value")
-    say(f"Both chat calls hold the whole conversation; what is long in it is kept once ({kept}).")
-    _heading("4. It is verified")
-    say(paint(report.line, fg="green", bold=True))
-    _heading("5. In an exported copy, one digit of an answer is changed, 42.00 to 92.00, and the copy is verified")
+    shared = count_text(report.nodes, "shared value")
+    say(f"\nBoth chat calls hold the whole conversation; its long values are stored once ({shared}).")
+    _say_now("", _heading("4. The record is verified"), paint(report.line, fg="green", bold=True))
+    say(f"\n{_heading('5. One digit of an answer is changed in an exported copy, 42.00 to 92.00')}")
     for problem in altered.problems:
         say(f"event {problem.seq}: {inert(problem.message)} [{problem.code}]")
     say(paint(altered.line, fg="red", bold=True))
-    _heading("6. Go on. Nothing is left of the demo but its run in the store")
-    for command, about in _next_steps():
-        say(f"  {paint(command.ljust(35), bold=True)} {about}")
+    say(f"\n{_heading('6. Next. Only the run in the store is left of the demo')}")
+    steps = _next_steps(own_command(), command_for(settings, "show", "@last").partition("@last")[2], lives.run)
+    width = max(len(command) for command, _ in steps)
+    for command, about in steps:
+        say(f"  {paint(command.ljust(width), bold=True)}  {about}")
 
 
-def _next_steps() -> tuple[tuple[str, str], ...]:
+def _next_steps(onrecord: str, where: str, run: str) -> tuple[tuple[str, str], ...]:
+    """Return commands that work as printed. `where` names the store and the namespace, if the demo was given one."""
     return (
-        ("reenact show @last", "what happened"),
-        ("reenact show @last --event 6", "one event in full: a request with its whole conversation"),
-        ("reenact show @last --state 12", "the agent's state at a position"),
-        ("reenact replay @last", "the same code again, on the record alone: no mail is sent"),
-        ("reenact export @last -o run.jsonl", "one text file that anybody can verify"),
-        ("reenact verify run.jsonl", "as it was written?"),
+        (f"{onrecord} show @last{where}", "what happened"),
+        (f"{onrecord} show @last --event 6{where}", "one event in full: a request with its conversation"),
+        (f"{onrecord} show @last --state 12{where}", "the agent's state after an event"),
+        (f"{onrecord} replay @last{where}", "the same code on the record alone: no mail is sent"),
+        (f"{onrecord} export @last -o {run}.jsonl{where}", "one text file that anyone can verify"),
+        (f"{onrecord} verify {run}.jsonl", "is it unaltered?"),
     )
 
 
-def _heading(text: str) -> None:
-    say()
-    say(paint(text, fg="cyan", bold=True))
+def own_command() -> str:
+    """Return what the user types for `onrecord` in this folder: an environment need not be on the PATH."""
+    script = os.path.abspath(sys.argv[0])
+    if os.path.basename(script) != "onrecord":
+        return f"{shlex.quote(sys.executable)} -m onrecord.cli.main"
+    if shutil.which("onrecord") == script:
+        return "onrecord"
+    relative = os.path.relpath(script)
+    return shlex.quote(script if relative.startswith(os.pardir) else relative)
+
+
+def _heading(text: str) -> str:
+    return paint(text, fg="cyan", bold=True)

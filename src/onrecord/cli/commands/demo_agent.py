@@ -1,7 +1,7 @@
-"""The agent of `reenact demo`, and the same steps as a plain script.
+"""The agent of `onrecord demo`, and the same steps as a plain script.
 
-Everything it does to the world is a line in a ledger, a file that stands for the bank, the post and the printer. In the
-middle, while a label is printed for the first time, it says so and waits to be killed.
+Each effect writes a line to a ledger, a file in place of the bank, the post and the printer. The first printing of a
+label leaves a note and waits to be killed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import reenact
+import onrecord
 
 ANSWER = "Order A-17 was lost on the way. I suggest a new copy, which costs us 42.00 EUR."
 POLICY = (
@@ -30,7 +30,7 @@ WAIT_TO_BE_KILLED_SECONDS = 60.0
 
 
 class World:
-    """What is outside: a folder with a ledger, and with notes that processes leave for each other."""
+    """The outside: a folder with a ledger, and with notes that processes leave for each other."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -55,33 +55,33 @@ class World:
 
 
 def _world() -> World:
-    return World(os.environ["REENACT_DEMO_WORLD"])
+    return World(os.environ["ONRECORD_DEMO_WORLD"])
 
 
-@reenact.step(kind="model_call")
+@onrecord.step(kind="model_call")
 def chat(messages: list[Any]) -> str:
-    """Stands for a model; it always answers the same."""
+    """Answer in place of a model, always the same."""
     return ANSWER if len(messages) > 2 else "find_order A-17"
 
 
-@reenact.step
+@onrecord.step
 def find_order(order: str) -> dict[str, Any]:
     return {"order": order, "title": "The Sea", "cents": 4200, "delivered": False, "days": 21}
 
 
-@reenact.tool
+@onrecord.tool
 def pay(supplier: str, cents: int) -> str:
     _world().happened("payment", f"{supplier}: {cents}")
     return "R-0881"
 
 
-@reenact.tool
+@onrecord.tool
 def send_mail(to: str, text: str) -> str:
     _world().happened("mail", f"{to}: {text}")
     return "sent"
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 def print_label(order: str) -> str:
     world = _world()
     if world.find("middle") is None:
@@ -91,31 +91,31 @@ def print_label(order: str) -> str:
     return "label-17"
 
 
-@reenact.tool(idempotent=True)
+@onrecord.tool(idempotent=True)
 def ask_for_approval(key: str) -> None:
-    """The key goes out by a channel of the shop's own; whoever has it decides."""
+    """Send the wait key by a channel of the shop's own. The holder of the key decides."""
     _world().leave("key", key)
 
 
-@reenact.agent(name="bookshop-support")
+@onrecord.agent(name="bookshop-support")
 def support(question: str) -> str:
     conversation: list[Any] = [{"role": "system", "content": POLICY}, {"role": "user", "content": question}]
-    reenact.set_state({"order": None, "step": "asked"}, step_id="start")
+    onrecord.set_state({"order": None, "step": "asked"}, step_id="start")
     chat(list(conversation))
     order = find_order("A-17")
     conversation += [{"role": "assistant", "tool": "find_order"}, {"role": "tool", "content": order}]
     suggestion = chat(list(conversation))
     receipt = pay("wholesaler", order["cents"])
     send_mail("customer", suggestion)
-    reenact.set_state({"order": "A-17", "step": "paid"}, step_id="paid")
+    onrecord.set_state({"order": "A-17", "step": "paid"}, step_id="paid")
     print_label("A-17")
-    ask_for_approval(reenact.wait_key("parcel leaves"))
-    decision = reenact.wait_for("parcel leaves", timeout="1h")
-    return f"Paid with {receipt}, mailed once, sent by leave of {decision['by']}."
+    ask_for_approval(onrecord.wait_key("parcel leaves"))
+    decision = onrecord.wait_for("parcel leaves", timeout="1h")
+    return f"Paid with {receipt}, mailed once, approved by {decision['by']}."
 
 
-def without_reenact() -> None:
-    """The same steps, with nothing to remember them by."""
+def without_onrecord() -> None:
+    """Run the same steps without a record."""
     order = find_order.function("A-17")
     pay.function("wholesaler", order["cents"])
     send_mail.function("customer", ANSWER)
@@ -123,4 +123,4 @@ def without_reenact() -> None:
 
 
 if __name__ == "__main__":
-    without_reenact()
+    without_onrecord()

@@ -1,4 +1,4 @@
-"""`reenact doctor`: what this installation is made of, and what is wrong with it or its store."""
+"""Implement `onrecord doctor`: list the parts of this installation, and what is wrong with it or its store."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 import click
 
-from reenact.cli.output import fields, paint, say, say_json
-from reenact.cli.programs import WithCommand, command_words
-from reenact.cli.settings import Settings, shared_options
-from reenact.cli.stores import reading, store_exists, store_url
-from reenact.cli.text import bytes_text, inert, url_text
-from reenact.errors import ReenactError
-from reenact.store.locating import absolute_path, sqlite_path
+from onrecord.cli.programs.start import DashedCommand, command_words
+from onrecord.cli.render.output import fields, paint, say, say_json
+from onrecord.cli.render.text import bytes_text, inert, url_text
+from onrecord.cli.settings import Settings, shared_options
+from onrecord.cli.stores import reading, store_exists, store_url
+from onrecord.errors import OnrecordError
+from onrecord.store.location import absolute_path, sqlite_path
 
 FOUND_SOMETHING = 1
 LITTLE_DISK_BYTES = 100 * 1024 * 1024
 RUNS_COUNTED = 10_000
-FORGETFUL_FILE_SYSTEMS = frozenset(("tmpfs", "ramfs"))
+VOLATILE_FILE_SYSTEMS = frozenset(("tmpfs", "ramfs"))
 
 
 @dataclass
@@ -31,62 +31,62 @@ class Examination:
     problems: list[str] = field(default_factory=list)
 
 
-@click.command(cls=WithCommand)
+@click.command(cls=DashedCommand)
 @shared_options
 @click.pass_obj
 def doctor(settings: Settings) -> int:
-    """Look at this installation and its store, or with -- at a program. Ends with 1 when something is wrong.
+    """Check this installation and its store, or, after --, a program. Exit status 1 if a problem was found.
 
-    Having no store yet is not. A program is run twice: recorded, into a store that is thrown away, and replayed. What
-    it depends on that is not recorded is listed with its line, and with what to do about it.
+    A missing store is not a problem. A program is run twice: recorded into a temporary store, then replayed. Each
+    value that it depends on and that is not recorded is listed, with its source line and what to do.
 
     \b
-    reenact doctor
-    reenact doctor -- python agent.py --question "Where is my order?"
+    onrecord doctor
+    onrecord doctor -- python agent.py --question "Where is my order?"
     """
     words = command_words()
     if words is not None:
-        from reenact.cli.program_doctor import examine
+        from onrecord.cli.programs.doctor import examine
 
         return examine(settings, words)
     seen = Examination()
-    _look_at_libraries(seen)
+    _check_libraries(seen)
     try:
         url = store_url(settings)
-    except ReenactError as error:
+    except OnrecordError as error:
         seen.problems.append(error.message)
     else:
         seen.facts["store"] = url_text(url)
         path = sqlite_path(url)
         if path is not None:
-            _look_at_file(seen, absolute_path(path))
-        _look_inside(seen, settings)
+            _check_file(seen, absolute_path(path))
+        _check_contents(seen, settings)
     if settings.json:
         say_json({**seen.facts, "problems": seen.problems})
     else:
-        fields([(_title(name), inert(_text(name, value))) for name, value in seen.facts.items()])
+        fields([(_label(name), inert(_format_fact(name, value))) for name, value in seen.facts.items()])
         for problem in seen.problems:
             say(f"{paint('problem', fg='red', bold=True)}  {inert(problem)}")
         say(paint("no problems found", fg="green") if not seen.problems else f"problems found: {len(seen.problems)}")
     return FOUND_SOMETHING if seen.problems else 0
 
 
-def _title(name: str) -> str:
+def _label(name: str) -> str:
     return name.removesuffix("_bytes").replace("_", " ")
 
 
-def _text(name: str, value: Any) -> str:
+def _format_fact(name: str, value: Any) -> str:
     if value is None:
         return "none"
     return bytes_text(value) if name == "free_disk_bytes" else str(value)
 
 
-def _look_at_libraries(seen: Examination) -> None:
+def _check_libraries(seen: Examination) -> None:
     import apsw
 
-    from reenact.store.sqlite.connection import check_library
+    from onrecord.store.sqlite.connection import check_library
 
-    seen.facts["reenact"] = _version("reenact") or "unknown"
+    seen.facts["onrecord"] = _version("onrecord") or "unknown"
     seen.facts["python"] = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
     origin = "apsw's own" if apsw.using_amalgamation else "the system's"
     seen.facts["sqlite"] = f"{apsw.sqlite_lib_version()} ({origin}, apsw {apsw.apsw_version()})"
@@ -94,7 +94,7 @@ def _look_at_libraries(seen: Examination) -> None:
     seen.facts["psycopg"] = _version("psycopg")
     try:
         check_library()
-    except ReenactError as error:
+    except OnrecordError as error:
         seen.problems.append(f"{error.message}. {error.hint}")
 
 
@@ -105,19 +105,19 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _look_at_file(seen: Examination, path: str) -> None:
-    from reenact.store.sqlite import files
+def _check_file(seen: Examination, path: str) -> None:
+    from onrecord.store.sqlite import file_checks
 
-    kind = files.file_system(os.path.realpath(os.path.dirname(path)))
+    kind = file_checks.file_system(os.path.realpath(os.path.dirname(path)))
     seen.facts["file_system"] = kind or "unknown"
-    if kind in files.NETWORK_FILE_SYSTEMS:
+    if kind in file_checks.NETWORK_FILE_SYSTEMS:
         seen.problems.append(f"the store is on a network file system ({kind}), where SQLite's locks do not hold")
-    if kind in FORGETFUL_FILE_SYSTEMS:
-        seen.problems.append(f"the store is on {kind}: what is recorded is lost when the machine restarts")
-    free = files.free_bytes(_existing(path) + os.sep)
+    if kind in VOLATILE_FILE_SYSTEMS:
+        seen.problems.append(f"the store is on {kind}: recorded runs are lost when the machine restarts")
+    free = file_checks.free_bytes(_nearest_folder(path) + os.sep)
     seen.facts["free_disk_bytes"] = free
     if free is not None and free < LITTLE_DISK_BYTES:
-        seen.problems.append(f"only {bytes_text(free)} of disk are free where the store is")
+        seen.problems.append(f"the disk of the store has only {bytes_text(free)} free")
     try:
         mode = stat.S_IMODE(os.lstat(path).st_mode)
     except OSError:
@@ -127,18 +127,18 @@ def _look_at_file(seen: Examination, path: str) -> None:
         seen.problems.append(f"others can read the store (mode {mode:04o}): chmod 600 {path}")
 
 
-def _existing(path: str) -> str:
-    """The nearest folder above that exists: where the store would be made."""
+def _nearest_folder(path: str) -> str:
+    """Return the nearest existing folder above the path, where the store would be created."""
     folder = os.path.dirname(path)
     while not os.path.isdir(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     return folder
 
 
-def _look_inside(seen: Examination, settings: Settings) -> None:
+def _check_contents(seen: Examination, settings: Settings) -> None:
     if not store_exists(settings):
         seen.facts["runs"] = None
-        seen.facts["state"] = "no store yet; it is made by the first recording (`reenact demo`)"
+        seen.facts["state"] = "no store yet; the first recording creates it (`onrecord demo`)"
         return
     try:
         with reading(settings) as store:
@@ -149,5 +149,5 @@ def _look_inside(seen: Examination, settings: Settings) -> None:
                 runs += len(page)
                 before = (page[-1].header.created, page[-1].header.run)
             seen.facts["runs"] = runs if runs < RUNS_COUNTED else f"{RUNS_COUNTED} or more"
-    except ReenactError as error:
+    except OnrecordError as error:
         seen.problems.append(f"the store cannot be used: {error.message}{' ' + error.hint if error.hint else ''}")

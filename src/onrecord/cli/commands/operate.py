@@ -1,4 +1,4 @@
-"""`reenact cancel`, `settle` and `worker`: an operator's hand on runs."""
+"""Implement `onrecord cancel`, `settle` and `worker`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reenact.cli.completing import complete_run
-from reenact.cli.output import note, say, say_json, suggest
-from reenact.cli.results import command_for
-from reenact.cli.settings import Settings, shared_options
-from reenact.cli.stores import reading, writing
-from reenact.cli.text import count_text, inert
-from reenact.errors import InvalidInput
+from onrecord.cli.commands.completion import complete_run
+from onrecord.cli.render.output import note, say, say_json, suggest
+from onrecord.cli.render.text import count_text, inert
+from onrecord.cli.results import command_for
+from onrecord.cli.settings import Settings, shared_options
+from onrecord.cli.stores import reading, writing
+from onrecord.errors import InvalidInput
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.effect.workers import Swept
+    from onrecord.runtime.api.worker import SweptRun
 
 SWEEP_SECONDS = 5.0
 
@@ -27,58 +27,60 @@ SWEEP_SECONDS = 5.0
 @click.command()
 @shared_options
 @click.argument("run", shell_complete=complete_run)
-@click.option("--reason", metavar="TEXT", help="Recorded with the end of the run.")
+@click.option("--reason", metavar="TEXT", help="Record this reason with the end of the run.")
 @click.pass_obj
 def cancel(settings: Settings, run: str, reason: str | None) -> None:
-    """End RUN. When nobody holds it, it is over at once; otherwise its holder is told.
+    """End RUN: at once if no process executes it, else by a message to that process.
 
-    An asynchronous agent is cancelled like any task, and may clean up. A synchronous one does not hear it while it
+    An asynchronous agent is cancelled like any task, and may clean up. A synchronous agent is not interrupted while it
     runs.
 
     \b
-    reenact cancel @last --reason 'not needed any more'
+    onrecord cancel @last --reason 'not needed any more'
     """
-    from reenact.effect.settling import cancel as cancel_run
+    from onrecord.runtime.api.settle import cancel as cancel_run
 
     name = _selected(settings, run)
     with writing(settings) as store:
-        over = cancel_run(store, name, settings.namespace, reason=reason)
+        ended = cancel_run(store, name, settings.namespace, reason=reason)
     if settings.json:
-        say_json({"run": name, "status": "cancelled" if over else "told"})
+        say_json({"run": name, "status": "cancelled" if ended else "told"})
     else:
-        note(f"cancelled {inert(name)}" if over else f"the process that holds {inert(name)} has been told to end it")
-        suggest(settings, (command_for(settings, "show", name), "what it did until then"))
+        note(f"cancelled {inert(name)}" if ended else f"the process that executes {inert(name)} was asked to end it")
+        suggest(settings, (command_for(settings, "show", name), "show what it did"))
 
 
 @click.command()
 @shared_options
 @click.argument("run", shell_complete=complete_run)
-@click.option("--effect", "seq", type=click.IntRange(1), metavar="SEQ", help="Which effect, when several are in doubt.")
-@click.option("--done", metavar="JSON", help="It happened, and this came of it.")
-@click.option("--retry", is_flag=True, help="It did not happen; do it again.")
-@click.option("--fail", "message", metavar="MESSAGE", help="It is to count as failed.")
-@click.option("--by", metavar="NAME", help="Who says so; recorded.")
+@click.option(
+    "--effect", "seq", type=click.IntRange(1), metavar="SEQ", help="Settle this effect, if several are in doubt."
+)
+@click.option("--done", metavar="JSON", help="It happened; this is its result.")
+@click.option("--retry", is_flag=True, help="It did not happen; execute it again.")
+@click.option("--fail", "message", metavar="MESSAGE", help="It failed; the agent gets this error.")
+@click.option("--by", metavar="NAME", help="Record who decided.")
 @click.pass_obj
 def settle(
     settings: Settings, run: str, seq: int | None, done: str | None, retry: bool, message: str | None, by: str | None
 ) -> None:
-    """Settle an effect in doubt: RUN asked for it, the process died, and nobody knows whether it happened.
+    """Decide whether an interrupted effect of RUN happened: its process died between the request and the outcome.
 
-    Look in the world outside, then say what came of it. Your word is recorded, and the run goes on with it.
+    Check outside (the bank, the mailbox), then give the outcome. It is recorded, and the run continues with it.
 
     \b
-    reenact settle @last --done '"sent"'
-    reenact settle @last --retry --by ada
-    reenact settle @last --effect 12 --fail 'the bank refused it'
+    onrecord settle @last --done '"sent"'
+    onrecord settle @last --retry --by ada
+    onrecord settle @last --effect 12 --fail 'the bank refused it'
     """
-    from reenact.cli.running import read_json
-    from reenact.effect.doubts import DONE, FAIL, RETRY
-    from reenact.effect.settling import settle as settle_effect
+    from onrecord.cli.commands.run import read_json
+    from onrecord.runtime.api.settle import settle as settle_effect
+    from onrecord.runtime.replay.in_doubt import DONE, FAIL, RETRY
 
     if (done is not None) + retry + (message is not None) != 1:
         raise InvalidInput(
             "settle needs one of --done JSON, --retry and --fail MESSAGE",
-            hint="""For example: `reenact settle @last --done '"sent"'`.""",
+            hint="""For example: `onrecord settle @last --done '"sent"'`.""",
             code="usage",
         )
     decision = DONE if done is not None else RETRY if retry else FAIL
@@ -96,8 +98,8 @@ def settle(
 
 
 def _selected(settings: Settings, run: str) -> str:
-    """Looked for in a store that is only read: naming a run must not make a store."""
-    from reenact.cli.selection import selected_run
+    """Return the id of a run. The store is opened read-only, so that a wrong path creates none."""
+    from onrecord.cli.selection import selected_run
 
     with reading(settings) as store:
         return selected_run(store, settings.namespace, run)
@@ -106,7 +108,14 @@ def _selected(settings: Settings, run: str) -> str:
 @click.command()
 @shared_options
 @click.argument("files", metavar="[FILE.PY]...", nargs=-1)
-@click.option("-m", "--module", "modules", metavar="MODULE", multiple=True, help="An importable module; repeatable.")
+@click.option(
+    "-m",
+    "--module",
+    "modules",
+    metavar="MODULE",
+    multiple=True,
+    help="Load agents from an importable module; repeatable.",
+)
 @click.option(
     "--every",
     "seconds",
@@ -114,32 +123,34 @@ def _selected(settings: Settings, run: str) -> str:
     metavar="SECONDS",
     default=SWEEP_SECONDS,
     show_default=True,
-    help="How long to rest between two sweeps.",
+    help="Pause this long between two sweeps.",
 )
-@click.option("--once", is_flag=True, help="One sweep, then end.")
+@click.option("--once", is_flag=True, help="Sweep once, then exit.")
 @click.pass_obj
 def worker(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...], seconds: float, once: bool) -> None:
-    """Carry on the runs that nobody holds any more: of the agents in these files, again and again until stopped.
+    """Resume runs whose process has died, for the agents in these files, until stopped.
 
-    Any number of workers may sweep one store. A worker carries many runs side by side, and looks for more meanwhile.
-    What is under way when it is stopped is suspended, and goes on with the next.
+    Any number of workers can share a store. A worker executes many runs at once and keeps looking for more. When it is
+    stopped it suspends its runs, and another worker resumes them.
 
     \b
-    reenact worker agent.py
-    reenact worker -m agents.support --once
+    onrecord worker agent.py
+    onrecord worker -m agents.support --once
     """
-    from reenact.effect.workers import Sweeper, sweep
+    from onrecord.runtime.api.worker import Sweeper, sweep
 
-    names = _load(settings, files, modules)
+    names = _load_agents(settings, files, modules)
     if not names:
         raise InvalidInput(
-            "worker needs files with agents in them", hint="For example: `reenact worker agent.py`.", code="no_agent"
+            "worker needs a file or module that defines agents",
+            hint="For example: `onrecord worker agent.py`.",
+            code="no_agent",
         )
     if not settings.json:
         note(f"sweeping for {count_text(len(names), 'agent')}: {inert(', '.join(names))}")
-    swept: list[Swept] = []
+    swept: list[SweptRun] = []
 
-    def tell(found: list[Swept]) -> None:
+    def report(found: list[SweptRun]) -> None:
         swept.extend(found)
         for one in found if not settings.json else ():
             say(f"{inert(one.run)} {inert(one.outcome)}")
@@ -148,18 +159,18 @@ def worker(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...],
         sweeper = Sweeper(store, settings.namespace)
         with _until_stopped() as stopped:
             if once:
-                tell(sweep(store, settings.namespace))
+                report(sweep(store, settings.namespace))
             while not once and not stopped.is_set():
                 sweeper.sweep()
                 stopped.wait(seconds)
-                tell(sweeper.news())
-        tell(sweeper.news())
+                report(sweeper.take_outcomes())
+        report(sweeper.take_outcomes())
     if settings.json:
         say_json({"runs": [{"run": one.run, "outcome": one.outcome} for one in swept]})
 
 
-def _load(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...]) -> list[str]:
-    from reenact.cli.loading import agents_in, load_module, parse_target
+def _load_agents(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...]) -> list[str]:
+    from onrecord.cli.agent_loader import agents_in, load_module, parse_target
 
     targets = [parse_target(f"{one}:") for one in files] + [parse_target(f"{one}:", is_module=True) for one in modules]
     names = []
@@ -175,14 +186,14 @@ def _load(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...]) 
 def _until_stopped() -> Iterator[threading.Event]:
     stopped = threading.Event()
 
-    def heard(*_: object) -> None:
+    def stop(*_: object) -> None:
         stopped.set()
         raise KeyboardInterrupt
 
     in_main = threading.current_thread() is threading.main_thread()
     before: dict[int, Any] = {}
     if in_main:
-        before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stopped
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""`reenact token` and `reenact evidence`: what can be given to somebody who does not have the store."""
+"""Implement `onrecord receipt` and `onrecord evidence`: proofs that are checked without the store."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from reenact.cli.completing import complete_run
-from reenact.cli.copying import check_output
-from reenact.cli.output import Column, note, say, say_json, table
-from reenact.cli.progress import Progress, Watched
-from reenact.cli.settings import Settings, shared_options
-from reenact.cli.stores import reading, writing
-from reenact.cli.text import bytes_text, count_text, inert, local_time
-from reenact.errors import InvalidInput, NotFound
+from onrecord.cli.commands.completion import complete_run
+from onrecord.cli.commands.transfer import check_output
+from onrecord.cli.render.output import Column, note, say, say_json, table
+from onrecord.cli.render.progress import Progress, Watched
+from onrecord.cli.render.text import bytes_text, count_text, inert, local_time
+from onrecord.cli.settings import Settings, shared_options
+from onrecord.cli.stores import reading, writing
+from onrecord.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.store.contract import Store
-    from reenact.tokens import ReplayToken
+    from onrecord.proof.receipts import ReplayToken
+    from onrecord.store.contract import Store
 
 INTEGRITY_BROKEN = 4
 COLUMNS = (
@@ -34,37 +34,37 @@ COLUMNS = (
 @click.group(invoke_without_command=True)
 @shared_options
 @click.pass_context
-def token(context: click.Context) -> None:
-    """Receipts of effects: one for each that was answered, which anybody can check alone.
+def receipt(context: click.Context) -> None:
+    """Make, check and find receipts. A receipt proves one answered effect and is checked without the store.
 
     \b
-    reenact token mint @last -o receipts.jsonl
-    reenact token check receipts.jsonl
-    reenact token find --tag purpose=billing
+    onrecord receipt mint @last -o receipts.jsonl
+    onrecord receipt check receipts.jsonl
+    onrecord receipt find --tag purpose=billing
     """
-    _help_if_alone(context)
+    _print_help_if_alone(context)
 
 
-def _help_if_alone(context: click.Context) -> None:
+def _print_help_if_alone(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         say(context.get_help())
 
 
-@token.command()
+@receipt.command()
 @shared_options
 @click.argument("run", shell_complete=complete_run)
-@click.option("-o", "--output", metavar="FILE", help="Write the receipts there, one JSON document a line.")
-@click.option("--force", is_flag=True, help="Write over FILE if it exists.")
+@click.option("-o", "--output", metavar="FILE", help="Write the receipts to FILE, one JSON document per line.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.pass_obj
 def mint(settings: Settings, run: str, output: str | None, force: bool) -> None:
-    """Make the receipts of RUN. They are the same every time.
+    """Make the receipts of RUN. Making them again gives the same receipts.
 
     \b
-    reenact token mint @last -o receipts.jsonl
+    onrecord receipt mint @last -o receipts.jsonl
     """
-    from reenact.cli.selection import selected_run
-    from reenact.journal.reader import JournalReader
-    from reenact.tokens import mint as minted
+    from onrecord.cli.selection import selected_run
+    from onrecord.journal.reader import JournalReader
+    from onrecord.proof.receipts import mint as minted
 
     if output is not None:
         check_output(Path(output), force)
@@ -75,23 +75,23 @@ def mint(settings: Settings, run: str, output: str | None, force: bool) -> None:
         tokens = list(minted(JournalReader(cast("Store", watched), name, settings.namespace)))
     if output is not None:
         Path(output).write_bytes(b"".join(one.to_json() + b"\n" for one in tokens))
-    _tell(settings, tokens)
+    _print_receipts(settings, tokens)
     if output is not None:
-        note(f"wrote {count_text(len(tokens), 'receipt')} to {inert(output)}; `reenact token check` checks them")
+        note(f"wrote {count_text(len(tokens), 'receipt')} to {inert(output)}; `onrecord receipt check` checks them")
 
 
-@token.command()
+@receipt.command()
 @shared_options
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--last", metavar="HASH", help="The hash of the last receipt, as you know it: then none can be missing.")
+@click.option("--last", metavar="HASH", help="Require this hash of the last receipt: detects a missing end.")
 @click.pass_obj
 def check(settings: Settings, file: str, last: str | None) -> int | None:
-    """Check a file of receipts: each by itself, and that none of a flow is missing, moved or doubled.
+    """Check each receipt of a file, and that none of a flow is missing, moved or repeated.
 
     \b
-    reenact token check receipts.jsonl
+    onrecord receipt check receipts.jsonl
     """
-    from reenact.tokens import ReplayToken, check_chain
+    from onrecord.proof.receipts import ReplayToken, check_chain
 
     lines = [line for line in Path(file).read_bytes().splitlines() if line.strip()]
     report = check_chain([ReplayToken.from_json(line) for line in lines], last=last)
@@ -105,19 +105,20 @@ def check(settings: Settings, file: str, last: str | None) -> int | None:
     return None if report.whole else INTEGRITY_BROKEN
 
 
-@token.command()
+@receipt.command()
 @shared_options
-@click.option("--tag", "tags", multiple=True, metavar="NAME=TEXT", help="Tagged so; may be given more than once.")
-@click.option("--since", metavar="TIME", help="Not before that time (ISO 8601).")
-@click.option("--until", metavar="TIME", help="Before that time (ISO 8601).")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=TEXT", help="Only receipts with this tag; repeatable.")
+@click.option("--since", metavar="TIME", help="Only receipts since this time (ISO 8601).")
+@click.option("--until", metavar="TIME", help="Only receipts before this time (ISO 8601).")
 @click.pass_obj
 def find(settings: Settings, tags: tuple[str, ...], since: str | None, until: str | None) -> None:
-    """Find receipts of all runs by what they are tagged with, and when.
+    """Find receipts of all runs by tag and time.
 
     \b
-    reenact token find --tag purpose=billing --since 2026-01-31
+    onrecord receipt find --tag purpose=billing --since 2026-01-31
     """
-    from reenact.tokens import JournalReplayLog
+    from onrecord.cli.selection import parse_time
+    from onrecord.proof.receipts import JournalReplayLog
 
     wanted = {}
     for text in tags:
@@ -127,23 +128,11 @@ def find(settings: Settings, tags: tuple[str, ...], since: str | None, until: st
         wanted[name] = value
     with reading(settings) as store, Progress("looking for receipts"):
         log = JournalReplayLog(store, settings.namespace)
-        _tell(settings, list(log.query(wanted, since=_time(since), until=_time(until))))
+        _print_receipts(settings, list(log.query(wanted, since=parse_time(since), until=parse_time(until))))
 
 
-def _time(text: str | None) -> int | None:
-    from datetime import datetime
-
-    if text is None:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(f"{text!r} is not a time", hint="For example: 2026-01-31T12:00Z", code="bad_time") from None
-    return int(found.astimezone().timestamp() * 1_000_000)
-
-
-def _tell(settings: Settings, tokens: list[ReplayToken]) -> None:
-    from reenact.reports.receipts import receipts_report
+def _print_receipts(settings: Settings, tokens: list[ReplayToken]) -> None:
+    from onrecord.reports.receipts import receipts_report
 
     if settings.json:
         say_json(receipts_report(tokens))
@@ -170,37 +159,37 @@ def _tell(settings: Settings, tokens: list[ReplayToken]) -> None:
 @shared_options
 @click.pass_context
 def evidence(context: click.Context) -> None:
-    """Signed evidence: a run, or two and what was found about them, in one file that a stranger can check.
+    """Sign runs in one file, and check such a file without the store.
 
     \b
-    reenact evidence make @last -o run.evidence
-    reenact evidence key > reenact.pub
-    reenact evidence check run.evidence --key reenact.pub
+    onrecord evidence make @last -o run.evidence
+    onrecord evidence key > onrecord.pub
+    onrecord evidence check run.evidence --key onrecord.pub
     """
-    _help_if_alone(context)
+    _print_help_if_alone(context)
 
 
 @evidence.command()
 @shared_options
 @click.argument("runs", shell_complete=complete_run, nargs=-1, required=True, metavar="RUN...")
-@click.option("-o", "--output", metavar="FILE", required=True, help="The file to write.")
-@click.option("--diff", "compared", is_flag=True, help="Compare the two runs, and sign what was found with them.")
-@click.option("--force", is_flag=True, help="Write over FILE if it exists.")
+@click.option("-o", "--output", metavar="FILE", required=True, help="Write this file.")
+@click.option("--diff", "compared", is_flag=True, help="Compare the two runs, and sign the comparison with them.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.pass_obj
 def make(settings: Settings, runs: tuple[str, ...], output: str, compared: bool, force: bool) -> None:
-    """Sign RUN, or several. They are verified first: a damaged run is never signed.
+    """Verify and sign one RUN or several. A damaged run is never signed.
 
     \b
-    reenact evidence make @last -o run.evidence
-    reenact evidence make @last~1 @last --diff -o runs.evidence
+    onrecord evidence make @last -o run.evidence
+    onrecord evidence make @last~1 @last --diff -o runs.evidence
     """
-    from reenact.cli.selection import selected_run
-    from reenact.replays.divergence.comparing_runs import compare_runs
-    from reenact.replays.evidence import write_bundle
+    from onrecord.analysis.diff.runs import compare_runs
+    from onrecord.cli.selection import selected_run
+    from onrecord.proof.evidence import write_bundle
 
     check_output(Path(output), force)
     if compared and len(runs) != 2:
-        raise InvalidInput("--diff compares two runs", hint="Name both.", code="usage")
+        raise InvalidInput("--diff needs two runs", hint="Name both runs.", code="usage")
     with writing(settings) as store:
         names = [selected_run(store, settings.namespace, run) for run in runs]
         result: Any = None
@@ -213,7 +202,7 @@ def make(settings: Settings, runs: tuple[str, ...], output: str, compared: bool,
         say_json({"runs": names, "file": output, "bytes": size})
     else:
         say(f"signed {inert(', '.join(names))}: {inert(output)}, {bytes_text(size)}")
-        note("`reenact evidence key` shows the key that a stranger checks it with")
+        note("run `onrecord evidence key` to print the public key that checks it")
 
 
 @evidence.command("check")
@@ -226,19 +215,19 @@ def make(settings: Settings, runs: tuple[str, ...], output: str, compared: bool,
     required=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="A public key that you trust, as `reenact evidence key` shows it; may be given more than once.",
+    help="Trust this public key, printed by `onrecord evidence key`; repeatable.",
 )
 @click.pass_obj
 def check_evidence(settings: Settings, file: str, files: tuple[str, ...]) -> int | None:
-    """Check a bundle with the public keys that you trust. No store is needed.
+    """Check signed evidence with the public keys that you trust. No store is needed.
 
     \b
-    reenact evidence check run.evidence --key key.pem
+    onrecord evidence check run.evidence --key key.pem
     """
-    from reenact.replays.evidence import check_bundle
+    from onrecord.proof.evidence import check_bundle
 
     with Progress("checking"):
-        report = check_bundle(Path(file), [_public_key(Path(one)) for one in files])
+        report = check_bundle(Path(file), [_read_public_key(Path(one)) for one in files])
     if settings.json:
         problems = [{"code": one.code, "message": one.message} for one in report.problems]
         found = {"valid": report.valid, "code": report.code, "signed_by": report.signed_by, "problems": problems}
@@ -248,8 +237,8 @@ def check_evidence(settings: Settings, file: str, files: tuple[str, ...]) -> int
     return None if report.valid else INTEGRITY_BROKEN
 
 
-def _public_key(path: Path) -> bytes | str:
-    """As text where it is PEM; anything else is left to whoever reads keys."""
+def _read_public_key(path: Path) -> bytes | str:
+    """Return a PEM key as text, and any other file as bytes."""
     data = path.read_bytes()
     return data.decode() if data.startswith(b"-----BEGIN") and data.isascii() else data
 
@@ -258,16 +247,16 @@ def _public_key(path: Path) -> bytes | str:
 @shared_options
 @click.pass_obj
 def key(settings: Settings) -> None:
-    """Show the public key that evidence is signed with.
+    """Print the public key that signs evidence.
 
     \b
-    reenact evidence key > key.pem
+    onrecord evidence key > key.pem
     """
-    from reenact.replays.evidence import SigningKeys
+    from onrecord.proof.evidence import SigningKeys
 
     keys = SigningKeys().public_keys()
     if not keys:
-        raise NotFound("nothing has been signed yet", hint="`reenact evidence make` makes the key.", code="no_key")
+        raise NotFound("nothing has been signed yet", hint="`onrecord evidence make` creates the key.", code="no_key")
     current = keys[-1]
     if settings.json:
         say_json({"id": current.id, "pem": current.to_pem()})

@@ -1,7 +1,4 @@
-"""`reenact gc` and `erase`: runs that are not kept any longer, and values that must not be.
-
-Without --yes both only say what they would do.
-"""
+"""Implement `onrecord gc` and `erase`. Without --yes both only list what they would remove."""
 
 from __future__ import annotations
 
@@ -12,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reenact.cli.output import Column, note, say, say_json, table
-from reenact.cli.progress import Progress
-from reenact.cli.settings import Settings, shared_options
-from reenact.cli.stores import reading, writing
-from reenact.cli.text import count_text, inert, iso_time, local_time
-from reenact.errors import InvalidInput, NotFound, Refused
+from onrecord.cli.render.output import Column, note, say, say_json, table
+from onrecord.cli.render.progress import Progress
+from onrecord.cli.render.text import count_text, inert, iso_time, local_time
+from onrecord.cli.settings import Settings, shared_options
+from onrecord.cli.stores import reading, writing
+from onrecord.errors import InvalidInput, NotFound, Refused
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.journal.erasure import ErasurePlan
-    from reenact.journal.retention import Retirable
-    from reenact.store.contract import Store
+    from onrecord.journal.erasure import ErasurePlan
+    from onrecord.journal.retention import Retirable
+    from onrecord.store.contract import Store
 
 _AGE = re.compile(r"([0-9]{1,6})([smhdw])\Z")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -45,26 +42,25 @@ def age_microseconds(text: str) -> int:
 
 @click.command()
 @shared_options
-@click.option("--older-than", metavar="AGE", help="Runs that began so long ago: 12h, 30d, 8w.")
-@click.option("--keep", type=click.IntRange(0), metavar="N", help="All but the N newest ended runs.")
-@click.option("--yes", is_flag=True, help="Remove them. Without it they are only listed.")
+@click.option("--older-than", metavar="AGE", help="Only runs created longer ago than this: 12h, 30d, 8w.")
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="Keep the N newest ended runs.")
+@click.option("--yes", is_flag=True, help="Remove them; without it they are only listed.")
 @click.pass_obj
 def gc(settings: Settings, older_than: str | None, keep: int | None, yes: bool) -> None:
-    """Remove ended runs by age or number; both together mean both must hold.
+    """Remove ended runs by age or number. With both options, a run must match both.
 
-    A run that has not ended is never removed. What remains of a removed one is a record in the operations journal,
-    with its head.
+    A run that has not ended is never removed. Each removal is recorded in the operations journal, with the run's head.
 
     \b
-    reenact gc --older-than 30d          says what would go
-    reenact gc --older-than 30d --keep 100 --yes
+    onrecord gc --older-than 30d          list what would be removed
+    onrecord gc --older-than 30d --keep 100 --yes
     """
-    from reenact.journal.retention import retirable_runs
+    from onrecord.journal.retention import retirable_runs
 
     if older_than is None and keep is None:
         raise InvalidInput(
             "gc needs --older-than AGE or --keep N",
-            hint="For example: `reenact gc --older-than 30d` or `reenact gc --keep 100`; only --yes removes anything.",
+            hint="For example `onrecord gc --older-than 30d` or `onrecord gc --keep 100`; only --yes removes anything.",
             code="usage",
         )
     age = None if older_than is None else age_microseconds(older_than)
@@ -72,7 +68,7 @@ def gc(settings: Settings, older_than: str | None, keep: int | None, yes: bool) 
     with reading(settings) as store:
         chosen = retirable_runs(store, settings.namespace, older_than_us=age, keep_newest=keep)
     if yes and chosen:
-        chosen = _retire(settings, chosen, f"gc {rule}")
+        chosen = _remove_runs(settings, chosen, f"gc {rule}")
     if settings.json:
         runs = [{**one._asdict(), "created": iso_time(one.created)} for one in chosen]
         say_json({"dry_run": not yes, "rule": rule, "runs": runs})
@@ -86,97 +82,100 @@ def gc(settings: Settings, older_than: str | None, keep: int | None, yes: bool) 
         note("no run would be removed")
 
 
-def _retire(settings: Settings, chosen: list[Retirable], reason: str) -> list[Retirable]:
-    from reenact.journal.retention import retire_run
+def _remove_runs(settings: Settings, chosen: list[Retirable], reason: str) -> list[Retirable]:
+    from onrecord.journal.retention import retire_run
 
     removed = []
     with writing(settings) as store, Progress("removing") as progress:
-        # A store in a file writes itself anew to lose what was removed: once for all of them.
+        # A store in a file is rewritten to erase removed bytes: once for all runs.
         with getattr(store, "scrubbing_once", nullcontext)():
             for number, one in enumerate(chosen):
                 progress.step(number, len(chosen))
                 try:
                     retire_run(store, one.run, settings.namespace, reason=reason)
                 except NotFound:
-                    continue  # somebody else removed it meanwhile
+                    continue  # another process removed it
                 removed.append(one)
-        _forget(store, settings.namespace)
+        _clear_indexes(store, settings.namespace)
     return removed
 
 
-def _forget(store: Store, namespace: str) -> None:
-    """Words of what is gone are not kept in an index on this machine either."""
-    from reenact.index.files import empty_indexes
+def _clear_indexes(store: Store, namespace: str) -> None:
+    """Empty the search indexes on this machine: they hold words of removed contents."""
+    from onrecord.index.files import empty_indexes
 
     empty_indexes(store, namespace)
 
 
 @click.command()
 @shared_options
-@click.option("--value", metavar="TEXT", help="The value. It stays in the shell's history; better leave this out.")
+@click.option("--value", metavar="TEXT", help="Erase this value. It stays in the shell's history: prefer --value-file.")
 @click.option("--value-file", metavar="FILE", help="Read the value from a file; - is stdin.")
 @click.option(
-    "--reason", metavar="TEXT", default="requested", show_default=True, help="Recorded; must not hold the value."
+    "--reason",
+    metavar="TEXT",
+    default="requested",
+    show_default=True,
+    help="Record this reason; must not contain the value.",
 )
-@click.option("--yes", is_flag=True, help="Erase. Without it the places are only listed.")
+@click.option("--yes", is_flag=True, help="Erase it; without it the contents are only listed.")
 @click.pass_obj
 def erase(settings: Settings, value: str | None, value_file: str | None, reason: str, yes: bool) -> None:
-    """Erase a value wherever it was recorded in the namespace.
+    """Erase every content of the namespace that holds a value.
 
-    Every content that holds the value goes as a whole; the chain stays and still verifies. Without --value or
-    --value-file the value is asked for, or read from stdin when that is not a terminal. Exported copies are out of
-    reach.
+    A content is erased as a whole; the chain stays and still verifies. Without --value or --value-file the command
+    prompts for the value, or reads it from stdin when that is not a terminal. Exported copies are not changed.
 
     \b
-    reenact erase --value-file name.txt
-    reenact erase --yes < name.txt
+    onrecord erase --value-file name.txt
+    onrecord erase --yes < name.txt
     """
-    from reenact.journal.erasure import erase_value, plan_erasure
+    from onrecord.journal.erasure import erase_value, plan_erasure
 
-    wanted = _value(value, value_file)
+    wanted = _read_value(value, value_file)
     if not wanted:
         raise InvalidInput("no value to erase was given", hint="Pipe it in, or give --value-file.", code="no_value")
     if wanted in reason:
-        raise InvalidInput("the reason holds the value that is to be erased", code="bad_reason")
+        raise InvalidInput("the reason contains the value to erase", code="bad_reason")
     if yes:
         with reading(settings):
-            pass  # erasing from a store that is not there must not make one
+            pass  # raise if there is no store, instead of creating one
         with writing(settings) as store, Progress("erasing"):
             try:
                 plan = erase_value(store, wanted, settings.namespace, reason=reason)
             except NotFound as missing:
-                raise (_no_such_value() if missing.code == "value_not_found" else missing) from None
-            _forget(store, settings.namespace)
+                raise (_value_not_found() if missing.code == "value_not_found" else missing) from None
+            _clear_indexes(store, settings.namespace)
     else:
         with reading(settings) as store, Progress("looking for the value"):
             plan = plan_erasure(store, wanted, settings.namespace)
-        _refuse_idle(plan)
+        _check_plan(plan)
     if settings.json:
         say_json({"dry_run": not yes, "contents": [{"run": run, "seq": seq} for run, seq in plan.contents]})
         return
-    _say_contents(plan)
+    _print_contents(plan)
     runs = len({run for run, _ in plan.contents})
     what = f"{count_text(len(plan.contents), 'content')} in {count_text(runs, 'run')}"
     note(f"erased {what}" if yes else f"{what} would be erased; nothing was. Give --yes to erase.")
 
 
-def _refuse_idle(plan: ErasurePlan) -> None:
-    """A dry run ends as the real one would."""
+def _check_plan(plan: ErasurePlan) -> None:
+    """Raise the error that erasing would raise, so that a dry run ends like the real one."""
     if plan.blocked:
         raise Refused(f"the value cannot be erased: {plan.blocked[0]}", code="erasure_refused")
     if not plan.contents:
-        raise _no_such_value()
+        raise _value_not_found()
 
 
-def _no_such_value() -> NotFound:
+def _value_not_found() -> NotFound:
     return NotFound(
         "no content of the namespace holds the value",
-        hint="It is looked for exactly as written, capitals and spaces included.",
+        hint="Check its spelling: capitals and spaces count.",
         code="value_not_found",
     )
 
 
-def _say_contents(plan: ErasurePlan) -> None:
+def _print_contents(plan: ErasurePlan) -> None:
     by_run: dict[str, list[int]] = {}
     for run, seq in plan.contents:
         by_run.setdefault(run, []).append(seq)
@@ -187,15 +186,15 @@ def _say_contents(plan: ErasurePlan) -> None:
         say(f"… and {count_text(len(by_run) - RUNS_SHOWN, 'more run')}")
 
 
-def _value(value: str | None, value_file: str | None) -> str:
+def _read_value(value: str | None, value_file: str | None) -> str:
     if value is not None and value_file is not None:
         raise InvalidInput("--value and --value-file exclude each other", code="usage")
     if value is not None:
         return value
     if value_file is None and sys.stdin is not None and sys.stdin.isatty():
-        asked: str = click.prompt("Value to erase", hide_input=True, err=True)
-        return asked
-    data = _read(value_file or "-")
+        typed: str = click.prompt("Value to erase", hide_input=True, err=True)
+        return typed
+    data = _read_bytes(value_file or "-")
     if len(data) > MAX_VALUE_BYTES:
         raise InvalidInput(f"a value to erase has at most {MAX_VALUE_BYTES:,} bytes", code="bad_value")
     try:
@@ -205,7 +204,7 @@ def _value(value: str | None, value_file: str | None) -> str:
     return text.removesuffix("\n").removesuffix("\r")  # the end of the line is not part of the value
 
 
-def _read(name: str) -> bytes:
+def _read_bytes(name: str) -> bytes:
     if name == "-":
         return b"" if sys.stdin is None else sys.stdin.buffer.read(MAX_VALUE_BYTES + 1)
     try:

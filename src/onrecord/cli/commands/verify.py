@@ -1,4 +1,4 @@
-"""`reenact verify`: a run, a file, or everything there is. The last line of the output is the verdict."""
+"""Implement `onrecord verify`: check a run, a file or all runs. The last line of the output is the verdict."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reenact.cli.completing import complete_run_or_file
-from reenact.cli.fleet import How, Plan, fleet_options, judge_fleet, no_runs
-from reenact.cli.output import paint, say, say_json, suggest
-from reenact.cli.progress import Progress
-from reenact.cli.results import command_for
-from reenact.cli.selection import RunFilter, filter_options
-from reenact.cli.settings import Settings, shared_options
-from reenact.cli.stores import reading, store_exists
-from reenact.cli.text import count_text, fit, inert
-from reenact.errors import InvalidInput, InvalidValue, NotFound, ReenactError
+from onrecord.cli.commands.completion import complete_run_or_file
+from onrecord.cli.fleet.command import FleetOptions, Plan, fleet_options, judge_fleet, no_runs
+from onrecord.cli.render.output import paint, say, say_json, suggest
+from onrecord.cli.render.progress import Progress
+from onrecord.cli.render.text import count_text, fit, inert
+from onrecord.cli.results import command_for
+from onrecord.cli.selection import RunSelection, filter_options
+from onrecord.cli.settings import Settings, shared_options
+from onrecord.cli.stores import reading, store_exists
+from onrecord.errors import InvalidInput, InvalidValue, NotFound, OnrecordError
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.journal.verify import VerificationReport
-    from reenact.replays.fleet.results import RunResult
-    from reenact.store.contract import Head
+    from onrecord.analysis.fleet.results import RunResult
+    from onrecord.journal.verify import VerificationReport
+    from onrecord.store.contract import Head
 
 INTEGRITY_BROKEN = 4
 CHECK_FOUND_SOMETHING = 1
@@ -34,8 +34,8 @@ LISTED_SEQS = 10
 @shared_options
 @click.argument("target", metavar="RUN|FILE", required=False, shell_complete=complete_run_or_file)
 @click.option("--deep", is_flag=True, help="Recompute the match digests too.")
-@click.option("--expect", metavar="SEQ:HASH", help="A head that must be in the run: finds a cut-off end.")
-@click.option("--all", "everything", is_flag=True, help="All runs of the namespace, or those that are chosen below.")
+@click.option("--expect", metavar="SEQ:HASH", help="Require this head in the run: detects a truncated end.")
+@click.option("--all", "everything", is_flag=True, help="Verify all runs, or those that the options below select.")
 @filter_options
 @fleet_options("--jobs", "--processes")
 @click.pass_obj
@@ -45,34 +45,34 @@ def verify(
     deep: bool,
     expect: str | None,
     everything: bool,
-    chosen: RunFilter,
-    how: How,
+    chosen: RunSelection,
+    how: FleetOptions,
 ) -> int:
-    """Check that a run or an exported file is as it was written.
+    """Check that a run or an exported file is unaltered.
 
-    Whatever is damaged ends with status 4. A file needs no store. A name that is both is refused: write ./NAME for the
-    file. With --jobs, a run of 50,000 events and more is shared among processes.
+    Damage gives exit status 4. A file needs no store. If a run and a file have the same name, write ./NAME for the
+    file. With --jobs, several processes verify a run of 50,000 events or more.
 
     \b
-    reenact verify @last
-    reenact verify run.jsonl --deep
-    reenact verify run.html                what a page of `export --html` or `diff --html` holds
-    reenact verify @last --expect 12:sha256:…
-    reenact verify --all --since 7d --junit results.xml
+    onrecord verify @last
+    onrecord verify run.jsonl --deep
+    onrecord verify run.html                the runs in a page of `export --html` or `diff --html`
+    onrecord verify @last --expect 12:sha256:…
+    onrecord verify --all --since 7d --junit results.xml
     """
     if (target is None) != everything:
         raise InvalidInput(
-            "verify needs a RUN, a FILE or --all, and one of them only",
-            hint="For example: `reenact verify @last`, `reenact verify run.jsonl` or `reenact verify --all`.",
+            "verify needs exactly one of RUN, FILE and --all",
+            hint="For example: `onrecord verify @last`, `onrecord verify run.jsonl` or `onrecord verify --all`.",
             code="usage",
         )
-    expected = _head(expect) if expect is not None else None
+    expected = _parse_head(expect) if expect is not None else None
     if everything:
         if expected is not None:
-            raise InvalidInput("--expect is about one run, not --all", code="usage")
+            raise InvalidInput("--expect names the head of one run and cannot be used with --all", code="usage")
         return _verify_all(settings, deep, chosen, how)
-    from reenact.cli.sharing import verify_shared
-    from reenact.sharing.reading import is_shared_page
+    from onrecord.cli.commands.html_export import verify_shared
+    from onrecord.html_export.reader import is_shared_page
 
     assert target is not None
     how.refuse_for_one(chosen, but_jobs=True)
@@ -84,7 +84,7 @@ def verify(
     else:
         report = _verify_run(settings, target, deep, expected, how.jobs or 1)
     if settings.json:
-        from reenact.reports.verifications import verification_report
+        from onrecord.reports.verifications import verification_report
 
         say_json(verification_report(report))
     else:
@@ -99,15 +99,15 @@ def _suggest(settings: Settings, report: VerificationReport, *, is_file: bool) -
     if is_file:
         return
     if report.valid:
-        step = command_for(settings, "export", report.run, "-o", "run.jsonl"), "for a stranger to verify"
+        step = command_for(settings, "export", report.run, "-o", "run.jsonl"), "export it for others to verify"
     else:
-        step = command_for(settings, "recover", report.run, "--to", "recovered.db"), "what is before the damage"
+        step = command_for(settings, "recover", report.run, "--to", "recovered.db"), "copy the events before the damage"
     suggest(settings, step)
 
 
-def _head(text: str) -> Head:
-    from reenact.core.hashing import parse_hash
-    from reenact.store.contract import Head
+def _parse_head(text: str) -> Head:
+    from onrecord.core.hashing import parse_hash
+    from onrecord.store.contract import Head
 
     seq, _, written = text.partition(":")
     try:
@@ -117,7 +117,7 @@ def _head(text: str) -> Head:
     except InvalidValue:
         raise InvalidInput(
             f"not a head: {fit(inert(text), 100)}",
-            hint="Write SEQ:HASH as `reenact verify` prints it.",
+            hint="Write SEQ:HASH as `onrecord verify` prints it.",
             code="bad_head",
         ) from None
 
@@ -130,7 +130,7 @@ def _is_file(settings: Settings, target: str) -> bool:
     if _is_run(settings, target):
         raise InvalidInput(
             f"there is a run {target!r} and a file of that name",
-            hint=f"Write ./{target} for the file; a longer or shorter name of the run for the run.",
+            hint=f"Write ./{target} for the file; a longer or shorter part of its id for the run.",
             code="ambiguous_target",
         )
     return True
@@ -142,12 +142,12 @@ def _is_run(settings: Settings, target: str) -> bool:
             return False
         with reading(settings) as store:
             return store.run_row(settings.namespace, target) is not None
-    except (ReenactError, UnicodeError):
-        return False  # a file is verified without a store, so one that cannot be opened does not matter
+    except (OnrecordError, UnicodeError):
+        return False  # verifying a file needs no store
 
 
 def _verify_file(path: str, deep: bool, expected: Head | None) -> VerificationReport:
-    from reenact.journal.importing import verify_file
+    from onrecord.journal.import_file import verify_file
 
     with Progress("verifying the file") as progress:
         return verify_file(path, deep=deep, expected=expected, progress=progress.step)
@@ -156,8 +156,8 @@ def _verify_file(path: str, deep: bool, expected: Head | None) -> VerificationRe
 def _verify_run(
     settings: Settings, target: str, deep: bool, expected: Head | None, processes: int
 ) -> VerificationReport:
-    from reenact.cli.selection import selected_run
-    from reenact.journal.verify import verify_run
+    from onrecord.cli.selection import selected_run
+    from onrecord.journal.verify import verify_run
 
     namespace = settings.namespace
     try:
@@ -169,53 +169,53 @@ def _verify_run(
     except NotFound as missing:
         if target.startswith("@"):
             raise
-        # Who mistyped a file's name is not helped by hearing about runs alone.
+        # The name may be a mistyped file.
         raise NotFound(f"no file of that name, and {missing.message}", hint=missing.hint, code=missing.code) from None
 
 
-def _verify_all(settings: Settings, deep: bool, chosen: RunFilter, how: How) -> int:
-    from reenact.core.links import OPERATIONS_RUN
-    from reenact.replays.fleet.results import ERROR
+def _verify_all(settings: Settings, deep: bool, chosen: RunSelection, how: FleetOptions) -> int:
+    from onrecord.analysis.fleet.results import ERROR
+    from onrecord.core.links import OPERATIONS_RUN
 
     plan = Plan(
         command="verify",
-        chosen=chosen._replace(every_kind=True),  # whatever is kept can be damaged
+        chosen=chosen._replace(every_kind=True),  # every kind of run can be damaged
         how=how,
         options={"deep": deep},
         rule=lambda _: None,
         runs_code=False,
-        with_operations=chosen.takes_all,
+        with_operations=chosen.selects_all,
     )
     report = judge_fleet(settings, plan)
-    total = _total(report.results)
+    total = _sum_reports(report.results)
     runs = [one for one in report.results if one.run != OPERATIONS_RUN]
     if total.valid and report.selected == 0:
-        raise no_runs("verify", settings.namespace)  # a journal of operations alone proves nothing about runs
+        raise no_runs("verify", settings.namespace)  # the operations journal alone proves nothing about runs
     missing = report.outcomes(ERROR)
     line = total.line if not missing else f"{total.line.rpartition(' - ')[0]} - INCOMPLETE"
     if settings.json:
-        from reenact.reports.verifications import verification_report
+        from onrecord.reports.verifications import verification_report
 
-        summed = {**verification_report(total), "valid": total.valid and not missing, "line": line}
-        say_json({**summed, **report.to_data()})
+        document = {**verification_report(total), "valid": total.valid and not missing, "line": line}
+        say_json({**document, **report.to_data()})
         return report.exit_status
     for result in report.results:
-        _say_one_of_all(result)
-    others = f", {missing} not to the end" if missing else ""
-    say(f"{count_text(len(runs), 'run')} verified, {report.counts.get('damaged', 0)} damaged{others}")
-    say(_painted(line))
+        _print_result(result)
+    incomplete = f", {missing} incomplete" if missing else ""
+    say(f"{count_text(len(runs), 'run')} verified, {report.counts.get('damaged', 0)} damaged{incomplete}")
+    say(_colour_verdict(line))
     return report.exit_status
 
 
-def _total(results: Sequence[RunResult]) -> VerificationReport:
-    from reenact.journal.verify import VerificationReport
+def _sum_reports(results: Sequence[RunResult]) -> VerificationReport:
+    from onrecord.journal.verify import VerificationReport
 
     found = [result.finding.report for result in results if result.finding.report is not None]
     sums = {name: sum(one[name] for one in found) for name in ("events", "verified", "failures", "mismatches")}
     return VerificationReport(run="*", **sums)
 
 
-def _say_one_of_all(result: RunResult) -> None:
+def _print_result(result: RunResult) -> None:
     found = result.finding
     report = found.report
     if report is None:
@@ -225,7 +225,7 @@ def _say_one_of_all(result: RunResult) -> None:
     word = {"valid": "valid  ", "damaged": "INVALID"}.get(found.verdict, "empty  ")
     mark = paint(word, fg={"valid": "green", "damaged": "red"}.get(found.verdict, "yellow"))
     say(f"{mark}  {inert(result.run)}  {report['verified']}/{report['events']}")
-    _say_problems(report["problems"], report["failures"] + report["mismatches"])
+    _print_problems(report["problems"], report["failures"] + report["mismatches"])
 
 
 def say_report(report: VerificationReport) -> None:
@@ -242,16 +242,16 @@ def say_report(report: VerificationReport) -> None:
         ("open", sorted([*report.open_interrupts, *report.open_waits])),
     ):
         if seqs:
-            say(f"{name.ljust(10)}{_seqs(seqs)}")
+            say(f"{name.ljust(10)}{_list_seqs(seqs)}")
     for seq, reason in report.rejected_snapshots[:PROBLEMS_SHOWN]:
         say(f"note      the snapshot at {seq} is not used: {inert(reason)}")
     for text in report.notes:
         say(f"note      {inert(text)}")
-    _say_problems([problem._asdict() for problem in report.problems], report.failures + report.mismatches)
-    say(_painted(report.line))
+    _print_problems([problem._asdict() for problem in report.problems], report.failures + report.mismatches)
+    say(_colour_verdict(report.line))
 
 
-def _say_problems(problems: Sequence[dict[str, Any]], total: int) -> None:
+def _print_problems(problems: Sequence[dict[str, Any]], total: int) -> None:
     for problem in problems[:PROBLEMS_SHOWN]:
         where = f"event {problem['seq']}" if problem["seq"] else "header"
         say(f"  {where}: {inert(problem['message'])} [{problem['code']}, {problem['sort']}]")
@@ -260,11 +260,11 @@ def _say_problems(problems: Sequence[dict[str, Any]], total: int) -> None:
         say(f"  … and {count_text(hidden, 'more problem')}")
 
 
-def _painted(line: str) -> str:
-    """A verdict in its colour: the word at the end of the line."""
+def _colour_verdict(line: str) -> str:
+    """Colour a line by the verdict at its end."""
     return paint(line, fg={"VALID": "green", "EMPTY": "yellow"}.get(line.rpartition(" ")[2], "red"), bold=True)
 
 
-def _seqs(seqs: list[int]) -> str:
+def _list_seqs(seqs: list[int]) -> str:
     more = f" and {len(seqs) - LISTED_SEQS:,} more" if len(seqs) > LISTED_SEQS else ""
     return ("event " if len(seqs) == 1 else "events ") + ", ".join(map(str, seqs[:LISTED_SEQS])) + more

@@ -1,4 +1,4 @@
-"""`reenact resolve`, `waits` and `keys`: ending a wait from outside, seeing what waits, and the secrets behind it."""
+"""Implement `onrecord resolve`, `waits` and `keys`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reenact.cli.completing import complete_run
-from reenact.cli.output import Column, fields, note, say, say_json, suggest, table
-from reenact.cli.removing import age_microseconds
-from reenact.cli.results import command_for
-from reenact.cli.selection import selected_run
-from reenact.cli.settings import Settings, shared_options
-from reenact.cli.stores import reading, store_exists, writing
-from reenact.cli.text import brief, inert, iso_time, local_time
-from reenact.errors import InvalidInput, InvalidValue, NotFound, Refused, UnknownOrRevoked
+from onrecord.cli.commands.completion import complete_run
+from onrecord.cli.commands.remove import age_microseconds
+from onrecord.cli.render.output import Column, fields, note, say, say_json, suggest, table
+from onrecord.cli.render.text import brief, inert, iso_time, local_time
+from onrecord.cli.results import command_for
+from onrecord.cli.selection import selected_run
+from onrecord.cli.settings import Settings, shared_options
+from onrecord.cli.stores import reading, store_exists, writing
+from onrecord.errors import InvalidInput, InvalidValue, NotFound, Refused, UnknownOrRevoked
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.core.wait_keys import Resolution, WaitKey
-    from reenact.effect.keys import KeyInfo, KeyRing
-    from reenact.effect.waits.desk import WaitDesk
+    from onrecord.core.wait_keys import Resolution, WaitKey
+    from onrecord.runtime.secrets.keys import KeyInfo, KeyRing
+    from onrecord.runtime.waits.registry import WaitRegistry
 
 MAX_KEY_BYTES = 16 * 1024
 KEY_COLUMNS = (
@@ -42,73 +42,72 @@ WAIT_COLUMNS = (
 @click.command()
 @shared_options
 @click.argument("key", required=False)
-@click.option("--run", metavar="RUN", shell_complete=complete_run, help="Instead of KEY: the run that waits.")
-@click.option("--wait", metavar="NAME", help="With --run: which of its waits, if there are several.")
-@click.option("--number", type=click.IntRange(1), metavar="N", help="With --wait: which one of that name.")
+@click.option("--run", metavar="RUN", shell_complete=complete_run, help="Resolve a wait of this run, without its key.")
+@click.option("--wait", metavar="NAME", help="With --run: select the wait by name, if there are several.")
+@click.option("--number", type=click.IntRange(1), metavar="N", help="With --wait: select one of several of that name.")
 @click.option("--value", metavar="JSON", help="Resolve with this value.")
-@click.option("--error", metavar="TEXT", help="Resolve as failed, saying why.")
+@click.option("--error", metavar="TEXT", help="Resolve as failed, with this message.")
 @click.option("--cancel", is_flag=True, help="Resolve as cancelled.")
 @click.pass_obj
 def resolve(
-    settings: Settings, /, key: str | None, run: str | None, wait: str | None, number: int | None, **said: Any
+    settings: Settings, /, key: str | None, run: str | None, wait: str | None, number: int | None, **given: Any
 ) -> None:
-    """Resolve a wait: give the run that handed out KEY what it waits for.
+    """Resolve a wait by its KEY, or with --run on the machine that has the secret of the keys.
 
-    The first resolution stands. The same one again is fine; another one ends with 6 and shows the first.
-    KEY opens the wait for whoever has it; - reads it from stdin, so that it stays out of the shell's history.
-    Without it, --run names the run, on the machine that has the secret which signs its keys.
+    The first resolution wins. The same one again succeeds; another one exits with 6 and shows the first. A wait key
+    permits anyone who has it to resolve the wait: use - to read it from stdin and keep it out of the shell's history.
 
     \b
-    reenact resolve KEY --value '{"approved": true}'
-    reenact resolve --run @last --wait approval --value true
-    reenact resolve KEY --error 'the budget is used up'
-    reenact resolve - --cancel < key.txt
+    onrecord resolve KEY --value '{"approved": true}'
+    onrecord resolve --run @last --wait approval --value true
+    onrecord resolve KEY --error 'the budget is used up'
+    onrecord resolve - --cancel < key.txt
     """
-    from reenact.core.codec import encode
-    from reenact.effect.waits.desk import WaitDesk
+    from onrecord.core.codec import encode
+    from onrecord.runtime.waits.registry import WaitRegistry
 
-    resolution = _resolution(**said)
+    resolution = _parse_resolution(**given)
     if (key is None) == (run is None) or (wait is not None and run is None) or (number is not None and wait is None):
         raise InvalidInput(
-            "resolve needs a KEY, or --run and, if it has several waits, --wait, with --number if they have one name",
-            hint="For example: `reenact resolve --run @last --value true`.",
+            "resolve needs a KEY or --run; --wait goes with --run, and --number with --wait",
+            hint="For example: `onrecord resolve --run @last --value true`.",
             code="usage",
         )
-    with reading(settings) as store:  # resolving in a store that is not there must not make one
+    with reading(settings) as store:  # raise if there is no store, instead of creating one
         name = selected_run(store, settings.namespace, run) if run is not None else ""
     with writing(settings) as store:
-        desk = WaitDesk(store, settings.namespace)
-        opening = _key(key) if key is not None else _made_key(desk, name, wait, number)
-        outcome = desk.resolve(opening, resolution)
+        registry = WaitRegistry(store, settings.namespace)
+        wait_key = _read_key(key) if key is not None else _make_key(registry, name, wait, number)
+        outcome = registry.resolve(wait_key, resolution)
     if outcome.status == "unknown_or_revoked":
         raise UnknownOrRevoked(
             f"this wait key is not known in namespace {settings.namespace!r} of this store, or was revoked",
-            hint="Check --store, --namespace and the file of secrets (`reenact keys where`), or ask for a new key.",
+            hint="Check --store, --namespace and the file of secrets (`onrecord keys where`), or get a new key.",
         )
-    if not outcome.stands(resolution) and outcome.terminal is not None:
+    if not outcome.confirms(resolution) and outcome.terminal is not None:
         first = encode(outcome.terminal.value).tree
         if not settings.json:
             say(brief({"status": outcome.terminal.status, "value": first}, limit=2000))
         raise Refused(
             f"the wait was resolved before, as {outcome.terminal.status}",
-            hint="The first resolution stands; nothing was written.",
+            hint="The first resolution wins; nothing was written.",
             code="already_resolved",
         )
     if settings.json:
         say_json({"status": "resolved", "first": outcome.status == "accepted"})
     else:
-        note("resolved" if outcome.status == "accepted" else "resolved before, in the same way")
-        suggest(settings, (command_for(settings, "ls", "--status", "interrupted"), "runs that can be resumed now"))
+        note("resolved" if outcome.status == "accepted" else "already resolved, with the same resolution")
+        suggest(settings, (command_for(settings, "ls", "--status", "interrupted"), "list the runs to resume"))
 
 
-def _resolution(value: str | None, error: str | None, cancel: bool) -> Resolution:
-    from reenact.core.strict_json import read_strict
-    from reenact.core.wait_keys import Resolution
+def _parse_resolution(value: str | None, error: str | None, cancel: bool) -> Resolution:
+    from onrecord.core.strict_json import read_strict
+    from onrecord.core.wait_keys import Resolution
 
     if (value is not None) + (error is not None) + cancel != 1:
         raise InvalidInput(
             "resolve needs one of --value, --error and --cancel",
-            hint="For example: `reenact resolve KEY --value true`.",
+            hint="For example: `onrecord resolve KEY --value true`.",
             code="usage",
         )
     if error is not None:
@@ -123,49 +122,53 @@ def _resolution(value: str | None, error: str | None, cancel: bool) -> Resolutio
         ) from None
 
 
-def _made_key(desk: WaitDesk, run: str, wait: str | None, number: int | None) -> WaitKey:
-    """The key of the wait that is meant, made as its agent made it: with the secret on this machine."""
-    from reenact.reports.needs import open_waits, signs_here, wait_named
+def _make_key(registry: WaitRegistry, run: str, wait: str | None, number: int | None) -> WaitKey:
+    """Make the key of a wait as its agent did, with the secret on this machine."""
+    from onrecord.reports.open_questions import open_waits, signs_here, wait_named
 
-    waits = open_waits(desk.store, desk.namespace, run, signs_here)
-    meant = []
+    waits = open_waits(registry.store, registry.namespace, run, signs_here)
+    matching = []
     for one in waits:
-        found = wait_named(desk.store, desk.namespace, run, one["wait"])
+        found = wait_named(registry.store, registry.namespace, run, one["wait"])
         if found is not None and wait in (None, one["name"], found[0].name) and number in (None, one["ordinal"]):
-            meant.append((one, found))
-    if not meant:
-        return _key_of_ended(desk, run, wait, number, [one["name"] for one in waits])
-    if len(meant) > 1:
-        listed = inert(", ".join(str(one["name" if wait is None else "ordinal"]) for one, _ in meant))
-        several, option = ("several", "--wait") if wait is None else ("several of that name", "--number")
+            matching.append((one, found))
+    if not matching:
+        return _make_ended_key(registry, run, wait, number, [one["name"] for one in waits])
+    if len(matching) > 1:
+        listed = inert(", ".join(str(one["name" if wait is None else "ordinal"]) for one, _ in matching))
+        which, option = ("waits", "--wait") if wait is None else (f"waits named {inert(wait)}", "--number")
         raise InvalidInput(
-            f"run {run} waits for {several}: {listed}", hint=f"Name one with {option}.", code="which_wait"
+            f"run {run} has several open {which}: {listed}", hint=f"Name one with {option}.", code="which_wait"
         )
-    told, (identity, session) = meant[0]
-    if not told["answerable"]:
+    row, (identity, session) = matching[0]
+    if not row["answerable"]:
         raise Refused(
             "the secret that signs the key of this wait is not on this machine",
-            hint="Resolve it with its key, or where its agent runs; `reenact keys` lists the secrets here.",
+            hint="Resolve it with its key, or where its agent runs; `onrecord keys` lists the secrets here.",
             code="no_key",
         )
-    return desk.key(run, identity, session=session)
+    return registry.key(run, identity, session=session)
 
 
-def _key_of_ended(desk: WaitDesk, run: str, wait: str | None, number: int | None, still_open: list[str]) -> WaitKey:
-    """Of the last one of that name: the same resolution again is fine, and another one is shown the first."""
-    from reenact.core.wait_keys import WaitIdentity
-    from reenact.effect.waits.listing import waits_of
+def _make_ended_key(
+    registry: WaitRegistry, run: str, wait: str | None, number: int | None, still_open: list[str]
+) -> WaitKey:
+    """Make the key of the last ended wait of that name: resolving it again reports the first resolution."""
+    from onrecord.core.wait_keys import WaitIdentity
+    from onrecord.runtime.waits.listed_waits import load_waits
 
-    named = [one for one in waits_of(desk.store, run, desk.namespace) if (one.kind, one.name) == ("named", wait)]
-    meant = [one for one in named if number in (None, one.ordinal)]
-    if not meant:
+    named = [
+        one for one in load_waits(registry.store, run, registry.namespace) if (one.kind, one.name) == ("named", wait)
+    ]
+    matching = [one for one in named if number in (None, one.ordinal)]
+    if not matching:
         names = inert(", ".join(still_open))
-        hint = f"It waits for {names}." if names else "`reenact waits RUN --all` lists what it has waited for."
+        hint = f"It waits for {names}." if names else "`onrecord waits RUN --all` lists its waits."
         raise NotFound(f"run {run} has no such wait", hint=hint, code="unknown_wait")
-    return desk.key(run, WaitIdentity.named(meant[-1].name, meant[-1].ordinal), session=meant[-1].session)
+    return registry.key(run, WaitIdentity.named(matching[-1].name, matching[-1].ordinal), session=matching[-1].session)
 
 
-def _key(text: str) -> str:
+def _read_key(text: str) -> str:
     if text != "-":
         return text
     data = b"" if sys.stdin is None else sys.stdin.buffer.read(MAX_KEY_BYTES)
@@ -175,32 +178,32 @@ def _key(text: str) -> str:
 @click.command()
 @shared_options
 @click.argument("run", shell_complete=complete_run)
-@click.option("--all", "everything", is_flag=True, help="Ended waits too.")
+@click.option("--all", "everything", is_flag=True, help="Include ended waits.")
 @click.pass_obj
 def waits(settings: Settings, run: str, everything: bool) -> None:
-    """List what RUN waits for. Keys are not shown: whoever has one can resolve the wait.
+    """List what RUN waits for. Wait keys are not shown: anyone who has one can resolve its wait.
 
     \b
-    reenact waits @last
-    reenact waits @last --all
+    onrecord waits @last
+    onrecord waits @last --all
     """
-    from reenact.effect.waits.listing import waits_of
+    from onrecord.runtime.waits.listed_waits import load_waits
 
     with reading(settings) as store:
         run = selected_run(store, settings.namespace, run)
-        found = [one for one in waits_of(store, run, settings.namespace) if everything or one.state == "open"]
+        found = [one for one in load_waits(store, run, settings.namespace) if everything or one.state == "open"]
     if settings.json:
         say_json({"run": run, "waits": [one._asdict() for one in found]})
         return
     rows = [[one.kind, inert(one.name), str(one.ordinal), one.state, inert(one.session or "")] for one in found]
     table(WAIT_COLUMNS, rows)
     if not found:
-        note("nothing" if everything else "nothing is open")
+        note("no waits" if everything else "no open waits")
     elif any(one.state == "open" for one in found):
         suggest(
             settings,
-            (command_for(settings, "resolve", "--run", run, "--value", "JSON"), "here, without its key"),
-            ("reenact resolve KEY --value JSON", "for whoever has the key"),
+            (command_for(settings, "resolve", "--run", run, "--value", "JSON"), "resolve it here, without its key"),
+            ("onrecord resolve KEY --value JSON", "resolve it by its key"),
         )
 
 
@@ -208,15 +211,15 @@ def waits(settings: Settings, run: str, everything: bool) -> None:
 @shared_options
 @click.pass_context
 def keys(context: click.Context) -> None:
-    """The secrets that sign wait keys and evidence: where they are, and how they are replaced.
+    """List, rotate and retire the secrets that sign wait keys and evidence.
 
-    They are made on first use, in a file of mode 0600 in the configuration folder or where REENACT_KEY_FILE says, and
-    stand nowhere else. Keep a copy: without them, keys that went out open nothing. Alone: `keys list`.
+    They are created on first use, in one file of mode 0600: ONRECORD_KEY_FILE, or a file in the configuration folder.
+    Keep a copy of it: without it, wait keys that were sent stop working. Without a command, `keys` lists the secrets.
 
     \b
-    reenact keys
-    reenact keys rotate --overlap 7d
-    reenact keys where
+    onrecord keys
+    onrecord keys rotate --overlap 7d
+    onrecord keys where
     """
     if context.invoked_subcommand is None:
         context.invoke(list_keys)
@@ -226,13 +229,13 @@ def keys(context: click.Context) -> None:
 @shared_options
 @click.pass_obj
 def list_keys(settings: Settings) -> None:
-    """List the secrets by their ids. The secrets themselves are never shown.
+    """List the secrets by their ids. The secret values are never shown.
 
     \b
-    reenact keys list
+    onrecord keys list
     """
     ring = _ring()
-    entries = ring.entries() if ring.path.exists() else []  # listing makes none
+    entries = ring.entries() if ring.path.exists() else []  # listing creates no file
     if settings.json:
         say_json({"keys": [_as_json(entry) for entry in entries]})
         return
@@ -248,27 +251,27 @@ def list_keys(settings: Settings) -> None:
     ]
     table(KEY_COLUMNS, rows)
     if not entries:
-        note("no secrets yet; the first wait makes one")
+        note("no secrets yet; the first wait creates one")
 
 
 @keys.command()
 @shared_options
-@click.option("--overlap", metavar="AGE", default="7d", show_default=True, help="How long the old one has to stay.")
-@click.option("--evidence", is_flag=True, help="The key that signs evidence instead of the one that signs wait keys.")
+@click.option("--overlap", metavar="AGE", default="7d", show_default=True, help="Keep the old secret this long.")
+@click.option("--evidence", is_flag=True, help="Rotate the key that signs evidence instead.")
 @click.pass_obj
 def rotate(settings: Settings, overlap: str, evidence: bool) -> None:
-    """Make a new secret, which signs from now on. The old ones go on verifying until they are retired.
+    """Create a new secret that signs from now on. Old secrets still verify until they are retired.
 
-    Of a key for evidence the public half stays: what it signed can be checked for ever.
+    The public half of an evidence key is kept, so old signatures can always be checked.
 
     \b
-    reenact keys rotate --overlap 7d
+    onrecord keys rotate --overlap 7d
     """
     if evidence:
         _rotate_signer(settings)
         return
     seconds = age_microseconds(overlap) / 1_000_000
-    made = _changed(settings, lambda ring, **where: ring.rotate(overlap_seconds=seconds, **where))
+    made = _change_keys(settings, lambda ring, **where: ring.rotate(overlap_seconds=seconds, **where))
     if settings.json:
         say_json(_as_json(made))
     else:
@@ -277,28 +280,28 @@ def rotate(settings: Settings, overlap: str, evidence: bool) -> None:
 
 
 def _rotate_signer(settings: Settings) -> None:
-    from reenact.replays.evidence import SigningKeys
+    from onrecord.proof.evidence import SigningKeys
 
-    made = _changed(settings, lambda _, **where: SigningKeys().rotate_signer(**where))
+    made = _change_keys(settings, lambda _, **where: SigningKeys().rotate_signer(**where))
     if settings.json:
         say_json(_as_json(made))
     else:
         say(inert(made.id))
-        note("`reenact evidence key` shows its public half")
+        note("run `onrecord evidence key` to print its public half")
 
 
 @keys.command()
 @shared_options
 @click.argument("key_id", metavar="ID")
-@click.option("--now", is_flag=True, help="Also before its overlap has ended.")
+@click.option("--now", is_flag=True, help="Retire it before its overlap has ended.")
 @click.pass_obj
 def retire(settings: Settings, key_id: str, now: bool) -> None:
-    """Drop a replaced secret: wait keys signed with it open nothing any more.
+    """Delete a replaced secret: wait keys that it signed stop working.
 
     \b
-    reenact keys retire ID
+    onrecord keys retire ID
     """
-    gone = _changed(settings, lambda ring, **where: ring.retire(key_id, force=now, **where))
+    gone = _change_keys(settings, lambda ring, **where: ring.retire(key_id, force=now, **where))
     if settings.json:
         say_json(_as_json(gone))
     else:
@@ -309,33 +312,33 @@ def retire(settings: Settings, key_id: str, now: bool) -> None:
 @shared_options
 @click.pass_obj
 def where(settings: Settings) -> None:
-    """Say where the secrets are, or would be made.
+    """Print the path of the secrets file.
 
     \b
-    reenact keys where
+    onrecord keys where
     """
     ring = _ring()
     exists = ring.path.exists()
     if settings.json:
         say_json({"path": str(ring.path), "exists": exists})
         return
-    fields([("secrets", inert(str(ring.path))), ("state", "there" if exists else "made on first use")])
+    fields([("secrets", inert(str(ring.path))), ("state", "exists" if exists else "created on first use")])
 
 
 def _ring() -> KeyRing:
-    from reenact.effect.keys import KeyRing
+    from onrecord.runtime.secrets.keys import KeyRing
 
     return KeyRing()
 
 
-def _changed(settings: Settings, change: Any) -> KeyInfo:
-    """Notes the change in the operations journal of the store, where there is one."""
+def _change_keys(settings: Settings, change: Any) -> KeyInfo:
+    """Change the secrets, and record the change in the operations journal if there is a store."""
     if not store_exists(settings):
-        made: KeyInfo = change(_ring())
-        return made
+        unrecorded: KeyInfo = change(_ring())
+        return unrecorded
     with writing(settings) as store:
-        noted: KeyInfo = change(_ring(), store=store, namespace=settings.namespace)
-        return noted
+        recorded: KeyInfo = change(_ring(), store=store, namespace=settings.namespace)
+        return recorded
 
 
 def _as_json(entry: KeyInfo) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""A process that judges runs, one after the other, until nobody asks any more.
+"""A process that judges runs one after the other.
 
-It is told once which store and which judge, opens and loads what that needs, and then answers a message for every run.
-Its output is a file that its parent reads the end of when something goes wrong. When the parent is gone it ends
-itself, whatever it is in the middle of: the thread that reads the messages sees that nobody is left to write any.
+Its first message names the store and the judge; then it answers one message for every run. Its output is a file, whose
+end the parent shows when something goes wrong. It exits as soon as the parent is gone: a thread reads the messages and
+sees the pipe close.
 """
 
 from __future__ import annotations
@@ -19,60 +19,60 @@ from typing import Any
 
 import msgspec
 
-from reenact.cli.fleet_judges import JUDGES, WRITING, Judge, judged
-from reenact.cli.problems import complaint_of
+from onrecord.cli.error_exit import complaint_of
+from onrecord.cli.fleet.judges import JUDGES, WRITING_JUDGES, RunJudge, judge_run
 
-START = "import json,sys;sys.path[:]=json.loads(sys.argv[1]);from reenact.cli.fleet_worker import main;main()"
+START = "import json,sys;sys.path[:]=json.loads(sys.argv[1]);from onrecord.cli.fleet.worker import main;main()"
 _OUTPUT = 1
 
 
 def main() -> None:
-    """`python -P -c START SYS_PATH DESCRIPTOR`"""
+    """Run the process that `python -P -c START SYS_PATH DESCRIPTOR` starts."""
     descriptor = int(sys.argv[2])
-    os.set_inheritable(descriptor, False)  # what the agent's code starts must not keep the line open
+    os.set_inheritable(descriptor, False)  # processes that the agent's code starts must not keep the pipe open
     connection = Connection(descriptor)
-    _prepare()
-    told: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+    _prepare_output()
+    messages: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
     settings = json.loads(connection.recv_bytes())
-    threading.Thread(target=_listen, args=(connection, told), daemon=True).start()
+    threading.Thread(target=_read_messages, args=(connection, messages), daemon=True).start()
     try:
-        judge = _judge(settings)
+        judge = _make_judge(settings)
     except BaseException as error:
         complaint = complaint_of(error)
         failed = {"code": complaint.code, "message": complaint.message, "hint": complaint.hint}
         _send(connection, {"failed": {**failed, "status": complaint.status}})
     else:
         _send(connection, {"ready": True})
-        while (task := told.get()) is not None:
-            _forget_output()
-            _send(connection, {"run": task["run"], "found": msgspec.to_builtins(judged(judge, task["run"]))})
+        while (task := messages.get()) is not None:
+            _truncate_output()
+            _send(connection, {"run": task["run"], "found": msgspec.to_builtins(judge_run(judge, task["run"]))})
     sys.stdout.flush()
-    os._exit(0)  # threads that the agent's code left behind do not keep it
+    os._exit(0)  # without waiting for threads of the agent's code
 
 
-def _prepare() -> None:
+def _prepare_output() -> None:
     faulthandler.enable()
-    with suppress(AttributeError):  # not lost when the process dies
+    with suppress(AttributeError):  # write through, so that no output is lost when the process dies
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
 
 
-def _listen(connection: Connection, told: queue.SimpleQueue[dict[str, Any] | None]) -> None:
+def _read_messages(connection: Connection, messages: queue.SimpleQueue[dict[str, Any] | None]) -> None:
     try:
         while True:
-            told.put(json.loads(connection.recv_bytes()))  # null: nothing more to do
+            messages.put(json.loads(connection.recv_bytes()))  # null ends the process
     except (EOFError, OSError):
         os._exit(0)
 
 
-def _judge(settings: dict[str, Any]) -> Judge:
-    from reenact.store.opening import open_store
+def _make_judge(settings: dict[str, Any]) -> RunJudge:
+    from onrecord.store.factory import open_store
 
-    store = open_store(settings["store"], read_only=settings["judge"] not in WRITING)
+    store = open_store(settings["store"], read_only=settings["judge"] not in WRITING_JUDGES)
     return JUDGES[settings["judge"]](store, settings["namespace"], settings["options"])
 
 
-def _forget_output() -> None:
-    """What earlier runs wrote is not this one's."""
+def _truncate_output() -> None:
+    """Remove the output of earlier runs."""
     sys.stdout.flush()
     sys.stderr.flush()
     with suppress(OSError):
@@ -80,5 +80,5 @@ def _forget_output() -> None:
 
 
 def _send(connection: Connection, message: dict[str, Any]) -> None:
-    with suppress(BrokenPipeError):  # the parent is gone, and so will we be
+    with suppress(BrokenPipeError):  # the parent is gone
         connection.send_bytes(json.dumps(message).encode())

@@ -1,6 +1,6 @@
-"""`reenact doctor -- python agent.py`: the program twice, recorded and replayed, and what differed between the two.
+"""`onrecord doctor -- python agent.py`: record the program, replay it, and report what differs.
 
-Everything that a seam sees comes back in the second one. So whatever differs, no seam has seen.
+The replay repeats everything that an interceptor recorded. So a difference comes from something that was not recorded.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from reenact.cli.output import fields, paint, say, say_json
-from reenact.cli.program_places import refuse_if_missing
-from reenact.cli.programs import python_program
-from reenact.cli.settings import Settings
-from reenact.cli.starting import hash_seed
-from reenact.cli.text import brief, inert
+from onrecord.cli.fast_start import hash_seed
+from onrecord.cli.programs.paths import refuse_missing_program
+from onrecord.cli.programs.start import python_program
+from onrecord.cli.render.output import fields, paint, say, say_json
+from onrecord.cli.render.text import brief, inert
+from onrecord.cli.settings import Settings
 
 FOUND_SOMETHING = 1
 RUN = "examined"
 SHOWN_CHARACTERS = 160
 _ADVICE = {
-    "diverged": "What it depends on has to come through a seam, a tool or a step; the notes say what could be meant.",
-    "output": "What it says depends on something that no seam has seen; the notes say what could be meant.",
-    "nothing": "It had no effect, and read no clock and no chance: there is nothing to say about it.",
-    "cut": "A signal ended it, and a replay of it goes as far as its record.",
+    "diverged": "Its inputs have to come through an interceptor, a tool or a step; the notes name possible causes.",
+    "output": "Its output depends on something that was not recorded; the notes name possible causes.",
+    "nothing": "It had no effects and read no clock and no randomness, so there is nothing to compare.",
+    "cut": "A signal ended it, so its replay ends with its record.",
 }
 
 
 @dataclass
-class Findings:
+class DoctorFindings:
     found: list[dict[str, str]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -49,45 +49,47 @@ class Findings:
 
 
 @dataclass
-class Done:
+class ProgramResult:
     status: int
     output: bytes
     problems: str
-    noted: list[dict[str, str]]
+    notes_found: list[dict[str, str]]
 
 
 def examine(settings: Settings, words: tuple[str, ...]) -> int:
     program = python_program(words, hash_seed())
-    refuse_if_missing(program)
-    given = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
-    findings = Findings()
-    with tempfile.TemporaryDirectory(prefix="reenact-doctor-") as folder:
-        first = _done(program, "record", folder, given)
+    refuse_missing_program(program)
+    input_bytes = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
+    findings = DoctorFindings()
+    with tempfile.TemporaryDirectory(prefix="onrecord-doctor-") as folder:
+        first = _run_program(program, "record", folder, input_bytes)
         if first.status == 125:
             findings.add("problem", _last_error(first.problems), "", "It could not be recorded at all.")
         else:
-            second = _done(program, "replay", folder, given)
+            second = _run_program(program, "replay", folder, input_bytes)
             _compare(findings, first, second)
-    return _told(settings, findings)
+    return _print_findings(settings, findings)
 
 
-def _done(program: Any, mode: Any, folder: str, given: bytes) -> Done:
-    from reenact.capture.terms import Task
-    from reenact.capture.witness_terms import VARIABLE
+def _run_program(program: Any, mode: Any, folder: str, input_bytes: bytes) -> ProgramResult:
+    from onrecord.capture.doctor_start import VARIABLE
+    from onrecord.capture.program_task import ProgramTask
 
     notes = Path(folder, f"{mode}.jsonl")
-    task = Task(program=program, run=RUN, mode=mode, store=f"sqlite:///{folder}/store.db")
+    task = ProgramTask(program=program, run=RUN, mode=mode, store=f"sqlite:///{folder}/store.db")
     environment = {**os.environ, **task.to_environment(), VARIABLE: str(notes)}
-    command = [sys.executable, "-P", "-m", "reenact.capture.entry"]
-    done = subprocess.run(command, input=given, capture_output=True, env=environment, cwd=program.cwd, check=False)  # noqa: S603
-    noted = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
-    return Done(done.returncode, done.stdout, done.stderr.decode(errors="replace"), noted)
+    command = [sys.executable, "-P", "-m", "onrecord.capture.entry"]
+    done = subprocess.run(  # noqa: S603
+        command, input=input_bytes, capture_output=True, env=environment, cwd=program.cwd, check=False
+    )
+    notes_found = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+    return ProgramResult(done.returncode, done.stdout, done.stderr.decode(errors="replace"), notes_found)
 
 
-def _compare(findings: Findings, first: Done, second: Done) -> None:
-    for one in (*first.noted, *second.noted):
+def _compare(findings: DoctorFindings, first: ProgramResult, second: ProgramResult) -> None:
+    for one in (*first.notes_found, *second.notes_found):
         findings.add(one["level"], one["what"], one["where"], one["advice"])
-    findings.facts |= {"exit": first.status, "summary": _line(first.problems, "reenact: ")}
+    findings.facts |= {"exit": first.status, "summary": _line(first.problems, "onrecord: ")}
     if first.status < 0:
         findings.add("problem", f"it was ended by signal {-first.status}", "", _ADVICE["cut"])
     if "[nothing_to_replay]" in second.problems:
@@ -99,13 +101,16 @@ def _compare(findings: Findings, first: Done, second: Done) -> None:
     findings.facts["compared"] = True
     if second.status != 0:
         findings.add(
-            "problem", f"a replay parts: {_last_error(second.problems)}", _asked_at(second), _ADVICE["diverged"]
+            "problem",
+            f"a replay diverges: {_last_error(second.problems)}",
+            _find_request_line(second),
+            _ADVICE["diverged"],
         )
         return
     _compare_output(findings, first.output, second.output)
 
 
-def _compare_output(findings: Findings, expected: bytes, actual: bytes) -> None:
+def _compare_output(findings: DoctorFindings, expected: bytes, actual: bytes) -> None:
     if expected == actual:
         return
     lines = zip_longest(expected.splitlines(), actual.splitlines())
@@ -127,13 +132,13 @@ def _line(text: str, beginning: str) -> str:
     return found[-1] if found else ""
 
 
-def _asked_at(done: Done) -> str:
-    """The program's line, as the explanation of a miss names it."""
-    asked = next((line for line in done.problems.splitlines() if line.startswith("  asked ")), "")
-    return asked.rpartition(", at ")[2] if ", at " in asked else ""
+def _find_request_line(done: ProgramResult) -> str:
+    """Return the program's line from the explanation of a divergence."""
+    request_line = next((line for line in done.problems.splitlines() if line.startswith("  asked ")), "")
+    return request_line.rpartition(", at ")[2] if ", at " in request_line else ""
 
 
-def _told(settings: Settings, findings: Findings) -> int:
+def _print_findings(settings: Settings, findings: DoctorFindings) -> int:
     problems = findings.problems
     status = "problems" if problems else "nothing found"
     if settings.json:
@@ -148,5 +153,5 @@ def _told(settings: Settings, findings: Findings) -> int:
     if problems:
         say(f"problems found: {len(problems)}")
     else:
-        say(paint("the second time was as the first, as far as could be compared", fg="green"))
+        say(paint("the replay did the same, as far as it could be compared", fg="green"))
     return FOUND_SOMETHING if problems else 0

@@ -1,4 +1,4 @@
-"""Whether what a record names is still there to be run, asked before anything is."""
+"""Check that the code of a program exists before anything runs."""
 
 from __future__ import annotations
 
@@ -8,67 +8,67 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from reenact.errors import InvalidInput
+from onrecord.errors import InvalidInput
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.capture.terms import Program
-    from reenact.journal.reader import JournalReader
+    from onrecord.capture.program_task import Program
+    from onrecord.journal.reader import JournalReader
 
-_HINT = "Put it back, or say what is to be run in its place: reenact replay {run} -- {instead}"
+_HINT = "Restore it, or name the command to run instead: onrecord replay {run} -- {instead}"
 
 
-def refuse_if_gone(reader: JournalReader, program: Program) -> None:
-    """Without its code a program would only seem to do nothing of what it did."""
-    refuse_without_folder(reader, program)
-    what = _missing(program)
+def refuse_missing_code(reader: JournalReader, program: Program) -> None:
+    """Refuse a recorded program without its folder or code: its replay would look like a divergence."""
+    refuse_missing_folder(reader, program)
+    what = _find_missing(program)
     if what is not None:
         instead = "COMMAND" if program.is_command else "python agent.py"
         raise InvalidInput(
-            f"there is no {what} {_name(program, what)}, which run {reader.run} is of",
+            f"there is no {what} {_display_name(program, what)}, which run {reader.run} needs",
             hint=_HINT.format(run=reader.run, instead=instead),
             code=f"no_{what}",
         )
 
 
-def refuse_if_missing(program: Program) -> None:
-    """One that is named now, of which there is no record yet."""
-    what = _missing(program)
+def refuse_missing_program(program: Program) -> None:
+    """Refuse a named program that does not exist."""
+    what = _find_missing(program)
     if what is not None:
         raise InvalidInput(
-            f"there is no {what} {_name(program, what)}", hint="Name a script, or -m MODULE.", code=f"no_{what}"
+            f"there is no {what} {_display_name(program, what)}", hint="Name a script, or -m MODULE.", code=f"no_{what}"
         )
 
 
-def _missing(program: Program) -> str | None:
-    """What kind of thing it is that is not there; None: it is."""
+def _find_missing(program: Program) -> str | None:
+    """Return the kind of the missing code (file, module, command), or None if it exists."""
     path = os.path.join(program.cwd, program.path)
     if program.is_module:
-        return None if _is_module_there(program) else "module"
+        return None if _module_exists(program) else "module"
     if program.is_command:
         return None if shutil.which(path if os.path.dirname(program.path) else program.path) else "command"
     return None if os.path.exists(path) else "file"
 
 
-def _name(program: Program, what: str) -> str:
+def _display_name(program: Program, what: str) -> str:
     return (os.path.join(program.cwd, program.path) if what == "file" else program.path)[:200]
 
 
-def refuse_without_folder(reader: JournalReader, program: Program) -> None:
+def refuse_missing_folder(reader: JournalReader, program: Program) -> None:
     if not os.path.isdir(program.cwd):
         raise InvalidInput(
-            f"the folder of run {reader.run} is not there any more: {program.cwd[:200]}",
+            f"the folder of run {reader.run} no longer exists: {program.cwd[:200]}",
             hint=_HINT.format(run=reader.run, instead="python agent.py"),
             code="no_folder",
         )
 
 
-def _is_module_there(program: Program) -> bool:
-    """As far as it can be told without running anything: to look into a package is to import it."""
-    before = sys.path[:]
+def _module_exists(program: Program) -> bool:
+    """Return True if the top-level package exists. A look inside would import it."""
+    old_path = sys.path[:]
     sys.path.insert(0, program.cwd)
     try:
         return importlib.util.find_spec(program.path.partition(".")[0]) is not None
     except (ImportError, ValueError):
         return False
     finally:
-        sys.path[:] = before
+        sys.path[:] = old_path

@@ -1,4 +1,4 @@
-"""Options of `reenact replay` that are about programs."""
+"""Options of `onrecord replay` for programs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reenact.errors import InvalidInput
+from onrecord.errors import InvalidInput
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.capture.terms import ReplayTerms
+    from onrecord.capture.program_task import ReplayTerms
 
 
-class ProgramReplay:
-    """What was asked for."""
+class ProgramReplayOptions:
+    """Values of the options."""
 
     def __init__(self, loose: str | None, break_at: int | None, realtime: bool) -> None:
         self.loose = loose
@@ -23,7 +23,7 @@ class ProgramReplay:
         self.realtime = realtime
 
     def refuse(self, what: str) -> None:
-        """Where nothing of it can be done."""
+        """Refuse the options for anything but one program."""
         given = [
             name
             for name, value in (("--loose", self.loose), ("--break-at", self.break_at), ("--realtime", self.realtime))
@@ -33,8 +33,8 @@ class ProgramReplay:
             raise InvalidInput(f"{given[0]} is for the replay of one program, not for {what}", code="usage")
 
     def terms(self, *, json: bool) -> ReplayTerms:
-        from reenact.capture.terms import ReplayTerms
-        from reenact.effect.looseness import tiers_of
+        from onrecord.capture.program_task import ReplayTerms
+        from onrecord.runtime.replay.loose_match import tiers_of
 
         tiers = tuple(sorted(tiers_of(self.loose))) if self.loose is not None else ()
         return ReplayTerms(loose=tiers, break_at=self.break_at, realtime=self.realtime, json=json)
@@ -44,16 +44,16 @@ def program_replay_options(command: Callable[..., Any]) -> Callable[..., Any]:
     loose = click.option(
         "--loose",
         metavar="TIER,…",
-        help="Of a program: tolerate calls that have `moved`, or whose `content` has drifted; each is listed.",
+        help="Programs: tolerate calls that have `moved`, or whose `content` has drifted; each is listed.",
     )
     at = click.option(
-        "--break-at", type=click.IntRange(min=1), metavar="N", help="Of a program: into pdb at the effect of event N."
+        "--break-at", type=click.IntRange(min=1), metavar="N", help="Programs: start pdb at the effect of event N."
     )
-    pace = click.option("--realtime", is_flag=True, help="Of a program: parts of streams come when they came.")
+    pace = click.option("--realtime", is_flag=True, help="Programs: replay streams at their recorded pace.")
 
     @wraps(command)
-    def gathered(*args: Any, **given: Any) -> Any:
-        program = ProgramReplay(given.pop("loose"), given.pop("break_at"), given.pop("realtime"))
+    def collect_options(*args: Any, **given: Any) -> Any:
+        program = ProgramReplayOptions(given.pop("loose"), given.pop("break_at"), given.pop("realtime"))
         return command(*args, program=program, **given)
 
-    return loose(at(pace(gathered)))
+    return loose(at(pace(collect_options)))

@@ -1,4 +1,4 @@
-"""Forks and live replays of programs: begun here, they go on in a Python of their own."""
+"""Begin forks and live replays of programs, which continue in a new Python process."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from reenact.cli.output import note
-from reenact.cli.program_places import refuse_if_gone
-from reenact.cli.programs import go_on_with_program, refuse_elsewhere, task_of
-from reenact.cli.stores import reading, writing
-from reenact.cli.text import inert
-from reenact.errors import Refused
+from onrecord.cli.programs.paths import refuse_missing_code
+from onrecord.cli.programs.start import make_task, refuse_imported, restart_program
+from onrecord.cli.render.output import note
+from onrecord.cli.render.text import inert
+from onrecord.cli.stores import reading, writing
+from onrecord.errors import Refused
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.capture.terms import Program
-    from reenact.cli.settings import Settings
-    from reenact.effect.forking import Change
-    from reenact.journal.reader import JournalReader
-    from reenact.store.contract import Store
+    from onrecord.capture.program_task import Program
+    from onrecord.cli.settings import Settings
+    from onrecord.journal.reader import JournalReader
+    from onrecord.runtime.forks.fork import Change
+    from onrecord.store.contract import Store
 
 
 def fork_program(
     settings: Settings, parent: JournalReader, program: Program, change: Change | None, options: dict[str, Any]
 ) -> NoReturn:
-    """The program again, as a fork: from what it shares, and then its own way."""
-    from reenact.effect.forking import begin_fork
-    from reenact.journal.reader import JournalReader
+    """Begin a fork of a program and replace this process by it."""
+    from onrecord.journal.reader import JournalReader
+    from onrecord.runtime.forks.fork import begin_fork
 
-    refuse_elsewhere(parent)
-    refuse_if_gone(parent, program)
+    refuse_imported(parent)
+    refuse_missing_code(parent, program)
     with writing(settings) as store:
         refuse_processes(JournalReader(store, parent.run, settings.namespace), program)
         name = begin_fork(
@@ -42,15 +42,15 @@ def fork_program(
             tail=options["tail"],
             live_tools=options["live_tools"],
             run_id=options["fork_id"],
-            facts=_code(program),
+            facts=_code_facts(program),
         )
     note(f"run {inert(name)}")
     with reading(settings) as store:
-        go_on_with_program(settings, JournalReader(store, name, settings.namespace), program, "resume")
+        restart_program(settings, JournalReader(store, name, settings.namespace), program, "resume")
 
 
-class ProgramAgain:
-    """A program as what `judged_live` replays."""
+class ProgramLiveReplay:
+    """Adapter that lets `replay_and_judge` replay a program."""
 
     is_async = False
 
@@ -61,13 +61,13 @@ class ProgramAgain:
     def replay_live(
         self, run: str, /, *, live_tools: Any, model: str | None, live_run_id: str | None, store: Store, namespace: str
     ) -> None:
-        """What it prints is not the check's result. How its run ended is on record."""
-        from reenact.effect.forking import begin_live_replay
-        from reenact.journal.reader import JournalReader
+        """Execute the program again as a new run. It prints to stderr; its outcome is in the record."""
+        from onrecord.journal.reader import JournalReader
+        from onrecord.runtime.forks.fork import begin_live_replay
 
         reader = JournalReader(store, run, namespace)
-        refuse_elsewhere(reader)
-        refuse_if_gone(reader, self._program)
+        refuse_imported(reader)
+        refuse_missing_code(reader, self._program)
         refuse_processes(reader, self._program)
         name = begin_live_replay(
             store,
@@ -76,12 +76,12 @@ class ProgramAgain:
             live_tools=live_tools,
             model=model,
             run_id=live_run_id,
-            facts=_code(self._program),
+            facts=_code_facts(self._program),
         )
-        task = task_of(self._settings, self._program, name, "resume")
+        task = make_task(self._settings, self._program, name, "resume")
         sys.stderr.flush()
         subprocess.run(
-            [sys.executable, "-P", "-m", "reenact.capture.entry"],
+            [sys.executable, "-P", "-m", "onrecord.capture.entry"],
             env={**os.environ, **task.to_environment()},
             cwd=self._program.cwd,
             stdout=sys.stderr,
@@ -90,19 +90,19 @@ class ProgramAgain:
 
 
 def refuse_processes(reader: JournalReader, program: Program) -> None:
-    """Their runs are those of the processes of that run: another run's would begin anew, and do everything again."""
-    from reenact.capture.processes.family import children_of
+    """Refuse a run that started processes: in a new run they would start again and repeat their effects."""
+    from onrecord.capture.processes.run_tree import children_of
 
     if program.is_command or next(children_of(reader.store, reader.namespace, reader.run), None) is not None:
         raise Refused(
-            f"run {reader.run} has started processes, which would do again what they did",
-            hint="Programs of one process can be forked and replayed live; `reenact replay` replays all of them.",
+            f"run {reader.run} has started processes, which would repeat their effects",
+            hint="Only programs of one process can be forked or replayed live; `onrecord replay` replays any program.",
             code="has_processes",
         )
 
 
-def _code(program: Program) -> dict[str, Any]:
-    """That which is run now."""
-    from reenact.capture.programs import ProgramAgent
+def _code_facts(program: Program) -> dict[str, Any]:
+    """Return the facts about the code that runs now."""
+    from onrecord.capture.program_agent import ProgramAgent
 
     return {"code": ProgramAgent(program).code()}

@@ -1,4 +1,4 @@
-"""`reenact show --follow`: the events of a run as they come, until it ends.
+"""`onrecord show --follow`: the events of a run as they come, until it ends.
 
 The store is asked again and again; whoever records is not held up by it. With --json each line is an event, and the
 last one says where it ended, as `/runs/RUN/timeline` does over HTTP.
@@ -11,17 +11,17 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from reenact.cli.output import note, say
-from reenact.cli.results import command_for
-from reenact.cli.text import inert, status_text
-from reenact.cli.timelines import LiveTimeline
-from reenact.core.events import TERMINAL_KINDS
-from reenact.errors import NotFound
+from onrecord.cli.render.output import note, say
+from onrecord.cli.render.text import inert, status_text
+from onrecord.cli.render.timeline import LiveTimeline
+from onrecord.cli.results import command_for
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.errors import NotFound
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.cli.settings import Settings
-    from reenact.journal.reader import JournalReader
-    from reenact.store.contract import EventRow
+    from onrecord.cli.settings import Settings
+    from onrecord.journal.reader import JournalReader
+    from onrecord.store.contract import EventRow
 
 POLL_SECONDS = 0.1
 STANDING_AFTER_SECONDS = 1.0
@@ -31,14 +31,14 @@ INTERRUPTED = 130
 
 def follow(settings: Settings, reader: JournalReader, start: int | None, limit: int) -> int | None:
     """Begins at `start`; otherwise people are shown the last `limit` events, and programs all."""
-    from reenact.capture.usage import usage_of
-    from reenact.reports.effects import EffectWalk
-    from reenact.reports.timelines import seen
+    from onrecord.capture.usage import usage_of
+    from onrecord.reports.effects import EffectWalk
+    from onrecord.reports.timelines import seen
 
     if start is not None:
         reader.check_start(start)
     begin = start or (1 if settings.json else max(1, reader.head().seq - limit + 1))
-    told = _Lines(reader) if settings.json else _Rows(settings, reader)
+    told = _Lines(reader) if settings.json else _FollowedRows(settings, reader)
     walk = EffectWalk(reader, usage_of)
     last = begin - 1
     try:
@@ -78,7 +78,7 @@ def _has_ended(reader: JournalReader) -> bool:
     return last is not None and last.kind in TERMINAL_KINDS
 
 
-class _Rows:
+class _FollowedRows:
     """For people."""
 
     def __init__(self, settings: Settings, reader: JournalReader) -> None:
@@ -92,7 +92,7 @@ class _Rows:
 
     def rests(self) -> None:
         """Said once for each way in which it stands: why nothing comes."""
-        from reenact.reports.standing import standing_of
+        from onrecord.reports.status import standing_of
 
         row = self._reader.store.run_row(self._reader.namespace, self._reader.run)
         if row is None:
@@ -108,7 +108,7 @@ class _Rows:
         note(f"\nnot followed any more behind event {last}; the run goes on without it\nGo on: {inert(more)}")
 
     def end(self, last: int) -> None:
-        from reenact.cli.output import suggest
+        from onrecord.cli.render.output import suggest
 
         suggest(self._settings, (command_for(self._settings, "stats", self._reader.run), "tokens, cost and latency"))
 
@@ -121,7 +121,7 @@ class _Lines:
         self._events = self._damaged = 0
 
     def event(self, event: Any, _: Any) -> None:
-        from reenact.reports.json_text import json_bytes
+        from onrecord.reports.json_text import json_bytes
 
         self._events += 1
         self._damaged += event.damage is not None
@@ -134,8 +134,8 @@ class _Lines:
         pass
 
     def end(self, last: int) -> None:
-        from reenact.core.hashing import render
-        from reenact.reports.json_text import json_bytes
+        from onrecord.core.hashing import render
+        from onrecord.reports.json_text import json_bytes
 
         head = self._reader.head()
         end = {"run": self._reader.run, "events": self._events, "head": f"{head.seq}:{render(head.hash)}"}

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from reenact.core.events import ANSWERS, OPENING_KINDS
+from onrecord.core.events import ANSWERS, OPENING_KINDS
 
 MOST_COLUMNS = 12
 REQUESTED, HAPPENED, FAILED, UNDER_WAY, IDLE = "○", "●", "×", "┃", "│"
 _FAILURES = frozenset({"ActionFailed", "ActionDenied", "Failed"})
 
 
-class Place(NamedTuple):
+class GutterEvent(NamedTuple):
     """What the gutter needs of an event."""
 
     lane: str
@@ -35,7 +35,7 @@ class Gutter:
         self._columns: list[str | None] = []
         self._under_way: set[str] = set()
 
-    def row(self, event: Place) -> str:
+    def row(self, event: GutterEvent) -> str:
         column = self._column(event.lane)
         mark = FAILED if event.kind in _FAILURES else REQUESTED if event.kind in OPENING_KINDS else HAPPENED
         if event.kind in OPENING_KINDS:
@@ -74,7 +74,7 @@ class Gutter:
             self._under_way.discard(lane)
 
 
-def gutters(events: Sequence[Place]) -> list[str]:
+def gutters(events: Sequence[GutterEvent]) -> list[str]:
     """Of a stretch that is known; nothing where there is one lane only."""
     counts = _counted(event.lane for event in events)
     if len(counts) < 2:

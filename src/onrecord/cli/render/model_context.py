@@ -1,19 +1,19 @@
-"""`reenact show --context`: what a model saw, message by message, against the call before."""
+"""`onrecord show --context`: what a model saw, message by message, against the call before."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from reenact.cli.output import fields, note, on_terminal, painted, say, say_json, suggest, terminal_width
-from reenact.cli.results import command_for
-from reenact.cli.text import brief, count_text, fit, inert
-from reenact.cli.wording import Line, Piece, drawn, marked, split_lines, wrapped
+from onrecord.cli.render.output import fields, note, on_terminal, painted, say, say_json, suggest, terminal_width
+from onrecord.cli.render.styled_text import Line, Piece, drawn, marked, split_lines, wrapped
+from onrecord.cli.render.text import brief, count_text, fit, inert
+from onrecord.cli.results import command_for
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.cli.settings import Settings
-    from reenact.journal.reader import JournalReader
-    from reenact.reports.contexts import ContextReport
+    from onrecord.cli.settings import Settings
+    from onrecord.journal.reader import JournalReader
+    from onrecord.reports.contexts import ContextReport
 
 STYLES = {
     "INJECTED": "green bold",
@@ -29,7 +29,7 @@ SHOWN_SETTINGS = 8
 
 
 def show_context(settings: Settings, reader: JournalReader, seq: int | None, *, full: bool) -> None:
-    from reenact.reports.contexts import context_report
+    from onrecord.reports.contexts import context_report
 
     report = context_report(reader, seq)
     if settings.json:
@@ -123,7 +123,7 @@ def _about(message: dict[str, Any]) -> str:
 def _lines(message: dict[str, Any]) -> Iterator[Line]:
     words = message.get("words")
     if words is not None:
-        from reenact.replays.comparing.texts import TextDiff, TextRun
+        from onrecord.analysis.compare.texts import TextDiff, TextRun
 
         runs = tuple(TextRun(run["kind"], run["text"]) for run in words["runs"])
         yield from split_lines(marked(TextDiff(words["by"], runs)))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TextIO
 
 import click
 
-from reenact.cli.text import cells, fit, inert
+from onrecord.cli.render.text import cells, fit, inert
 
 GAP = 2
 SMALLEST_FLEXIBLE = 16

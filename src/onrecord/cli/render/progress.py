@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the store's modules are loaded only when one is opened
-    from reenact.store.contract import EventRow
+    from onrecord.store.contract import EventRow
 
 FIRST_AFTER_SECONDS = 1.0
 REDRAWN_EVERY_SECONDS = 0.2
@@ -48,7 +48,7 @@ class Progress:
             self._thread.join()
 
     def _draw(self) -> None:
-        from reenact.cli.output import terminal_width, writable
+        from onrecord.cli.render.output import terminal_width, writable
 
         began = time.monotonic()
         drawn = False
@@ -70,7 +70,7 @@ class Progress:
 
 def progress_line(label: str, done: int, total: int, seconds: float, width: int) -> str:
     """As much of it as fits without wrapping: a wrapped line could not be drawn over."""
-    from reenact.cli.text import duration_text, fit
+    from onrecord.cli.render.text import duration_text, fit
 
     took = f"{seconds:.0f} s"
     if not total:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import count, zip_longest
 from typing import Literal, NamedTuple
 
-from reenact.cli.output import painted, say
-from reenact.cli.text import count_text, fit
-from reenact.cli.wording import Line, Piece, compared_by_words, drawn, marked, width_of, wrapped
+from onrecord.cli.render.output import painted, say
+from onrecord.cli.render.styled_text import Line, Piece, compared_by_words, drawn, marked, width_of, wrapped
+from onrecord.cli.render.text import count_text, fit
 
 NARROWEST_OF_TWO = 100
 AROUND = 2
@@ -26,7 +26,7 @@ _SIGNS: dict[str, str] = {"same": "│", "changed": "≠", "removed": "<", "adde
 _DIFFERENT = frozenset({"changed", "removed", "added"})
 
 
-class Pair(NamedTuple):
+class LinePair(NamedTuple):
     """A line of either side; None where a side has none."""
 
     kind: Kind
@@ -34,32 +34,32 @@ class Pair(NamedTuple):
     right: Line | None
 
 
-def paired_lines(left: Sequence[str], right: Sequence[str]) -> list[Pair]:
+def paired_lines(left: Sequence[str], right: Sequence[str]) -> list[LinePair]:
     """Two texts of inert lines beside each other."""
-    from reenact.replays.comparing.alignment import aligned, hunks_of
+    from onrecord.analysis.compare.sequence_alignment import align, find_hunks
 
     numbers: dict[str, int] = {}
     fresh = count()
     a, b = ([numbers.setdefault(line, next(fresh)) for line in side] for side in (left, right))
-    pairs: list[Pair] = []
+    pairs: list[LinePair] = []
     at = 0
-    for hunk in hunks_of(aligned(a, b), len(a), len(b)):
-        pairs += [Pair("same", [Piece(line)], [Piece(line)]) for line in left[at : hunk.start]]
+    for hunk in find_hunks(align(a, b), len(a), len(b)):
+        pairs += [LinePair("same", [Piece(line)], [Piece(line)]) for line in left[at : hunk.start]]
         pairs += _changed(left[hunk.start : hunk.stop], right[hunk.other_start : hunk.other_stop])
         at = hunk.stop
-    pairs += [Pair("same", [Piece(line)], [Piece(line)]) for line in left[at:]]
+    pairs += [LinePair("same", [Piece(line)], [Piece(line)]) for line in left[at:]]
     return list(_without_the_same(pairs))
 
 
-def _changed(left: Sequence[str], right: Sequence[str]) -> Iterator[Pair]:
+def _changed(left: Sequence[str], right: Sequence[str]) -> Iterator[LinePair]:
     i = j = 0
     for at, other_at in [*_alike(left, right), (len(left), len(right))]:
-        yield from (Pair("removed", [Piece(line, "red")], None) for line in left[i:at])
-        yield from (Pair("added", None, [Piece(line, "green")]) for line in right[j:other_at])
+        yield from (LinePair("removed", [Piece(line, "red")], None) for line in left[i:at])
+        yield from (LinePair("added", None, [Piece(line, "green")]) for line in right[j:other_at])
         if at < len(left):
             diff = compared_by_words(left[at], right[other_at])
             ours, theirs = (list(marked(diff, kinds=("equal", kind))) for kind in ("removed", "added"))
-            yield Pair("changed", ours, theirs)
+            yield LinePair("changed", ours, theirs)
         i, j = at + 1, other_at + 1
 
 
@@ -67,22 +67,9 @@ def _alike(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
     """Lines taken for each other, in order, so that they are as alike as can be."""
     if len(left) * len(right) > MATRIX:
         return [(n, n) for n in range(min(len(left), len(right)))]
-    scores = [[_likeness(one, other) for other in right] for one in left]
-    best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
-    for i in reversed(range(len(left))):
-        for j in reversed(range(len(right))):
-            best[i][j] = max(best[i + 1][j], best[i][j + 1], scores[i][j] + best[i + 1][j + 1])
-    pairs: list[tuple[int, int]] = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        if scores[i][j] and best[i][j] == scores[i][j] + best[i + 1][j + 1]:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-        elif best[i][j] == best[i + 1][j]:
-            i += 1
-        else:
-            j += 1
-    return pairs
+    from onrecord.analysis.compare.sequence_alignment import pair_best
+
+    return pair_best([[_likeness(one, other) for other in right] for one in left])
 
 
 def _likeness(one: str, other: str) -> float:
@@ -92,7 +79,7 @@ def _likeness(one: str, other: str) -> float:
     return share if share >= ALIKE else 0.0
 
 
-def _without_the_same(pairs: Sequence[Pair]) -> Iterator[Pair]:
+def _without_the_same(pairs: Sequence[LinePair]) -> Iterator[LinePair]:
     near: set[int] = set()
     for number, pair in enumerate(pairs):
         if pair.kind != "same":
@@ -110,12 +97,12 @@ def _without_the_same(pairs: Sequence[Pair]) -> Iterator[Pair]:
         yield _left_out(left_out)
 
 
-def _left_out(lines: int) -> Pair:
+def _left_out(lines: int) -> LinePair:
     text = [Piece(f"… {count_text(lines, 'line')} the same", "dim")]
-    return Pair("left out", text, text)
+    return LinePair("left out", text, text)
 
 
-def say_pairs(pairs: Sequence[Pair], titles: tuple[str, str], width: int, most: int | None) -> int:
+def say_pairs(pairs: Sequence[LinePair], titles: tuple[str, str], width: int, most: int | None) -> int:
     """Draws them in at most so many lines; tells how many were left over."""
     drawn_lines = _two_columns(pairs, titles, width) if width >= NARROWEST_OF_TWO else _one_column(pairs, titles, width)
     lines = list(drawn_lines)
@@ -124,7 +111,7 @@ def say_pairs(pairs: Sequence[Pair], titles: tuple[str, str], width: int, most: 
     return 0 if most is None else max(0, len(lines) - most)
 
 
-def _two_columns(pairs: Sequence[Pair], titles: tuple[str, str], width: int) -> Iterator[str]:
+def _two_columns(pairs: Sequence[LinePair], titles: tuple[str, str], width: int) -> Iterator[str]:
     room = (width - 3) // 2
     yield f"{_padded([Piece(fit(titles[0], room), 'bold')], room)} │ {painted(fit(titles[1], room), 'bold')}"
     for pair in pairs:
@@ -147,7 +134,7 @@ def _padded(line: Line, room: int) -> str:
     return drawn(line) + " " * max(0, room - width_of(line))
 
 
-def _one_column(pairs: Sequence[Pair], titles: tuple[str, str], width: int) -> Iterator[str]:
+def _one_column(pairs: Sequence[LinePair], titles: tuple[str, str], width: int) -> Iterator[str]:
     yield painted(fit(f"- {titles[0]}", width), "red bold")
     yield painted(fit(f"+ {titles[1]}", width), "green bold")
     room = max(8, width - 2)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from reenact.cli.output import colourful, painted
-from reenact.cli.text import cells, inert
+from onrecord.cli.render.output import colourful, painted
+from onrecord.cli.render.text import cells, inert
 
 if TYPE_CHECKING:  # loaded when texts are compared
-    from reenact.replays.comparing.texts import TextDiff
+    from onrecord.analysis.compare.texts import TextDiff
 
 REMOVED, ADDED = "red strikethrough", "green bold"
 LONGEST_COMPARED = 4_000
@@ -78,8 +78,8 @@ def _cut(text: str, room: int) -> tuple[str, str]:
 
 def compared_by_words(expected: str, actual: str) -> TextDiff:
     """Two inert texts. However long they are, little of them is compared."""
-    from reenact.replays.comparing.excerpts import excerpt
-    from reenact.replays.comparing.texts import diff_texts
+    from onrecord.analysis.compare.excerpts import excerpt
+    from onrecord.analysis.compare.texts import diff_texts
 
     if max(len(expected), len(actual)) <= LONGEST_COMPARED:
         return diff_texts(expected, actual)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reenact.reports.times import iso_time as iso_time  # for those who show times
+from onrecord.reports.times import iso_time as iso_time  # for those who show times
 
 # Control characters, format characters (bidi, zero width, tags), surrogates, line and paragraph separators.
 _ACTIVE_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))

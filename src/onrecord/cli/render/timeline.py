@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from reenact.cli.lanes import Gutter, Place, gutters
-from reenact.cli.output import Column, LiveTable, on_terminal, table, terminal_width
-from reenact.cli.text import brief, cost_text, duration_text, fit, inert, local_time, tokens_text
+from onrecord.cli.render.lane_gutter import Gutter, GutterEvent, gutters
+from onrecord.cli.render.output import Column, LiveTable, on_terminal, table, terminal_width
+from onrecord.cli.render.text import brief, cost_text, duration_text, fit, inert, local_time, tokens_text
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from reenact.reports.effects import Effect
-    from reenact.reports.timelines import Seen
+    from onrecord.reports.effects import ReportedEffect
+    from onrecord.reports.timelines import SeenEvent
 
 NAME_CELLS = 80
 NARROW = 60
@@ -48,9 +48,9 @@ _ESSENCE = (
 )
 
 
-def print_events(events: Sequence[Seen], effects: dict[int, Effect]) -> None:
+def print_events(events: Sequence[SeenEvent], effects: dict[int, ReportedEffect]) -> None:
     """`effects` by the seq of their answers."""
-    drawn = gutters([Place(one.lane, one.kind) for one in events]) if on_terminal() else [""] * len(events)
+    drawn = gutters([GutterEvent(one.lane, one.kind) for one in events]) if on_terminal() else [""] * len(events)
     rows = [_cells(one, gutter, effects.get(one.seq)) for one, gutter in zip(events, drawn, strict=True)]
     wanted = [n for n, column in enumerate(COLUMNS) if column not in (GUTTER, TOOK, TOKENS, COST) or _any(rows, n)]
     columns = _columns()
@@ -81,16 +81,16 @@ class LiveTimeline:
         self._table = LiveTable([columns[n] for n in self._wanted], [typical[n] for n in self._wanted])
         self._is_titled = False
 
-    def add(self, one: Seen, effect: Effect | None) -> None:
+    def add(self, one: SeenEvent, effect: ReportedEffect | None) -> None:
         if not self._is_titled:
             self._table.title()
             self._is_titled = True
-        gutter = self._gutter.row(Place(one.lane, one.kind)) if on_terminal() else ""
+        gutter = self._gutter.row(GutterEvent(one.lane, one.kind)) if on_terminal() else ""
         row = _cells(one, gutter, effect)
         self._table.add([row[n] for n in self._wanted])
 
 
-def _cells(one: Seen, gutter: str, effect: Effect | None) -> list[str]:
+def _cells(one: SeenEvent, gutter: str, effect: ReportedEffect | None) -> list[str]:
     used = effect.used if effect is not None else None
     return [
         str(one.seq),
@@ -112,14 +112,14 @@ def _kind(kind: str) -> str:
     return inert(words[words[0] in _SAID_BY_NAMES] if len(words) > 1 else kind)
 
 
-def _name(one: Seen, effect: Effect | None) -> str:
+def _name(one: SeenEvent, effect: ReportedEffect | None) -> str:
     name = one.content.get("name") if isinstance(one.content, dict) else None
     if isinstance(name, str):
         return name
     return (effect.name if effect is not None else None) or one.key or ""
 
 
-def _content(one: Seen) -> str:
+def _content(one: SeenEvent) -> str:
     if one.damage is not None:
         return f"DAMAGED: {inert(one.damage)}"
     return "(erased)" if one.erased else essence(one.content)

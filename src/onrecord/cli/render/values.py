@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from reenact.cli.text import brief, inert
-from reenact.cli.wording import lines_of_text
+from onrecord.cli.render.styled_text import lines_of_text
+from onrecord.cli.render.text import brief, inert
 
 DEEPEST = 60
 MOST_LINES = 20_000

@@ -1,7 +1,7 @@
-"""What a caller's annotation says about the classes inside a value.
+"""Read what a caller's annotation says about the classes inside a value.
 
-An annotation is turned into its *candidates*: the alternatives of a union, without `Annotated`, `Optional`
-and the like. Anything that is not understood says nothing, and what it would have named stays plain data.
+An annotation becomes its *candidates*: the alternatives of a union, without `Annotated`, `Optional` and the like. An
+annotation that is not understood gives no candidates; the values under it stay plain data.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import typing
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from reenact.core.codec.registry import label_of, loaded_class
+from onrecord.core.codec.registry import label_of, loaded_class
 
 Candidates: TypeAlias = "tuple[Any, ...]"
 
 
 class FieldTypes:
-    """The annotations of the fields of a class, looked up only if the fields turn out to need them."""
+    """The annotations of the fields of a class, resolved at first use."""
 
     __slots__ = ("_found", "_look_up")
 
@@ -32,10 +32,10 @@ class FieldTypes:
 
 
 def hints_of(cls: Any) -> dict[str, Any]:
-    """The annotations of a class with names resolved, as far as they can be."""
+    """Return the annotations of a class with names resolved, or an empty dict if one cannot be resolved."""
     try:
         return typing.get_type_hints(cls, include_extras=True)
-    except Exception:  # annotations are written by users and may name what is not there any more
+    except Exception:  # users write annotations; they may name classes that no longer exist
         return {}
 
 
@@ -59,7 +59,7 @@ def candidates(annotation: Any) -> Candidates:
 
 
 def class_among(options: Candidates, label: str) -> type | None:
-    """The class of that label among the candidates and what derives from them."""
+    """Return the class with that label among the candidates and their subclasses."""
     origins: list[Any] = [typing.get_origin(each) or each for each in options]
     named = [cls for cls in origins if isinstance(cls, type) and cls is not object]
     for cls in named:
@@ -68,14 +68,14 @@ def class_among(options: Candidates, label: str) -> type | None:
     live = loaded_class(label)
     if live is not None and issubclass(live, tuple(named)):
         return live
-    # A class with slots leaves behind the class it was made from, under the same name: the later one counts.
-    derived = _derived(named)
+    # A dataclass with slots leaves the class it was made from, under the same name: take the later one.
+    derived = _collect_subclasses(named)
     exact = [cls for cls in derived if label_of(cls) == label]
     moved = [cls for cls in (*derived, *named) if cls.__qualname__ == label.partition(":")[2]]
     return exact[-1] if exact else moved[-1] if moved else None
 
 
-def _derived(named: list[type]) -> list[type]:
+def _collect_subclasses(named: list[type]) -> list[type]:
     found: dict[type, None] = {}
     todo: list[type] = []
     for cls in named:
@@ -88,7 +88,7 @@ def _derived(named: list[type]) -> list[type]:
 
 
 def item_of(options: Candidates, index: int) -> Candidates:
-    """What is said about an item of a list, set, deque or tuple."""
+    """Return the candidates for an item of a list, set, deque or tuple."""
     found: list[Any] = []
     for option in options:
         origin: Any = typing.get_origin(option)
@@ -103,7 +103,7 @@ def item_of(options: Candidates, index: int) -> Candidates:
 
 
 def value_of(options: Candidates, key: Any) -> Candidates:
-    """What is said about the value under a key."""
+    """Return the candidates for the value under a key."""
     found: list[Any] = []
     for option in options:
         args = typing.get_args(option)

@@ -1,8 +1,8 @@
-"""From a tree with tags back to Python values.
+"""Decode a tree with tags to Python values.
 
-Nothing here imports, and no class is built because data asks for it: a class comes from the caller's
-annotation, from a registered type or, when the caller says so, from the modules already loaded. The rest
-stays plain data, which encodes to the same tree again.
+Nothing here imports a module, and data alone never builds a class: a class comes from the caller's annotation, from a
+registered type or, if the caller allows it, from the loaded modules. Everything else stays plain data, which encodes to
+the same tree again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from enum import Enum, Flag
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from reenact.core import hashing
-from reenact.core.codec import scalars
-from reenact.core.codec.annotations import (
+from onrecord.core import hashing
+from onrecord.core.codec import scalars
+from onrecord.core.codec.annotations import (
     Candidates,
     FieldTypes,
     candidates,
@@ -23,20 +23,20 @@ from reenact.core.codec.annotations import (
     key_of,
     value_of,
 )
-from reenact.core.codec.failures import MAX_BASES, MEMBERS, build_error
-from reenact.core.codec.json_text import write_json_text
-from reenact.core.codec.registry import Registered, Registry, default_registry, loaded_class, standard_class
-from reenact.core.codec.shapes import FORMS, MismatchError
-from reenact.core.codec.standins import Erased, NonReplayable, Plain, UnknownTag
-from reenact.core.codec.walk import Inner, RefusalError, Walk
-from reenact.errors import Damaged, InvalidValue, ReenactError
+from onrecord.core.codec.failures import MAX_BASES, MEMBERS, build_error
+from onrecord.core.codec.json_text import write_json_text
+from onrecord.core.codec.registry import Registered, Registry, default_registry, loaded_class, standard_class
+from onrecord.core.codec.shapes import FORMS, MismatchError
+from onrecord.core.codec.unresolved import Erased, NonReplayable, Plain, UnknownTag
+from onrecord.core.codec.walk import Inner, RefusalError, Walk
+from onrecord.errors import Damaged, InvalidValue, OnrecordError
 
 MAX_FOREIGN_DIGITS = 4300
 MAX_JSON_LEVELS = 8
-"""Each level of text in text may double the backslashes of the one inside."""
+"""Each level of text in text may double the backslashes of the level inside it."""
 MAX_JSON_CHARACTERS = 256 * 1024 * 1024
 
-_WRONG = (
+_DATA_ERRORS = (
     *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError),
     *(RecursionError, NotImplementedError, AssertionError),
 )
@@ -50,11 +50,11 @@ def decode(
     annotation: Any = None,
     artifact: Callable[[bytes], bytes] | None = None,
 ) -> Any:
-    """The value of a tree; the tree itself if it holds no tag. `Damaged` for a tag that is not well formed.
+    """Return the value of a tree; the tree itself if it holds no tag. Raise `Damaged` for a malformed tag.
 
-    `loaded_classes` is for recordings made by the reader's own store; without it the data is taken for a
-    stranger's, and an integer of more than 4,300 digits is refused. `artifact` gives the bytes of an
-    address; without it, references to artifacts stay unknown tags.
+    `loaded_classes` is for recordings of the reader's own store. Without it the data counts as foreign, and an integer
+    of more than 4,300 digits is refused. `artifact` returns the bytes of an address; without it, references to
+    artifacts stay unknown tags.
     """
     if not _has_tags(tree):
         return tree
@@ -95,23 +95,23 @@ class _Decoder(Walk):
         self.loaded_classes = loaded_classes
         self.artifact = artifact
         self.field_types: dict[type, FieldTypes] = {}
-        self.json_levels = 0  # how many `$json` are open around the place
+        self.json_levels = 0  # how many `$json` tags enclose the current value
         self.json_left = MAX_JSON_CHARACTERS
 
     def step(self, value: tuple[Any, Candidates]) -> Any:
         tree, options = value
         kind = type(tree)
         if kind is list:
-            return self.list_of(tree, options)
+            return self.decode_list(tree, options)
         if kind is dict:
             if len(tree) == 1:
                 key = next(iter(tree))
                 if key[:1] == "$":
-                    return self.tagged(tree, key, options)
-            return self.dict_of(tree, list(tree), options)
+                    return self.decode_tag(tree, key, options)
+            return self.decode_dict(tree, list(tree), options)
         return tree
 
-    def list_of(self, tree: list[Any], options: Candidates) -> Inner:
+    def decode_list(self, tree: list[Any], options: Candidates) -> Inner:
         if options:
             parts: list[Any] = [(item, item_of(options, i)) for i, item in enumerate(tree)]
         else:
@@ -125,8 +125,10 @@ class _Decoder(Walk):
 
         return Inner(None, parts, finish, levels=0)
 
-    def dict_of(self, tree: dict[str, Any], keys: list[str], options: Candidates) -> Inner:
-        """`keys` are those of the value, which for a user's own `$` key are not those of the tree."""
+    def decode_dict(self, tree: dict[str, Any], keys: list[str], options: Candidates) -> Inner:
+        """Decode a dict. `keys` are the keys of the value; for a user's own `$` key they differ from the keys of the
+        tree.
+        """
         parts = [
             (item, value_of(options, key) if options else ()) for key, item in zip(keys, tree.values(), strict=True)
         ]
@@ -137,9 +139,9 @@ class _Decoder(Walk):
 
         return Inner(None, parts, finish, names=keys, levels=0)
 
-    def tagged(self, tree: dict[str, Any], tag: str, options: Candidates) -> Any:
+    def decode_tag(self, tree: dict[str, Any], tag: str, options: Candidates) -> Any:
         if tag.startswith("$$"):
-            return self.dict_of(tree, [tag[1:]], options)
+            return self.decode_dict(tree, [tag[1:]], options)
         content = tree[tag]
         if tag == "$int" and not self.loaded_classes and type(content) is str:
             _check_digits(content)
@@ -151,62 +153,62 @@ class _Decoder(Walk):
             return UnknownTag(tree) if handler is None else handler(self, _Tag(tree, tag, content, options))
         except scalars.KeptError:
             return UnknownTag(tree)
-        except _WRONG:
-            raise _bad(tag) from None
+        except _DATA_ERRORS:
+            raise _refuse_tag(tag) from None
 
-    def inner(
+    def build_inner(
         self, tag: _Tag, parts: list[Any], build: Callable[[list[Any]], Any], names: list[str] | None = None
     ) -> Inner:
         def finish(done: list[Any]) -> Any:
             try:
                 return build(done)
-            except _WRONG:
-                raise _bad(tag.name) from None
+            except _DATA_ERRORS:
+                raise _refuse_tag(tag.name) from None
 
         return Inner(None, parts, finish, names=names, levels=0)
 
-    def class_for(self, label: str, options: Candidates, fits: Callable[[type], bool]) -> type | None:
+    def find_class(self, label: str, options: Candidates, fits: Callable[[type], bool]) -> type | None:
         found = class_among(options, label) or standard_class(label)
         if found is None and self.loaded_classes:
             found = loaded_class(label)
         return found if found is not None and fits(found) else None
 
 
-def _bad(tag: str) -> RefusalError:
+def _refuse_tag(tag: str) -> RefusalError:
     return RefusalError(f"the tag {tag[:20]} does not hold what the format asks for", "bad_tag")
 
 
 def _check_digits(written: str) -> None:
-    """Converting costs more than in proportion to the length, which is a stranger's to choose."""
+    """Refuse long integers of foreign data: conversion takes more than linear time."""
     digits = len(written) - written.startswith("-")
     if digits > MAX_FOREIGN_DIGITS:
         raise RefusalError(f"the tag $int holds {digits:,} digits, the limit is {MAX_FOREIGN_DIGITS:,}", "bad_tag")
 
 
-def _text_of(value: Any) -> str:
+def _check_text(value: Any) -> str:
     if type(value) is not str:
         raise TypeError
     return value
 
 
-def _sequence(build: Callable[[list[Any]], Any]) -> Callable[[_Decoder, _Tag], Any]:
+def _decode_sequence(build: Callable[[list[Any]], Any]) -> Callable[[_Decoder, _Tag], Any]:
     def handler(decoder: _Decoder, tag: _Tag) -> Any:
         if type(tag.content) is not list:
             raise TypeError
         options = tag.options
         parts = [(item, item_of(options, i) if options else ()) for i, item in enumerate(tag.content)]
-        return decoder.inner(tag, parts, build)
+        return decoder.build_inner(tag, parts, build)
 
     return handler
 
 
-def _whole(done: list[Any], count: int) -> list[int]:
+def _check_integers(done: list[Any], count: int) -> list[int]:
     if len(done) != count or any(type(item) is not int for item in done):
         raise TypeError
     return done
 
 
-def _pairs(decoder: _Decoder, tag: _Tag) -> Any:
+def _decode_pairs(decoder: _Decoder, tag: _Tag) -> Any:
     keys, values = key_of(tag.options), value_of(tag.options, None)
     parts: list[Any] = []
     if type(tag.content) is not list or any(type(pair) is not list for pair in tag.content):
@@ -220,10 +222,10 @@ def _pairs(decoder: _Decoder, tag: _Tag) -> Any:
             raise ValueError
         return made
 
-    return decoder.inner(tag, parts, build)
+    return decoder.build_inner(tag, parts, build)
 
 
-def _artifact(decoder: _Decoder, tag: _Tag) -> Any:
+def _decode_artifact(decoder: _Decoder, tag: _Tag) -> Any:
     if decoder.artifact is None:
         return UnknownTag(tag.tree)
     make = {"bytes": bytes, "bytearray": bytearray}[tag.content["type"]]
@@ -237,39 +239,39 @@ def _artifact(decoder: _Decoder, tag: _Tag) -> Any:
     return make(data)
 
 
-def _enum(decoder: _Decoder, tag: _Tag) -> Any:
-    label, name = _text_of(tag.content["type"]), tag.content["name"]
-    cls = decoder.class_for(label, tag.options, lambda cls: issubclass(cls, Enum))
+def _decode_enum(decoder: _Decoder, tag: _Tag) -> Any:
+    label, name = _check_text(tag.content["type"]), tag.content["name"]
+    cls = decoder.find_class(label, tag.options, lambda cls: issubclass(cls, Enum))
 
     def build(done: list[Any]) -> Any:
-        member = _member(cls, done[0]) if cls is not None else None
+        member = _find_member(cls, done[0]) if cls is not None else None
         return Plain(label, "enum", {"name": name, "value": done[0]}) if member is None else member
 
-    return decoder.inner(tag, [(tag.content["value"], ())], build)
+    return decoder.build_inner(tag, [(tag.content["value"], ())], build)
 
 
-def _member(cls: Any, value: Any) -> Any:
+def _find_member(cls: Any, value: Any) -> Any:
     for member in cls.__members__.values():
         if type(member._value_) is type(value) and member._value_ == value:
             return member
-    # A combination of flags is made by Enum itself; a _missing_ of the user's is not called.
-    made_by_enum = issubclass(cls, Flag) and all("_missing_" not in vars(c) for c in _users_classes(cls))
+    # Enum itself makes a combination of flags; a `_missing_` of the user's is never called.
+    made_by_enum = issubclass(cls, Flag) and all("_missing_" not in vars(c) for c in _list_user_classes(cls))
     return cls(value) if made_by_enum and type(value) is int else None
 
 
-def _users_classes(cls: type) -> list[type]:
+def _list_user_classes(cls: type) -> list[type]:
     return [each for each in cls.__mro__ if each.__module__ not in ("enum", "builtins")]
 
 
-def _object(decoder: _Decoder, tag: _Tag) -> Any:
+def _decode_object(decoder: _Decoder, tag: _Tag) -> Any:
     content = tag.content
-    label, form_name = _text_of(content["type"]), _text_of(content["form"])
+    label, form_name = _check_text(content["type"]), _check_text(content["form"])
     names = [name for name in content if name not in ("type", "form")]
     if "fields" not in names:
         raise KeyError
     registered = decoder.registry.for_name(label) if form_name == "registered" else None
     form = FORMS.get(form_name)
-    cls = decoder.class_for(label, tag.options, form.matches) if form is not None else None
+    cls = decoder.find_class(label, tag.options, form.matches) if form is not None else None
     hints: Candidates = ()
     if cls is not None and form is not None:
         hints = (decoder.field_types.setdefault(cls, FieldTypes(lambda: form.hints(cls))),)
@@ -278,23 +280,23 @@ def _object(decoder: _Decoder, tag: _Tag) -> Any:
         members = dict(zip(names, done, strict=True))
         if registered is not None:
             if type(members["fields"]) is not dict or "value" not in members["fields"]:
-                raise _bad(tag.name)
-            return _from_data(registered, members["fields"]["value"])
+                raise _refuse_tag(tag.name)
+            return _call_from_data(registered, members["fields"]["value"])
         if cls is not None and form is not None:
             try:
                 return form.build(cls, members)
-            except (MismatchError, *_WRONG):  # the class has changed since; its data has not
+            except (MismatchError, *_DATA_ERRORS):  # the class has changed since the recording
                 pass
         return Plain(label, form_name, members.pop("fields"), members)
 
     return Inner(None, [(content[name], hints) for name in names], finish, names=names, levels=0)
 
 
-def _from_data(registered: Registered, data: Any) -> Any:
-    """The function is the caller's: whatever it raises, it could not take the data."""
+def _call_from_data(registered: Registered, data: Any) -> Any:
+    """Call the caller's function. Any exception means that it does not accept the data."""
     try:
         return registered.from_data(data)
-    except (ReenactError, MemoryError):
+    except (OnrecordError, MemoryError):
         raise
     except Exception:
         raise RefusalError(f"the tag $object does not hold what {registered.name} is made from", "bad_tag") from None
@@ -304,27 +306,27 @@ def _is_error(cls: type) -> bool:
     return issubclass(cls, BaseException)
 
 
-def _error(decoder: _Decoder, tag: _Tag) -> Any:
-    label, names = _text_of(tag.content["type"]), list(tag.content)
+def _decode_error(decoder: _Decoder, tag: _Tag) -> Any:
+    label, names = _check_text(tag.content["type"]), list(tag.content)
     if not set(names) <= set(MEMBERS):
         return UnknownTag(tag.tree)
-    cls = decoder.class_for(label, tag.options, _is_error)
+    cls = decoder.find_class(label, tag.options, _is_error)
 
-    def known(bases: list[Any]) -> list[type]:
-        found = [decoder.class_for(_text_of(base), tag.options, _is_error) for base in bases[:MAX_BASES]]
+    def find_known_bases(bases: list[Any]) -> list[type]:
+        found = [decoder.find_class(_check_text(base), tag.options, _is_error) for base in bases[:MAX_BASES]]
         return [base for base in found if base is not None]
 
     def build(done: list[Any]) -> Any:
-        return build_error(cls, dict(zip(names, done, strict=True)), known)
+        return build_error(cls, dict(zip(names, done, strict=True)), find_known_bases)
 
-    return decoder.inner(tag, [(tag.content[name], ()) for name in names], build, names)
+    return decoder.build_inner(tag, [(tag.content[name], ()) for name in names], build, names)
 
 
-def _json(decoder: _Decoder, tag: _Tag) -> Any:
+def _decode_json(decoder: _Decoder, tag: _Tag) -> Any:
     style, as_bytes = tag.content["style"], tag.content.get("bytes", False)
     decoder.json_levels += 1
     if decoder.json_levels > MAX_JSON_LEVELS:
-        raise RefusalError(f"the tag $json stands in itself more than {MAX_JSON_LEVELS} times", "too_deep")
+        raise RefusalError(f"the tag $json is nested in itself more than {MAX_JSON_LEVELS} times", "too_deep")
 
     def build(done: list[Any]) -> Any:
         decoder.json_levels -= 1
@@ -332,25 +334,25 @@ def _json(decoder: _Decoder, tag: _Tag) -> Any:
         decoder.json_left -= len(written)
         return written.encode() if as_bytes is True else written
 
-    return decoder.inner(tag, [(tag.content["value"], ())], build, ["value"])
+    return decoder.build_inner(tag, [(tag.content["value"], ())], build, ["value"])
 
 
-def _opaque(_: _Decoder, tag: _Tag) -> Any:
-    return NonReplayable(_text_of(tag.content["type"]), _text_of(tag.content["note"]))
+def _decode_opaque(_: _Decoder, tag: _Tag) -> Any:
+    return NonReplayable(_check_text(tag.content["type"]), _check_text(tag.content["note"]))
 
 
 _TAGS: dict[str, Callable[[_Decoder, _Tag], Any]] = {
-    "$tuple": _sequence(tuple),
-    "$set": _sequence(set),
-    "$frozenset": _sequence(frozenset),
-    "$range": _sequence(lambda done: range(*_whole(done, 3))),
-    "$fraction": _sequence(lambda done: Fraction(*_whole(done, 2))),
-    "$dict": _pairs,
-    "$artifact": _artifact,
-    "$enum": _enum,
-    "$object": _object,
-    "$error": _error,
-    "$json": _json,
-    "$opaque": _opaque,
+    "$tuple": _decode_sequence(tuple),
+    "$set": _decode_sequence(set),
+    "$frozenset": _decode_sequence(frozenset),
+    "$range": _decode_sequence(lambda done: range(*_check_integers(done, 3))),
+    "$fraction": _decode_sequence(lambda done: Fraction(*_check_integers(done, 2))),
+    "$dict": _decode_pairs,
+    "$artifact": _decode_artifact,
+    "$enum": _decode_enum,
+    "$object": _decode_object,
+    "$error": _decode_error,
+    "$json": _decode_json,
+    "$opaque": _decode_opaque,
     "$erased": lambda *_: Erased(),
 }

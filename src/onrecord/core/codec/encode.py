@@ -1,7 +1,7 @@
-"""From any Python value to a plain tree with tags (docs/format.md, 3.1).
+"""Encode any Python value as a plain tree with tags (docs/format.md, 3.1).
 
-A value that is plain already, which nearly all are, is recognised in one pass and returned as it is.
-Otherwise containers are copied only where something inside them had to be written differently.
+Nearly all values are plain already; one pass recognises them, and they are returned unchanged. Otherwise a container is
+copied only if something inside it has to be written differently.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from reenact.core import hashing
-from reenact.core.canonical import MAX_DEPTH, Odd, canonical_bytes, plain_text, stored_bytes
-from reenact.core.codec import scalars
-from reenact.core.codec.failures import MAX_CHAIN, read_error
-from reenact.core.codec.registry import Registry, default_registry, label_of
-from reenact.core.codec.shapes import FORMS, form_of
-from reenact.core.codec.standins import Erased, NonReplayable, Plain, UnknownTag
-from reenact.core.codec.walk import Inner, Walk
-from reenact.errors import InvalidValue
+from onrecord.core import hashing
+from onrecord.core.canonical import MAX_DEPTH, OddFloats, canonical_bytes, plain_text, stored_bytes
+from onrecord.core.codec import scalars
+from onrecord.core.codec.failures import MAX_CHAIN, read_error
+from onrecord.core.codec.registry import Registry, default_registry, label_of
+from onrecord.core.codec.shapes import FORMS, form_of
+from onrecord.core.codec.unresolved import Erased, NonReplayable, Plain, UnknownTag
+from onrecord.core.codec.walk import Inner, Walk
+from onrecord.errors import InvalidValue
 
-ARTIFACT_BYTES = 65_536  # bytes longer than this are kept beside the tree
+ARTIFACT_BYTES = 65_536  # longer bytes are stored beside the tree
 
 
 class Encoded:
-    """An encoded value: the tree, the artifacts it names by address, and whether replay can give it back.
+    """An encoded value: the tree, the artifacts it refers to, and whether replay can restore it.
 
-    A value that was plain already comes with its stored bytes and its odd floats (see `plain_text`).
+    For a value that was plain already, `stored` holds its stored bytes and `odd` its odd floats (see `plain_text`).
     """
 
     __slots__ = ("artifacts", "odd", "replayable", "stored", "tree")
@@ -43,7 +43,7 @@ class Encoded:
         artifacts: dict[bytes, bytes],
         replayable: bool,
         stored: bytes | None = None,
-        odd: Odd | None = None,
+        odd: OddFloats | None = None,
     ) -> None:
         self.tree = tree
         self.artifacts = artifacts
@@ -53,14 +53,14 @@ class Encoded:
 
 
 def encode(value: Any, *, registry: Registry | None = None) -> Encoded:
-    """`InvalidValue` only for a value that contains itself or is nested deeper than 1,000."""
+    """Encode a value. Raise `InvalidValue` only for a value that contains itself or is nested deeper than 1,000."""
     plain = plain_text(value)
     if plain is not None:
         return Encoded(value, {}, True, plain[0], plain[1])
     encoder = _Encoder(registry or default_registry)
     tree = encoder.run(value)
     if encoder.deepest > MAX_DEPTH - 4:
-        stored_bytes(tree)  # the tags of leaves add levels of their own; this refuses, naming the path
+        stored_bytes(tree)  # tags of leaves add levels: this refuses too many and names the path
     return Encoded(tree, encoder.artifacts, encoder.replayable)
 
 
@@ -75,26 +75,26 @@ class _Encoder(Walk):
 
     def step(self, value: Any) -> Any:
         handler = _HANDLERS.get(type(value))
-        return handler(self, value) if handler is not None else self.other(value)
+        return handler(self, value) if handler is not None else self.encode_other(value)
 
-    def other(self, value: Any) -> Any:
-        """A value of a class that is not a plain built-in."""
+    def encode_other(self, value: Any) -> Any:
+        """Encode a value whose class is not a plain built-in."""
         cls = type(value)
         registered = self.registry.for_class(cls)
         if registered is not None:
             fields = {"value": registered.to_data(value)}
-            return self.object_of(value, registered.name, "registered", {"fields": fields})
+            return self.encode_object(value, registered.name, "registered", {"fields": fields})
         if isinstance(value, BaseException):
-            return self.error(value)
-        for base, handler in _KINDS:
+            return self.encode_error(value)
+        for base, handler in _HANDLERS_BY_BASE:
             if isinstance(value, base):
                 return handler(self, value)
         form = form_of(cls)
         if form is None:
-            return self.opaque(value)
-        return self.object_of(value, label_of(cls), form, FORMS[form].read(value))
+            return self.encode_opaque(value)
+        return self.encode_object(value, label_of(cls), form, FORMS[form].read(value))
 
-    def object_of(self, value: Any, label: str, form: str, members: dict[str, Any]) -> Inner:
+    def encode_object(self, value: Any, label: str, form: str, members: dict[str, Any]) -> Inner:
         names = list(members)
 
         def finish(done: list[Any]) -> Any:
@@ -102,13 +102,13 @@ class _Encoder(Walk):
 
         return Inner(value, list(members.values()), finish, names=names, levels=2)
 
-    def error(self, value: BaseException) -> Any:
+    def encode_error(self, value: BaseException) -> Any:
         above = [inner.source for inner in self.stack if isinstance(inner.source, BaseException)]
         if any(error is value for error in above):
             return {"$opaque": {"type": label_of(type(value)), "note": "this error stands above already"}}
         members = read_error(value)
         for name in ("cause", "context"):
-            # Chains are cut where they grow long, and where they come back to an error that stands above.
+            # Cut a chain that is long or that returns to an enclosing error.
             if len(above) >= MAX_CHAIN or any(members.get(name) is error for error in (*above, value)):
                 members.pop(name, None)
         names = list(members)
@@ -116,39 +116,39 @@ class _Encoder(Walk):
         def finish(done: list[Any]) -> Any:
             return {"$error": dict(zip(names, done, strict=True))}
 
-        # A response object on an API error does not unmake the error.
+        # A value that cannot be recorded in an error's attributes (a response object) keeps the error replayable.
         soft = names.index("attributes") if "attributes" in names else -1
         return Inner(value, list(members.values()), finish, names=names, levels=2, soft=soft)
 
-    def opaque(self, value: Any) -> Any:
-        return self.opaque_as(label_of(type(value)), "a function" if callable(value) else "no value of its own")
+    def encode_opaque(self, value: Any) -> Any:
+        return self.encode_opaque_as(label_of(type(value)), "a function" if callable(value) else "no value of its own")
 
-    def opaque_as(self, label: str, note: str) -> Any:
+    def encode_opaque_as(self, label: str, note: str) -> Any:
         if not any(len(inner.done) == inner.soft for inner in self.stack):
             self.replayable = False
         return {"$opaque": {"type": label, "note": note}}
 
-    def or_opaque(self, tree: Any, value: Any) -> Any:
-        return self.opaque(value) if tree is None else tree
+    def encode_or_opaque(self, tree: Any, value: Any) -> Any:
+        return self.encode_opaque(value) if tree is None else tree
 
-    def binary(self, kind: str, value: bytes) -> Any:
+    def encode_bytes(self, kind: str, value: bytes) -> Any:
         if len(value) <= ARTIFACT_BYTES:
-            return scalars.short_bytes(f"${kind}", value)
+            return scalars.encode_bytes(f"${kind}", value)
         data = bytes(value)
         address = hashing.artifact_address(data)
         self.artifacts[address] = data
         return {"$artifact": {"digest": hashing.render(address), "size": len(data), "type": kind}}
 
-    def memory(self, value: memoryview) -> Any:
+    def encode_memoryview(self, value: memoryview) -> Any:
         try:
-            return self.binary("bytes", value.tobytes())
+            return self.encode_bytes("bytes", value.tobytes())
         except ValueError:  # released
-            return self.opaque(value)
+            return self.encode_opaque(value)
 
     def integer(self, value: int) -> Any:
-        return self.or_opaque(scalars.integer(value), value)
+        return self.encode_or_opaque(scalars.encode_integer(value), value)
 
-    def list_of(self, value: list[Any]) -> Inner:
+    def encode_list(self, value: list[Any]) -> Inner:
         parts = value.copy()
 
         def finish(done: list[Any]) -> Any:
@@ -159,11 +159,11 @@ class _Encoder(Walk):
 
         return Inner(value, parts, finish)
 
-    def dict_of(self, value: dict[Any, Any]) -> Inner:
+    def encode_dict(self, value: dict[Any, Any]) -> Inner:
         keys = list(value)
         for key in keys:
             if type(key) is not str or not scalars.is_text(key):
-                return self.pairs_of(value)
+                return self.encode_pairs(value)
         parts = list(value.values())
 
         def finish(done: list[Any]) -> Any:
@@ -176,7 +176,7 @@ class _Encoder(Walk):
 
         return Inner(value, parts, finish, names=keys)
 
-    def pairs_of(self, value: dict[Any, Any]) -> Inner:
+    def encode_pairs(self, value: dict[Any, Any]) -> Inner:
         parts = [part for pair in value.items() for part in pair]
 
         def finish(done: list[Any]) -> Any:
@@ -185,15 +185,15 @@ class _Encoder(Walk):
         return Inner(value, parts, finish, levels=3)
 
 
-def _tagged(tag: str) -> Callable[[_Encoder, Any], Any]:
+def _encode_sequence(tag: str) -> Callable[[_Encoder, Any], Any]:
     def handler(_: _Encoder, value: Any) -> Any:
         return Inner(value, list(value), lambda done: {tag: done}, levels=2)
 
     return handler
 
 
-def _sorted(tag: str) -> Callable[[_Encoder, Any], Any]:
-    """Sets are written in one order, whatever the hash seed made of them."""
+def _encode_set(tag: str) -> Callable[[_Encoder, Any], Any]:
+    """Return a handler that writes sets in one order, independent of the hash seed."""
 
     def handler(_: _Encoder, value: Any) -> Any:
         return Inner(value, list(value), lambda done: {tag: sorted(done, key=canonical_bytes)}, levels=2)
@@ -201,7 +201,7 @@ def _sorted(tag: str) -> Callable[[_Encoder, Any], Any]:
     return handler
 
 
-def _enum(_: _Encoder, value: Enum) -> Any:
+def _encode_enum(_: _Encoder, value: Enum) -> Any:
     label = label_of(type(value))
 
     def finish(done: list[Any]) -> Any:
@@ -210,21 +210,21 @@ def _enum(_: _Encoder, value: Enum) -> Any:
     return Inner(value, [value._value_], finish, names=["value"], levels=2)
 
 
-def _integers(tag: str, read: Callable[[Any], list[int]]) -> Callable[[_Encoder, Any], Any]:
+def _encode_integers(tag: str, read: Callable[[Any], list[int]]) -> Callable[[_Encoder, Any], Any]:
     def handler(_: _Encoder, value: Any) -> Any:
         return Inner(value, read(value), lambda done: {tag: done}, levels=2)
 
     return handler
 
 
-def _zone(encoder: _Encoder, value: tzinfo) -> Any:
+def _encode_zone(encoder: _Encoder, value: tzinfo) -> Any:
     data = scalars.zone_data(value)
-    return encoder.opaque(value) if data is None else {"$zone": data}
+    return encoder.encode_opaque(value) if data is None else {"$zone": data}
 
 
-def _plain(encoder: _Encoder, value: Plain) -> Any:
+def _encode_plain(encoder: _Encoder, value: Plain) -> Any:
     if value.form != "enum":
-        return encoder.object_of(value, value.label, value.form, {"fields": value.fields, **value.members})
+        return encoder.encode_object(value, value.label, value.form, {"fields": value.fields, **value.members})
     label, name = value.label, value.fields["name"]
 
     def finish(done: list[Any]) -> Any:
@@ -233,44 +233,44 @@ def _plain(encoder: _Encoder, value: Plain) -> Any:
     return Inner(value, [value.fields["value"]], finish, levels=2)
 
 
-def _same(_: _Encoder, value: Any) -> Any:
+def _keep(_: _Encoder, value: Any) -> Any:
     return value
 
 
 _HANDLERS: dict[type, Callable[[_Encoder, Any], Any]] = {
-    str: lambda _, value: scalars.text(value),
+    str: lambda _, value: scalars.encode_text(value),
     int: _Encoder.integer,
-    bool: _same,
-    type(None): _same,
-    float: lambda _, value: scalars.real(value),
-    dict: _Encoder.dict_of,
-    list: _Encoder.list_of,
-    tuple: _tagged("$tuple"),
-    set: _sorted("$set"),
-    frozenset: _sorted("$frozenset"),
-    bytes: lambda encoder, value: encoder.binary("bytes", value),
-    bytearray: lambda encoder, value: encoder.binary("bytearray", value),
-    memoryview: _Encoder.memory,
-    complex: lambda _, value: scalars.complex_number(value),
-    datetime: lambda encoder, value: encoder.or_opaque(scalars.moment("$datetime", value), value),
+    bool: _keep,
+    type(None): _keep,
+    float: lambda _, value: scalars.encode_real(value),
+    dict: _Encoder.encode_dict,
+    list: _Encoder.encode_list,
+    tuple: _encode_sequence("$tuple"),
+    set: _encode_set("$set"),
+    frozenset: _encode_set("$frozenset"),
+    bytes: lambda encoder, value: encoder.encode_bytes("bytes", value),
+    bytearray: lambda encoder, value: encoder.encode_bytes("bytearray", value),
+    memoryview: _Encoder.encode_memoryview,
+    complex: lambda _, value: scalars.encode_complex(value),
+    datetime: lambda encoder, value: encoder.encode_or_opaque(scalars.encode_moment("$datetime", value), value),
     date: lambda _, value: {"$date": value.isoformat()},
-    time: lambda encoder, value: encoder.or_opaque(scalars.moment("$time", value), value),
-    timedelta: _integers("$timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
-    timezone: _zone,
-    ZoneInfo: _zone,
+    time: lambda encoder, value: encoder.encode_or_opaque(scalars.encode_moment("$time", value), value),
+    timedelta: _encode_integers("$timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+    timezone: _encode_zone,
+    ZoneInfo: _encode_zone,
     Decimal: lambda _, value: {"$decimal": str(value)},
-    Fraction: _integers("$fraction", lambda value: [value.numerator, value.denominator]),
+    Fraction: _encode_integers("$fraction", lambda value: [value.numerator, value.denominator]),
     UUID: lambda _, value: {"$uuid": str(value)},
-    range: _integers("$range", lambda value: [value.start, value.stop, value.step]),
-    Plain: _plain,
-    NonReplayable: lambda encoder, value: encoder.opaque_as(value.label, value.note),
+    range: _encode_integers("$range", lambda value: [value.start, value.stop, value.step]),
+    Plain: _encode_plain,
+    NonReplayable: lambda encoder, value: encoder.encode_opaque_as(value.label, value.note),
     UnknownTag: lambda _, value: value.tree,
     Erased: lambda *_: {"$erased": {}},
 }
 
-# By base, for classes of which there are many; enums before the built-ins that they may also be.
-_KINDS: tuple[tuple[type, Callable[[_Encoder, Any], Any]], ...] = (
-    (Enum, _enum),
-    (PurePath, lambda _, value: scalars.path(value)),
+# Tried in order, by base class; enums first, because an enum may also derive from a built-in.
+_HANDLERS_BY_BASE: tuple[tuple[type, Callable[[_Encoder, Any], Any]], ...] = (
+    (Enum, _encode_enum),
+    (PurePath, lambda _, value: scalars.encode_path(value)),
     (UUID, lambda _, value: {"$uuid": str(value)}),
 )

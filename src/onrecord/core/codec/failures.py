@@ -1,4 +1,4 @@
-"""Exceptions as data, so that `except MyError` works on replay as it did when the error was real."""
+"""Exceptions as data, so that `except MyError` works on replay as it did in the recording."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from reenact.core.codec.registry import label_of
-from reenact.core.codec.standins import RecordedError
+from onrecord.core.codec.registry import label_of
+from onrecord.core.codec.unresolved import RecordedError
 
-MAX_CHAIN = 10  # how many errors deep causes are followed
-MAX_BASES = 32  # how many classes that an error derived from are looked for
+MAX_CHAIN = 10  # how many causes deep errors are recorded
+MAX_BASES = 32  # how many base classes of an error are looked up
 MEMBERS = (
     *("type", "message", "args", "attributes", "cause", "context"),
     *("suppress_context", "notes", "members", "bases"),
 )
 _HEAP_TYPE = 1 << 9
 
-# What built-in exceptions keep outside arguments and dictionary (but AttributeError.obj, the object itself).
+# Attributes that built-in exceptions keep outside `args` and `__dict__` (without AttributeError.obj, a live object).
 _BUILT_IN: dict[type, tuple[str, ...]] = {
     OSError: ("errno", "strerror", "filename", "filename2"),
     ImportError: ("name", "path"),
@@ -27,12 +27,12 @@ _BUILT_IN: dict[type, tuple[str, ...]] = {
 }
 
 
-def _built_in(cls: type) -> tuple[str, ...]:
+def _list_built_in_attributes(cls: type) -> tuple[str, ...]:
     return next((names for base, names in _BUILT_IN.items() if issubclass(cls, base)), ())
 
 
 def read_error(error: BaseException) -> dict[str, Any]:
-    """Everything of an exception but its traceback, which names places and not values; empty members left out."""
+    """Return everything of an exception but its traceback, which names no values. Empty members are left out."""
     cause, context = error.__cause__, error.__context__
     notes = error.__dict__.get("__notes__")
     members = {
@@ -46,45 +46,45 @@ def read_error(error: BaseException) -> dict[str, Any]:
 
 
 def _is_empty(member: Any) -> bool:
-    """By type: an exception may have a length or a truth value of its own."""
+    """Check by type: an exception may define its own length or truth value."""
     return member is None or member is False or (type(member) in (str, list, dict) and not member)
 
 
 def _read_recorded(error: RecordedError) -> dict[str, Any]:
-    kept = error.__dict__
+    recorded = error.__dict__
     return {
-        "type": kept["label"],
-        "message": kept["message"],
-        "args": list(_args(error)),
-        "attributes": kept["attributes"],
-        "members": list(kept["members"]),
-        "bases": list(kept["bases"]),
+        "type": recorded["label"],
+        "message": recorded["message"],
+        "args": list(_read_args(error)),
+        "attributes": recorded["attributes"],
+        "members": list(recorded["members"]),
+        "bases": list(recorded["bases"]),
     }
 
 
 def _read_real(error: BaseException) -> dict[str, Any]:
     cls = type(error)
     attributes = {name: value for name, value in error.__dict__.items() if name != "__notes__"}
-    known = ((name, getattr(error, name, None)) for name in _built_in(cls))
+    known = ((name, getattr(error, name, None)) for name in _list_built_in_attributes(cls))
     attributes.update((name, value) for name, value in known if value is not None)
     group: Any = error if isinstance(error, BaseExceptionGroup) else None
     return {
         "type": label_of(cls),
-        "message": _message(error),
-        "args": [group.message] if group is not None else list(_args(error)),
+        "message": _read_message(error),
+        "args": [group.message] if group is not None else list(_read_args(error)),
         "attributes": attributes,
         "members": list(group.exceptions) if group is not None else None,
         "bases": [label_of(base) for base in cls.__mro__[1:] if base is not object],
     }
 
 
-def _args(error: BaseException) -> tuple[Any, ...]:
-    # The built-in's own: a subclass may have a property of that name.
+def _read_args(error: BaseException) -> tuple[Any, ...]:
+    # Read by the built-in descriptor: a subclass may have a property of that name.
     args: tuple[Any, ...] = BaseException.args.__get__(error)  # type: ignore[attr-defined]
     return args
 
 
-def _message(error: BaseException) -> str:
+def _read_message(error: BaseException) -> str:
     try:
         return str.__str__(str(error))
     except Exception:  # a user's __str__
@@ -92,29 +92,29 @@ def _message(error: BaseException) -> str:
 
 
 def build_error(cls: type | None, members: dict[str, Any], known: Callable[[list[Any]], list[type]]) -> BaseException:
-    """The exception again; a `RecordedError` if its class is missing or needs its own code to be made.
+    """Build the exception; a `RecordedError` if its class is missing or cannot be made without running its code.
 
-    `known` gives those of the classes that it derived from that are at hand, the nearest first.
+    `known` returns the available base classes for a list of labels, the nearest first.
     """
     args, attributes = tuple(members.get("args", ())), members.get("attributes", {})
     inner = tuple(members.get("members", ()))
     if type(members.get("message", "")) is not str:
         raise TypeError
-    error = _instance(cls, args, attributes, inner) if cls is not None else None
+    error = _make_instance(cls, args, attributes, inner) if cls is not None else None
     if error is None:
         message, bases = members.get("message", ""), members.get("bases", [])
-        error = _stand_in(known(bases), (members["type"], message, args, attributes, inner, tuple(bases)))
+        error = _make_stand_in(known(bases), (members["type"], message, args, attributes, inner, tuple(bases)))
     for name, absent in (("cause", None), ("context", None), ("suppress_context", False)):
-        object.__setattr__(error, f"__{name}__", members.get(name, absent))  # a class may set attributes its own way
+        object.__setattr__(error, f"__{name}__", members.get(name, absent))  # a class may override __setattr__
     if "notes" in members:
         error.__dict__["__notes__"] = members["notes"]
     return error
 
 
-def _instance(
+def _make_instance(
     cls: type, args: tuple[Any, ...], attributes: dict[str, Any], inner: tuple[Any, ...]
 ) -> BaseException | None:
-    """Made by the built-in exception that the class derives from, never by the class itself."""
+    """Create the exception with the constructor of its built-in base, never with the constructor of the class."""
     base: Any = next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
     group = issubclass(cls, BaseExceptionGroup)
     try:
@@ -123,7 +123,7 @@ def _instance(
         else:
             made = base.__new__(cls, *args)
             base.__init__(made, *args)
-    except Exception:  # arguments that were replaced after the error was made, or a group of what are no errors
+    except Exception:  # args replaced after the error was made, or a group with members that are no errors
         try:
             made = base.__new__(cls)
         except Exception:
@@ -132,7 +132,7 @@ def _instance(
         return None
     if not group:
         BaseException.args.__set__(made, args)  # type: ignore[attr-defined]
-    built_in = _built_in(cls)
+    built_in = _list_built_in_attributes(cls)
     for name, value in attributes.items():
         if name in built_in:
             object.__setattr__(made, name, value)
@@ -141,48 +141,48 @@ def _instance(
     return made
 
 
-def _stand_in(known: Sequence[type], kept: tuple[Any, ...]) -> BaseException:
-    """One that an `except` for any of the known classes finds, if that can be had without running code of theirs."""
+def _make_stand_in(known: Sequence[type], recorded: tuple[Any, ...]) -> BaseException:
+    """Return a `RecordedError` that also derives from the known classes, as far as no code of theirs runs."""
     nearest: list[type] = []
     for base in known:
-        if _runs_no_code(base) and not any(issubclass(one, base) for one in (RecordedError, *nearest)):
+        if _runs_no_code(base) and not any(issubclass(cls, base) for cls in (RecordedError, *nearest)):
             nearest.append(base)
-    _, message, args, attributes, inner, _ = kept
+    _, message, args, attributes, inner, _ = recorded
     for bases in (tuple(nearest), tuple(nearest[:1])):
-        cls = _derived(bases) if bases else None
-        made: BaseException | None = _bare(cls, message, args, inner) if cls is not None else None
+        cls = _derive_class(bases) if bases else None
+        made: BaseException | None = _make_bare(cls, message, args, inner) if cls is not None else None
         if isinstance(made, RecordedError):
-            RecordedError.__init__(made, *kept)
-            for name in _built_in(type(made)):
+            RecordedError.__init__(made, *recorded)
+            for name in _list_built_in_attributes(type(made)):
                 with suppress(Exception):
                     object.__setattr__(made, name, attributes.get(name))
             return made
-    return RecordedError(*kept)
+    return RecordedError(*recorded)
 
 
 def _runs_no_code(cls: type) -> bool:
-    """Deriving from it tells nobody."""
-    users = [one for one in cls.__mro__ if one.__flags__ & _HEAP_TYPE]
-    return type(cls) is type and not any("__init_subclass__" in vars(one) for one in users)
+    """Return True if deriving from the class runs no user code."""
+    users = [base for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE]
+    return type(cls) is type and not any("__init_subclass__" in vars(base) for base in users)
 
 
 @lru_cache(maxsize=256)
-def _derived(bases: tuple[type, ...]) -> type[RecordedError] | None:
+def _derive_class(bases: tuple[type, ...]) -> type[RecordedError] | None:
     try:
         return type("RecordedError", (RecordedError, *bases), {"__module__": RecordedError.__module__})
-    except TypeError:  # built-in exceptions that do not go together
+    except TypeError:  # built-in exceptions with conflicting layouts
         return None
 
 
-def _bare(cls: type[RecordedError], message: str, args: tuple[Any, ...], inner: tuple[Any, ...]) -> Any:
+def _make_bare(cls: type[RecordedError], message: str, args: tuple[Any, ...], inner: tuple[Any, ...]) -> Any:
     if issubclass(cls, BaseExceptionGroup):
         text = args[0] if args and type(args[0]) is str else message
-        with suppress(Exception):  # of nothing, or of what are no errors
+        with suppress(Exception):  # an empty group, or members that are no errors
             return BaseExceptionGroup.__new__(cls, text, list(inner))
         return None
     for base in cls.__mro__:
         if not base.__flags__ & _HEAP_TYPE and issubclass(base, BaseException):
-            with suppress(TypeError):  # another of them is the one that can make it
+            with suppress(TypeError):  # this base cannot make it; another can
                 made = base.__new__(cls)
                 with suppress(Exception):
                     base.__init__(made, *args)

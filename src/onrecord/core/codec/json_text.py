@@ -1,13 +1,13 @@
-"""Text that came as JSON, kept as structure when writing it again gives the same characters (`$json`)."""
+"""Keep JSON text as structure if writing it again gives the same characters (`$json`)."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from reenact.core.codec.encode import encode
-from reenact.core.strict_json import read_strict
-from reenact.errors import InvalidValue
+from onrecord.core.codec.encode import encode
+from onrecord.core.strict_json import read_strict
+from onrecord.errors import InvalidValue
 
 _STYLES: dict[str, dict[str, Any]] = {
     "compact": {"separators": (",", ":"), "ensure_ascii": False},
@@ -20,14 +20,14 @@ _ENCODERS: dict[str, json.JSONEncoder] = {}
 
 
 def encode_json_text(text: str | bytes) -> dict[str, Any] | None:
-    """The `$json` tag of a text, None when it is not JSON or no style writes these very characters again."""
+    """Return the `$json` tag of a text, or None if it is not JSON or no style writes exactly these characters."""
     try:
         data = text.encode() if isinstance(text, str) else bytes(text)
         value = read_strict(data) if data.startswith((b"{", b"[")) else None
         if value is None:
             return None
         written = data.decode()
-        style = next((style for style in _likely(data) if write_json_text(value, style) == written), None)
+        style = next((style for style in _list_possible_styles(data) if write_json_text(value, style) == written), None)
         if style is None:
             return None
         tree = encode(value).tree
@@ -37,17 +37,17 @@ def encode_json_text(text: str | bytes) -> dict[str, Any] | None:
     return {"$json": {**tag, "bytes": True} if isinstance(text, bytes) else tag}
 
 
-def _likely(data: bytes) -> list[str]:
-    """The styles that can have written these bytes, in the order of the format."""
+def _list_possible_styles(data: bytes) -> list[str]:
+    """Return the styles that can have written these bytes, in the order of the format."""
     if b"\n" in data:
         return ["indent2"]
     return [style for style, options in _STYLES.items() if data.isascii() or not options["ensure_ascii"]]
 
 
 def write_json_text(value: Any, style: str, limit: int | None = None) -> str:
-    """ValueError or TypeError when the value or the style is not one that JSON text can have come from.
+    """Write a value as JSON text. Raise ValueError or TypeError for a value or style that no JSON text has.
 
-    ValueError too when the text is longer than `limit`: indenting and escaping make much of little.
+    Raise ValueError too if the text is longer than `limit`: indenting and escaping can enlarge a small value.
     """
     encoder = _ENCODERS.get(style)
     if encoder is None:

@@ -1,7 +1,7 @@
-"""Which classes a reader may build, and what they are called.
+"""The classes that a reader may build, and their labels.
 
-A label in a recording is data: it is looked up among the classes registered here and, only for recordings
-made by the reader's own store, among classes already loaded. Nothing is ever imported because data names it.
+A label in a recording is data: it is looked up among the registered classes and, only for recordings of the reader's
+own store, among loaded classes. Nothing is ever imported because data names it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import builtins
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from os.path import basename, splitext
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
-from reenact.errors import InvalidInput
+from onrecord.errors import InvalidInput
 
 
 class Registered(NamedTuple):
@@ -24,7 +25,7 @@ class Registered(NamedTuple):
 
 
 class Registry:
-    """The caller's own types: each with a name, a function to plain data and one back."""
+    """The caller's own types, each with a name and functions to plain data and back."""
 
     def __init__(self, base: Registry | None = None) -> None:
         self._by_class: dict[type, Registered] = dict(base._by_class) if base else {}
@@ -49,13 +50,26 @@ class Registry:
         return self._by_name.get(name)
 
 
+_MAIN = ("__main__", "__mp_main__")
+
+
+def name_of_main() -> str:
+    """Return the name that `__main__` is imported by, so that labels do not depend on how its file was started."""
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None and spec.name not in _MAIN:
+        return str(spec.name)
+    return splitext(basename(file))[0] if isinstance(file, str) else "__main__"
+
+
 def label_of(cls: type) -> str:
-    """`module:qualified.name`, always writable text."""
-    label = f"{cls.__module__}:{cls.__qualname__}"
+    """Return `module:qualified.name`, always valid UTF-8 text."""
+    module = cls.__module__
+    label = f"{name_of_main() if module in _MAIN else module}:{cls.__qualname__}"
     return label if label.isascii() else label.encode("utf-8", "backslashreplace").decode()
 
 
-# The standard library's own containers and exceptions run no code of anyone when they are built.
+# Building the standard library's own containers and exceptions runs no user code.
 _CONTAINERS: tuple[type, ...] = (OrderedDict, defaultdict, Counter, deque)
 _BUILT_INS: list[type] = [each for each in vars(builtins).values() if isinstance(each, type)]
 _STANDARD: dict[str, type] = {
@@ -68,14 +82,18 @@ def standard_class(label: str) -> type | None:
 
 
 def loaded_class(label: str) -> type | None:
-    """The class of that label if its module is loaded; looked up in dictionaries, so no lazy import runs."""
+    """Return the class with that label if its module is loaded. Dictionary look-ups run no lazy import."""
     module_name, _, path = label.partition(":")
-    found: Any = sys.modules.get(module_name)
+    names = ("__main__", module_name) if module_name == name_of_main() else (module_name,)
+    return next((cls for name in names if (cls := _class_in(sys.modules.get(name), path, label)) is not None), None)
+
+
+def _class_in(found: Any, path: str, label: str) -> type | None:
     if not isinstance(found, ModuleType) or not path:
         return None
     for name in path.split("."):
         found = vars(found).get(name) if isinstance(found, ModuleType | type) else None
-    # The label must be the class's own: an alias in some module is not what was recorded.
+    # The label must be the class's own: an alias in another module is not the recorded class.
     return found if isinstance(found, type) and label_of(found) == label else None
 
 
@@ -89,5 +107,5 @@ default_registry.register_type(
 
 
 def register_type(cls: type, name: str, to_data: Callable[[Any], Any], from_data: Callable[[Any], Any]) -> None:
-    """Teach the default registry a type. `to_data` gives plain data (or anything the codec carries)."""
+    """Register a type in the default registry. `to_data` returns plain data or anything that the codec can encode."""
     default_registry.register_type(cls, name, to_data, from_data)

@@ -1,4 +1,4 @@
-"""Values without an inside, to their tags and back."""
+"""Encode values without parts as tags, and decode them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from reenact.core.canonical import MAX_INTEGER
-from reenact.core.lazy_patterns import Pattern
+from onrecord.core.canonical import MAX_INTEGER
+from onrecord.core.lazy_regex import Pattern
 
 _DIGITS = Pattern(r"-?[1-9][0-9]*\Z", re.ASCII)
 _ZONE_KEY = Pattern(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*\Z", re.ASCII)
-_PLAIN_DIGITS = 4000  # Python's own conversion refuses more than 4,300 and is quadratic
+_PLAIN_DIGITS = 4000  # Python's own conversion refuses more than 4,300 and takes quadratic time
 MAX_INTEGER_DIGITS = 1_000_000
-_MAX_INTEGER_BITS = 3_321_928  # as many as that many digits need
+_MAX_INTEGER_BITS = 3_321_928  # the bits of MAX_INTEGER_DIGITS digits
 _PATHS: dict[str, type[PurePath]] = {
     cls.__name__: cls for cls in (PurePosixPath, PosixPath, PureWindowsPath, WindowsPath)
 }
 
 
 def is_text(value: str) -> bool:
-    """Whether text can be written as UTF-8, that is, has no lone surrogate."""
+    """Return True if the text can be written as UTF-8, that is, has no lone surrogate."""
     if value.isascii():
         return True
     try:
@@ -36,43 +36,45 @@ def is_text(value: str) -> bool:
     return True
 
 
-def text(value: str) -> Any:
-    return value if is_text(value) else {"$text": _base64(value.encode("utf-8", "surrogatepass"))}
+def encode_text(value: str) -> Any:
+    return value if is_text(value) else {"$text": _encode_base64(value.encode("utf-8", "surrogatepass"))}
 
 
-def integer(value: int) -> Any:
-    """None for one too long to be written at all."""
+def encode_integer(value: int) -> Any:
+    """Encode an integer. Return None if it is too long to be written."""
     if -MAX_INTEGER <= value <= MAX_INTEGER:
         return value
     bits = value.bit_length()
     if bits > _MAX_INTEGER_BITS:
         return None
-    # Decimal converts long integers in good time and knows no limit of digits.
+    # Decimal converts long integers fast and has no limit of digits.
     return {"$int": str(value) if bits < 3 * _PLAIN_DIGITS else str(Decimal(value))}
 
 
-def real(value: float) -> Any:
+def encode_real(value: float) -> Any:
     if value - value == 0.0:
         return value
     return {"$float": "nan" if value != value else "inf" if value > 0 else "-inf"}
 
 
-def complex_number(value: complex) -> Any:
-    return {"$complex": [real(value.real), real(value.imag)]}
+def encode_complex(value: complex) -> Any:
+    return {"$complex": [encode_real(value.real), encode_real(value.imag)]}
 
 
-def _base64(value: bytes) -> str:
+def _encode_base64(value: bytes) -> str:
     return b64encode(value).decode("ascii")
 
 
-def short_bytes(tag: str, value: bytes) -> Any:
-    return {tag: _base64(value)}
+def encode_bytes(tag: str, value: bytes) -> Any:
+    return {tag: _encode_base64(value)}
 
 
-def moment(tag: str, value: datetime | time) -> Any:
-    """A date and time, or a time of day; with its zone beside it when the text alone does not carry it."""
+def encode_moment(tag: str, value: datetime | time) -> Any:
+    """Encode a datetime or time, with its zone if the text alone does not hold it. None if it has a zone without
+    offset.
+    """
     zone = value.tzinfo
-    named = _named_zone(zone)
+    named = _name_zone(zone)
     if named is None and not value.fold:
         if zone is not None and value.utcoffset() is None:
             return None
@@ -80,10 +82,10 @@ def moment(tag: str, value: datetime | time) -> Any:
     return {tag: [value.isoformat(), {"zone": named, "fold": value.fold}]}
 
 
-def _named_zone(zone: tzinfo | None) -> Any:
-    """A zone's name, or offset and name; None when the offset written in the text says it all.
+def _name_zone(zone: tzinfo | None) -> Any:
+    """Return the zone as data, or None if the offset in the text is enough.
 
-    Zones of other makers (pytz, dateutil, pydantic) keep their offset, which makes an equal moment.
+    Zones of other libraries (pytz, dateutil, pydantic) keep their offset, which gives an equal moment.
     """
     if isinstance(zone, ZoneInfo):
         return zone.key
@@ -97,7 +99,7 @@ def _has_own_name(zone: timezone) -> bool:
 
 
 def zone_data(zone: tzinfo) -> Any:
-    """None for a zone that cannot be written by itself."""
+    """Return the zone as data, or None if it cannot be written."""
     if isinstance(zone, ZoneInfo):
         return zone.key
     if type(zone) is not timezone:
@@ -107,19 +109,19 @@ def zone_data(zone: tzinfo) -> Any:
     return {"offset": [offset.days, offset.seconds, offset.microseconds], "name": name}
 
 
-def path(value: PurePath) -> Any:
+def encode_path(value: PurePath) -> Any:
     flavour = next(cls.__name__ for cls in type(value).__mro__ if cls.__name__ in _PATHS)
-    return {"$path": [flavour, text(str(value))]}
+    return {"$path": [flavour, encode_text(str(value))]}
 
 
-# --- and back; anything wrong is a ValueError, TypeError or KeyError, which the reader names as damage ---
+# --- decoding; a ValueError, TypeError or KeyError means damage, which the decoder reports ---
 
 
 class KeptError(Exception):
-    """The tag is right but cannot be made into a value here; it is kept as it is."""
+    """The tag is valid but has no value on this machine; it stays an unknown tag."""
 
 
-def _unbase64(value: Any) -> bytes:
+def _decode_base64(value: Any) -> bytes:
     if type(value) is not str:
         raise TypeError
     return b64decode(value, validate=True)
@@ -166,7 +168,7 @@ def read_zone(value: Any) -> tzinfo:
             raise ValueError
         try:
             return ZoneInfo(value)
-        except (KeyError, ValueError, OSError):  # this machine does not know it
+        except (KeyError, ValueError, OSError):  # unknown on this machine
             raise KeptError from None
     offset = _read_timedelta(value["offset"])
     return timezone(offset) if value["name"] is None else timezone(offset, value["name"])
@@ -192,7 +194,7 @@ def _read_path(value: Any) -> PurePath:
     flavour, written = value
     if type(written) is dict:
         (encoded,) = written.values()
-        written = _read_lone(encoded)
+        written = _read_surrogates(encoded)
     cls = _PATHS[flavour]
     try:
         return cls(written)
@@ -200,17 +202,17 @@ def _read_path(value: Any) -> PurePath:
         return (PureWindowsPath if cls is WindowsPath else PurePosixPath)(written)
 
 
-def _read_lone(value: Any) -> str:
-    return _unbase64(value).decode("utf-8", "surrogatepass")
+def _read_surrogates(value: Any) -> str:
+    return _decode_base64(value).decode("utf-8", "surrogatepass")
 
 
 READERS: dict[str, Callable[[Any], Any]] = {
     "$int": read_integer,
     "$float": read_real,
     "$complex": lambda value: complex(_read_part(value[0]), _read_part(value[1])),
-    "$text": _read_lone,
-    "$bytes": _unbase64,
-    "$bytearray": lambda value: bytearray(_unbase64(value)),
+    "$text": _read_surrogates,
+    "$bytes": _decode_base64,
+    "$bytearray": lambda value: bytearray(_decode_base64(value)),
     "$datetime": _read_moment(datetime),
     "$date": _read_text_form(date.fromisoformat),
     "$time": _read_moment(time),

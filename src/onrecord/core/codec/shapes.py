@@ -1,7 +1,7 @@
-"""The forms of `$object`: how an instance is read into data, and built again without its own code.
+"""The forms of `$object`: how an instance becomes data, and is built again without its own code.
 
-Building never calls `__init__`, `__new__`, `__post_init__` or a validator of the class: what was recorded
-was valid when it was made, and must come back even if the code has grown stricter since.
+Building never calls `__init__`, `__new__`, `__post_init__` or a validator of the class: the recorded value was valid
+when it was made, and must be restored even if the code is stricter now.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reenact.core.codec.annotations import hints_of
-from reenact.core.codec.subclasses import build_subclass, builtin_base, read_subclass
+from onrecord.core.codec.annotations import hints_of
+from onrecord.core.codec.subclasses import build_subclass, builtin_base, read_subclass
 
 
 class Form(NamedTuple):
@@ -25,19 +25,19 @@ class Form(NamedTuple):
 
 
 class MismatchError(Exception):
-    """The class is not what the recorded fields belong to; they stay plain data."""
+    """The class does not match the recorded fields; they stay plain data."""
 
 
 def form_of(cls: type) -> str | None:
-    """The form under which instances of a class are recorded, None for one without a value of its own."""
+    """Return the form under which instances of a class are recorded, or None for a class without a value."""
     return next((name for name, form in FORMS.items() if form.matches(cls)), None)
 
 
-def _is_whole(cls: type) -> bool:
+def _has_no_builtin_base(cls: type) -> bool:
     return builtin_base(cls) is None and not issubclass(cls, BaseException)
 
 
-def _checked(fields: Any, names: typing.Collection[str]) -> dict[str, Any]:
+def _check_names(fields: Any, names: typing.Collection[str]) -> dict[str, Any]:
     if type(fields) is not dict or not fields.keys() <= set(names):
         raise MismatchError
     return fields
@@ -64,9 +64,9 @@ def _read_named(value: Any, names: typing.Iterable[str]) -> dict[str, Any]:
 
 def _build_dataclass(cls: type, members: dict[str, Any]) -> Any:
     declared = dataclasses.fields(cls)
-    fields = _checked(members["fields"], [field.name for field in declared])
+    fields = _check_names(members["fields"], [field.name for field in declared])
     made = _set_all(object.__new__(cls), fields)
-    for field in declared:  # a field the class has got since
+    for field in declared:  # fields that the class has gained since
         if field.name not in fields:
             if field.default is not dataclasses.MISSING:
                 object.__setattr__(made, field.name, field.default)
@@ -80,14 +80,14 @@ def _attrs_names(cls: Any) -> list[str]:
 
 
 def _build_attrs(cls: type, members: dict[str, Any]) -> Any:
-    return _set_all(object.__new__(cls), _checked(members["fields"], _attrs_names(cls)))
+    return _set_all(object.__new__(cls), _check_names(members["fields"], _attrs_names(cls)))
 
 
-# --- pydantic, known by its attributes so that it need not be installed ---
+# --- pydantic, recognised by its attributes so that it need not be installed ---
 
 
 def _is_pydantic(cls: type) -> bool:
-    return hasattr(cls, "__pydantic_fields_set__") and hasattr(cls, "model_fields") and _is_whole(cls)
+    return hasattr(cls, "__pydantic_fields_set__") and hasattr(cls, "model_fields") and _has_no_builtin_base(cls)
 
 
 def _model_fields(cls: Any) -> dict[str, Any]:
@@ -111,10 +111,10 @@ def _read_pydantic(value: Any) -> dict[str, Any]:
 
 
 def _build_pydantic(cls: Any, members: dict[str, Any]) -> Any:
-    fields = _checked(members["fields"], _model_fields(cls))
+    fields = _check_names(members["fields"], _model_fields(cls))
     extra, private = members.get("extra"), members.get("private")
     if private is not None:
-        _checked(private, cls.__private_attributes__)
+        _check_names(private, cls.__private_attributes__)
     given = set(members["set"]) if "set" in members else fields.keys() | (extra or {}).keys()
     made = object.__new__(cls)
     held = {"__dict__": dict(fields), "__pydantic_fields_set__": set(given)}
@@ -138,15 +138,15 @@ def _read_namedtuple(value: Any) -> dict[str, Any]:
 
 
 def _build_namedtuple(cls: Any, members: dict[str, Any]) -> Any:
-    fields = _checked(members["fields"], cls._fields)
+    fields = _check_names(members["fields"], cls._fields)
     if len(fields) != len(cls._fields):
         raise MismatchError
     return tuple.__new__(cls, [fields[name] for name in cls._fields])
 
 
 def _build_msgspec(cls: Any, members: dict[str, Any]) -> Any:
-    fields = _checked(members["fields"], cls.__struct_fields__)
-    if hasattr(cls, "__post_init__"):  # a struct cannot be made without calling it, and it is the user's code
+    fields = _check_names(members["fields"], cls.__struct_fields__)
+    if hasattr(cls, "__post_init__"):  # msgspec always calls it, and it is user code
         raise MismatchError
     try:
         return cls(**fields)
@@ -164,13 +164,13 @@ FORMS: dict[str, Form] = {
         hints_of,
     ),
     "dataclass": Form(
-        lambda cls: dataclasses.is_dataclass(cls) and _is_whole(cls),
+        lambda cls: dataclasses.is_dataclass(cls) and _has_no_builtin_base(cls),
         lambda value: _read_named(value, _field_names(value)),
         _build_dataclass,
         hints_of,
     ),
     "attrs": Form(
-        lambda cls: hasattr(cls, "__attrs_attrs__") and _is_whole(cls),
+        lambda cls: hasattr(cls, "__attrs_attrs__") and _has_no_builtin_base(cls),
         lambda value: _read_named(value, _attrs_names(type(value))),
         _build_attrs,
         hints_of,

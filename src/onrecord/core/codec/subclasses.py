@@ -1,7 +1,7 @@
-"""Subclasses of built-in types: the built-in value inside, and what the instance carries besides.
+"""Encode subclasses of built-in types: the built-in value inside, and the attributes of the instance.
 
-Values are taken out and put in by the built-in's own methods, so that an overridden `__iter__`,
-`__getitem__` or `__init__` has no say.
+Values are read and set with the built-in's own methods, so that an overridden `__iter__`, `__getitem__` or `__init__`
+has no effect.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from reenact.core.codec.registry import label_of
+from onrecord.core.codec.registry import label_of
 
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement; C types have layouts of their own
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set by a class statement; C types have their own layouts
 _STANDARD = (OrderedDict, defaultdict, deque)
 _FACTORIES = {label_of(cls): cls for cls in (int, float, str, list, dict, set, tuple, bool, bytes, frozenset)}
 
@@ -71,7 +71,7 @@ def _time_parts(value: time) -> tuple[Any, ...]:
     return (value.hour, value.minute, value.second, value.microsecond, value.tzinfo)
 
 
-# The type of the plain value, that value of an instance, and a new instance from it. Special ones first.
+# Built-in → (type of the plain value, read it from an instance, build an instance). Derived types come first.
 _BASES: dict[type, tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     OrderedDict: (dict, lambda v: dict(OrderedDict.items(v)), _fill_ordered),
     defaultdict: (dict, dict.copy, _fill_default),
@@ -112,7 +112,7 @@ _BASES: dict[type, tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]]]
 
 
 def builtin_base(cls: type) -> type | None:
-    """The built-in type that a class of a class statement derives from, or a standard container itself."""
+    """Return the built-in type that a user's class derives from, or a standard container itself."""
     if cls in _STANDARD:
         return cls
     if cls in _BASES or not cls.__flags__ & _HEAP_TYPE:
@@ -137,7 +137,7 @@ def read_subclass(value: Any) -> dict[str, Any]:
 
 
 def build_subclass(cls: type, fields: Any) -> Any:
-    """TypeError, KeyError or ValueError when the fields are not those of such a class."""
+    """Build an instance. Raise TypeError, KeyError or ValueError if the fields do not fit the class."""
     base = builtin_base(cls)
     if base is None:
         raise TypeError

@@ -1,4 +1,4 @@
-"""What stands in for a value whose class, content or tag this reader does not have."""
+"""Stand-ins for values whose class, content or tag this reader does not have."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class _Frozen:
 
 
 class Plain(_Frozen):
-    """An instance of a class that is not at hand: the label of the class and the fields as data.
+    """An instance of a class that is not available: the label of the class, and the fields as data.
 
-    `members` holds what some forms keep beside the fields (pydantic's set, extra and private). Encoding
-    gives the very tree it came from.
+    `members` holds what some forms keep beside the fields (pydantic's set, extra and private). Encoding gives exactly
+    the tree it was decoded from.
     """
 
     __slots__ = ("fields", "form", "label", "members")
@@ -45,13 +45,13 @@ class Plain(_Frozen):
         return mine == (other.label, other.form, other.fields, other.members)
 
     def __hash__(self) -> int:
-        return hash((self.label, self.form))  # fields may hold lists; equal ones still collide as they should
+        return hash((self.label, self.form))  # fields may hold lists, which have no hash
 
 
 class NonReplayable:
-    """In place of something that has no value: a client, a file, a function. Only its type was recorded.
+    """A stand-in for an object without a value: a client, a file, a function. Only its type was recorded.
 
-    Two of them are never equal: nothing is known about what they stood for.
+    Two of them are never equal: nothing is known about the original objects.
     """
 
     __slots__ = ("label", "note")
@@ -71,7 +71,7 @@ class NonReplayable:
 
 
 class UnknownTag(_Frozen):
-    """A tag this version does not know, kept as it is and never guessed."""
+    """A tag that this version does not know, kept unchanged."""
 
     __slots__ = ("tree",)
     tree: dict[str, Any]
@@ -109,17 +109,17 @@ class Erased(_Frozen):
 
 
 class RecordedError(Exception):
-    """In place of an exception whose class is not at hand.
+    """A stand-in for an exception whose class is not available.
 
-    Where classes that it derived from are, it is made as one of theirs as well (`failures`), so that an `except` for
-    one of them finds it. What it kept in attributes is found there, too.
+    If base classes of the recorded class are available, the instance also derives from them (`failures`), so that an
+    `except` for one of them catches it. Recorded attributes can be read from it.
     """
 
     label: str
     message: str
     attributes: dict[str, Any]
     members: tuple[Any, ...]
-    """Of an exception group."""
+    """The errors of an exception group."""
     bases: tuple[str, ...]
 
     def __init__(
@@ -132,7 +132,7 @@ class RecordedError(Exception):
         bases: tuple[str, ...] = (),
     ) -> None:
         BaseException.args.__set__(self, args)  # type: ignore[attr-defined]
-        # Past whatever a class that it derives from makes of names and of setting them.
+        # Set in `__dict__`: a base class may override `__setattr__`.
         self.__dict__.update(label=label, message=message, attributes=attributes or {}, members=members, bases=bases)
 
     def __getattr__(self, name: str) -> Any:

@@ -1,7 +1,7 @@
-"""Going through a nested value without recursion, so that depth is a rule and not an accident of the stack.
+"""Walk a nested value without recursion, so that a rule limits the depth and not the stack.
 
-A step looks at one value and gives the finished result, or an `Inner`: the parts to go into first, and how
-to put the results together.
+A step reads one value and returns the finished result, or an `Inner`: the parts to visit first, and a function that
+combines their results.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reenact.core.canonical import MAX_DEPTH, path_step
-from reenact.errors import ReenactError
+from onrecord.core.canonical import MAX_DEPTH, path_step
+from onrecord.errors import OnrecordError
 
 SHOWN_STEPS = 24
-"""Of a path into a value that is nested too deep."""
+"""The steps shown of the path to a value that is nested too deep."""
 
 
 class Inner:
-    """A value that is being put together from its parts."""
+    """A value that is being built from its parts."""
 
     __slots__ = ("depth", "done", "finish", "levels", "names", "parts", "soft", "source")
 
@@ -34,15 +34,15 @@ class Inner:
         self.source = source
         self.parts = parts
         self.finish = finish
-        self.names = names  # what a path calls the parts; their index otherwise
-        self.levels = levels  # how many levels of the tree lie between this value and its parts
-        self.soft = soft  # the part in which something without a value does no harm
+        self.names = names  # the names of the parts in a path; None: their indexes
+        self.levels = levels  # levels of the tree between this value and its parts
+        self.soft = soft  # index of the part whose opaque values keep the whole replayable
         self.done: list[Any] = []
         self.depth = 0
 
 
 class RefusalError(Exception):
-    """A step cannot go on; the walk knows where it stands and says so."""
+    """A step refuses its value. The walk adds the path."""
 
     def __init__(self, rule: str, code: str) -> None:
         super().__init__(rule)
@@ -51,11 +51,11 @@ class RefusalError(Exception):
 
 
 class Walk:
-    refusal: type[ReenactError] = ReenactError
+    refusal: type[OnrecordError] = OnrecordError
 
     def __init__(self) -> None:
         self.stack: list[Inner] = []
-        self.active: set[int] = set()  # the values that are being gone through, by identity
+        self.active: set[int] = set()  # ids of the values on the stack
         self.deepest = 0
 
     def step(self, value: Any) -> Any:

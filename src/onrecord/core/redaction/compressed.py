@@ -1,17 +1,17 @@
-"""Bytes that somebody has compressed: a copy is looked through, as far as a limit allows."""
+"""Unpack compressed bytes, up to a limit, to search the copy for secrets."""
 
 from __future__ import annotations
 
 import zlib
 
 MOST_UNPACKED = 4_000_000
-"""Nothing that is sent can make us unpack more of it."""
+"""The limit of unpacked bytes, for any input."""
 _GZIP = b"\x1f\x8b\x08"
 _GZIP_FORMAT = 31
 
 
-def unpacked(data: bytes | bytearray) -> bytes | None:
-    """What was compressed by gzip, or its beginning. None: it was not, or cannot be read."""
+def unpack_gzip(data: bytes | bytearray) -> bytes | None:
+    """Return the unpacked gzip data or its beginning, or None if the data is not gzip or cannot be read."""
     if not data.startswith(_GZIP):
         return None
     try:

@@ -1,8 +1,8 @@
-"""Values with nothing to hide, told by their texts: most of those have been seen before.
+"""Recognise values without secrets by their texts, most of which have been seen before.
 
-A program says the same again and again: names of members and headers, and with every turn of a conversation all that
-was said so far. A text in which there is no secret, and which names no place for credentials, is innocent wherever it
-stands: only what is new has to be looked at, and all of that at once.
+A program repeats itself: names of members and headers, and with each turn of a conversation everything said before. A
+text that holds no secret and names no position for credentials is harmless anywhere. Only new texts are searched, all
+of them at once.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 
 import orjson
 
-from reenact.core.redaction.names import is_credential_member
+from onrecord.core.redaction.names import is_credential_member
 
 MOST_LETTERS = 2_000_000
-"""Of all texts that are remembered."""
+"""The limit of remembered characters."""
 LONGEST_REMEMBERED = 500_000
 MOST_CONTAINERS = 4096
-"""Values with more are looked at as a whole: one that contains itself has no end."""
+"""Larger values are searched as a whole: a value that contains itself never ends."""
 _SIMPLE = frozenset({type(None), bool, int, float})
 
 
-class Innocent(set[str]):
-    """Texts that are known to be innocent."""
+class HarmlessTexts(set[str]):
+    """Texts that are known to be harmless."""
 
     letters = 0
 
@@ -39,9 +39,11 @@ class Innocent(set[str]):
             self.add(text)
 
 
-def new_texts(value: Any, innocent: Innocent) -> list[str] | None:
-    """Those of a plain value that nobody knows yet, with the names of its members. None: the value is not plain, or
-    large."""
+def find_new_texts(value: Any, harmless: HarmlessTexts) -> list[str] | None:
+    """Return the texts and member names of a plain value that are not known as harmless.
+
+    Return None if the value is not plain or has too many containers.
+    """
     new: list[str] = []
     todo: list[Any] = [(value,)]
     for container in todo:
@@ -50,13 +52,13 @@ def new_texts(value: Any, innocent: Innocent) -> list[str] | None:
             for name in container:
                 if type(name) is not str:
                     return None
-                if name not in innocent:
+                if name not in harmless:
                     new.append(name)
             items = container.values()
         for item in items:
             kind = type(item)
             if kind is str:
-                if item not in innocent:
+                if item not in harmless:
                     new.append(item)
             elif kind is dict or kind is list:
                 todo.append(item)
@@ -67,9 +69,8 @@ def new_texts(value: Any, innocent: Innocent) -> list[str] | None:
     return new
 
 
-def as_stored(texts: Sequence[str]) -> str | None:
-    """All of them in one text, in which each shows as it does in a value that is stored: as what may name its
-    neighbour. None: one cannot be written."""
+def write_as_stored(texts: Sequence[str]) -> str | None:
+    """Join the texts into one JSON text, in which each may name its neighbour. Return None if one cannot be written."""
     try:
         return orjson.dumps([*texts, ""]).decode()
     except orjson.JSONEncodeError:
@@ -77,5 +78,5 @@ def as_stored(texts: Sequence[str]) -> str | None:
 
 
 def names_credentials(text: str) -> bool:
-    """What stands beside the text may be a credential because of it."""
+    """Return True if a value beside this text may be a credential because of it."""
     return text.startswith("--") or is_credential_member(text)

@@ -1,26 +1,26 @@
-"""What stands in a record for a secret: `<secret:KIND>`, `<secret:KIND:N>` or `<secret:KIND:SEQ.N>`.
+"""Placeholders replace secrets in a record: `<secret:KIND>`, `<secret:KIND:N>` or `<secret:KIND:SEQ.N>`.
 
-The kind says what was there, the number tells different secrets apart. Without a number it stands at a place that is
-known by its name (a password, an authorisation header): only that there was one counts there, never which.
+The kind says what was replaced; the number distinguishes secrets. A placeholder without a number is at a position that
+is known by its name (a password, an authorisation header): which secret was there takes no part in matching.
 """
 
 from __future__ import annotations
 
-from reenact.core.lazy_patterns import Pattern
+from onrecord.core.lazy_regex import Pattern
 
 MARK = "<secret:"
 _LESS, _COLON, _MORE = (
     rf"(?:{sign}|%{code}|%{code.lower()}|\\u00{code}|\\u00{code.lower()})"
     for sign, code in (("<", "3C"), (":", "3A"), (">", "3E"))
 )
-# Also as it looks once it was sent in an address, or written as JSON by those who escape such signs.
+# Also matches the placeholder in a URL and in JSON that escapes such characters.
 PLACEHOLDER = Pattern(
     rf"{_LESS}secret{_COLON}([a-z][a-z0-9_.]{{0,62}})(?:{_COLON}([0-9]{{1,12}}(?:\.[0-9]{{1,9}})?))?{_MORE}"
 )
 CREDENTIAL = "credential"
 ENVIRONMENT = "env"
 COMPRESSED = "gzip"
-"""Bytes with secrets in them that only show once they are unpacked."""
+"""The kind of compressed bytes that hold secrets."""
 
 
 def placeholder(kind: str, number: str = "") -> str:
@@ -28,6 +28,6 @@ def placeholder(kind: str, number: str = "") -> str:
 
 
 def kind_of_placeholder(text: str) -> str | None:
-    """The kind, if the whole text is a placeholder."""
+    """Return the kind if the whole text is a placeholder, else None."""
     match = PLACEHOLDER.fullmatch(text)
     return match[1] if match is not None else None

@@ -1,14 +1,14 @@
-"""Taking secrets out of values: what is written instead names its kind, and says nothing of the secret.
+"""Redact values: a placeholder names the kind of a secret and nothing else about it.
 
 Rules:
 
-1. **What the program asks for** (`asked`) is numbered by first occurrence, together with the placeholders that it holds
-   already. A program that was given a secret and one that was given its placeholder ask for the same, so that no key is
-   needed to match. Places that hold credentials have no number: which one it was takes no part.
-2. **What it was given** (`given`) is numbered by the event and in it, so that every secret of a run has a name.
-3. Different secrets have different placeholders, and the same secret has the same one throughout a value.
+1. **Requests** (`redact_request`) number secrets by first occurrence, together with the placeholders already in them.
+   A program that was given a secret and one that was given its placeholder make the same request, so matching needs
+   no key. Positions for credentials have no number: which credential it was takes no part in matching.
+2. **Answers** (`redact_answer`) number secrets by the event and within it, so that every secret of a run has a name.
+3. Different secrets have different placeholders; the same secret has the same one throughout a value.
 4. Redacting again changes nothing.
-5. What was given and turned out to be a secret is one wherever it appears from then on, whatever it looks like there.
+5. A secret found in an answer is a secret wherever it appears from then on, whatever it looks like there.
 """
 
 from __future__ import annotations
@@ -17,72 +17,72 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from reenact.core.canonical import plain_text
-from reenact.core.codec import decode, encode
-from reenact.core.lazy_patterns import Pattern
-from reenact.core.redaction.compressed import unpacked
-from reenact.core.redaction.finding import SHORT_TEXT, Finder, Found
-from reenact.core.redaction.innocent import new_texts
-from reenact.core.redaction.names import (
+from onrecord.core.canonical import plain_text
+from onrecord.core.codec import decode, encode
+from onrecord.core.lazy_regex import Pattern
+from onrecord.core.redaction.compressed import unpack_gzip
+from onrecord.core.redaction.finder import SHORT_TEXT, Finder, FoundSecret
+from onrecord.core.redaction.harmless import find_new_texts
+from onrecord.core.redaction.names import (
     SHORTEST_KNOWN,
     holds_credential,
     is_credential_header,
+    is_distinctive,
     is_option,
-    is_telling,
 )
-from reenact.core.redaction.patterns import MOST_RULES, Rule
-from reenact.core.redaction.placeholders import COMPRESSED, CREDENTIAL, PLACEHOLDER, placeholder
-from reenact.core.redaction.streams import HeldBack, joined
-from reenact.errors import InvalidInput
+from onrecord.core.redaction.patterns import MOST_RULES, Rule
+from onrecord.core.redaction.placeholders import COMPRESSED, CREDENTIAL, PLACEHOLDER, placeholder
+from onrecord.core.redaction.streams import PendingText, redact_joined
+from onrecord.errors import InvalidInput
 
 SHORTEST_TEXT = 4
 _QUOTE_BEFORE = Pattern(r"(\\{0,31}[\"'])\s{0,8}:\s{0,8}\Z")
 MOST_ROUNDS = 5
 SHORTEST_NAME = 8
-"""Shorter names of members are no secrets."""
+"""Shorter member names are never searched for secrets."""
 _UNTOUCHED = frozenset({type(None), bool, int, float})
 _CONTENTS = frozenset({"$bytes", "$bytearray", "$text", "$artifact"})
 
 
 class Redactor:
-    """The rules of a run, and what it has learned to be secret. Pure: nothing is read or written."""
+    """The rules of a run and the secrets it has learned. Pure: nothing is read or written."""
 
     def __init__(self, rules: Sequence[Rule] = (), known_values: Mapping[str, str] | Sequence[str] = ()) -> None:
         if len(rules) > MOST_RULES:
             raise InvalidInput(f"there are more than {MOST_RULES} redaction rules", code="bad_redaction_rule")
         self.finder = Finder(rules, known_values)
-        self.above: Redactor | None = None
-        """Who has to know what is learned here."""
+        self.parent: Redactor | None = None
+        """A redactor that learns every secret that this one learns."""
 
-    def asked(self, value: Any) -> Redacted | Clean:
-        """Of a request. What is found is secret from now on, and in the rest of the value, too."""
-        return Clean(value) if self.is_clean(value) else self._all_of(lambda: Redacted(self.finder, value, None))
+    def redact_request(self, value: Any) -> Redacted | Clean:
+        """Redact a request. Secrets found in it are known from now on, also in the rest of the value."""
+        return Clean(value) if self.is_clean(value) else self._repeat(lambda: Redacted(self.finder, value, None))
 
-    def kept(self, value: Any) -> Redacted | Clean:
-        """The same where the value itself has to come back: credentials are numbered, too."""
+    def redact_reversibly(self, value: Any) -> Redacted | Clean:
+        """Redact a request whose original must be restored later: credentials are numbered too."""
         if self.is_clean(value):
             return Clean(value)
-        return self._all_of(lambda: Redacted(self.finder, value, None, numbers_credentials=True))
+        return self._repeat(lambda: Redacted(self.finder, value, None, numbers_credentials=True))
 
-    def given(self, value: Any, seq: int) -> Redacted | Clean:
-        """Of an answer, which is event `seq`."""
-        return Clean(value) if self.is_clean(value) else self._all_of(lambda: Redacted(self.finder, value, seq))
+    def redact_answer(self, value: Any, seq: int) -> Redacted | Clean:
+        """Redact an answer, which is event `seq`."""
+        return Clean(value) if self.is_clean(value) else self._repeat(lambda: Redacted(self.finder, value, seq))
 
     def is_clean(self, value: Any) -> bool:
-        """There is nothing to hide, as one look at all of it tells. False: it has to be looked at part by part."""
+        """Return True if one fast search finds no secret. False means that each part must be searched."""
         kind = type(value)
         if kind in _UNTOUCHED:
             return True
         if kind is str:
             return len(value) <= SHORT_TEXT and not self.finder.find(value)
-        new = new_texts(value, self.finder.innocent)
+        new = find_new_texts(value, self.finder.harmless)
         if new is not None:
-            return not new or self.finder.are_innocent(new)
+            return not new or self.finder.are_harmless(new)
         plain = plain_text(value) if not self.finder.rules else None
-        return plain is not None and not self.finder.finds_any(plain[0].decode())
+        return plain is not None and not self.finder.may_hold_secret(plain[0].decode())
 
-    def _all_of(self, redact: Callable[[], Redacted]) -> Redacted:
-        """A credential that is known by its place may stand in other places of the same value."""
+    def _repeat(self, redact: Callable[[], Redacted]) -> Redacted:
+        """Redact until nothing new is learned: a credential known by its position may occur elsewhere in the value."""
         redacted = redact()
         for _ in range(MOST_ROUNDS):
             if not self.learn(redacted.pieces):
@@ -90,8 +90,8 @@ class Redactor:
             redacted = redact()
         return redacted
 
-    def given_part(self, part: Any, seq: int, held: HeldBack) -> Redacted | Clean:
-        """Of a part of a stream, as far as it can be told where a secret ends (`streams`)."""
+    def redact_chunk(self, part: Any, seq: int, held: PendingText) -> Redacted | Clean:
+        """Redact a chunk of a stream, as far as the end of a secret can be determined (`streams`)."""
         redacted = Redacted(self.finder, None, seq)
         fed = held.feed(part, redacted.name)
         if not redacted.found and fed == part and self.is_clean(part):
@@ -99,31 +99,31 @@ class Redactor:
         redacted.take(fed, part)
         return redacted
 
-    def given_parts(self, parts: Sequence[Any], seq: int) -> tuple[Redacted, list[int]]:
-        """Of all parts of a stream; with those that had a part of a secret which reached over several."""
+    def redact_stream(self, parts: Sequence[Any], seq: int) -> tuple[Redacted, list[int]]:
+        """Redact all chunks of a stream. Also return the indexes of chunks that share a secret with another."""
         redacted = Redacted(self.finder, None, seq)
-        split = joined(parts, self.finder, redacted.name)
+        split = redact_joined(parts, self.finder, redacted.name)
         redacted.take([split.get(index, part) for index, part in enumerate(parts)], parts)
         self.learn(redacted.pieces)
         return redacted, sorted(split)
 
     def learn(self, pieces: Mapping[Any, str]) -> bool:
-        """What was found → its kind. True: something of it was not known."""
+        """Learn found secrets (secret → kind). Return True if one of them is new."""
         known = self.finder.known
         new = {
             piece: kind
             for piece, kind in pieces.items()
-            if type(piece) is str and piece not in known and is_telling(piece)
+            if type(piece) is str and piece not in known and is_distinctive(piece)
             if "." not in kind and PLACEHOLDER.fullmatch(piece) is None
         }
         self.finder.learn(new)
-        if new and self.above is not None:
-            self.above.learn(new)
+        if new and self.parent is not None:
+            self.parent.learn(new)
         return bool(new)
 
 
 class Clean:
-    """A value in which there was nothing to hide: what `Redacted` would say of it."""
+    """A value without secrets, with the interface of `Redacted`."""
 
     __slots__ = ("value",)
     changed = found = False
@@ -134,21 +134,21 @@ class Clean:
 
 
 class Redacted:
-    """One value without its secrets, and what its placeholders stand for."""
+    """A value without its secrets, and the originals of its placeholders."""
 
     def __init__(self, finder: Finder, value: Any, seq: int | None, *, numbers_credentials: bool = False) -> None:
         self._finder = finder
         self._shortest = SHORTEST_TEXT if finder.rules else SHORTEST_KNOWN
         self._seq = seq
         self._numbers_credentials = numbers_credentials or seq is not None
-        self._given = value
+        self._original = value
         self._names: dict[Any, str] = {}
         self._taken: set[str] = set()
         self._next = 1
         self.originals: dict[str, Any] = {}
         self.pieces: dict[Any, str] = {}
-        """What was found → its kind."""
-        self.value = self._value(value)
+        """Found secret → kind."""
+        self.value = self._redact_value(value)
         if self.originals and seq is not None and not self._taken.isdisjoint(self.originals):
             self._number_again(value)
 
@@ -158,60 +158,60 @@ class Redacted:
 
     @property
     def changed(self) -> bool:
-        """The value is not what it was."""
-        return self.value is not self._given
+        """Return True if the value differs from the original."""
+        return self.value is not self._original
 
     def take(self, value: Any, given: Any) -> None:
-        """Goes on with another value, which was made of the given one."""
-        self._given = given
-        clean = self._value(value)
+        """Continue with another value, which was made from `given`."""
+        self._original = given
+        clean = self._redact_value(value)
         self.value = given if clean == given else clean
 
     def name(self, piece: str, kind: str) -> str:
-        """What stands for a part of the value that somebody else has found."""
-        return self._named(piece, kind, position=False)
+        """Return the placeholder for a secret that the caller has found."""
+        return self._name_piece(piece, kind, position=False)
 
     def _number_again(self, value: Any) -> None:
-        """The value holds placeholders that read like its own: those keep their meaning, ours have other numbers."""
+        """Redact again with other numbers: the value itself holds placeholders equal to the new ones."""
         self._names, self.originals, self._next = {}, {}, 1
-        self.value = self._value(value)
+        self.value = self._redact_value(value)
 
     # Values
 
-    def _value(self, value: Any) -> Any:
+    def _redact_value(self, value: Any) -> Any:
         kind = type(value)
         if kind is str:
-            return self.text(value) if len(value) >= self._shortest else value
+            return self.redact_text(value) if len(value) >= self._shortest else value
         if kind in _UNTOUCHED:
             return value
         if kind is dict:
-            return self._members(value)
+            return self._redact_members(value)
         if kind is list or kind is tuple:
-            return self._items(value, kind)
+            return self._redact_items(value, kind)
         if kind is bytes or kind is bytearray:
-            return self._bytes(value, kind)
-        return self._object(value)
+            return self._redact_bytes(value, kind)
+        return self._redact_object(value)
 
-    def _bytes(self, value: Any, kind: type) -> Any:
+    def _redact_bytes(self, value: Any, kind: type) -> Any:
         text = value.decode("utf-8", "surrogateescape")
-        clean = self.text(text)
-        if clean is text and (plain := unpacked(value)) is not None:
+        clean = self.redact_text(text)
+        if clean is text and (plain := unpack_gzip(value)) is not None:
             inside = plain.decode("utf-8", "surrogateescape")
-            found = self.text(inside)
+            found = self.redact_text(inside)
             if found is not inside:
-                # A request is known by what it says. What has to come back is what was there, to the last byte.
-                comes_back = self._numbers_credentials
-                clean = self._named(text, COMPRESSED, position=False) if comes_back else found
+                # A request is matched by its text. An answer must be restored to the last byte.
+                restorable = self._numbers_credentials
+                clean = self._name_piece(text, COMPRESSED, position=False) if restorable else found
         return value if clean is text else kind(clean.encode("utf-8", "surrogateescape"))
 
-    def _members(self, value: dict[Any, Any]) -> dict[Any, Any]:
+    def _redact_members(self, value: dict[Any, Any]) -> dict[Any, Any]:
         changed: dict[Any, Any] | None = None
         for name, item in value.items():
-            clean_name = self._value(name) if type(name) is not str or len(name) >= SHORTEST_NAME else name
-            if _holds_credential(value, name):
-                clean = self._credential(item)
+            clean_name = self._redact_value(name) if type(name) is not str or len(name) >= SHORTEST_NAME else name
+            if _is_credential(value, name):
+                clean = self._redact_credential(item)
             else:
-                clean = item if type(item) in _UNTOUCHED else self._value(item)
+                clean = item if type(item) in _UNTOUCHED else self._redact_value(item)
             if changed is None and (clean is not item or clean_name is not name):
                 changed = {}
                 for before in value:
@@ -222,98 +222,98 @@ class Redacted:
                 changed[clean_name] = clean
         return value if changed is None else changed
 
-    def _items(self, value: Any, kind: type) -> Any:
+    def _redact_items(self, value: Any, kind: type) -> Any:
         if len(value) == 2 and _names_header(value[0]) and type(value[1]) in (str, bytes):
-            clean = [value[0], self._credential(value[1])]
+            clean = [value[0], self._redact_credential(value[1])]
         else:
             clean, before = [], None
             for item in value:
-                if type(item) is str and is_option(before):  # a command line: --password, and then the password
-                    clean.append(self._credential(item))
+                if type(item) is str and is_option(before):  # a command line: --password, then the password
+                    clean.append(self._redact_credential(item))
                 elif type(item) is str and is_option(item.partition("=")[0]) and "=" in item:
                     option, _, secret = item.partition("=")
-                    clean.append(f"{option}={self._credential(secret)}" if secret else item)
+                    clean.append(f"{option}={self._redact_credential(secret)}" if secret else item)
                 elif is_credential_pair(item):
-                    clean.append(type(item)([item[0], self._credential(item[1])]))
+                    clean.append(type(item)([item[0], self._redact_credential(item[1])]))
                 else:
-                    clean.append(item if type(item) in _UNTOUCHED else self._value(item))
+                    clean.append(item if type(item) in _UNTOUCHED else self._redact_value(item))
                 before = item
         if all(new is old for new, old in zip(clean, value, strict=True)):
             return value
         return kind(clean)
 
-    def _credential(self, value: Any) -> Any:
-        """What stands at a place for credentials. A schema has objects there, and a switch has a truth."""
+    def _redact_credential(self, value: Any) -> Any:
+        """Redact a value at a position for credentials. Objects (in a schema) and booleans are none."""
         kind = type(value)
         if kind is str:
-            return self._named(value, CREDENTIAL, position=True) if value else value
+            return self._name_piece(value, CREDENTIAL, position=True) if value else value
         if kind is bytes:
-            return self._named(value.decode("utf-8", "surrogateescape"), CREDENTIAL, position=True).encode(
+            return self._name_piece(value.decode("utf-8", "surrogateescape"), CREDENTIAL, position=True).encode(
                 "utf-8", "surrogateescape"
             )
         if kind is int:
-            return self._named(value, CREDENTIAL, position=True)
+            return self._name_piece(value, CREDENTIAL, position=True)
         if kind is list or kind is tuple:
-            return kind(self._credential(item) for item in value)
-        return self._value(value)
+            return kind(self._redact_credential(item) for item in value)
+        return self._redact_value(value)
 
-    def _object(self, value: Any) -> Any:
-        """Whatever else there is, looked through as it would be written: a model, an error with its attributes."""
+    def _redact_object(self, value: Any) -> Any:
+        """Redact any other object in its encoded form: a model, an error with its attributes."""
         encoded = encode(value)
         artifacts = dict(encoded.artifacts)
-        tree = self._tree(encoded.tree, artifacts)
+        tree = self._redact_tree(encoded.tree, artifacts)
         if tree is encoded.tree:
             return value
         return decode(tree, loaded_classes=True, artifact=artifacts.__getitem__)
 
-    def _tree(self, tree: Any, artifacts: dict[bytes, bytes]) -> Any:
-        """What was encoded. Bytes and odd texts in it are not written as they are, and are looked through too."""
+    def _redact_tree(self, tree: Any, artifacts: dict[bytes, bytes]) -> Any:
+        """Redact an encoded tree. Bytes and texts in tags are decoded and searched too."""
         if type(tree) is list:
-            items = [self._tree(item, artifacts) for item in tree]
+            items = [self._redact_tree(item, artifacts) for item in tree]
             return tree if all(new is old for new, old in zip(items, tree, strict=True)) else items
         if type(tree) is not dict:
-            return self._value(tree)
+            return self._redact_value(tree)
         if len(tree) == 1 and not _CONTENTS.isdisjoint(tree):
             content = decode(tree, artifact=artifacts.__getitem__)
-            clean = self._value(content) if type(content) in (str, bytes, bytearray) else content
+            clean = self._redact_value(content) if type(content) in (str, bytes, bytearray) else content
             if clean is content:
                 return tree
             encoded = encode(clean)
             artifacts.update(encoded.artifacts)
             return encoded.tree
         members = {
-            name: self._credential(item) if _holds_credential(tree, name) else self._tree(item, artifacts)
+            name: self._redact_credential(item) if _is_credential(tree, name) else self._redact_tree(item, artifacts)
             for name, item in tree.items()
         }
         return tree if all(members[name] is tree[name] for name in tree) else members
 
     # Texts
 
-    def text(self, text: str) -> str:
-        """The text itself if there is no secret in it."""
+    def redact_text(self, text: str) -> str:
+        """Return the redacted text, or the text itself if it holds no secret."""
         found = self._finder.find(text)
         if not found:
             return text
         parts, at, changed = [], 0, False
-        for one in found:
-            piece = text[one.start : one.end]
-            is_number = one.position and piece.isdecimal() and not piece.startswith("0")
-            quote = _quote_before(text, one.start) if is_number else ""
-            if quote:  # a number of a JSON text: what stands for it is a text there
-                self.pieces[piece] = one.kind
-                clean = f"{quote}{self._named(int(piece), one.kind, position=True)}{quote}"
+        for secret in found:
+            piece = text[secret.start : secret.end]
+            is_number = secret.position and piece.isdecimal() and not piece.startswith("0")
+            quote = _find_quote_before(text, secret.start) if is_number else ""
+            if quote:  # a number in JSON text: its placeholder needs quotes
+                self.pieces[piece] = secret.kind
+                clean = f"{quote}{self._name_piece(int(piece), secret.kind, position=True)}{quote}"
             else:
-                clean = self._named(piece, one.kind, position=one.position, known=one)
+                clean = self._name_piece(piece, secret.kind, position=secret.position, known=secret)
             changed = changed or clean != piece
-            parts += [text[at : one.start], clean]
-            at = one.end
+            parts += [text[at : secret.start], clean]
+            at = secret.end
         return "".join([*parts, text[at:]]) if changed else text
 
-    def _named(self, piece: Any, kind: str, *, position: bool, known: Found | None = None) -> str:
-        """What stands for the piece."""
+    def _name_piece(self, piece: Any, kind: str, *, position: bool, known: FoundSecret | None = None) -> str:
+        """Return the placeholder for the piece."""
         own = PLACEHOLDER.fullmatch(piece) if type(piece) is str else None
         if position and not self._numbers_credentials:
-            self._note(placeholder(CREDENTIAL), piece, CREDENTIAL)
+            self._note_original(placeholder(CREDENTIAL), piece, CREDENTIAL)
             return piece if own is not None and piece == placeholder(CREDENTIAL) else placeholder(CREDENTIAL)
         if own is not None and (own[2] is None or self._seq is not None):
             self._taken.add(piece)
@@ -321,36 +321,36 @@ class Redacted:
         if own is not None:
             kind = own[1]
             if not self._numbers_credentials:
-                piece = placeholder(own[1], own[2])  # however it was sent
+                piece = placeholder(own[1], own[2])  # in plain spelling
         elif position and known is None and type(piece) is str:
             kind = self._finder.known.get(piece, CREDENTIAL)
         elif position and known is not None and not known.known:
             kind = CREDENTIAL
-        return self._numbered(piece, kind)
+        return self._number_piece(piece, kind)
 
-    def _numbered(self, piece: Any, kind: str) -> str:
+    def _number_piece(self, piece: Any, kind: str) -> str:
         if not self._numbers_credentials:
             piece = self._finder.forms.get(piece, piece)
         name = self._names.get(piece)
         if name is None:
-            name = self._next_name(kind)
+            name = self._make_next_name(kind)
             while name in self._taken and self._seq is not None:
-                name = self._next_name(kind)
+                name = self._make_next_name(kind)
             self._names[piece] = name
-            self._note(name, piece, kind)
+            self._note_original(name, piece, kind)
         return name
 
-    def _next_name(self, kind: str) -> str:
+    def _make_next_name(self, kind: str) -> str:
         number, self._next = self._next, self._next + 1
         return placeholder(kind, str(number) if self._seq is None else f"{self._seq}.{number}")
 
-    def _note(self, name: str, piece: Any, kind: str) -> None:
+    def _note_original(self, name: str, piece: Any, kind: str) -> None:
         self.pieces[piece] = kind
         if name != piece:
             self.originals.setdefault(name, piece)
 
 
-def _holds_credential(members: dict[Any, Any], name: Any) -> bool:
+def _is_credential(members: dict[Any, Any], name: Any) -> bool:
     if type(name) is not str:
         return type(name) is bytes and is_credential_header(name.decode("latin-1"))
     return holds_credential(name, members[name]) or (
@@ -359,15 +359,17 @@ def _holds_credential(members: dict[Any, Any], name: Any) -> bool:
 
 
 def is_credential_pair(item: Any) -> bool:
-    """A name and its value, as the items of a list are. (Two names that stand by themselves are not: a schema lists
-    what it requires.)"""
+    """Return True for a name and its value as an item of a list.
+
+    Two names in a list of their own are no pair: a schema lists the members it requires.
+    """
     if type(item) not in (list, tuple) or len(item) != 2 or type(item[1]) not in (str, bytes):
         return False
     return type(item[0]) is str and holds_credential(item[0], item[1])
 
 
-def _quote_before(text: str, start: int) -> str:
-    """How the name before a value is quoted, if the value itself is not."""
+def _find_quote_before(text: str, start: int) -> str:
+    """Return the quote of the name before a value that has no quotes itself."""
     match = _QUOTE_BEFORE.search(text, max(0, start - 60), start)
     return match[1] if match is not None else ""
 

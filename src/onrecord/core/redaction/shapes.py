@@ -1,7 +1,7 @@
-"""Secrets that are known by what they look like: provider keys, tokens, private keys, card numbers.
+"""Recognise secrets by their shape: provider keys, tokens, private keys, card numbers.
 
-A text that cannot hold one, which is nearly every text, is told by a few searches at the speed of memory
-(`runs_in`, `may_hold_card`). Otherwise a pattern is tried where the text has what its secrets begin with.
+A few fast searches (`find_runs`, `may_hold_card`) exclude nearly every text. Otherwise each pattern is tried only where
+the text contains the beginning of its secrets.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from base64 import b64decode
 from binascii import Error as BinasciiError
 from collections.abc import Iterator
 
-from reenact.core.lazy_patterns import Pattern
+from onrecord.core.lazy_regex import Pattern
 
 SHORTEST_RUN = 16
-"""Every key, token and encoded form has so many characters of the base64 alphabets in a row."""
+"""Every key, token and encoded form has at least this many characters of the base64 alphabets in a row."""
 LONGEST_PASSWORD = 256
 _WORD = "A-Za-z0-9_-"
 
@@ -45,7 +45,7 @@ _ANCHORS = {
     "slack_token": ("xox", "xapp-"),
     "aws_key": ("AKIA", "ASIA", "ABIA", "ACCA"),
 }
-"""What each begins with."""
+"""The beginnings of each kind."""
 _KIND_OF = {anchor: kind for kind, anchors in _ANCHORS.items() for anchor in anchors}
 _ACROSS_RUNS = ("-----BEGIN ", "SG.", "ya29.")
 _IN_RUNS = Pattern("|".join(re.escape(anchor) for anchor in _KIND_OF if anchor not in _ACROSS_RUNS))
@@ -69,8 +69,8 @@ Span = tuple[int, int, str]
 """(start, end, kind)"""
 
 
-def flat(text: str) -> bytes:
-    """One byte for each character, as the searches below need it."""
+def flatten(text: str) -> bytes:
+    """Return one byte for each character, for the fast searches."""
     return text.encode("ascii", "replace")
 
 
@@ -78,8 +78,8 @@ def may_hold_card(flattened: bytes) -> bool:
     return _CARD_RUN in flattened.translate(_DIGITS, b" -")
 
 
-def runs_in(flattened: bytes) -> list[tuple[int, int]]:
-    """Where the text has so many characters of the base64 alphabets in a row."""
+def find_runs(flattened: bytes) -> list[tuple[int, int]]:
+    """Return the spans with at least SHORTEST_RUN characters of the base64 alphabets in a row."""
     marked, found = flattened.translate(_RUNS), []
     at = marked.find(_RUN)
     while at >= 0:
@@ -90,38 +90,38 @@ def runs_in(flattened: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def shapes_in(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
+def find_shapes(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
     for start, end in runs:
         run = text[start:end]
         if "-" not in run and "_" not in run and not _has_bare_anchor(run):
             continue
         for anchor in _IN_RUNS.finditer(text, start, end):
-            yield from _shaped(_KIND_OF[anchor[0]], text, anchor.start())
+            yield from _match_shape(_KIND_OF[anchor[0]], text, anchor.start())
     for anchored in _ACROSS_RUNS:
         at = text.find(anchored) if runs else -1
         while at >= 0:
             after = at + len(anchored)
-            for span in _shaped(_KIND_OF[anchored], text, at):
+            for span in _match_shape(_KIND_OF[anchored], text, at):
                 yield span
                 after = span[1]
             at = text.find(anchored, after)
 
 
 def _has_bare_anchor(run: str) -> bool:
-    """One of a shape that needs neither `-` nor `_`. Whatever else is looked for within a run has one of them in it."""
+    """Return True if the run contains an anchor without `-` and `_`. All others within a run have one of them."""
     if "eyJ" in run:
         return True
     return "A" in run and ("AIza" in run or "AKIA" in run or "ASIA" in run or "ABIA" in run or "ACCA" in run)
 
 
-def _shaped(kind: str, text: str, at: int) -> Iterator[Span]:
+def _match_shape(kind: str, text: str, at: int) -> Iterator[Span]:
     match = _COMPILED[kind].match(text, at)
     if match is not None:
         yield match.start(), match.end(), kind
 
 
-def schemes_in(text: str, lowered: bytes) -> Iterator[Span]:
-    """What follows the name of an authorisation scheme, and passwords of addresses."""
+def find_schemes(text: str, lowered: bytes) -> Iterator[Span]:
+    """Yield the credentials after the name of an authorisation scheme, and the passwords of URLs."""
     if b"bearer " in lowered or b"basic " in lowered:
         for match in _BEARER.finditer(text):
             kind = match.lastgroup or ""
@@ -140,8 +140,8 @@ def _is_user_and_password(encoded: str) -> bool:
     return b":" in decoded and decoded.isascii() and decoded.decode("ascii").isprintable()
 
 
-def cards_in(text: str) -> Iterator[Span]:
-    """Where a text `may_hold_card`."""
+def find_cards(text: str) -> Iterator[Span]:
+    """Yield the card numbers of a text that `may_hold_card`."""
     for match in _CARD.finditer(text):
         digits = match[0].replace(" ", "").replace("-", "")
         if _ISSUERS.fullmatch(digits) is not None and passes_luhn(digits):

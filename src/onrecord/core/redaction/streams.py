@@ -1,12 +1,12 @@
-"""Secrets that are split over the chunks of a stream.
+"""Redact secrets that are split over the chunks of a stream.
 
-The agent has each chunk at once. What is written of it ends before anything that may be the beginning of a secret
-(`HeldBack`), and goes on with that when the next chunk has shown what it is; at most `LONGEST_HELD` characters wait.
-Once the stream is over, all of it is looked through together (`joined`): the first chunk that a secret reaches into has
-its placeholder, and the others lose their part of it, so that the chunks begin and end where they did.
+The agent gets each chunk at once. The recorded chunk ends before anything that may be the beginning of a secret
+(`PendingText`); the rest is recorded with the next chunk. At most `LONGEST_HELD` characters are pending. At the end of
+the stream all chunks are searched together (`redact_joined`): the first chunk of a secret gets its placeholder, the
+others lose their part of it, so that the chunks keep their boundaries.
 
-Chunks that are objects are looked through place by place: a text that grows does so in the same place of each. Headers
-come whole, so nothing of them waits.
+Chunks that are objects are searched path by path: a growing text grows at the same path of each chunk. Headers arrive
+whole and are never pending.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from string import ascii_letters, digits
 from typing import Any
 from urllib.parse import quote
 
-from reenact.core.lazy_patterns import Pattern
-from reenact.core.redaction.finding import Finder
-from reenact.core.redaction.names import is_credential_member, is_credential_parameter, is_option
-from reenact.core.redaction.positions import IN_NAMES, LONGEST_NAME, LONGEST_WORD, words_in
-from reenact.core.redaction.shapes import SHORTEST_RUN, flat
+from onrecord.core.lazy_regex import Pattern
+from onrecord.core.redaction.finder import Finder
+from onrecord.core.redaction.names import is_credential_member, is_credential_parameter, is_option
+from onrecord.core.redaction.positions import IN_NAMES, LONGEST_NAME, LONGEST_WORD, find_words
+from onrecord.core.redaction.shapes import SHORTEST_RUN, flatten
 
 LONGEST_HELD = 8192
 SHORTEST_OVERLAP = 2
-"""A first character gives nothing away, and would hold back every other word."""
+"""A single character reveals nothing, and would hold back every other word."""
 LONGEST_BEGINNING = 256
 MOST_WORDS = 6
 REMEMBERED = 128
@@ -42,7 +42,7 @@ _DIGITS = Pattern(r"[0-9](?:[ -]?[0-9]){3,18}[ -]?\Z")
 _ENDS_DIGITS = (*digits, " ", "-")
 _OPEN_MEMBER = Pattern(r"(\\{0,31}[\"'])([A-Za-z][A-Za-z0-9_. -]{1,62})\1\s{0,8}:\s{0,8}\1?(?:(?!\1)(?s:.)){0,8000}\Z")
 _OPEN_PARAMETER = Pattern(r"[?&;]([A-Za-z][A-Za-z0-9_.-]{0,62})=[^&;#\s\"'<>\\]*\Z")
-# Behind the name: `=`, `: "`, `", "` in a pair, `>` of an element, or the space behind an option.
+# After the name: `=`, `: "`, `", "` in a pair, `>` of an element, or the space after an option.
 _OPEN_WORD = Pattern(
     r"([A-Za-z-][A-Za-z0-9_.-]{1,62})(?:\\{0,31}[\"']\s{0,8},|[ \t]{0,8}[:=]|(?:\s[^<>]{0,256})?>|([ \t]))"
     r"\s{0,8}(?:<[!\[CDAT]{0,8})?(?:\\{0,31}[\"'])?[^\s\"'<>]{0,4096}+[\"'>]?\s{0,8}(?:<\\{0,31})?\Z"
@@ -51,68 +51,68 @@ _OPEN_LINE = Pattern(r"(?m)^[ \t]{0,8}[A-Za-z][A-Za-z0-9_-]{2,40}[ \t]{0,4}[:=][
 
 
 Name = Callable[[str, str], str]
-"""(what was found, its kind) → what stands for it."""
+"""(found secret, its kind) → its placeholder."""
 
 
-class HeldBack:
-    """What of a stream cannot be written yet, by its place in the chunks."""
+class PendingText:
+    """The text of a stream that cannot be recorded yet, by its path in the chunks."""
 
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
         self._beginnings: frozenset[str] = frozenset()
         self._longest = 0
         self._before: dict[Path, str] = {}
-        """What was written last: a secret may have begun there with what gives nothing away."""
+        """The last recorded text: a secret may have begun in it."""
         self._tails: dict[Path, str] = {}
 
     def feed(self, chunk: Any, name: Name) -> Any:
-        """The chunk as far as it may be written, with what was held back of the ones before, and without secrets."""
-        self._beginnings, self._longest = _beginnings_of(self._finder)
-        return _mapped(chunk, (), lambda path, text: self._fed(path, text, name), left_out=HEADERS)
+        """Return the recordable part of the chunk, redacted, with the pending text before it."""
+        self._beginnings, self._longest = _cache_beginnings(self._finder)
+        return _map_texts(chunk, (), lambda path, text: self._feed_text(path, text, name), left_out=HEADERS)
 
-    def _fed(self, path: Path, text: str, name: Name) -> str:
+    def _feed_text(self, path: Path, text: str, name: Name) -> str:
         before = self._before.get(path, "")
         whole = before + self._tails.pop(path, "") + text
-        cut = max(self._cut(whole), len(before), len(whole) - LONGEST_HELD)
+        cut = max(self._find_cut(whole), len(before), len(whole) - LONGEST_HELD)
         if cut < len(whole):
             self._tails[path] = whole[cut:]
         parts, at = [], len(before)
-        for one in self._finder.find(whole[:cut]):
-            if one.end > len(before):
-                start = max(one.start, len(before))
-                parts += [whole[at:start], name(whole[start : one.end], one.kind)]
-                at = one.end
+        for secret in self._finder.find(whole[:cut]):
+            if secret.end > len(before):
+                start = max(secret.start, len(before))
+                parts += [whole[at:start], name(whole[start : secret.end], secret.kind)]
+                at = secret.end
         self._before[path] = whole[:cut][-REMEMBERED:]
         return "".join([*parts, whole[at:cut]])
 
-    def _cut(self, text: str) -> int:
-        """Where what may be the beginning of a secret begins."""
+    def _find_cut(self, text: str) -> int:
+        """Return the position where a possible beginning of a secret begins."""
         cut, since = len(text), max(0, len(text) - LONGEST_HELD)
         begun = text.rfind("-----BEGIN ")
         if begun >= 0 and "-----END" not in text[begun:]:
             cut = begun
         last = text[since:]
         tail = last[len(last.rstrip(_TAIL)) :]
-        if len(tail) >= SHORTEST_RUN or (tail and any(one in tail for one in _ANCHORS)):
+        if len(tail) >= SHORTEST_RUN or (tail and any(anchor in tail for anchor in _ANCHORS)):
             cut = min(cut, len(text) - len(tail))
-        for open_end in _open_ends(last):
+        for open_end in _list_open_ends(last):
             match = open_end.search(text, since)
             cut = min(cut, match.start()) if match is not None else cut
-        if words_in(flat(last).lower()):
-            cut = min(_open_member(text, cut), _open_word(text, cut))
-        cut = min(cut, self._known_beginning(text))
+        if find_words(flatten(last).lower()):
+            cut = min(_find_open_member(text, cut), _find_open_word(text, cut))
+        cut = min(cut, self._find_known_beginning(text))
         line = text.rfind("\n", 0, cut) + 1
         return line if cut > line and _is_credential_line(text[line:]) else cut
 
-    def _known_beginning(self, text: str) -> int:
+    def _find_known_beginning(self, text: str) -> int:
         for length in range(min(self._longest, len(text)), SHORTEST_OVERLAP - 1, -1):
             if text[-length:] in self._beginnings:
                 return len(text) - length
         return len(text)
 
 
-def _open_ends(text: str) -> Iterator[Pattern[str]]:
-    """What the text may end with, by what each of them has: nearly every text has none of it."""
+def _list_open_ends(text: str) -> Iterator[Pattern[str]]:
+    """Yield the patterns that can match at the end of this text. Nearly every text has none."""
     if "earer " in text or "asic " in text or "BEARER " in text or "BASIC " in text:
         yield _SCHEME
     if "://" in text:
@@ -123,8 +123,10 @@ def _open_ends(text: str) -> Iterator[Pattern[str]]:
         yield _OPEN_PARAMETER
 
 
-def _beginnings_of(finder: Finder) -> tuple[frozenset[str], int]:
-    """Put together once for all streams, and again when something is learned: there may be thousands."""
+def _cache_beginnings(finder: Finder) -> tuple[frozenset[str], int]:
+    """Return the beginnings of all known values, cached for all streams until a value is learned: there may be
+    thousands.
+    """
     known = finder.known
     if finder.beginnings is None or finder.beginnings[0] is not known:
         every = frozenset(chain.from_iterable(map(_beginnings, known)))
@@ -133,7 +135,7 @@ def _beginnings_of(finder: Finder) -> tuple[frozenset[str], int]:
 
 
 def _beginnings(value: str) -> Iterator[str]:
-    """What a value that is known may begin with, as it is and encoded."""
+    """Yield the beginnings of a known value, plain and encoded."""
     data = value.encode("utf-8", "surrogateescape")
     forms = [value, data.hex(), data.hex().upper(), quote(data)]
     for skipped, padding in ((0, b""), (2, b"\0"), (3, b"\0\0")):
@@ -144,7 +146,7 @@ def _beginnings(value: str) -> Iterator[str]:
             yield form[:length]
 
 
-def _open_member(text: str, cut: int) -> int:
+def _find_open_member(text: str, cut: int) -> int:
     if '"' not in text and "'" not in text:
         return cut
     for match in _OPEN_MEMBER.finditer(text, max(0, len(text) - LONGEST_HELD)):
@@ -153,12 +155,12 @@ def _open_member(text: str, cut: int) -> int:
     return cut
 
 
-def _open_word(text: str, cut: int) -> int:
-    """Looked for only where a name of a credential stands, in the last words: all of them are one with its value."""
+def _find_open_word(text: str, cut: int) -> int:
+    """Search the last words for the name of a credential: from the name on, they belong to its value."""
     words = text[-LONGEST_WORD:].rsplit(None, MOST_WORDS)
     since = max(0, len(text) - LONGEST_WORD) + (len(words[0]) if len(words) > MOST_WORDS else 0)
-    lowered = flat(text[since:]).lower()
-    for word in words_in(lowered):
+    lowered = flatten(text[since:]).lower()
+    for word in find_words(lowered):
         at = lowered.find(word)
         while at >= 0 and since + at < cut:
             start = since + at
@@ -178,8 +180,8 @@ def _is_credential_line(line: str) -> bool:
     return is_credential_member(name.strip()) or (sign == "=" and is_credential_parameter(name))
 
 
-def joined(chunks: Sequence[Any], finder: Finder, name: Name) -> dict[int, Any]:
-    """Those of the chunks that hold a secret which shows once they are put together, without it; by their index."""
+def redact_joined(chunks: Sequence[Any], finder: Finder, name: Name) -> dict[int, Any]:
+    """Return the chunks that hold a part of a secret which is split over chunks, redacted, by index."""
     texts: dict[Path, list[tuple[int, str]]] = {}
 
     def collect(index: int) -> Callable[[Path, str], str]:
@@ -190,18 +192,18 @@ def joined(chunks: Sequence[Any], finder: Finder, name: Name) -> dict[int, Any]:
         return note
 
     for index, chunk in enumerate(chunks):
-        _mapped(chunk, (), collect(index))
+        _map_texts(chunk, (), collect(index))
     changes: dict[int, dict[Path, str]] = {}
     for path, parts in texts.items():
-        for index, clean in _clean(parts, finder, name).items():
+        for index, clean in _redact_parts(parts, finder, name).items():
             changes.setdefault(index, {})[path] = clean
     return {
-        index: _mapped(chunks[index], (), lambda path, text, clean=clean: clean.get(path, text))  # type: ignore[misc]
+        index: _map_texts(chunks[index], (), lambda path, text, clean=clean: clean.get(path, text))  # type: ignore[misc]
         for index, clean in changes.items()
     }
 
 
-def _clean(parts: list[tuple[int, str]], finder: Finder, name: Name) -> dict[int, str]:
+def _redact_parts(parts: list[tuple[int, str]], finder: Finder, name: Name) -> dict[int, str]:
     whole = "".join(text for _, text in parts)
     found = finder.find(whole) if len(parts) > 1 else []
     if not found:
@@ -211,24 +213,23 @@ def _clean(parts: list[tuple[int, str]], finder: Finder, name: Name) -> dict[int
         starts.append(at)
         at += len(text)
     changed: dict[int, str] = {}
-    for one in reversed(found):
+    for secret in reversed(found):
         reached = [
             number
             for number, (start, (_, text)) in enumerate(zip(starts, parts, strict=True))
-            if start < one.end and start + len(text) > one.start and text
+            if start < secret.end and start + len(text) > secret.start and text
         ]
-        stand_in = name(whole[one.start : one.end], one.kind)
+        stand_in = name(whole[secret.start : secret.end], secret.kind)
         for number in reached:
             index, text = parts[number]
             text, start = changed.get(index, text), starts[number]
-            clean = text[: max(0, one.start - start)] + (stand_in if number == reached[0] else "")
-            changed[index] = clean + text[one.end - start :] if one.end - start < len(text) else clean
+            clean = text[: max(0, secret.start - start)] + (stand_in if number == reached[0] else "")
+            changed[index] = clean + text[secret.end - start :] if secret.end - start < len(text) else clean
     return changed
 
 
-def _mapped(chunk: Any, path: Path, change: Callable[[Path, str], str], left_out: str | None = None) -> Any:
-    """The chunk with its texts changed. Objects of classes are left as they are, and so are members of the name that is
-    left out."""
+def _map_texts(chunk: Any, path: Path, change: Callable[[Path, str], str], left_out: str | None = None) -> Any:
+    """Return the chunk with its texts changed. Objects of classes and members named `left_out` are unchanged."""
     kind = type(chunk)
     if kind is str:
         return change(path, chunk)
@@ -236,9 +237,9 @@ def _mapped(chunk: Any, path: Path, change: Callable[[Path, str], str], left_out
         return change(path, chunk.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     if kind is dict:
         return {
-            name: item if name == left_out else _mapped(item, (*path, name), change, left_out)
+            name: item if name == left_out else _map_texts(item, (*path, name), change, left_out)
             for name, item in chunk.items()
         }
     if kind is list or kind is tuple:
-        return kind([_mapped(item, (*path, index), change, left_out) for index, item in enumerate(chunk)])
+        return kind([_map_texts(item, (*path, index), change, left_out) for index, item in enumerate(chunk)])
     return chunk

@@ -54,7 +54,7 @@ export function prettyBlock(value, label) {
   const more = h("button", { type: "button" }, "Show more of it");
   more.addEventListener("click", () => {
     const rest = pretty(value, ROOM * 50);
-    block.textContent = inert(rest.text) + (rest.cut ? "\n… (cut here: read it with `reenact import`)" : "");
+    block.textContent = inert(rest.text) + (rest.cut ? "\n… (cut here: read it with `onrecord import`)" : "");
     more.remove();
   });
   return h("div", { class: "stack" }, block, h("p", {}, more));

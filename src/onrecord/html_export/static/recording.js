@@ -6,7 +6,7 @@ import { partsIn, readStrict } from "./values.js";
 const HASH = "sha256:[0-9a-f]{64}";
 const BESIDE = `,"salt":(null|"[0-9a-f]{32}"),"match":(null|"${HASH}"),"hash":"(${HASH})"`;
 const FIRST = new RegExp(
-  `^\\{"reenact":"recording","format":1,"header":(\\{.*?\\})${BESIDE},(?:"erased":true|"stored":(\\{.*\\}))\\}$`,
+  `^\\{"onrecord":"recording","format":1,"header":(\\{.*?\\})${BESIDE},(?:"erased":true|"stored":(\\{.*\\}))\\}$`,
   "s",
 );
 const NODE = new RegExp(`^\\{"node":"(${HASH})","stored":(.*)\\}$`, "s");
@@ -87,7 +87,7 @@ export class Recording {
 
   async #node(address, stored) {
     this.#offer(address);
-    if ((await this.hash("reenact.node/1", utf8(stored))) !== address) {
+    if ((await this.hash("onrecord.node/1", utf8(stored))) !== address) {
       throw this.fail("a shared value does not match its address", this.contents.length + 1);
     }
     this.#use(this.#read(stored));
@@ -111,7 +111,7 @@ export class Recording {
     open.data.push(data);
     if (!last) return;
     this.#pieces = null;
-    if ((await this.hash("reenact.artifact/1", ...open.data)) !== address) {
+    if ((await this.hash("onrecord.artifact/1", ...open.data)) !== address) {
       throw this.fail("an artifact does not match its address", this.contents.length + 1);
     }
     this.artifacts.set(address, open.data.reduce((sum, piece) => sum + piece.length, 0));

@@ -135,7 +135,7 @@ class Page {
     const [run] = this.runs;
     at("title").replaceChildren(inert(run.name), " ", statusBadge(run.status));
     at("summary").textContent = summaryOf(run);
-    document.title = `${run.name} · Reenact`;
+    document.title = `${run.name} · Onrecord`;
     this.#events("events", `Events (${count(run.length)})`, run);
     this.tabs.add("conversation", "Conversation", () => conversationView(run, (seq) => this.goTo(0, seq)));
     this.tabs.add("about", "About", () => aboutView(run));
@@ -146,7 +146,7 @@ class Page {
     at("title").textContent = `${inert(one.name)} and ${inert(other.name)}`;
     at("share-kind").textContent = "two recorded runs, compared";
     at("summary").textContent = this.runs.map((run) => `${inert(run.name)}: ${summaryOf(run)}`).join(" — ");
-    document.title = `${one.name} and ${other.name} · Reenact`;
+    document.title = `${one.name} and ${other.name} · Onrecord`;
     this.compared = new ComparisonView(this.data, this.runs, {
       goTo: (side, seq) => this.goTo(side, seq),
       onStep: (number) => remember("comparison", number),

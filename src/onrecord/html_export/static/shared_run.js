@@ -101,7 +101,7 @@ export class SharedRun {
       return expand(readStrict(stored), this.recording.nodes);
     } catch (error) {
       // The verdict says what is wrong with it, if something is.
-      return error instanceof TooLarge ? new Map([["too large to be shown here", "`reenact import` reads it"]]) : new Map();
+      return error instanceof TooLarge ? new Map([["too large to be shown here", "`onrecord import` reads it"]]) : new Map();
     }
   }
 }

@@ -90,9 +90,9 @@ function proof() {
       {},
       "It does not prove who recorded the run, nor that it happened: whoever makes up a run can hash it, too. And this page ",
       "came with the file: a forger could have altered its script. Trusted code checks the same recording with ",
-      h("code", {}, "reenact verify FILE.html"),
+      h("code", {}, "onrecord verify FILE.html"),
       ", and ",
-      h("code", {}, "reenact import FILE.html"),
+      h("code", {}, "onrecord import FILE.html"),
       " brings it into a store.",
     ),
   );

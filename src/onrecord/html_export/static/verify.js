@@ -119,11 +119,11 @@ class Checking {
     this.run = members.get("run");
     this.isOperations = members.get("kind") === "operations";
     this.builtIn = members.get("reducer") === "replace/1";
-    if (members.get("format") !== "reenact/1") throw new Broken("the header names a format that is not read here", { seq: 0, line: 1 });
+    if (members.get("format") !== "onrecord/1") throw new Broken("the header names a format that is not read here", { seq: 0, line: 1 });
     if (!NAME.test(this.run) || !NAME.test(members.get("namespace")) || integer(members.get("created")) === null) {
       throw new Broken("the header has an invalid run, namespace or time", { seq: 0, line: 1 });
     }
-    if ((await this.recording.hash("reenact.header/1", utf8(header.text))) !== header.hash) {
+    if ((await this.recording.hash("onrecord.header/1", utf8(header.text))) !== header.hash) {
       this.problem(0, "the header does not match its hash", 1);
     }
     this.#head = header.hash;
@@ -134,15 +134,15 @@ class Checking {
   /** The match rules: those of the format, and paths that the facts add. */
   async #rules(facts, named, match) {
     if (facts === null) {
-      this.#volatile = named === "reenact.rules/1" ? [] : null;
+      this.#volatile = named === "onrecord.rules/1" ? [] : null;
       return;
     }
     const given = facts instanceof Map ? facts.get("volatile") ?? [] : [];
     const paths = (Array.isArray(given) ? given : []).map(plainPair).sort(byCodePoints);
     const written = `[${paths.map(([kind, path]) => `[${JSON.stringify(kind)},${JSON.stringify(path)}]`).join(",")}]`;
-    const digest = paths.length > 0 ? `+${await this.recording.hash("reenact.value/1", utf8(written))}` : "";
+    const digest = paths.length > 0 ? `+${await this.recording.hash("onrecord.value/1", utf8(written))}` : "";
     this.#volatile = paths;
-    if (`reenact.rules/1${digest}` !== named || (await this.#match("Header", facts)) !== match) {
+    if (`onrecord.rules/1${digest}` !== named || (await this.#match("Header", facts)) !== match) {
       this.problem(0, "the match rules are not those the header names", 1);
       this.#volatile = null;
     }
@@ -165,7 +165,7 @@ class Checking {
     if (kind !== content.kind) throw new Broken(`it is a ${kind} in its link and a ${content.kind} in its content`, { seq });
     const place = this.#place(seq, members);
     if (place) this.problem(seq, `the link ${place}`);
-    const hash = await recording.hash("reenact.link/1", utf8(link.text));
+    const hash = await recording.hash("onrecord.link/1", utf8(link.text));
     if (hash !== link.hash) this.problem(seq, "the link does not match its hash");
     this.#head = hash;
     this.#links.push(members);
@@ -213,7 +213,7 @@ class Checking {
       if (stored !== null || salt !== null || match !== null) this.problem(seq, "the content is half erased");
       return null;
     }
-    const found = await this.recording.hash("reenact.commit/1", unhex(salt), bytesOf(match), utf8(stored));
+    const found = await this.recording.hash("onrecord.commit/1", unhex(salt), bytesOf(match), utf8(stored));
     if (found !== committed) {
       this.problem(seq, otherwise);
       return null;
@@ -248,7 +248,7 @@ class Checking {
     this.#after = after;
     if (!this.builtIn || after === null) return;
     const state = utf8(canonical(tree.get("payload") ?? null));
-    if ((await this.recording.hash("reenact.statelink/1", unhex(salt), state)) !== after) {
+    if ((await this.recording.hash("onrecord.statelink/1", unhex(salt), state)) !== after) {
       this.problem(seq, "the state after is not the one recorded");
     }
   }
@@ -269,7 +269,7 @@ class Checking {
     }
     const text = `{"content":${canonical(masked)},"kind":${JSON.stringify(kind)}}`;
     this.#meant += text.length;
-    return this.recording.hash("reenact.match/1", utf8(text));
+    return this.recording.hash("onrecord.match/1", utf8(text));
   }
 
   result() {

@@ -1,13 +1,13 @@
-"""Checking a bundle without the store that made it.
+"""Check a bundle without the store that made it.
 
 Rules:
 
-1. Nothing is parsed before its size is known to be within limits, and nothing of the statement is believed before a
-   signature of a trusted key holds over it.
-2. Parts are read in the order of the statement, each exactly as long as it says, and digested as they come. Nothing is
-   extracted under a name from the bundle; a recording goes through a private temporary file that is gone afterwards.
-3. Each recording is verified as a stranger's, down to the match digests, and has to be the run that was signed.
-4. A bad bundle is a report with a stable code, never an exception.
+1. Sizes are checked before anything is parsed. The statement is not trusted before the signature of a trusted key is
+   valid for it.
+2. Parts are read in the order of the statement, with exactly the stated sizes, and digested. No file name comes from
+   the bundle; a recording is read through a private temporary file that is deleted afterwards.
+3. Each recording is verified like a foreign one, including its match digests, and must be the run that was signed.
+4. A bad bundle gives a report with a stable code, never an exception.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from reenact.core.codec import decode
-from reenact.core.hashing import parse_hash, render
-from reenact.core.strict_json import read_strict
-from reenact.errors import Damaged, InvalidInput, NotFound, ReenactError
-from reenact.journal.importing import verify_file
-from reenact.journal.recording_file import RecordingFile
-from reenact.journal.verify import VerificationReport
-from reenact.replays.evidence.bundling import ARTIFACT_TAG
-from reenact.replays.evidence.envelope import MAX_ENVELOPE_BYTES, read_envelope, verified_signers
-from reenact.replays.evidence.problems import BundleProblem, FlawError
-from reenact.replays.evidence.public_keys import PublicKey, public_key
-from reenact.replays.evidence.statement import Part, RunClaim, Statement, read_statement
-from reenact.store.contract import Head
+from onrecord.core.codec import decode
+from onrecord.core.hashing import parse_hash, render
+from onrecord.core.strict_json import read_strict
+from onrecord.errors import Damaged, InvalidInput, NotFound, OnrecordError
+from onrecord.journal.import_file import verify_file
+from onrecord.journal.recording_file import RecordingFile
+from onrecord.journal.verify import VerificationReport
+from onrecord.proof.evidence.bundle_writer import ARTIFACT_TAG
+from onrecord.proof.evidence.envelope import MAX_ENVELOPE_BYTES, read_envelope, verified_signers
+from onrecord.proof.evidence.problems import BundleProblem, FlawError
+from onrecord.proof.evidence.public_keys import PublicKey, public_key
+from onrecord.proof.evidence.statement import Part, RunClaim, Statement, read_statement
+from onrecord.store.contract import Head
 
 MAX_BUNDLE_BYTES = 4 * 1024**3
 PIECE_BYTES = 1024 * 1024
 
 
 class BundleReport(msgspec.Struct):
-    """What a check found. `statement` is there only if its signature holds."""
+    """The result of a check. `statement` is set only if its signature is valid."""
 
     problems: list[BundleProblem] = []
     signed_by: list[str] = []
@@ -53,7 +53,7 @@ class BundleReport(msgspec.Struct):
 
     @property
     def valid(self) -> bool:
-        """Signed, complete and verified; never by default."""
+        """Return True if the bundle is signed, complete and verified."""
         return (
             not self.problems
             and bool(self.signed_by)
@@ -80,7 +80,7 @@ class BundleReport(msgspec.Struct):
 
     def raise_if_invalid(self) -> None:
         if not self.valid:
-            raise Damaged(self.line, code=self.code, hint="Get the bundle again from whoever signed it.")
+            raise Damaged(self.line, code=self.code, hint="Get the bundle again from its signer.")
 
 
 def check_bundle(
@@ -89,10 +89,10 @@ def check_bundle(
     *,
     max_bytes: int = MAX_BUNDLE_BYTES,
 ) -> BundleReport:
-    """Checks a bundle, given as bytes or by its path, against the keys that the checker trusts."""
+    """Check a bundle, given as bytes or by its path, against the keys that the checker trusts."""
     trusted = {key.id: key for key in map(public_key, public_keys)}
     report = BundleReport()
-    with BytesIO(data) if isinstance(data, bytes) else _open(Path(data)) as file:
+    with BytesIO(data) if isinstance(data, bytes) else _open_file(Path(data)) as file:
         try:
             _check(file, trusted, max_bytes, report)
         except FlawError as flaw:
@@ -100,7 +100,7 @@ def check_bundle(
     return report
 
 
-def _open(path: Path) -> BinaryIO:
+def _open_file(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -117,20 +117,20 @@ def _check(file: BinaryIO, trusted: dict[str, PublicKey], max_bytes: int, report
     if size > max_bytes:
         raise FlawError("too_large", f"the bundle has {size:,} bytes, the limit is {max_bytes:,}")
     if not trusted:
-        raise FlawError("no_keys", "no public key was given to check it with")
+        raise FlawError("no_keys", "no public key was given for the check")
     envelope = read_envelope(_first_line(file))
     signers = verified_signers(envelope, trusted)
     statement = read_statement(envelope.payload)
     for key in signers:
         if not key.signed_at(statement.created):
-            raise FlawError("key_not_in_use", f"key {key.id} was not in use when this is said to have been signed")
+            raise FlawError("key_not_in_use", f"key {key.id} was not in use at the stated time of signing")
     report.signed_by = [key.id for key in signers]
     report.statement = statement
     claims = iter(statement.runs)
     for number, part in enumerate(statement.parts, 1):
-        _take(file, number, part, claims, report)
+        _read_part(file, number, part, claims, report)
     if file.read(1):
-        raise FlawError("trailing_bytes", "something follows the last part")
+        raise FlawError("trailing_bytes", "the bundle continues after the last part")
 
 
 def _first_line(file: BinaryIO) -> bytes:
@@ -142,13 +142,13 @@ def _first_line(file: BinaryIO) -> bytes:
     raise FlawError("truncated", "the bundle ends in its first line")
 
 
-def _take(file: BinaryIO, number: int, part: Part, claims: Any, report: BundleReport) -> None:
-    """One part: digested first, looked into only if it is the one that was signed."""
+def _read_part(file: BinaryIO, number: int, part: Part, claims: Any, report: BundleReport) -> None:
+    """Read one part. Its content is parsed only if its digest is the signed one."""
     if part.kind == "recording":
-        with tempfile.NamedTemporaryFile(prefix="reenact-evidence-") as kept:
+        with tempfile.NamedTemporaryFile(prefix="onrecord-evidence-") as kept:
             _copy(file, kept, number, part)
             kept.flush()
-            report.recordings.append(_verified(Path(kept.name), number, next(claims)))
+            report.recordings.append(_verify_recording(Path(kept.name), number, next(claims)))
         return
     kept_bytes = BytesIO()
     _copy(file, kept_bytes, number, part)
@@ -157,7 +157,7 @@ def _take(file: BinaryIO, number: int, part: Part, claims: Any, report: BundleRe
         return
     try:
         report.result = decode(read_strict(kept_bytes.getvalue()))
-    except ReenactError as problem:
+    except OnrecordError as problem:
         raise FlawError("bad_result", f"part {number}: {problem.message}") from None
 
 
@@ -171,30 +171,30 @@ def _copy(file: BinaryIO, to: Any, number: int, part: Part) -> None:
         to.write(piece)
         left -= len(piece)
     if render(digest.digest()) != part.digest:
-        raise FlawError("bad_part", f"part {number} ({part.kind}) is not the one that was signed")
+        raise FlawError("bad_part", f"part {number} ({part.kind}) is not the part that was signed")
     after = file.read(1)
     if after != b"\n":
         code = "bad_part" if after else "truncated"
         raise FlawError(code, f"part {number} ({part.kind}) is not followed by a line feed")
 
 
-def _verified(path: Path, number: int, claim: RunClaim) -> VerificationReport:
+def _verify_recording(path: Path, number: int, claim: RunClaim) -> VerificationReport:
     where = f"part {number}, run {claim.run}"
     try:
         with RecordingFile(path) as recording:
             header, digest = recording.header, recording.header_row.hash
         found = verify_file(path, deep=True, expected=Head(claim.events, parse_hash(claim.head)))
-    except ReenactError as problem:
-        raise FlawError("bad_recording", f"{where}: {_without_path(problem.message, path)}") from None
+    except OnrecordError as problem:
+        raise FlawError("bad_recording", f"{where}: {_remove_path(problem.message, path)}") from None
     if not found.valid:
         first = found.problems[0]
         raise FlawError("bad_recording", f"{where}, event {first.seq}: {first.message}")
-    said = (claim.namespace, claim.run, claim.header_hash, claim.head, claim.events, claim.terminal)
-    if said != (header.namespace, header.run, render(digest), found.head, found.events, found.terminal):
+    claimed = (claim.namespace, claim.run, claim.header_hash, claim.head, claim.events, claim.terminal)
+    if claimed != (header.namespace, header.run, render(digest), found.head, found.events, found.terminal):
         raise FlawError("other_run", f"{where}: the recording is of another run, or of another state of it")
     return found
 
 
-def _without_path(message: str, path: Path) -> str:
-    """The temporary file's name says nothing to anybody."""
+def _remove_path(message: str, path: Path) -> str:
+    """Return the message without the temporary file's name, which means nothing to the caller."""
     return message.replace(f"{path.name}, ", "").replace(str(path), "it")

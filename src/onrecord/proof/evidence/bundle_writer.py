@@ -1,4 +1,4 @@
-"""Making a bundle: the runs as text exports, what was found about them, and one signature over all of it.
+"""Make a bundle: text exports of runs, findings about them, and one signature over everything.
 
 envelope, one line (DSSE)            signs the statement, which names every part by size and digest
 part 1 … part n, verbatim            each followed by one line feed, in the order of the statement
@@ -7,7 +7,6 @@ part 1 … part n, verbatim            each followed by one line feed, in the or
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -16,30 +15,30 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from reenact.core.canonical import stored_bytes
-from reenact.core.codec import encode
-from reenact.core.events import TERMINAL_KINDS
-from reenact.core.hashing import render
-from reenact.core.links import FORMAT as RECORDING_FORMAT
-from reenact.errors import InvalidInput, StoreUnavailable
-from reenact.journal.exporting import export_lines
-from reenact.journal.output_files import place_for
-from reenact.journal.reader import JournalReader
-from reenact.journal.sources import Sources, SystemSources
-from reenact.replays.evidence.differences import fetch_difference
-from reenact.replays.evidence.envelope import (
+from onrecord.analysis.compare.kept_differences import fetch_difference
+from onrecord.core.canonical import stored_bytes
+from onrecord.core.codec import encode
+from onrecord.core.events import TERMINAL_KINDS
+from onrecord.core.hashing import render
+from onrecord.core.links import FORMAT as RECORDING_FORMAT
+from onrecord.errors import InvalidInput
+from onrecord.journal.atomic_files import resolve_target, write_atomically
+from onrecord.journal.export import export_lines
+from onrecord.journal.reader import JournalReader
+from onrecord.journal.sources import Sources, SystemSources
+from onrecord.proof.evidence.envelope import (
     MAX_ENVELOPE_BYTES,
     PAYLOAD_TYPE,
     Envelope,
     pre_authentication_encoding,
     write_envelope,
 )
-from reenact.replays.evidence.problems import FlawError
-from reenact.replays.evidence.signing_keys import SigningKeys
-from reenact.replays.evidence.statement import Part, RunClaim, Statement, read_statement
-from reenact.store.contract import Store
+from onrecord.proof.evidence.problems import FlawError
+from onrecord.proof.evidence.signing_keys import SigningKeys
+from onrecord.proof.evidence.statement import Part, RunClaim, Statement, read_statement
+from onrecord.store.contract import Store
 
-ARTIFACT_TAG = b"reenact.artifact/1\0"
+ARTIFACT_TAG = b"onrecord.artifact/1\0"
 IN_MEMORY_BYTES = 16 * 1024 * 1024
 
 
@@ -53,15 +52,15 @@ def make_bundle(
     keys: SigningKeys | None = None,
     sources: Sources | None = None,
 ) -> bytes:
-    """A bundle as bytes; for runs that are large, `write_bundle` needs no memory for them.
+    """Return a bundle as bytes. For large runs use `write_bundle`, which does not hold them in memory.
 
-    `result` is what was found about the runs, anything that has a value. `differences` are digests of
-    `keep_difference`. The runs are verified on the way: a damaged one is never signed.
+    `result` is a finding about the runs, any value that can be encoded. `differences` are digests from
+    `keep_difference`. The runs are verified first: a damaged run is never signed.
     """
-    made = BytesIO()
-    with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) as parts:
-        _write(made, parts, store, runs, namespace, result, differences, keys, sources)
-    return made.getvalue()
+    bundle = BytesIO()
+    with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) as spool:
+        _write_bundle(bundle, spool, store, runs, namespace, result, differences, keys, sources)
+    return bundle.getvalue()
 
 
 def write_bundle(
@@ -75,25 +74,14 @@ def write_bundle(
     keys: SigningKeys | None = None,
     sources: Sources | None = None,
 ) -> int:
-    """Writes a bundle in one piece: a half-written one never stands under its name. Returns its size in bytes."""
-    path = place_for(Path(path))
-    temporary = path.with_name(f".{path.name}.{SystemSources().entropy(8).hex()}.tmp")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent) as parts, open(temporary, "xb") as file:
-            os.chmod(temporary, 0o600)
-            _write(file, parts, store, runs, namespace, result, differences, keys, sources)
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
-        os.replace(temporary, path)
-    except OSError as error:
-        raise StoreUnavailable(f"cannot write {path}: {error.strerror}", code="cannot_write") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    return size
+    """Write a bundle atomically and return its size in bytes."""
+    target = resolve_target(Path(path))
+    with write_atomically(target) as file, tempfile.TemporaryFile(dir=target.parent) as spool:
+        _write_bundle(file, spool, store, runs, namespace, result, differences, keys, sources)
+        return file.tell()
 
 
-def _write(
+def _write_bundle(
     file: Any,
     spool: Any,
     store: Store,
@@ -106,34 +94,34 @@ def _write(
 ) -> None:
     names = [runs] if isinstance(runs, str) else list(dict.fromkeys(runs))
     if not names:
-        raise InvalidInput("evidence is about at least one run", code="no_runs")
+        raise InvalidInput("evidence needs at least one run", code="no_runs")
     keys = keys or SigningKeys()
     signer = keys.current_public_key()
-    parts = _Parts(spool)
-    claims = [parts.add_run(JournalReader(store, name, namespace)) for name in names]
-    named = None if result is None else parts.add("result", [_result_text(result)])
+    added = _BundleParts(spool)
+    claims = [added.add_run(JournalReader(store, name, namespace)) for name in names]
+    result_digest = None if result is None else added.add("result", [_result_text(result)])
     for digest in dict.fromkeys(differences):
-        parts.add("difference", [fetch_difference(store, namespace, digest)])
-    # Not before the key itself, whatever the clock says: who knows when it was made would take this for a forgery.
+        added.add("difference", [fetch_difference(store, namespace, digest)])
+    # Never before the creation of the key, whatever the clock says: a checker would reject it.
     created = max((sources or SystemSources()).now_us(), signer.not_before or 0)
-    statement = Statement(created=created, runs=claims, result=named, parts=parts.made)
-    payload = _checked(statement)
+    statement = Statement(created=created, runs=claims, result=result_digest, parts=added.parts)
+    payload = _check_statement(statement)
     signature = keys.sign_bytes(pre_authentication_encoding(PAYLOAD_TYPE, payload))
     line = write_envelope(Envelope(payload, PAYLOAD_TYPE, [signature]))
     if len(line) > MAX_ENVELOPE_BYTES:
-        raise InvalidInput("the bundle would have too many parts", hint="Make several.", code="too_many_parts")
+        raise InvalidInput("the bundle would have too many parts", hint="Make several bundles.", code="too_many_parts")
     file.write(line + b"\n")
     spool.seek(0)
     shutil.copyfileobj(spool, file)
 
 
-def _checked(statement: Statement) -> bytes:
-    """What no checker would take is not signed in the first place."""
+def _check_statement(statement: Statement) -> bytes:
+    """Return the statement's bytes. Refuse a statement that no checker would accept."""
     payload = statement.to_bytes()
     try:
         read_statement(payload)
     except FlawError as flaw:
-        raise InvalidInput(f"there is no such evidence: {flaw.problem.message}", code=flaw.problem.code) from None
+        raise InvalidInput(f"this evidence would be invalid: {flaw.problem.message}", code=flaw.problem.code) from None
     return payload
 
 
@@ -141,19 +129,19 @@ def _result_text(result: Any) -> bytes:
     encoded = encode(result)
     if not encoded.replayable or encoded.artifacts:
         raise InvalidInput(
-            "the result holds something that has no value, or bytes of more than 64 KiB",
-            hint="Give plain data; keep bytes with keep_difference and name their digest.",
+            "the result holds a value that cannot be encoded, or bytes of more than 64 KiB",
+            hint="Give plain data; store bytes with keep_difference and give their digest.",
             code="bad_result",
         )
     return stored_bytes(encoded.tree)
 
 
-class _Parts:
-    """Parts on their way into the bundle: written out and digested as they come."""
+class _BundleParts:
+    """Parts of a bundle, written and digested one by one."""
 
     def __init__(self, spool: BinaryIO) -> None:
         self._spool = spool
-        self.made: list[Part] = []
+        self.parts: list[Part] = []
 
     def add(self, kind: Any, pieces: Iterable[bytes]) -> str:
         size, digest = 0, sha256(ARTIFACT_TAG)
@@ -162,7 +150,7 @@ class _Parts:
             digest.update(piece)
         self._spool.write(b"\n")
         part = Part(kind=kind, size=size, digest=render(digest.digest()))
-        self.made.append(part)
+        self.parts.append(part)
         return part.digest
 
     def add_run(self, reader: JournalReader) -> RunClaim:
@@ -176,7 +164,7 @@ class _Parts:
         recording = self.add("recording", lines())
         end = json.loads(last)["end"]
         if not end["events"]:
-            raise InvalidInput(f"run {reader.run} has no events: there is nothing to show", code="empty_run")
+            raise InvalidInput(f"run {reader.run} has no events, so it is no evidence", code="empty_run")
         row = reader.store.event(reader.namespace, reader.run, end["events"])
         return RunClaim(
             namespace=reader.header.namespace,

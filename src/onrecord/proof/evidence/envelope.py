@@ -1,8 +1,8 @@
 """The signed envelope: DSSE (v1), in exactly one spelling.
 
-What is signed is not the JSON but its pre-authentication encoding: the type and the payload, each behind its length.
-So a signature is good for one payload of one type, however the envelope is spelled. We still accept one spelling only
-(compact, members in this order, canonical base64), so that no bit of a bundle can change unseen.
+The signature covers the pre-authentication encoding: the type and the payload, each after its length. So a signature
+is valid for one payload of one type, however the envelope is written. Only one spelling is accepted all the same
+(compact, members in this order, canonical base64), so that every changed bit of a bundle is detected.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from base64 import b64decode, b64encode
 from binascii import Error as BinasciiError
 from typing import Any, NamedTuple
 
-from reenact.core.canonical import stored_bytes
-from reenact.core.strict_json import read_strict
-from reenact.errors import InvalidValue
-from reenact.replays.evidence.problems import FlawError
-from reenact.replays.evidence.public_keys import SIGNATURE_BYTES, PublicKey
+from onrecord.core.canonical import stored_bytes
+from onrecord.core.strict_json import read_strict
+from onrecord.errors import InvalidValue
+from onrecord.proof.evidence.problems import FlawError
+from onrecord.proof.evidence.public_keys import SIGNATURE_BYTES, PublicKey
 
-PAYLOAD_TYPE = "application/vnd.reenact.evidence.v1+json"
+PAYLOAD_TYPE = "application/vnd.onrecord.evidence.v1+json"
 MAX_ENVELOPE_BYTES = 4 * 1024 * 1024
 MAX_SIGNATURES = 16
 
@@ -50,35 +50,35 @@ def read_envelope(line: bytes) -> Envelope:
     except InvalidValue as refused:
         code = refused.code if refused.code in ("duplicate_key", "too_large") else "bad_envelope"
         raise FlawError(code, f"the first line is not an envelope: {refused.message}") from None
-    envelope = _from_tree(tree)
+    envelope = _parse_envelope(tree)
     if write_envelope(envelope) != line:
-        raise FlawError("bad_envelope", "the envelope is not spelled as the format says")
+        raise FlawError("bad_envelope", "the envelope is not written in the form that the format prescribes")
     if envelope.payload_type != PAYLOAD_TYPE:
-        raise FlawError("wrong_payload_type", "what is signed is something else than evidence")
+        raise FlawError("wrong_payload_type", "the signed payload is not evidence")
     if not envelope.signatures:
-        raise FlawError("unsigned", "nobody has signed it")
+        raise FlawError("unsigned", "the envelope has no signature")
     if len({key for key, _ in envelope.signatures}) != len(envelope.signatures):
-        raise FlawError("duplicate_signature", "one key has signed twice")
+        raise FlawError("duplicate_signature", "the envelope has two signatures of one key")
     return envelope
 
 
-def _from_tree(tree: Any) -> Envelope:
+def _parse_envelope(tree: Any) -> Envelope:
     if type(tree) is not dict or set(tree) != {"payload", "payloadType", "signatures"}:
-        raise FlawError("bad_envelope", "an envelope has payload, payloadType and signatures")
-    written = tree["signatures"]
-    if type(tree["payloadType"]) is not str or type(written) is not list:
-        raise FlawError("bad_envelope", "a member of the envelope has another type than it should")
-    if len(written) > MAX_SIGNATURES:
+        raise FlawError("bad_envelope", "the envelope does not have exactly payload, payloadType and signatures")
+    items = tree["signatures"]
+    if type(tree["payloadType"]) is not str or type(items) is not list:
+        raise FlawError("bad_envelope", "a member of the envelope has the wrong type")
+    if len(items) > MAX_SIGNATURES:
         raise FlawError("too_many_signatures", f"there are more than {MAX_SIGNATURES} signatures")
     signatures = []
-    for one in written:
+    for one in items:
         if type(one) is not dict or set(one) != {"keyid", "sig"} or type(one["keyid"]) is not str:
-            raise FlawError("bad_envelope", "a signature has keyid and sig")
-        signatures.append((one["keyid"], _base64(one["sig"])))
-    return Envelope(_base64(tree["payload"]), tree["payloadType"], signatures)
+            raise FlawError("bad_envelope", "a signature does not have exactly keyid and sig")
+        signatures.append((one["keyid"], _decode_base64(one["sig"])))
+    return Envelope(_decode_base64(tree["payload"]), tree["payloadType"], signatures)
 
 
-def _base64(text: Any) -> bytes:
+def _decode_base64(text: Any) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (BinasciiError, ValueError, TypeError):
@@ -86,10 +86,10 @@ def _base64(text: Any) -> bytes:
 
 
 def verified_signers(envelope: Envelope, keys: dict[str, PublicKey]) -> list[PublicKey]:
-    """The keys whose signature holds: at least one.
+    """Return the trusted keys with a valid signature, at least one.
 
-    A signature under a key that is not known is left aside. One under a known key that does not hold condemns the
-    whole: somebody has altered something.
+    Signatures of unknown keys are ignored. An invalid signature of a trusted key makes the whole envelope invalid: it
+    was altered.
     """
     data = pre_authentication_encoding(envelope.payload_type, envelope.payload)
     signers = []
@@ -98,9 +98,9 @@ def verified_signers(envelope: Envelope, keys: dict[str, PublicKey]) -> list[Pub
         if key is None:
             continue
         if len(signature) != SIGNATURE_BYTES or not key.verifies(signature, data):
-            raise FlawError("bad_signature", f"the signature under key {key_id} does not hold")
+            raise FlawError("bad_signature", f"the signature of key {key_id} is not valid")
         signers.append(key)
     if not signers:
-        named = ", ".join(key_id[:80] for key_id, _ in envelope.signatures[:3])
-        raise FlawError("unknown_key", f"it is signed under keys that are not trusted here: {named}")
+        key_ids = ", ".join(key_id[:80] for key_id, _ in envelope.signatures[:3])
+        raise FlawError("unknown_key", f"it is signed only by keys that are not trusted here: {key_ids}")
     return signers

@@ -1,4 +1,4 @@
-"""What is wrong with a bundle, by stable code."""
+"""Problems of a bundle, with stable codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class BundleProblem(NamedTuple):
 
 
 class FlawError(Exception):
-    """Ends a check; it never leaves this package."""
+    """Error that ends a check. It never leaves this package."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
-"""Ed25519 keys as a checker holds them, and the one place that loads the cryptography.
+"""Ed25519 public keys, and the only module that loads `cryptography`.
 
-No algorithm is ever taken from a bundle: whoever checks brings keys of this one kind. The verdict on odd signatures is
-that of OpenSSL (a scalar that is not reduced is refused, the equation is taken without cofactor); keys of small order,
-under which one signature fits many messages, are refused when they are read.
+The algorithm never comes from a bundle: the checker supplies keys of this one kind. OpenSSL decides on odd signatures
+(an unreduced scalar is refused, the equation has no cofactor). Keys of small order, for which one signature fits many
+messages, are refused when they are read.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any
 
 import msgspec
 
-from reenact.core.hashing import render
-from reenact.errors import InvalidInput
+from onrecord.core.hashing import render
+from onrecord.errors import InvalidInput
+from onrecord.extras import install_command
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 MAX_PEM_BYTES = 16 * 1024
 
-_KEY_TAG = b"reenact.key/1\0"
+_KEY_TAG = b"onrecord.key/1\0"
 _PRIME = 2**255 - 19
 _ORDER_8 = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
 _SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
@@ -27,7 +28,7 @@ _SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
 
 
 class PublicKey(msgspec.Struct, frozen=True):
-    """A key that is trusted, and if that is known, when it signed (microseconds since 1970)."""
+    """A trusted key and, if known, the time in which it signed (microseconds since 1970)."""
 
     raw: bytes
     not_before: int | None = None
@@ -35,17 +36,17 @@ class PublicKey(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """By which a signature says whose it is. Derived from the key, so nobody can claim another's."""
+        """Return the key id that a signature names. It is derived from the key, so it cannot be claimed by another."""
         return render(sha256(_KEY_TAG + self.raw).digest())
 
     def signed_at(self, time: int) -> bool:
-        """Whether it was in use then."""
+        """Return True if the key was in use at that time."""
         return (self.not_before is None or self.not_before <= time) and (
             self.not_after is None or time <= self.not_after
         )
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
-        crypto = cryptography()
+        crypto = load_cryptography()
         try:
             crypto.Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, data)
         except (crypto.InvalidSignature, ValueError):
@@ -53,19 +54,19 @@ class PublicKey(msgspec.Struct, frozen=True):
         return True
 
     def to_pem(self) -> str:
-        crypto = cryptography()
+        crypto = load_cryptography()
         key = crypto.Ed25519PublicKey.from_public_bytes(self.raw)
         pem: bytes = key.public_bytes(crypto.Encoding.PEM, crypto.PublicFormat.SubjectPublicKeyInfo)
         return pem.decode()
 
 
 def public_key(key: PublicKey | bytes | str) -> PublicKey:
-    """A key from its 32 bytes, or from PEM."""
+    """Return a key from its 32 bytes, or from PEM."""
     if isinstance(key, PublicKey):
         found = key
     else:
         data = key.encode("utf-8", "replace") if isinstance(key, str) else bytes(key)
-        found = PublicKey(data if len(data) == KEY_BYTES else _from_pem(data))
+        found = PublicKey(data if len(data) == KEY_BYTES else _read_pem(data))
     if len(found.raw) != KEY_BYTES:
         raise _not_a_key()
     y = int.from_bytes(found.raw, "little") & (2**255 - 1)
@@ -74,8 +75,8 @@ def public_key(key: PublicKey | bytes | str) -> PublicKey:
     return found
 
 
-def _from_pem(data: bytes) -> bytes:
-    crypto = cryptography()
+def _read_pem(data: bytes) -> bytes:
+    crypto = load_cryptography()
     if len(data) > MAX_PEM_BYTES:
         raise _not_a_key()
     try:
@@ -93,7 +94,7 @@ def _not_a_key() -> InvalidInput:
 
 
 class _Cryptography:
-    """What is used of the package, found when it is first needed."""
+    """The names used from `cryptography`, imported on first use."""
 
     def __init__(self) -> None:
         from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -109,7 +110,7 @@ class _Cryptography:
         self.load_pem_public_key = load_pem_public_key
 
 
-def cryptography() -> _Cryptography:
+def load_cryptography() -> _Cryptography:
     try:
         return _Cryptography()
     except ModuleNotFoundError as error:
@@ -117,6 +118,6 @@ def cryptography() -> _Cryptography:
             raise
         raise InvalidInput(
             "signatures need the package cryptography, which is not installed",
-            hint='pip install "reenact[evidence]"',
+            hint=install_command("evidence"),
             code="missing_extra",
         ) from error

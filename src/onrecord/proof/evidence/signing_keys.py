@@ -1,8 +1,8 @@
-"""The keys that sign evidence, in the user's file of secrets beside all others (`reenact.effect.keys`).
+"""The keys that sign evidence, in the user's file of secrets (`onrecord.runtime.secrets.keys`).
 
-A key is made when something is first signed. The private half is in that file and nowhere else: nothing here returns
-it. Rotating drops the private half of the key before, which will never sign again, and keeps its public half with the
-time from when to when it signed: what was signed then can still be checked.
+The first signature makes a key. The private half is only in that file: nothing here returns it. A rotation deletes the
+private half of the old key and keeps its public half with the time in which it signed, so that old signatures can still
+be checked.
 """
 
 from __future__ import annotations
@@ -11,68 +11,68 @@ from base64 import b64decode, b64encode
 from binascii import Error as BinasciiError
 from typing import Any
 
-from reenact.effect.keys import KeyInfo, KeyRing
-from reenact.errors import KeysUnavailable
-from reenact.journal.sources import Sources
-from reenact.replays.evidence.public_keys import KEY_BYTES, PublicKey, cryptography
-from reenact.store.contract import Store
+from onrecord.errors import KeysUnavailable
+from onrecord.journal.sources import Sources
+from onrecord.proof.evidence.public_keys import KEY_BYTES, PublicKey, load_cryptography
+from onrecord.runtime.secrets.keys import KeyInfo, KeyRing
+from onrecord.store.contract import Store
 
 PURPOSE = "signature"
 ALGORITHM = "ed25519"
 
 
 class SigningKeys(KeyRing):
-    """The file of secrets, as far as it is about signatures. It is found where every other secret is."""
+    """Signing keys in the file of secrets."""
 
     def sign_bytes(self, data: bytes) -> tuple[str, bytes]:
-        """The id of the present key, which is made if there is none, and its signature of the data."""
+        """Return the id of the current key and its signature of the data. Make a key if there is none."""
         member = self._signer()
-        private = cryptography().Ed25519PrivateKey.from_private_bytes(self._bytes(member, "secret"))
+        private = load_cryptography().Ed25519PrivateKey.from_private_bytes(self._decode_member(member, "secret"))
         signature: bytes = private.sign(data)
-        return PublicKey(self._bytes(member, "public")).id, signature
+        return PublicKey(self._decode_member(member, "public")).id, signature
 
     def current_public_key(self) -> PublicKey:
-        """The key that signs, which is made if there is none."""
+        """Return the current key. Make one if there is none."""
         member = self._signer()
-        return PublicKey(self._bytes(member, "public"), member["created"])
+        return PublicKey(self._decode_member(member, "public"), member["created"])
 
     def public_keys(self) -> list[PublicKey]:
-        """All that ever signed here, the present one last. Nothing is made for asking."""
+        """Return all keys that ever signed here, the current one last. Make none."""
         if not self.path.exists():
             return []
         return [
-            PublicKey(self._bytes(member, "public"), member["created"], member.get("until"))
+            PublicKey(self._decode_member(member, "public"), member["created"], member.get("until"))
             for member in self._signers(self._load().members)
         ]
 
     def rotate_signer(self, *, store: Store | None = None, namespace: str = "default") -> KeyInfo:
-        """Adds a key that signs from now on."""
+        """Add a key that signs from now on."""
         self._load()
-        made = self._change(self._with_new)
-        self._note(store, namespace, "keys_rotated", made)
-        return made
+        key = self._change(self._add_new)
+        self._note(store, namespace, "keys_rotated", key)
+        return key
 
     def _signer(self) -> dict[str, Any]:
         member = self._current()
         if member is None:
-            self._change(self._with_first)
+            self._change(self._add_first)
             member = self._current()
         assert member is not None
         return member
 
-    def _with_first(self, members: list[dict[str, Any]]) -> KeyInfo:
-        """Under the lock of the file: whoever comes second finds the key of whoever came first."""
+    def _add_first(self, members: list[dict[str, Any]]) -> KeyInfo:
+        """Add a key if there is none. Called under the file's lock, so two processes do not make two keys."""
         current = _current(members)
-        return self._with_new(members) if current is None else _info(current)
+        return self._add_new(members) if current is None else _key_info(current)
 
-    def _with_new(self, members: list[dict[str, Any]]) -> KeyInfo:
+    def _add_new(self, members: list[dict[str, Any]]) -> KeyInfo:
         now = self._sources.now_us()
         for member in self._signers(members):
             if member["state"] == "current":
                 member.update(state="replaced", until=now)
                 member.pop("secret", None)
         members.append(_new_member(self._sources, now))
-        return _info(members[-1])
+        return _key_info(members[-1])
 
     def _current(self) -> dict[str, Any] | None:
         return _current(self._signers(self._load().members))
@@ -84,7 +84,7 @@ class SigningKeys(KeyRing):
                 raise self._unusable(member)
         return found
 
-    def _bytes(self, member: dict[str, Any], name: str) -> bytes:
+    def _decode_member(self, member: dict[str, Any], name: str) -> bytes:
         try:
             data = b64decode(str(member.get(name)), validate=True)
         except (BinasciiError, ValueError):
@@ -96,19 +96,19 @@ class SigningKeys(KeyRing):
     def _unusable(self, member: dict[str, Any]) -> KeysUnavailable:
         return KeysUnavailable(
             f"the file of secrets {self.path} holds a signing key that cannot be used ({member['id'][:64]!r})",
-            hint="Put the file back from a copy.",
+            hint="Restore the file from a backup.",
         )
 
 
 def _current(members: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The last one that signs, if any."""
+    """Return the last current signing key, if any."""
     signing = [member for member in members if member.get("purpose") == PURPOSE and member.get("state") == "current"]
     return signing[-1] if signing else None
 
 
 def _new_member(sources: Sources, now: int) -> dict[str, Any]:
     secret = sources.entropy(KEY_BYTES)
-    public = cryptography().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+    public = load_cryptography().Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
     return {
         "id": "s" + PublicKey(public).id.removeprefix("sha256:")[:16],
         "purpose": PURPOSE,
@@ -120,5 +120,5 @@ def _new_member(sources: Sources, now: int) -> dict[str, Any]:
     }
 
 
-def _info(member: dict[str, Any]) -> KeyInfo:
+def _key_info(member: dict[str, Any]) -> KeyInfo:
     return KeyInfo(member["id"], PURPOSE, str(member["state"]), member["created"], member.get("until"))

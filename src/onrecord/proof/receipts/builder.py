@@ -1,25 +1,25 @@
-"""Receipts that come from no journal: for effects that somebody else carries out and records."""
+"""Build receipts without a journal, for effects that another system executes and records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from reenact.core.canonical import parse_stored, stored_bytes
-from reenact.core.codec import Encoded, encode
-from reenact.errors import Damaged, InvalidInput
-from reenact.journal.sources import Sources, SystemSources
-from reenact.tokens.sampling import SamplingParams
-from reenact.tokens.token import NONCE_BYTES, ReplayToken, Status, sealed, written_artifacts
+from onrecord.core.canonical import parse_stored, stored_bytes
+from onrecord.core.codec import Encoded, encode
+from onrecord.errors import Damaged, InvalidInput
+from onrecord.journal.sources import Sources, SystemSources
+from onrecord.proof.receipts.sampling_params import SamplingParams
+from onrecord.proof.receipts.token import NONCE_BYTES, ReplayToken, Status, encode_artifacts, seal_token
 
 _MISSING: Any = object()
 
 
 class ReplayTokenBuilder:
-    """Collects what a receipt says, then `mint`s it.
+    """Collect the members of a receipt, then `mint` it.
 
-    Required: `effect_name`, `inputs`, and `outputs` or `error`. Otherwise: model version empty, sampling left to the
-    provider, time and nonce from the sources, namespace and flow `default`, no tags, first in its flow.
+    Required: `effect_name`, `inputs`, and `outputs` or `error`. Defaults: no model version, no sampling parameters,
+    time and nonce from the sources, namespace and flow `default`, no tags, first in its flow.
     """
 
     def __init__(self, *, sources: Sources | None = None) -> None:
@@ -54,7 +54,7 @@ class ReplayTokenBuilder:
         return self
 
     def error(self, error: BaseException) -> ReplayTokenBuilder:
-        """The effect failed: its error is what came of it."""
+        """Set the outcome to this error."""
         self._outcome = ("failed", error)
         return self
 
@@ -67,7 +67,7 @@ class ReplayTokenBuilder:
         return self
 
     def time(self, microseconds: int) -> ReplayTokenBuilder:
-        """Whole microseconds since 1970: what is hashed is what is stored."""
+        """Set the time in whole microseconds since 1970, which is both stored and hashed."""
         if type(microseconds) is not int:
             raise InvalidInput("a receipt's time is whole microseconds since 1970", code="bad_time")
         self._time = microseconds
@@ -92,7 +92,7 @@ class ReplayTokenBuilder:
         return self
 
     def after(self, token: ReplayToken | str | None) -> ReplayTokenBuilder:
-        """The receipt before this one in its flow; None for the first."""
+        """Set the previous receipt of the flow; None for the first."""
         self._previous = token.token_hash if isinstance(token, ReplayToken) else token
         return self
 
@@ -109,8 +109,8 @@ class ReplayTokenBuilder:
             raise _missing("its outputs, or its error", "outputs")
         inputs, outputs = encode(self._inputs), encode(self._outcome[1])
         try:
-            return sealed(self._unsealed(self._outcome[0], inputs, outputs))
-        except Damaged as refused:  # nobody has damaged anything: the caller gave what no receipt can hold
+            return seal_token(self._unsealed(self._outcome[0], inputs, outputs))
+        except Damaged as refused:  # the caller gave values that a receipt cannot hold
             raise InvalidInput(refused.message, code=refused.code) from None
 
     def _unsealed(self, status: Status, inputs: Encoded, outputs: Encoded) -> ReplayToken:
@@ -120,19 +120,19 @@ class ReplayTokenBuilder:
             effect_name=self._name,
             effect_kind=self._kind,
             status=status,
-            inputs=_own(inputs),
+            inputs=_copy_tree(inputs),
             inputs_hash="",
-            outputs=_own(outputs),
+            outputs=_copy_tree(outputs),
             outputs_hash="",
             model_version=self._model_version,
-            sampling=_own(encode(self._sampling.to_data())),
+            sampling=_copy_tree(encode(self._sampling.to_data())),
             time=self._sources.now_us() if self._time is None else self._time,
             nonce=(self._sources.entropy(NONCE_BYTES) if self._nonce is None else self._nonce).hex(),
             previous=self._previous,
             replaces=self._replaces,
             tags=self._tags,
             place=None,
-            artifacts=written_artifacts({**inputs.artifacts, **outputs.artifacts}),
+            artifacts=encode_artifacts({**inputs.artifacts, **outputs.artifacts}),
         )
 
 
@@ -140,6 +140,6 @@ def _missing(what: str, method: str) -> InvalidInput:
     return InvalidInput(f"a receipt needs {what}", hint=f"Call {method}() before mint().", code=f"missing_{method}")
 
 
-def _own(encoded: Encoded) -> Any:
-    """A tree that nobody else holds: what the caller does to its values later must not change the receipt."""
+def _copy_tree(encoded: Encoded) -> Any:
+    """Return a copy of the tree, so that the caller cannot change the receipt later."""
     return parse_stored(stored_bytes(encoded.tree) if encoded.stored is None else encoded.stored)

@@ -1,4 +1,4 @@
-"""Whether receipts are all of a flow, in order: each names the one before it by hash."""
+"""Check that receipts are the whole of a flow, in order. Each names the previous one by hash."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from reenact.errors import Damaged
-from reenact.tokens.token import ReplayToken
+from onrecord.errors import Damaged
+from onrecord.proof.receipts.token import ReplayToken
 
 
 class ChainProblem(NamedTuple):
     at: int
-    """Which receipt of the list, from 0."""
+    """The index of the receipt, from 0."""
     code: str
     message: str
 
@@ -22,13 +22,13 @@ class ChainReport(msgspec.Struct, frozen=True):
     tokens: int
     problems: list[ChainProblem]
     last: str | None
-    """The own hash of the last receipt: with it, a chain that was cut short later is found out."""
+    """The hash of the last receipt. With it, a chain that was truncated later is detected."""
     open_ended: bool
-    """Nothing was given to tell whether receipts are missing at the end."""
+    """True if no last hash was given, so receipts missing at the end are not detected."""
 
     @property
     def whole(self) -> bool:
-        """Nothing of nothing is no chain."""
+        """Return True for a non-empty chain without problems."""
         return self.tokens > 0 and not self.problems
 
     def __str__(self) -> str:
@@ -42,14 +42,14 @@ class ChainReport(msgspec.Struct, frozen=True):
     def raise_if_broken(self) -> None:
         if not self.whole:
             code = self.problems[0].code if self.problems else "no_receipts"
-            raise Damaged(str(self), code=code, hint="Get the whole flow again from whoever issued it.")
+            raise Damaged(str(self), code=code, hint="Get the whole flow again from its issuer.")
 
 
 def check_chain(tokens: Sequence[ReplayToken], *, last: str | None = None, follows: str | None = None) -> ChainReport:
-    """Checks every receipt by itself, and that each follows the one before it.
+    """Check every receipt, and that each follows the previous one.
 
-    `last` is the own hash of the last receipt as somebody knows it; without it, receipts that were taken away at the
-    end are not missed. `follows` is what the first one has to follow, for a part of a flow.
+    `last` is the known hash of the last receipt; without it, receipts removed at the end are not detected. `follows` is
+    the hash that the first receipt has to follow, for a part of a flow.
     """
     places: dict[str, int] = {}
     for index, token in enumerate(tokens):
@@ -59,13 +59,13 @@ def check_chain(tokens: Sequence[ReplayToken], *, last: str | None = None, follo
     for index, token in enumerate(tokens):
         problems += [ChainProblem(index, problem.code, problem.message) for problem in token.problems()]
         if places[token.token_hash] != index:
-            message = f"it is receipt {places[token.token_hash]} once more"
+            message = f"it repeats receipt {places[token.token_hash]}"
             problems.append(ChainProblem(index, "duplicate_receipt", message))
             continue
         if (token.flow, token.namespace) != (tokens[0].flow, tokens[0].namespace):
             problems.append(ChainProblem(index, "other_flow", "it belongs to another flow"))
         elif token.previous != before:
-            problems.append(ChainProblem(index, *_misplaced(token, places)))
+            problems.append(ChainProblem(index, *_describe_misplaced(token, places)))
         before = token.token_hash
     if last is not None and before != last:
         known = last in places
@@ -74,9 +74,9 @@ def check_chain(tokens: Sequence[ReplayToken], *, last: str | None = None, follo
     return ChainReport(len(tokens), problems, tokens[-1].token_hash if tokens else None, last is None)
 
 
-def _misplaced(token: ReplayToken, places: dict[str, int]) -> tuple[str, str]:
+def _describe_misplaced(token: ReplayToken, places: dict[str, int]) -> tuple[str, str]:
     if token.previous is None:
-        return "reordered_receipt", "it is the first of its flow and stands further back"
+        return "reordered_receipt", "it is the first of its flow, but not the first in the list"
     if token.previous in places:
         return "reordered_receipt", f"it follows receipt {places[token.previous]}, not the one before it"
     return "missing_receipt", "the receipt before it is missing"

@@ -1,9 +1,9 @@
-"""Receipts over a store: a view of its journals, and nothing beside them.
+"""Receipts of a store: a view of its journals that stores nothing else.
 
-The receipts of a recorded run are minted from its journal whenever they are asked for. Receipts that come from no
-journal get a run of their own for each flow, under the flow's name: one `SignalReceived` each, which holds all of the
-receipt in one content. So erasing any value of it takes the nonce along, and the hash by which the next receipt names
-this one gives nothing away. The index is an idea of what stands where, checked whenever it is used.
+The receipts of a recorded run are minted from its journal on every request. Other receipts get a run for each flow,
+under the flow's name: one `SignalReceived` for each, with the whole receipt in one content. So erasing any of its
+values erases the nonce too, and the hash in the next receipt reveals nothing. The index is a cache of positions, which
+are checked on every use.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from reenact.core.codec import UnknownTag
-from reenact.core.events import SignalReceived
-from reenact.core.hashing import parse_hash
-from reenact.core.links import OPERATIONS_RUN, check_namespace, is_name
-from reenact.errors import Damaged, InvalidInput, InvalidValue, MovedHead, NotFound, Refused, StaleEpoch
-from reenact.journal.journal import Journal
-from reenact.journal.reach import all_runs
-from reenact.journal.reader import JournalReader, NodeReader
-from reenact.journal.sources import Sources, SystemSources
-from reenact.store.contract import Store
-from reenact.tokens.log import check_acceptable, check_follows, selected, unknown_flow, unknown_token
-from reenact.tokens.minting import RECEIPT_SIGNAL, keeps_receipts, mint, mint_placed, receipt_tree
-from reenact.tokens.token import FORMAT, ReplayToken, artifacts_named
+from onrecord.core.codec import UnknownTag
+from onrecord.core.events import SignalReceived
+from onrecord.core.hashing import parse_hash
+from onrecord.core.links import OPERATIONS_RUN, check_namespace, is_name
+from onrecord.errors import Damaged, InvalidInput, InvalidValue, MovedHead, NotFound, Refused, StaleEpoch
+from onrecord.journal.journal import Journal
+from onrecord.journal.reachability import all_runs
+from onrecord.journal.reader import JournalReader, NodeReader
+from onrecord.journal.sources import Sources, SystemSources
+from onrecord.proof.receipts.log import check_acceptable, check_follows, select_tokens, unknown_flow, unknown_token
+from onrecord.proof.receipts.mint import RECEIPT_SIGNAL, keeps_receipts, mint, mint_with_seqs, receipt_tree
+from onrecord.proof.receipts.token import FORMAT, ReplayToken, named_artifacts
+from onrecord.store.contract import Store
 
 
-class _Spot(NamedTuple):
-    """Where a receipt ends, and what is needed to mint it alone."""
+class _ReceiptPosition(NamedTuple):
+    """The position of a receipt's answer, and the previous hash that minting it needs."""
 
     run: str
     seq: int
     previous: str | None
 
 
-class _Seen(NamedTuple):
-    """How far a run has been looked through."""
+class _IndexedRun(NamedTuple):
+    """The indexed part of a run."""
 
     header: bytes
     seq: int
@@ -45,7 +45,7 @@ class _Seen(NamedTuple):
 
 
 class JournalReplayLog:
-    """The receipts of one namespace of a store. `close` lets go of the flows that were appended to."""
+    """Receipts of one namespace of a store. `close` releases the flows that were appended to."""
 
     def __init__(self, store: Store, namespace: str = "default", *, sources: Sources | None = None) -> None:
         self.store = store
@@ -53,8 +53,8 @@ class JournalReplayLog:
         self._sources = sources or SystemSources()
         self._lock = threading.RLock()
         self._writing: dict[str, Journal] = {}
-        self._spots: dict[str, _Spot] = {}
-        self._seen: dict[str, _Seen] = {}
+        self._positions: dict[str, _ReceiptPosition] = {}
+        self._indexed: dict[str, _IndexedRun] = {}
 
     def __enter__(self) -> JournalReplayLog:
         return self
@@ -67,18 +67,16 @@ class JournalReplayLog:
             while self._writing:
                 self._writing.popitem()[1].release()
 
-    # Reading
-
     def get(self, token_hash: str) -> ReplayToken:
         with self._lock:
-            found = self._at(token_hash)
+            found = self._read_indexed(token_hash)
             if found is not None:
                 return found
-            damaged = self._look_through_all()
-            found = self._at(token_hash)
+            damaged = self._index_all()
+            found = self._read_indexed(token_hash)
         if found is not None:
             return found
-        # A damaged run hides nobody else's receipts; but with one, nobody can say that there is no such receipt.
+        # Receipts of other runs are found despite a damaged run, but then none can be reported as unknown.
         raise damaged or unknown_token(self.namespace)
 
     def tokens_for_flow(self, flow: str) -> list[ReplayToken]:
@@ -88,7 +86,7 @@ class JournalReplayLog:
         self, tags: Mapping[str, str | None] | None = None, *, since: int | None = None, until: int | None = None
     ) -> list[ReplayToken]:
         everything = (token for run in self._runs() for token in mint(self._reader(run)))
-        return selected(everything, tags, since, until)
+        return select_tokens(everything, tags, since, until)
 
     def artifact(self, address: bytes) -> bytes:
         return NodeReader(self.store, self.namespace).artifact(address)
@@ -106,43 +104,39 @@ class JournalReplayLog:
             if row.header.run != OPERATIONS_RUN:
                 yield row.header.run
 
-    # The index
-
-    def _at(self, token_hash: str) -> ReplayToken | None:
-        """The receipt where it was seen last; None when it is not there (a content may have been erased since)."""
-        spot = self._spots.get(token_hash)
-        if spot is None or self.store.run_row(self.namespace, spot.run) is None:
+    def _read_indexed(self, token_hash: str) -> ReplayToken | None:
+        """Return the receipt at its indexed position, or None if it is not there, e.g. after an erasure."""
+        position = self._positions.get(token_hash)
+        if position is None or self.store.run_row(self.namespace, position.run) is None:
             return None
-        for seq, token in mint_placed(self._reader(spot.run), spot.seq, spot.previous):
-            return token if (seq, token.token_hash) == (spot.seq, token_hash) else None
+        for seq, token in mint_with_seqs(self._reader(position.run), position.seq, position.previous):
+            return token if (seq, token.token_hash) == (position.seq, token_hash) else None
         return None
 
-    def _look_through_all(self) -> Damaged | None:
+    def _index_all(self) -> Damaged | None:
         damaged = None
         for run in self._runs():
             try:
-                self._look_through(self._reader(run))
+                self._index_run(self._reader(run))
             except Damaged as damage:
                 damaged = damage
         return damaged
 
-    def _look_through(self, reader: JournalReader) -> _Seen:
-        """Goes on where it stopped; what was erased meanwhile is found out when a spot is used."""
-        seen = self._seen.get(reader.run)
-        if seen is None or seen.header != reader.header_row.hash:
-            seen = _Seen(reader.header_row.hash, 0, None)
+    def _index_run(self, reader: JournalReader) -> _IndexedRun:
+        """Index the events added since the last time. Later erasures are found when a position is used."""
+        indexed = self._indexed.get(reader.run)
+        if indexed is None or indexed.header != reader.header_row.hash:
+            indexed = _IndexedRun(reader.header_row.hash, 0, None)
         last = reader.head().seq
-        if last > seen.seq:
-            previous = seen.last
-            for seq, token in mint_placed(reader, seen.seq + 1, previous):
-                self._spots[token.token_hash] = _Spot(reader.run, seq, previous)
+        if last > indexed.seq:
+            previous = indexed.last
+            for seq, token in mint_with_seqs(reader, indexed.seq + 1, previous):
+                self._positions[token.token_hash] = _ReceiptPosition(reader.run, seq, previous)
                 previous = token.token_hash
                 last = max(last, seq)
-            seen = _Seen(reader.header_row.hash, last, previous)
-        self._seen[reader.run] = seen
-        return seen
-
-    # Appending
+            indexed = _IndexedRun(reader.header_row.hash, last, previous)
+        self._indexed[reader.run] = indexed
+        return indexed
 
     def append(self, token: ReplayToken) -> None:
         check_acceptable(token, self.namespace)
@@ -150,7 +144,7 @@ class JournalReplayLog:
             for attempt in (1, 2):
                 try:
                     return self._append(token)
-                except (StaleEpoch, MovedHead):  # somebody else had the flow meanwhile: look at what it did
+                except (StaleEpoch, MovedHead):  # another holder wrote to the flow: read it again
                     self._writing.pop(token.flow, None)
                     if attempt == 2:
                         raise
@@ -160,22 +154,22 @@ class JournalReplayLog:
         last = None
         if exists:
             reader = self._reader(token.flow)
-            last = self._look_through(reader).last
-            if token.token_hash in self._spots:
+            last = self._index_run(reader).last
+            if token.token_hash in self._positions:
                 return
             if not keeps_receipts(reader):
                 raise Refused(
-                    f"flow {token.flow} is a recorded run: its receipts are minted from it",
-                    hint="Give receipts of your own a flow of their own.",
+                    f"flow {token.flow} is a recorded run, whose receipts are minted from its journal",
+                    hint="Append your own receipts to another flow.",
                     code="recorded_flow",
                 )
         check_follows(token, last)
         self._keep_artifacts(token)
-        journal = self._journal(token.flow, exists)
-        # The receipt is encoded already; UnknownTag is how a tree is written as it is.
+        journal = self._open_journal(token.flow, exists)
+        # The receipt is already encoded; UnknownTag writes a tree unchanged.
         journal.append(SignalReceived(RECEIPT_SIGNAL, UnknownTag(receipt_tree(token))))
 
-    def _journal(self, flow: str, exists: bool) -> Journal:
+    def _open_journal(self, flow: str, exists: bool) -> Journal:
         journal = self._writing.get(flow)
         if journal is None:
             if exists:
@@ -187,19 +181,17 @@ class JournalReplayLog:
         return journal
 
     def _keep_artifacts(self, token: ReplayToken) -> None:
-        for digest in artifacts_named(token):
+        for digest in named_artifacts(token):
             try:
                 address = parse_hash(digest)
             except InvalidValue:
-                raise InvalidInput(
-                    "the receipt names bytes by something that is no address", code="bad_token"
-                ) from None
-            carried = token.artifacts.get(digest)
-            if carried is not None:
-                self.store.put_artifact(self.namespace, address, b64decode(carried))
+                raise InvalidInput("the receipt refers to bytes by an invalid address", code="bad_token") from None
+            data = token.artifacts.get(digest)
+            if data is not None:
+                self.store.put_artifact(self.namespace, address, b64decode(data))
             elif self.store.artifact(self.namespace, address) is None:
                 raise InvalidInput(
-                    "the receipt names bytes that neither it nor the store has",
-                    hint="Append the receipt as it was minted.",
+                    "the receipt refers to bytes that neither it nor the store has",
+                    hint="Append the receipt as it was minted, with its artifacts.",
                     code="missing_artifact",
                 )

@@ -1,50 +1,50 @@
-"""Where receipts are looked up: what a log promises, and one that keeps them in memory."""
+"""The receipt log: its contract, and an implementation in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from reenact.core.hashing import render
-from reenact.core.links import check_namespace
-from reenact.errors import Damaged, InvalidInput, NotFound, Refused
-from reenact.tokens.token import ReplayToken
+from onrecord.core.hashing import render
+from onrecord.core.links import check_namespace
+from onrecord.errors import Damaged, InvalidInput, NotFound, Refused
+from onrecord.proof.receipts.token import ReplayToken
 
 
 class ReplayLog(Protocol):
-    """The receipts of one namespace. What belongs to another one is not found, like what does not exist."""
+    """Log of the receipts of one namespace. A receipt of another namespace is reported as unknown."""
 
     namespace: str
 
     def append(self, token: ReplayToken) -> None:
-        """Adds a receipt to the end of its flow. The same one again changes nothing.
+        """Append a receipt to its flow. Appending the same receipt again changes nothing.
 
-        Refused: one that does not verify (`bad_token`), that does not follow the last of its flow (`out_of_chain`), or
+        Refuse one that does not verify (`bad_token`), that does not follow the last of its flow (`out_of_chain`), or
         that belongs to another namespace (`other_namespace`).
         """
         ...
 
     def get(self, token_hash: str) -> ReplayToken:
-        """NotFound (`unknown_token`) when it is not there."""
+        """Return a receipt, or raise NotFound (`unknown_token`)."""
         ...
 
     def tokens_for_flow(self, flow: str) -> list[ReplayToken]:
-        """In the order in which they were appended, whatever their times. NotFound (`unknown_flow`)."""
+        """Return the receipts of a flow in the order of appending, or raise NotFound (`unknown_flow`)."""
         ...
 
     def query(
         self, tags: Mapping[str, str | None] | None = None, *, since: int | None = None, until: int | None = None
     ) -> list[ReplayToken]:
-        """Receipts with all of these tags (None: whatever its value) and since <= time < until, by time."""
+        """Return the receipts with all of these tags (None matches any value) and since <= time < until, by time."""
         ...
 
     def artifact(self, address: bytes) -> bytes:
-        """Bytes that a receipt names by address and does not carry."""
+        """Return bytes that a receipt names by address and does not hold."""
         ...
 
 
 class InMemoryReplayLog:
-    """Receipts for as long as the process lives."""
+    """Log of receipts in memory."""
 
     def __init__(self, namespace: str = "default") -> None:
         self.namespace = check_namespace(namespace)
@@ -75,16 +75,13 @@ class InMemoryReplayLog:
     def query(
         self, tags: Mapping[str, str | None] | None = None, *, since: int | None = None, until: int | None = None
     ) -> list[ReplayToken]:
-        return selected(self._by_hash.values(), tags, since, until)
+        return select_tokens(self._by_hash.values(), tags, since, until)
 
     def artifact(self, address: bytes) -> bytes:
         raise Damaged(f"no bytes are kept for {render(address)}", code="missing_artifact")
 
 
-# What every log has in common
-
-
-def selected(
+def select_tokens(
     tokens: Iterable[ReplayToken], tags: Mapping[str, str | None] | None, since: int | None, until: int | None
 ) -> list[ReplayToken]:
     wanted = dict(tags or {})

@@ -1,16 +1,15 @@
-"""Receipts from a journal: one for every effect that was answered, in the order of the answers.
+"""Mint receipts from a journal: one for every answered effect, in the order of the answers.
 
 Rules:
 
-1. The same journal gives the same receipts, in whichever store it is kept: they speak of the run by what its header
-   says, and take their time from the answer's link.
-2. The nonce is a one-way function of the salts of request and answer. Whoever holds a receipt learns no salt from it,
-   and once either content is erased with its salt, nothing that is left can be used to guess it: not the chain, and
-   not the hash by which the next receipt names this one.
-3. A request without an answer has no receipt yet, a denial of what was never requested has none at all. Receipts come
-   in the order of the answers, so that those of a run that goes on stay as they are.
-4. Where a content was erased the receipt says so in its place. (Receipts that were issued before still verify.)
-5. A run that keeps receipts of no journal (`JournalReplayLog`) gives them back as they were appended.
+1. The same journal gives the same receipts in any store: the run's names come from its header, and the time from the
+   answer's link.
+2. The nonce is a one-way function of the salts of request and answer. A receipt reveals no salt. Once either content is
+   erased with its salt, nothing that is left helps to guess it: not the chain, and not the hash in the next receipt.
+3. A request without an answer has no receipt yet; a denial without a request has none at all. The order of the answers
+   keeps existing receipts unchanged while a run continues.
+4. Where a content was erased, the receipt has a marker. Receipts issued before the erasure still verify.
+5. A run of appended receipts (`JournalReplayLog`) returns them as they were appended.
 """
 
 from __future__ import annotations
@@ -19,32 +18,32 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from reenact.core.events import ANSWERS
-from reenact.core.hashing import SALT_BYTES, render
-from reenact.core.links import Link
-from reenact.errors import Damaged, InvalidValue
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import EventRow
-from reenact.tokens.sampling import NAMES
-from reenact.tokens.token import (
+from onrecord.analysis.live.model_parameters import read_model
+from onrecord.core.events import ANSWERS
+from onrecord.core.hashing import SALT_BYTES, render
+from onrecord.core.links import Link
+from onrecord.errors import Damaged, InvalidValue
+from onrecord.journal.reader import JournalReader
+from onrecord.proof.receipts.token import (
     ERASED,
     FORMAT,
     MAX_TAGS,
     MAX_TEXT,
     NONCE_BYTES,
-    Place,
+    JournalPosition,
     ReplayToken,
     Status,
     TokenProblem,
     hash_of,
-    sealed,
+    seal_token,
 )
+from onrecord.store.contract import EventRow
 
-RECEIPT_SIGNAL = "reenact.receipt"
+RECEIPT_SIGNAL = "onrecord.receipt"
 UNNAMED = "(unnamed)"
 MODEL_CALL = "model_call"
 
-_NONCE_TAG = b"reenact.tokennonce/1\0"
+_NONCE_TAG = b"onrecord.tokennonce/1\0"
 _STATUS: dict[str, Status] = {"ActionFailed": "failed", "ActionDenied": "denied"}
 _OUTPUT = {
     "ActionSucceeded": "output",
@@ -56,35 +55,35 @@ _OUTPUT = {
 
 
 def mint(reader: JournalReader) -> Iterator[ReplayToken]:
-    """The receipts of a run, in order. `Damaged` where the journal does not hold."""
-    for _, token in mint_placed(reader):
+    """Yield the receipts of a run, in order. Raise Damaged if the journal does not verify."""
+    for _, token in mint_with_seqs(reader):
         yield token
 
 
-def mint_placed(
+def mint_with_seqs(
     reader: JournalReader, start: int = 1, previous: str | None = None
 ) -> Iterator[tuple[int, ReplayToken]]:
-    """The same with the seq at which each ends. `previous` is the own hash of the last receipt before `start`."""
+    """Yield each receipt with the seq of its answer. `previous` is the hash of the last receipt before `start`."""
     facts = reader.facts() or {}
     kept = facts.get("receipts") == FORMAT
-    tags = _tags(facts.get("tags"))
+    tags = _read_tags(facts.get("tags"))
     for row in reader.store.scan(reader.namespace, reader.run, start):
         if kept:
-            token = _kept(reader, row) if row.kind == "SignalReceived" else None
+            token = _read_kept_receipt(reader, row) if row.kind == "SignalReceived" else None
         else:
-            token = _answered(reader, row, tags, previous) if row.kind in ANSWERS else None
+            token = _mint_answer(reader, row, tags, previous) if row.kind in ANSWERS else None
         if token is not None:
             previous = token.token_hash
             yield row.seq, token
 
 
 def keeps_receipts(reader: JournalReader) -> bool:
-    """Whether this is a run of receipts that come from no journal."""
+    """Return True if this is a run of appended receipts."""
     return (reader.facts() or {}).get("receipts") == FORMAT
 
 
 class _Effect(NamedTuple):
-    """What request and answer say, before it is made into a receipt."""
+    """Members of a receipt, from the request and the answer."""
 
     name: str
     kind: str | None
@@ -95,15 +94,17 @@ class _Effect(NamedTuple):
     sampling: dict[str, Any]
     time: int
     nonce: str
-    place: Place
+    place: JournalPosition
 
 
-def _answered(reader: JournalReader, row: EventRow, tags: dict[str, str], previous: str | None) -> ReplayToken | None:
-    effect = _effect(reader, row)
+def _mint_answer(
+    reader: JournalReader, row: EventRow, tags: dict[str, str], previous: str | None
+) -> ReplayToken | None:
+    effect = _read_effect(reader, row)
     if effect is None:
         return None
     try:
-        return sealed(
+        return seal_token(
             ReplayToken(
                 namespace=reader.header.namespace,
                 flow=reader.header.run,
@@ -128,28 +129,29 @@ def _answered(reader: JournalReader, row: EventRow, tags: dict[str, str], previo
         raise Damaged(f"event {row.seq} of run {reader.run}: {problem.message}", code="bad_content") from None
 
 
-def _effect(reader: JournalReader, row: EventRow) -> _Effect | None:
+def _read_effect(reader: JournalReader, row: EventRow) -> _Effect | None:
     link = reader.link(row)
     if link.parent is None:
         return None
     request_row = reader.store.event(reader.namespace, reader.run, link.parent)
     if request_row is None:
-        raise Damaged(f"event {row.seq} of run {reader.run} answers one that is missing", code="missing_parent")
+        raise Damaged(f"event {row.seq} of run {reader.run} answers a request that is missing", code="missing_parent")
     request_link = reader.link(request_row)
-    asked, answered = reader.content_tree(request_row, request_link), reader.content_tree(row, link)
-    name, kind, inputs = _request(request_link, asked)
-    model_version, sampling = _model(kind, inputs)
+    request, answer = reader.content_tree(request_row, request_link), reader.content_tree(row, link)
+    name, kind, inputs = _read_request(request_link, request)
+    model, sampling = read_model(kind or "", inputs)
+    model_version = _text(model)
     return _Effect(
         name=name,
         kind=kind,
         status=_STATUS.get(row.kind, "succeeded"),
         inputs=inputs,
-        outputs=ERASED if answered is None else answered.get(_OUTPUT[row.kind]),
+        outputs=ERASED if answer is None else answer.get(_OUTPUT[row.kind]),
         model_version=model_version,
         sampling=sampling,
         time=link.time,
         nonce=_nonce(request_row, row),
-        place=Place(
+        place=JournalPosition(
             run=reader.header.run,
             header_hash=render(reader.header_row.hash),
             request=request_row.seq,
@@ -162,8 +164,8 @@ def _effect(reader: JournalReader, row: EventRow) -> _Effect | None:
     )
 
 
-def _request(link: Link, content: Any) -> tuple[str, str | None, Any]:
-    """Name, kind and inputs of what was asked for."""
+def _read_request(link: Link, content: Any) -> tuple[str, str | None, Any]:
+    """Return the name, kind and inputs of a request."""
     if content is None:
         return UNNAMED, None, ERASED
     if link.kind == "WaitCreated":
@@ -183,47 +185,28 @@ def _text(value: Any) -> str:
     return value.strip()[:MAX_TEXT] if isinstance(value, str) else ""
 
 
-def _model(kind: str | None, inputs: Any) -> tuple[str, dict[str, Any]]:
-    """Model and sampling of a model call: from its inputs, the command or the request in them, the outermost first."""
-    if kind != MODEL_CALL:
-        return "", {}
-    places = [inputs]
-    for name in ("command", "request"):
-        places += [place[name] for place in places if isinstance(place, dict) and isinstance(place.get(name), dict)]
-    objects = [place for place in places if isinstance(place, dict)]
-    model = next((_text(place["model"]) for place in objects if _text(place.get("model"))), "")
-    sampling: dict[str, Any] = {}
-    for place in objects:
-        for name in NAMES:
-            if place.get(name) is not None:
-                sampling.setdefault(name, place[name])
-        if place.get("max_completion_tokens") is not None:
-            sampling.setdefault("max_tokens", place["max_completion_tokens"])
-    return model, sampling
-
-
-def _tags(tags: Any) -> dict[str, str]:
-    """The run's own: `tags` of its facts, as far as they are what a receipt can hold."""
+def _read_tags(tags: Any) -> dict[str, str]:
+    """Return the `tags` of the run's facts that a receipt can hold."""
     if not isinstance(tags, dict):
         return {}
     fitting = [pair for pair in tags.items() if all(isinstance(text, str) and len(text) <= MAX_TEXT for text in pair)]
     return dict(fitting[:MAX_TAGS])
 
 
-def _kept(reader: JournalReader, row: EventRow) -> ReplayToken | None:
+def _read_kept_receipt(reader: JournalReader, row: EventRow) -> ReplayToken | None:
     content = reader.content_tree(row, reader.link(row))
     if content is None or content.get("name") != RECEIPT_SIGNAL:
         return None
     token = ReplayToken.from_members(content.get("payload"))
     if token.flow != reader.header.run or token.namespace != reader.header.namespace:
-        raise Damaged(f"event {row.seq} of run {reader.run} keeps a receipt of another flow", code="other_flow")
+        raise Damaged(f"event {row.seq} of run {reader.run} holds a receipt of another flow", code="other_flow")
     return token
 
 
 def check_place(token: ReplayToken, reader: JournalReader) -> list[TokenProblem]:
-    """Whether the effect of a receipt stands in this run where the receipt says; nothing when it does.
+    """Return the problems of a receipt's position in this run, or an empty list.
 
-    What was erased since is not compared: the links are, and they hold.
+    Erased contents are not compared; their links are.
     """
     place = token.place
     if place is None:
@@ -231,13 +214,13 @@ def check_place(token: ReplayToken, reader: JournalReader) -> list[TokenProblem]
     if place.header_hash != render(reader.header_row.hash) or place.run != reader.header.run:
         return [TokenProblem("other_run", "the receipt is of another run")]
     row = reader.store.event(reader.namespace, reader.run, place.answer) if place.answer > 0 else None
-    effect = _effect(reader, row) if row is not None and row.kind in ANSWERS else None
+    effect = _read_effect(reader, row) if row is not None and row.kind in ANSWERS else None
     if effect is None or effect.place != place:
         return [TokenProblem("other_event", "the receipt is of another event")]
-    return list(_differences(token, effect))
+    return list(_compare_effect(token, effect))
 
 
-def _differences(token: ReplayToken, effect: _Effect) -> Iterator[TokenProblem]:
+def _compare_effect(token: ReplayToken, effect: _Effect) -> Iterator[TokenProblem]:
     erased = effect.inputs == ERASED or effect.outputs == ERASED
     pairs: list[tuple[str, Any, Any]] = [("status", token.status, effect.status), ("time", token.time, effect.time)]
     if effect.inputs != ERASED:
@@ -252,23 +235,13 @@ def _differences(token: ReplayToken, effect: _Effect) -> Iterator[TokenProblem]:
         pairs.append(("outputs", token.outputs_hash, hash_of(effect.outputs)))
     if not erased:
         pairs.append(("nonce", token.nonce, effect.nonce))
-    for name, said, recorded in pairs:
-        if said != recorded:
-            yield TokenProblem("other_content", f"the journal has something else as {name}")
+    for name, claimed, recorded in pairs:
+        if claimed != recorded:
+            yield TokenProblem("other_content", f"the journal has another value for {name}")
 
 
 def receipt_tree(token: ReplayToken) -> Any:
-    """What is kept of a receipt that comes from no journal: all of it but the bytes, which are kept as artifacts."""
+    """Return the content for an appended receipt: all members except the bytes, which are stored as artifacts."""
     members = token.members()
     members.pop("artifacts", None)
     return members
-
-
-__all__ = [
-    "RECEIPT_SIGNAL",
-    "check_place",
-    "keeps_receipts",
-    "mint",
-    "mint_placed",
-    "receipt_tree",
-]

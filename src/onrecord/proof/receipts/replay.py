@@ -1,16 +1,13 @@
-"""Doing the effect of a receipt again, and saying whether the same came of it.
+"""Execute the effect of a receipt again and judge whether the outcome is the same.
 
-What decides is one generator (`_deciding`): it asks for a call and is handed what came of it (`effect.invokers`).
-(One of the systems that this goes back to calls the executor of receipts `ReplayExecutor` and its result
-`ReplayOutcome`; another uses the same names for whole runs. Here they are `replay_token`, `replay_flow` and
-`TokenReplay`, `FlowReplay`.)
+A generator decides (`_replay_effect`): it yields a call and receives the outcome (`runtime.engine.invokers`).
 
 Rules:
 
-1. A receipt that does not verify is never carried out: what it says was done was not.
-2. An error is something that can come of an effect. It is compared like an output, and loses nobody else's result.
-3. What has no value to compare is `not_replayable`, which is neither a match nor a divergence.
-4. Another model is asked only on purpose (`model=`). Then every effect gets a new receipt, which names the old one.
+1. A receipt that does not verify is never executed: its claims are not true.
+2. An error is an outcome. It is compared like an output, and the other results are kept.
+3. An effect without a value to compare is `not_replayable`, which is neither a match nor a divergence.
+4. Another model is called only on request (`model=`). Then every effect gets a new receipt, which names the old one.
 """
 
 from __future__ import annotations
@@ -18,30 +15,30 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from reenact.core.canonical import parse_stored, stored_bytes
-from reenact.core.codec import encode
-from reenact.effect.invokers import CameOfIt, EffectInvoker, drive, drive_async
-from reenact.effect.stopping import NotReplayable
-from reenact.errors import Damaged, InvalidInput, InvalidValue
-from reenact.journal.sources import Sources, SystemSources
-from reenact.tokens.building import ReplayTokenBuilder
-from reenact.tokens.chain import check_chain
-from reenact.tokens.log import ReplayLog
-from reenact.tokens.results import FlowReplay, TokenReplay, Verdict
-from reenact.tokens.sampling import SamplingParams
-from reenact.tokens.token import ERASED, ReplayToken, Status, hash_of, tags_in
+from onrecord.core.canonical import parse_stored, stored_bytes
+from onrecord.core.codec import encode
+from onrecord.errors import Damaged, InvalidInput, InvalidValue
+from onrecord.journal.sources import Sources, SystemSources
+from onrecord.proof.receipts.builder import ReplayTokenBuilder
+from onrecord.proof.receipts.chain import check_chain
+from onrecord.proof.receipts.log import ReplayLog
+from onrecord.proof.receipts.results import FlowReplay, TokenReplay, Verdict
+from onrecord.proof.receipts.sampling_params import SamplingParams
+from onrecord.proof.receipts.token import ERASED, ReplayToken, Status, find_tags, hash_of
+from onrecord.runtime.engine.invokers import CameOfIt, EffectInvoker, drive, drive_async
+from onrecord.runtime.engine.stops import NotReplayable
 
 _WITHOUT_VALUE = frozenset({"$opaque", "$erased", "$secret"})
 
 
-class _Call(NamedTuple):
+class _TokenCall(NamedTuple):
     name: str
     inputs: Any
     model: str
     sampling: SamplingParams
 
 
-class _Options(NamedTuple):
+class _TokenOptions(NamedTuple):
     model: str | None
     into: str
     sources: Sources
@@ -49,7 +46,7 @@ class _Options(NamedTuple):
     artifact: Callable[[bytes], bytes] | None
 
 
-_Deciding = Generator[_Call, CameOfIt, TokenReplay]
+_Decisions = Generator[_TokenCall, CameOfIt, TokenReplay]
 
 
 def replay_token(
@@ -62,13 +59,13 @@ def replay_token(
     trusted: bool = False,
     sources: Sources | None = None,
 ) -> TokenReplay:
-    """Does one effect again. A hash instead of a receipt is looked up in `log`.
+    """Execute one effect again. If `token` is a hash, the receipt is read from `log`.
 
-    `trusted`: the receipt is one's own, so classes that are loaded may come back in its inputs. `into` is the flow of
-    the new receipt when another `model` is asked.
+    `trusted` marks the caller's own receipt: its inputs may be restored to loaded classes. `into` is the flow of the
+    new receipt if another `model` is called.
     """
-    found, options = _prepared(token, log, model, into, trusted, sources)
-    return drive(_deciding(found, options, None), invoker)
+    found, options = _prepare(token, log, model, into, trusted, sources)
+    return drive(_replay_effect(found, options, None), invoker)
 
 
 async def replay_token_async(
@@ -81,8 +78,8 @@ async def replay_token_async(
     trusted: bool = False,
     sources: Sources | None = None,
 ) -> TokenReplay:
-    found, options = _prepared(token, log, model, into, trusted, sources)
-    return await drive_async(_deciding(found, options, None), invoker)
+    found, options = _prepare(token, log, model, into, trusted, sources)
+    return await drive_async(_replay_effect(found, options, None), invoker)
 
 
 def replay_flow(
@@ -96,10 +93,10 @@ def replay_flow(
     trusted: bool = False,
     sources: Sources | None = None,
 ) -> FlowReplay:
-    """Does a flow again in its order, up to the first divergence; with `collect_all`, to its end."""
+    """Execute a flow again in order, up to the first divergence; with `collect_all`, to its end."""
     run = _Flow(log, flow, model, into, trusted, sources, collect_all)
-    while (deciding := run.next()) is not None:
-        run.take(drive(deciding, invoker))
+    while (decisions := run.next()) is not None:
+        run.take(drive(decisions, invoker))
     return run.result()
 
 
@@ -115,30 +112,27 @@ async def replay_flow_async(
     sources: Sources | None = None,
 ) -> FlowReplay:
     run = _Flow(log, flow, model, into, trusted, sources, collect_all)
-    while (deciding := run.next()) is not None:
-        run.take(await drive_async(deciding, invoker))
+    while (decisions := run.next()) is not None:
+        run.take(await drive_async(decisions, invoker))
     return run.result()
 
 
-# Deciding
-
-
-def _prepared(
+def _prepare(
     token: ReplayToken | str,
     log: ReplayLog | None,
     model: str | None,
     into: str | None,
     trusted: bool,
     sources: Sources | None,
-) -> tuple[ReplayToken, _Options]:
+) -> tuple[ReplayToken, _TokenOptions]:
     if isinstance(token, str):
         if log is None:
-            raise InvalidInput("a receipt's hash is looked up in a log", hint="Give log=.", code="no_log")
+            raise InvalidInput("a receipt's hash needs a log to read it from", hint="Give log=.", code="no_log")
         token = log.get(token)
-    return token, _options([token], token.flow, log, model, into, trusted, sources)
+    return token, _make_options([token], token.flow, log, model, into, trusted, sources)
 
 
-def _options(
+def _make_options(
     tokens: Sequence[ReplayToken],
     flow: str,
     log: ReplayLog | None,
@@ -146,21 +140,21 @@ def _options(
     into: str | None,
     trusted: bool,
     sources: Sources | None,
-) -> _Options:
+) -> _TokenOptions:
     sources = sources or SystemSources()
     if model is not None and not any(token.model_version for token in tokens):
         raise InvalidInput(
-            "no model was asked here, so there is none to ask another in its place of",
+            "no model was called here, so there is no model to replace",
             hint="Leave model= out.",
             code="no_model",
         )
     if model is not None and into is None:
         into = f"{flow[:100]}.{sources.entropy(6).hex()}"
-    return _Options(model, into or flow, sources, trusted, None if log is None else log.artifact)
+    return _TokenOptions(model, into or flow, sources, trusted, None if log is None else log.artifact)
 
 
 class _Flow:
-    """A flow on its way: which receipt is next, and what came of those before."""
+    """A flow during its replay: the results so far, and the next receipt."""
 
     def __init__(
         self,
@@ -174,16 +168,16 @@ class _Flow:
     ) -> None:
         self._flow = flow
         self._tokens = log.tokens_for_flow(flow)
-        self._options = _options(self._tokens, flow, log, model, into, trusted, sources)
+        self._make_options = _make_options(self._tokens, flow, log, model, into, trusted, sources)
         self._collect_all = collect_all
         self._results: list[TokenReplay] = []
         self._last_new: str | None = None
         self._stopped = False
 
-    def next(self) -> _Deciding | None:
+    def next(self) -> _Decisions | None:
         if self._stopped or len(self._results) == len(self._tokens):
             return None
-        return _deciding(self._tokens[len(self._results)], self._options, self._last_new)
+        return _replay_effect(self._tokens[len(self._results)], self._make_options, self._last_new)
 
     def take(self, result: TokenReplay) -> None:
         self._results.append(result)
@@ -196,39 +190,39 @@ class _Flow:
         return FlowReplay(self._flow, len(self._tokens), self._results, check_chain(self._tokens), self._stopped)
 
 
-def _deciding(token: ReplayToken, options: _Options, after: str | None) -> _Deciding:
-    """Asks for the call if there is one to make, and judges what came of it."""
+def _replay_effect(token: ReplayToken, options: _TokenOptions, after: str | None) -> _Decisions:
+    """Yield the call if the effect can be executed, and judge its outcome."""
     for problem in token.problems():
         return _result(token, Verdict.INVALID_TOKEN, problem.code, problem.message)
     if token.status == "denied":
-        return _result(token, Verdict.NOT_REPLAYABLE, "effect_denied", "policy denied it, so nothing was done")
-    # A client on an error's attributes does not unmake the error: it is compared as it was recorded.
+        return _result(token, Verdict.NOT_REPLAYABLE, "effect_denied", "policy denied it, so it was never executed")
+    # An error may hold a client among its attributes: it is compared as it was recorded.
     outputs = token.outputs if token.status == "succeeded" or token.outputs == ERASED else None
     for side, tree in (("inputs", token.inputs), ("outputs", outputs)):
-        if any(name in _WITHOUT_VALUE for name, _ in tags_in(tree)):
-            return _result(token, Verdict.NOT_REPLAYABLE, f"{side}_without_value", f"its {side} have no whole value")
+        if any(name in _WITHOUT_VALUE for name, _ in find_tags(tree)):
+            return _result(token, Verdict.NOT_REPLAYABLE, f"{side}_without_value", f"its {side} are not complete")
     try:
-        # A copy: whatever the invoker does to its inputs, the receipt stays as it is.
-        inputs = token.decoded(parse_stored(stored_bytes(token.inputs)), **_opening(options))
+        # A copy, so that the invoker cannot change the receipt.
+        inputs = token.decoded(parse_stored(stored_bytes(token.inputs)), **_decoding_options(options))
     except Damaged as damage:
         return _result(token, Verdict.NOT_REPLAYABLE, damage.code, damage.message)
     model = options.model if options.model is not None and token.model_version else token.model_version
-    came = yield _Call(token.effect_name, inputs, model, token.sampling_params)
-    if isinstance(came.error, NotReplayable):
-        return _result(token, Verdict.NOT_REPLAYABLE, came.error.code, came.error.message)
-    return _judged(token, came, options, after, model)
+    outcome = yield _TokenCall(token.effect_name, inputs, model, token.sampling_params)
+    if isinstance(outcome.error, NotReplayable):
+        return _result(token, Verdict.NOT_REPLAYABLE, outcome.error.code, outcome.error.message)
+    return _judge(token, outcome, options, after, model)
 
 
-def _opening(options: _Options) -> dict[str, Any]:
+def _decoding_options(options: _TokenOptions) -> dict[str, Any]:
     return {"trusted": options.trusted, "artifact": options.artifact}
 
 
-def _judged(token: ReplayToken, came: CameOfIt, options: _Options, after: str | None, model: str) -> TokenReplay:
-    status: Status = "succeeded" if came.error is None else "failed"
-    actual = came.value if came.error is None else came.error
+def _judge(token: ReplayToken, outcome: CameOfIt, options: _TokenOptions, after: str | None, model: str) -> TokenReplay:
+    status: Status = "succeeded" if outcome.error is None else "failed"
+    actual = outcome.value if outcome.error is None else outcome.error
     try:
         encoded = encode(actual)
-    except InvalidValue as problem:  # it contains itself
+    except InvalidValue as problem:  # e.g. the value contains itself
         return _result(
             token, Verdict.NOT_REPLAYABLE, problem.code, problem.message, actual=actual, actual_status=status
         )
@@ -239,18 +233,16 @@ def _judged(token: ReplayToken, came: CameOfIt, options: _Options, after: str | 
         "model": options.model if model != token.model_version else None,
     }
     if options.model is not None:
-        more["new_token"] = _new_receipt(token, came, options, after, model)
-    if came.error is None and not encoded.replayable:
-        return _result(
-            token, Verdict.NOT_REPLAYABLE, "actual_without_value", "what came now has no whole value", **more
-        )
+        more["new_token"] = _new_receipt(token, outcome, options, after, model)
+    if outcome.error is None and not encoded.replayable:
+        return _result(token, Verdict.NOT_REPLAYABLE, "actual_without_value", "the new outcome is not complete", **more)
     if status != token.status:
         reason = "effect_failed" if status == "failed" else "effect_succeeded"
         return _result(token, Verdict.DIVERGED, reason, f"it {token.status} then and {status} now", **more)
     if more["actual_hash"] == token.outputs_hash:
-        return _result(token, Verdict.MATCH, "same_outcome", "the same came of it", **more)
+        return _result(token, Verdict.MATCH, "same_outcome", "the outcome is the same", **more)
     reason = "output_differs" if status == "succeeded" else "error_differs"
-    return _result(token, Verdict.DIVERGED, reason, "something else came of it", **more)
+    return _result(token, Verdict.DIVERGED, reason, "the outcome differs", **more)
 
 
 def _result(token: ReplayToken, verdict: Verdict, reason: str, message: str, **more: Any) -> TokenReplay:
@@ -266,12 +258,14 @@ def _result(token: ReplayToken, verdict: Verdict, reason: str, message: str, **m
     )
 
 
-def _new_receipt(token: ReplayToken, came: CameOfIt, options: _Options, after: str | None, model: str) -> ReplayToken:
+def _new_receipt(
+    token: ReplayToken, outcome: CameOfIt, options: _TokenOptions, after: str | None, model: str
+) -> ReplayToken:
     builder = (
         ReplayTokenBuilder(sources=options.sources)
         .effect_name(token.effect_name)
         .effect_kind(token.effect_kind)
-        .inputs(token.decoded(token.inputs, **_opening(options)))
+        .inputs(token.decoded(token.inputs, **_decoding_options(options)))
         .model_version(model)
         .sampling(token.sampling_params)
         .namespace(token.namespace)
@@ -280,4 +274,4 @@ def _new_receipt(token: ReplayToken, came: CameOfIt, options: _Options, after: s
         .after(after)
         .replaces(token)
     )
-    return (builder.outputs(came.value) if came.error is None else builder.error(came.error)).mint()
+    return (builder.outputs(outcome.value) if outcome.error is None else builder.error(outcome.error)).mint()

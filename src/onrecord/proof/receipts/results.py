@@ -1,4 +1,8 @@
-"""What came of doing effects of receipts again: values, with stable reasons; nothing is raised unless asked for."""
+"""Results of replaying receipts: values with stable reason codes. Only `raise_if_broken` raises.
+
+One source system names the executor of receipts `ReplayExecutor` and its result `ReplayOutcome`; another uses these
+names for whole runs. Here they are `replay_token`, `replay_flow`, `TokenReplay` and `FlowReplay`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from reenact.errors import ReenactError
-from reenact.tokens.chain import ChainReport
-from reenact.tokens.token import ReplayToken, Status
+from onrecord.errors import OnrecordError
+from onrecord.proof.receipts.chain import ChainReport
+from onrecord.proof.receipts.token import ReplayToken, Status
 
 
 class Verdict(StrEnum):
@@ -20,7 +24,7 @@ class Verdict(StrEnum):
 
 
 class TokenReplay(msgspec.Struct, frozen=True):
-    """What came of doing one effect again. `expected` is what was recorded, `actual` what came now."""
+    """Result of executing one effect again. `expected` is the recorded side, `actual` the new one."""
 
     token_hash: str
     effect_name: str
@@ -31,13 +35,13 @@ class TokenReplay(msgspec.Struct, frozen=True):
     expected_hash: str
     actual_hash: str | None = None
     actual: Any = None
-    """The value that came now, or the error."""
+    """The new value or error."""
     expected_status: Status = "succeeded"
     actual_status: Status | None = None
     model: str | None = None
-    """The model that was asked instead of the recorded one."""
+    """The model called instead of the recorded one."""
     new_token: ReplayToken | None = None
-    """The new receipt, where another model was asked."""
+    """The new receipt, if another model was called."""
 
     @property
     def matches(self) -> bool:
@@ -47,11 +51,11 @@ class TokenReplay(msgspec.Struct, frozen=True):
 class FlowReplay(msgspec.Struct, frozen=True):
     flow: str
     tokens: int
-    """How many receipts the flow has."""
+    """The number of receipts in the flow."""
     results: list[TokenReplay]
     chain: ChainReport
     stopped: bool
-    """Nothing was tried after the first divergence."""
+    """True if the replay stopped at the first divergence."""
 
     @property
     def divergences(self) -> list[TokenReplay]:
@@ -63,7 +67,7 @@ class FlowReplay(msgspec.Struct, frozen=True):
 
     @property
     def passed(self) -> bool:
-        """Every effect was done again and came to the same. 0 of 0 is no pass."""
+        """Return True if every effect was executed again with the same outcome. An empty flow does not pass."""
         matches = sum(result.matches for result in self.results)
         return self.chain.whole and 0 < matches == self.tokens
 
@@ -92,8 +96,8 @@ class FlowReplay(msgspec.Struct, frozen=True):
             raise error
 
 
-class FlowBroken(ReenactError):
-    """A flow did not come to the same again; raised only by `raise_if_broken`."""
+class FlowBroken(OnrecordError):
+    """Raised by `raise_if_broken` for a flow that did not pass."""
 
     code = "flow_diverged"
     exit_status = 1

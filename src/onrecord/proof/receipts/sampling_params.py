@@ -1,4 +1,4 @@
-"""How a model was asked to choose its words. All of it is part of a receipt's own hash."""
+"""Sampling parameters of a model call. They are part of a receipt's hash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
-    """None: left to the provider. What has no name here stands in `other`."""
+    """Sampling parameters. None means not set; parameters without a field are in `other`."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -27,7 +27,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_data(cls, data: Any) -> SamplingParams:
-        """Takes everything: what does not have the type of its name is kept in `other` as it is."""
+        """Accept any data: a value of the wrong type is kept in `other`."""
         if not isinstance(data, Mapping):
             return cls(other={"sampling": data})
         named: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Agents: functions whose runs are durable. Call one, or start, resume and replay it."""
+"""Agents: functions whose runs are durable. An agent can be called, started, resumed, replayed and forked."""
 
 from __future__ import annotations
 
@@ -10,34 +10,35 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from reenact.core.events import TERMINAL_KINDS, Completed, Failed
-from reenact.core.links import ParentRun
-from reenact.effect import traps
-from reenact.effect.called_agents import CalledByAgents, last_event
-from reenact.effect.earlier import past_to_resume
-from reenact.effect.handles import RunHandle
-from reenact.effect.keeping import keeper
-from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun
-from reenact.effect.open_stores import store_of
-from reenact.effect.outcomes import is_opaque
-from reenact.effect.past import Past
-from reenact.effect.places import PLACE, Inside
-from reenact.effect.policy import Guard, Policy
-from reenact.effect.running import carry, carry_async
-from reenact.effect.secrets import FACT as REDACTION_FACT
-from reenact.effect.secrets import Secrets, secrets_of
-from reenact.effect.standing_in import stand_ins_of
-from reenact.effect.stopping import CodeChanged, Divergence, NotReplayable, RecordCancelled
-from reenact.effect.tails import LIVE
-from reenact.errors import InvalidInput, NotFound
-from reenact.journal.journal import LEASE_SECONDS, Journal
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import EventRow, Store
+from onrecord.core.events import TERMINAL_KINDS, Completed, Failed
+from onrecord.core.links import ParentRun
+from onrecord.errors import InvalidInput, NotFound, RunExists
+from onrecord.journal.journal import LEASE_SECONDS, Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.api.child_run import ChildCalls, find_last_event
+from onrecord.runtime.api.handle import RunHandle
+from onrecord.runtime.api.origins import find_origin, refuse_while_loading
+from onrecord.runtime.api.policy import Policy, PolicyGuard
+from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.execution import carry, carry_async
+from onrecord.runtime.engine.lease_keeper import keeper
+from onrecord.runtime.engine.outcomes import is_opaque
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.stops import CodeChanged, Divergence, NotReplayable, RecordCancelled
+from onrecord.runtime.engine.stores import store_of
+from onrecord.runtime.forks.substitutes import load_substitutes
+from onrecord.runtime.forks.tail_policy import LIVE
+from onrecord.runtime.replay import sandbox
+from onrecord.runtime.replay.checkpoint_entry import past_to_resume
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.secrets.run_secrets import FACT as REDACTION_FACT
+from onrecord.runtime.secrets.run_secrets import Secrets, load_secrets
+from onrecord.store.contract import EventRow, Store
 
 if TYPE_CHECKING:
-    from reenact.effect.forking import Change
-    from reenact.effect.redacting import Redaction
+    from onrecord.runtime.forks.fork import Change
+    from onrecord.runtime.secrets.redaction import Redaction
 
 _agents: dict[str, Agent[..., Any]] = {}
 
@@ -63,18 +64,18 @@ def agent(
 
 
 def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Makes a function an agent: each call of it is a durable run. `@agent` or `@agent(name=..., policy=...)`.
+    """Make a function an agent: each call is a durable run. Use `@agent` or `@agent(name=..., policy=...)`.
 
-    `name` is what its runs are known by; `store` and `namespace` say where they are kept, `policy` what it may do,
-    `redact` that secrets are kept out of the record. A process that dies is missed after `lease_seconds` at the latest.
+    Runs are recorded under `name`, in `store` and `namespace`. `policy` limits the effects, and `redact` keeps secrets
+    out of the record. After a process has died, its lease ends within `lease_seconds`, and its run can be resumed.
     """
     if function is None:
         return functools.partial(agent, **options)
     return Agent(function, **options)
 
 
-class Agent(CalledByAgents, Generic[P, R]):
-    """A function whose runs are recorded, survive a crash, and can be replayed."""
+class Agent(ChildCalls, Generic[P, R]):
+    """A function whose runs are recorded. A run survives a crash and can be replayed."""
 
     redacts_by_default = False
 
@@ -91,20 +92,20 @@ class Agent(CalledByAgents, Generic[P, R]):
     ) -> None:
         if not callable(function):
             raise InvalidInput(
-                f"an agent is made of a function, not of {type(function).__name__}",
-                hint="`@reenact.agent` stands before a function; options by name: `@reenact.agent(name=...)`.",
+                f"an agent is made from a function, not from {type(function).__name__}",
+                hint="Write `@onrecord.agent` before a function; give options by name: `@onrecord.agent(name=...)`.",
                 code="bad_function",
             )
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidInput(
-                f"{function.__qualname__} is a generator: it would do its work after its run has ended",
-                hint="An agent returns its result; what it has to say meanwhile goes through a tool or its state.",
+                f"{function.__qualname__} is a generator: its code would run after its run has ended",
+                hint="Return the result; report progress through a tool or the state.",
                 code="generator_agent",
             )
         if policy is not None and not isinstance(policy, Policy):
             raise InvalidInput(
-                f"`policy` of {function.__qualname__} is a Policy, not {type(policy).__name__}",
-                hint="Such as policy=reenact.Policy(budget=reenact.Budget(calls=100)).",
+                f"`policy` of {function.__qualname__} must be a Policy, not {type(policy).__name__}",
+                hint="Such as policy=onrecord.Policy(budget=onrecord.Budget(calls=100)).",
                 code="bad_policy",
             )
         functools.update_wrapper(self, function)
@@ -116,12 +117,12 @@ class Agent(CalledByAgents, Generic[P, R]):
         self.redaction: Redaction | None = None
         redact = redact if redact is not None else self.redacts_by_default
         if redact:
-            from reenact.effect.redacting import redaction_of  # loaded for agents that need it
+            from onrecord.runtime.secrets.redaction import parse_redaction  # a lazy import: most agents do not need it
 
-            self.redaction = redaction_of(redact)
+            self.redaction = parse_redaction(redact)
         self.is_async = inspect.iscoroutinefunction(function)
         self.origin: Mapping[str, str] | None = None
-        """Where whoever loaded the function found it; told by the facts of its runs, so that they can be resumed."""
+        """The file or module of the function. It is a fact of each run: `onrecord resume` loads the agent from it."""
         self._store = store
         self._code: dict[str, str] | None = None
         _agents[self.name] = self
@@ -129,41 +130,44 @@ class Agent(CalledByAgents, Generic[P, R]):
     # Running
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """One run, from beginning to end. Inside another agent's run it is a linked run of its own."""
+        """Execute one run and return its result. Inside another agent's run, it is a linked child run."""
         place = PLACE.get()
-        if type(place) is Inside and place.run.stand_ins is not None:
-            place.run.stand_ins.refuse_inside(self.name)  # it would be a run of its own, held to nothing
+        if type(place) is Inside and place.run.substitutes is not None:
+            place.run.substitutes.refuse_inside(self.name)  # it would be an unlinked run without a tail policy
         if type(place) is Lane and place.run.calls_agents_inline:
             return self.function(*args, **kwargs)  # type: ignore[no-any-return]
-        made: R = self.as_child(args, kwargs) if type(place) is Lane else self._run(args, kwargs, None, None)
-        return made
+        result: R = self.call_as_child(args, kwargs) if type(place) is Lane else self._run(args, kwargs, None, None)
+        return result
 
     def run(self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any) -> Any:
-        """As calling it, with a say in the run's id and store. Inside another run that is an effect of that one."""
+        """Execute a run with this id and store, and return its result. Inside another run, this is an effect of it."""
         place = PLACE.get()
         if type(place) is not Lane:
-            return self._run(args, kwargs, run_id, store)
+            try:
+                return self._run(args, kwargs, run_id, store)
+            except RunExists as error:
+                raise error.with_traceback(None) from None  # only the caller's line matters
         if run_id is None and store is None:
             return self(*args, **kwargs)
-        return self.as_own_run(args, kwargs, lambda: self._run(args, kwargs, run_id, store), run_id, store)
+        return self.call_with_id(args, kwargs, lambda: self._run(args, kwargs, run_id, store), run_id, store)
 
     def _run(self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None) -> Any:
-        def begun() -> Any:
-            live = LiveRun(self.begun(args, kwargs, run_id, store, None), guard=self.guard())
-            return self.carried(live, args, kwargs)
+        def begin() -> Any:
+            live = LiveRun(self.create_run(args, kwargs, run_id, store, None), guard=self.make_guard())
+            return self.execute(live, args, kwargs)
 
-        return _later(begun) if self.is_async else begun()
+        return _begin_when_awaited(begin) if self.is_async else begin()
 
     def start(
         self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any
     ) -> RunHandle:
-        """Begins a run in the background. It is on record when this returns."""
+        """Start a run in the background and return its handle. The run is recorded when this returns."""
         self.refuse_in_replay()
-        journal = self.begun(args, kwargs, run_id, store, None)
-        live = LiveRun(journal, guard=self.guard())
+        journal = self.create_run(args, kwargs, run_id, store, None)
+        live = LiveRun(journal, guard=self.make_guard())
 
         def work() -> Any:
-            return self.carried(live, args, kwargs)
+            return self.execute(live, args, kwargs)
 
         return RunHandle(journal.run, journal.store, self.namespace, work, is_async=self.is_async)
 
@@ -178,13 +182,12 @@ class Agent(CalledByAgents, Generic[P, R]):
         tail: str | None = None,
         live_tools: Iterable[str] = (),
     ) -> Any:
-        """Goes on with a run that was interrupted; what is on record is not done again. An ended run's result is
-        given again.
+        """Continue an interrupted run and return its result. Recorded effects are served from the record.
 
-        Code that has changed since may ask for something else than the record has: that is a divergence, nothing runs,
-        and with the old code the run can still go on. `pin_code` refuses changed code from the start; `accept_code`
-        drops what the new code does not ask for any more and goes on with it from there. A fork, or a live replay,
-        may be told to go on otherwise than it began: with another `tail`, and with further `live_tools`.
+        For an ended run, return its recorded result. If the code has changed so that a request differs from the record,
+        a divergence is raised before any effect runs, and the old code can still resume the run. `pin_code` refuses any
+        changed code. `accept_code` drops the recorded requests that the new code does not make, and continues from
+        there. `tail` and `live_tools` change the tail policy of a fork or a live replay.
         """
         self.refuse_in_replay()
         opened = store_of(store if store is not None else self._store)
@@ -192,56 +195,59 @@ class Agent(CalledByAgents, Generic[P, R]):
         reader = JournalReader(opened, run_id, namespace)
         last = opened.last_event(namespace, run_id)
         if last is not None and last.kind in TERMINAL_KINDS:
-            return self.outcome(reader, last)
+            return self.read_outcome(reader, last)
         if pin_code and self.has_changed(reader):
-            raise CodeChanged(f"the code of {self.name} is not the one that recorded run {run_id}")
-        given = self._input(reader, needed=True)
-        live = self.taken_over(opened, run_id, namespace, accepts_code=accept_code, tail=tail, live_tools=live_tools)
-        return self.carried(live, *given) if live is not None else self.outcome(reader, last_event(reader))
+            raise CodeChanged(f"the code of {self.name} has changed since it recorded run {run_id}")
+        args, kwargs = self._read_input(reader, needed=True)
+        live = self.take_over(opened, run_id, namespace, accepts_code=accept_code, tail=tail, live_tools=live_tools)
+        if live is None:
+            return self.read_outcome(reader, find_last_event(reader))
+        return self.execute(live, args, kwargs)
 
-    def taken_over(
+    def take_over(
         self,
         store: Store,
         run: str,
         namespace: str,
         *,
         accepts_code: bool = False,
-        above: Guard | None = None,
+        parent_guard: PolicyGuard | None = None,
         tail: str | None = None,
         live_tools: Iterable[str] = (),
     ) -> LiveRun | None:
-        """The run, held by this process. None: it has ended since somebody looked, and was let go of again."""
+        """Take the lease of a run. Return None if the run has ended meanwhile."""
+        refuse_while_loading(self.name, self)
         journal = keeper.open_alone(store, run, namespace, self.lease_seconds)
         live = None
         try:
-            guard = self.guard(above)
+            guard = self.make_guard(parent_guard)
             past = past_to_resume(journal, guard)
             if past.end is None:
-                found = LiveRun(journal, past=past, accepts_code=accepts_code, guard=guard)
-                found.stand_ins = stand_ins_of(found, mode=tail, tools=live_tools)
-                live = found
+                opened = LiveRun(journal, past=past, accepts_code=accepts_code, guard=guard)
+                opened.substitutes = load_substitutes(opened, mode=tail, tools=live_tools)
+                live = opened
         finally:
-            if live is None:  # nobody carries it: a record that cannot be read is not kept from others
-                _release(journal)
+            if live is None:  # the run has ended, or its record cannot be read: do not block other processes
+                _release_journal(journal)
         return live
 
     def has_changed(self, reader: JournalReader) -> bool:
-        """The agent's code is not what it was when the run began."""
+        """Return True if the agent's code has changed since the run began."""
         recorded = (reader.facts() or {}).get("code")
         return recorded != self.code()
 
     def replay(
         self, run_id: str, *, store: Store | str | None = None, namespace: str | None = None, strict: bool = False
     ) -> Any:
-        """Runs the code again on the record alone: nothing outside is touched, and the same must come out.
+        """Run the code again with every effect served from the record. Raise `Divergence` if it behaves differently.
 
-        Strict: the agent's code may not read the clock or draw chance by itself either.
+        With `strict`, agent code that reads the clock or randomness directly is refused, too.
         """
         opened = store_of(store if store is not None else self._store, to_read=True)
         reader = JournalReader(opened, run_id, namespace or self.namespace)
-        live = LiveRun(reader, past=Past.read(reader))
-        live.stand_ins = stand_ins_of(live)
-        return self.carried(live, *self._input(reader), strict=strict)
+        live = LiveRun(reader, past=History.read(reader))
+        live.substitutes = load_substitutes(live)
+        return self.execute(live, *self._read_input(reader), strict=strict)
 
     def fork(
         self,
@@ -255,17 +261,17 @@ class Agent(CalledByAgents, Generic[P, R]):
         store: Store | str | None = None,
         namespace: str | None = None,
     ) -> Any:
-        """Goes another way from behind event `at` of a run: a run of its own, that shares what was before.
+        """Fork a run after its event `at`, execute the fork, and return its result.
 
-        What is shared is served; behind it, model calls and steps are carried out, and so are the tools that are named;
-        other tools are answered from the run that was forked, or stop the fork. With `tail="mocked"` nothing is carried
-        out at all, with `"stopped"` the fork stands before its first new effect. `resume` goes on with a stopped one.
+        The shared events are served from the record. After them, model calls, steps and the tools in `live_tools` are
+        executed. Other tools are served from the forked run, or stop the fork. With `tail="mocked"` no effect is
+        executed; with `tail="stopped"` the fork stops before its first new effect, and `resume` continues it.
         """
         self.refuse_in_replay()
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
-        self._input(JournalReader(opened, run_id, namespace))
-        from reenact.effect.forking import begin_fork  # loaded when somebody forks
+        self.check_recorded(JournalReader(opened, run_id, namespace))
+        from onrecord.runtime.forks.fork import begin_fork  # a lazy import
 
         fork = begin_fork(
             opened,
@@ -290,15 +296,17 @@ class Agent(CalledByAgents, Generic[P, R]):
         store: Store | str | None = None,
         namespace: str | None = None,
     ) -> Any:
-        """Does again what a run did, in a new run that names it: model calls and steps are carried out, and the tools
-        that are named; whatever else comes from the record. `reenact.replays.live` compares the two."""
+        """Replay a run live, in a new run, and return its result. `onrecord.analysis.live` compares the two runs.
+
+        Model calls, steps and the tools in `live_tools` are executed. Everything else is served from the record.
+        """
         self.refuse_in_replay()
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
-        self._input(JournalReader(opened, run_id, namespace))
-        from reenact.effect.forking import begin_live_replay
+        self.check_recorded(JournalReader(opened, run_id, namespace))
+        from onrecord.runtime.forks.fork import begin_live_replay
 
-        again = begin_live_replay(
+        live_run = begin_live_replay(
             opened,
             run_id,
             namespace,
@@ -307,48 +315,50 @@ class Agent(CalledByAgents, Generic[P, R]):
             run_id=live_run_id,
             facts=self.own_facts(),
         )
-        return self.resume(again, store=opened, namespace=namespace)
+        return self.resume(live_run, store=opened, namespace=namespace)
 
-    def outcome(self, reader: JournalReader, last: EventRow, asked_by: Secrets | None = None) -> Any:
-        event, secrets = reader.sequenced(last).event, secrets_of(reader)
-        if asked_by is not None and secrets.redacts:
-            secrets.adopt(asked_by)
+    def read_outcome(self, reader: JournalReader, last: EventRow, caller_secrets: Secrets | None = None) -> Any:
+        """Return the recorded result of an ended run, or raise its recorded error."""
+        event, secrets = reader.sequenced(last).event, load_secrets(reader)
+        if caller_secrets is not None and secrets.redacts:
+            secrets.adopt(caller_secrets)
         if isinstance(event, Completed):
-            return self._given(secrets.opened_value(reader, last, event.output, needed=False))
+            return self._wrap_result(secrets.unseal_value(reader, last, event.output, needed=False))
         if isinstance(event, Failed) and isinstance(event.error, BaseException):
-            raise secrets.opened_value(reader, last, event.error, needed=False)
+            raise secrets.unseal_value(reader, last, event.error, needed=False)
         raise InvalidInput(f"run {reader.run} ended with {last.kind}; there is no result", code="no_result")
 
-    def _given(self, value: Any) -> Any:
+    def _wrap_result(self, value: Any) -> Any:
         if not self.is_async:
             return value
 
-        async def given() -> Any:
+        async def result() -> Any:
             return value
 
-        return given()
+        return result()
 
-    def carried(self, live: LiveRun, args: Any, kwargs: Any, *, strict: bool = False) -> Any:
+    def execute(self, live: LiveRun, args: Any, kwargs: Any, *, strict: bool = False) -> Any:
+        """Run the agent's code in this run, and release the run at the end."""
         if live.secrets.redacts:
             given = [dict(zip(self._names, args, strict=False)), list(args), dict(kwargs)]
-            live.secrets.know(self.redaction.values if self.redaction is not None else (), given)
+            live.secrets.learn(self.redaction.values if self.redaction is not None else (), given)
         call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
         if live.touches_nothing:
-            call = traps.guarded(live, call, is_async=self.is_async, strict=strict)
+            call = sandbox.guarded(live, call, is_async=self.is_async, strict=strict)
         if self.is_async:
-            return self._carry_async(live, call)
+            return self._execute_async(live, call)
         try:
-            self._keep(live)
+            self._keep_lease(live)
             return carry(live, call)
         except Divergence as divergence:
-            raise self._explained(live, divergence) from None
+            raise self._explain(live, divergence) from None
         except RecordCancelled:
             raise asyncio.CancelledError from None
         finally:
-            _let_go(live)
+            _release_run(live)
 
-    def _explained(self, live: LiveRun, divergence: Divergence) -> Divergence:
-        """Where the code has changed since, that is what to look at first."""
+    def _explain(self, live: LiveRun, divergence: Divergence) -> Divergence:
+        """Add to a divergence that the code has changed, which is its most likely cause."""
         if not self.has_changed(live.reader):
             return divergence
         code = (live.reader.facts() or {}).get("code"), self.code()
@@ -356,122 +366,137 @@ class Agent(CalledByAgents, Generic[P, R]):
         message = f"{divergence.message}; the code of {self.name} has changed since it was recorded"
         return Divergence(message, hint=divergence.hint, code=divergence.code, **where)
 
-    def _keep(self, live: LiveRun) -> None:
+    def _keep_lease(self, live: LiveRun) -> None:
         if live.journal is not None:
             keeper.keep(live, self.lease_seconds)
 
-    async def _carry_async(self, live: LiveRun, call: Callable[[], Any]) -> Any:
+    async def _execute_async(self, live: LiveRun, call: Callable[[], Any]) -> Any:
         try:
-            self._keep(live)
-            return await carry_async(live, call, functools.partial(_let_go, live))
+            self._keep_lease(live)
+            return await carry_async(live, call, functools.partial(_release_run, live))
         except Divergence as divergence:
-            raise self._explained(live, divergence) from None
+            raise self._explain(live, divergence) from None
         except RecordCancelled:
             raise asyncio.CancelledError from None
         finally:
-            _let_go(live)
+            _release_run(live)
 
-    def guard(self, above: Guard | None = None) -> Guard | None:
-        """What it may do in a run; what it spends counts for the runs above, too."""
-        if self.policy is None and above is None:
+    def make_guard(self, parent: PolicyGuard | None = None) -> PolicyGuard | None:
+        """Return the guard of a run. Its spending also counts for the calling run's guard."""
+        if self.policy is None and parent is None:
             return None
-        return (self.policy or Policy()).guard(above)
+        return (self.policy or Policy()).make_guard(parent)
 
     def own_facts(self) -> dict[str, Any]:
-        """What is known of whatever carries its runs."""
+        """Return the facts about the code that executes the runs."""
         facts: dict[str, Any] = {"code": self.code()}
-        if self.origin is not None:
-            facts["origin"] = dict(self.origin)
+        origin = self.origin or find_origin(self)
+        if origin is not None:
+            facts["origin"] = dict(origin)
         if self.redaction is not None:
             facts[REDACTION_FACT] = self.redaction.to_fact()
         return facts
 
-    def begun(
+    def create_run(
         self,
         args: Any,
         kwargs: Any,
         run_id: str | None,
         store: Store | str | None,
         parent: ParentRun | None,
-        further: Mapping[str, Any] | None = None,
+        extra_facts: Mapping[str, Any] | None = None,
     ) -> Journal:
+        """Create the journal of a new run."""
+        refuse_while_loading(self.name, self)
         facts: dict[str, Any] = {
             "agent": self.name,
             "input": {"args": list(args), "kwargs": dict(kwargs)},
             **self.own_facts(),
-            **(further or {}),
+            **(extra_facts or {}),
         }
+        if parent is not None and self.origin is None:
+            facts.pop("origin", None)  # a child is resumed by its caller, never alone
         originals: Mapping[str, Any] = {}
         if REDACTION_FACT in facts:
-            from reenact.effect.redacting import without_secrets
+            from onrecord.runtime.secrets.redaction import redact_facts
 
-            facts, originals = without_secrets(facts, self.redaction, self._names)
-        journal = keeper.create_alone(
-            store_of(store if store is not None else self._store),
-            run_id,
-            self.namespace,
-            facts=facts,
-            parent=parent,
-            lease_seconds=self.lease_seconds,
-        )
+            facts, originals = redact_facts(facts, self.redaction, self._names)
+        opened = store_of(store if store is not None else self._store)
+        try:
+            journal = keeper.create_alone(
+                opened, run_id, self.namespace, facts=facts, parent=parent, lease_seconds=self.lease_seconds
+            )
+        except RunExists as error:
+            if parent is not None:
+                raise
+            is_default = store is None and self._store is None
+            raise _run_exists(opened, self.namespace, run_id, is_default=is_default) from error
         if originals:
-            from reenact.effect.redacting import seal_facts
+            from onrecord.runtime.secrets.redaction import seal_facts
 
             seal_facts(journal, originals)
         return journal
 
     @property
     def _names(self) -> list[str]:
-        """Of the parameters that may be given by position."""
-        found = inspect.signature(self.function).parameters.values()
-        return [one.name for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+        """Return the names of the parameters that may be given by position."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
 
     def code(self) -> dict[str, str]:
-        """What the code is, so that a change can be named. Told once: what is loaded does not change any more."""
+        """Return the digest of the agent's source, computed once: loaded code does not change."""
         if self._code is None:
             source = ""
             with suppress(OSError, TypeError):
-                # The whole module: what the agent calls matters as much as what it says itself.
+                # The source of the whole module, since the agent calls functions beside it.
                 source = inspect.getsource(inspect.getmodule(self.function) or self.function)
             self._code = {"function": self.name, "digest": f"sha256:{hashlib.sha256(source.encode()).hexdigest()}"}
         return self._code
 
     def check_recorded(self, reader: JournalReader) -> None:
-        """Refuses a run that is not one of this agent's, or that cannot be called again."""
-        self._input(reader)
+        """Raise unless the run was recorded by this agent and its arguments can be used again."""
+        self._read_input(reader)
 
-    def _input(self, reader: JournalReader, *, needed: bool = False) -> tuple[list[Any], Mapping[str, Any]]:
-        """What the agent was called with. Needed: not without the secrets that were in it."""
+    def _read_input(self, reader: JournalReader, *, needed: bool = False) -> tuple[list[Any], Mapping[str, Any]]:
+        """Return the recorded arguments. With `needed`, raise if their secrets cannot be unsealed."""
         facts = reader.facts()
         if facts is None or facts.get("agent") != self.name or "input" not in facts:
             raise InvalidInput(
-                f"run {reader.run} is not one of the agent {self.name}",
-                hint="`reenact show` tells which agent recorded it.",
+                f"run {reader.run} was not recorded by the agent {self.name}",
+                hint="`onrecord show` names its agent.",
                 code="other_agent",
             )
         if is_opaque((reader.facts_tree() or {}).get("input")):
             raise NotReplayable(
-                f"the input of run {reader.run} holds something of which only the type could be recorded",
-                hint="Give agents plain values, and let them make clients and files themselves.",
+                f"the input of run {reader.run} holds a value of which only the type was recorded",
+                hint="Give agents plain values, and open clients and files inside the agent.",
             )
-        given = secrets_of(reader).opened_facts(reader, facts["input"], needed=needed)
+        given = load_secrets(reader).unseal_facts(reader, facts["input"], needed=needed)
         return given["args"], given["kwargs"]
 
 
-async def _later(begin: Callable[[], Any]) -> Any:
-    """Nothing is begun before somebody awaits it: a coroutine may be thrown away unused."""
+def _run_exists(store: Store, namespace: str, run: str | None, *, is_default: bool) -> RunExists:
+    where = "" if is_default or "@" in store.url else f" --store {store.url}"  # a URL with an @ may hold a password
+    where += f" --namespace {namespace}" if namespace != "default" else ""
+    choices = f"Continue it: `onrecord resume {run}{where}`; replay it: `onrecord replay {run}{where}`; or give"
+    hint = f"{'Give' if store.url.startswith('memory:') else choices} the new run another run_id."
+    return RunExists(f"there is a run {run} already", hint=hint)
+
+
+async def _begin_when_awaited(begin: Callable[[], Any]) -> Any:
+    """Begin the run only when awaited: a coroutine may be dropped unused."""
     return await begin()
 
 
-def _let_go(live: LiveRun) -> None:
-    """Once: by now the run may be somebody else's."""
+def _release_run(live: LiveRun) -> None:
+    """Release the run once: after that another process may hold it."""
     if live.journal is not None and not live.was_let_go:
         live.was_let_go = True
         keeper.let_go(live)
-        _release(live.journal)
+        _release_journal(live.journal)
 
 
-def _release(journal: Journal) -> None:
+def _release_journal(journal: Journal) -> None:
     try:
         journal.release()
     finally:
@@ -482,7 +507,7 @@ def find_agent(name: str) -> Agent[..., Any]:
     found = _agents.get(name)
     if found is None:
         raise NotFound(
-            f"no agent called {name!r} has been loaded",
+            f"no agent named {name!r} is loaded",
             hint="Import the module that defines it first.",
             code="unknown_agent",
         )
@@ -490,16 +515,16 @@ def find_agent(name: str) -> Agent[..., Any]:
 
 
 def resume(run_id: str, *, store: Store | str | None = None, namespace: str = "default", **options: Any) -> Any:
-    """Goes on with a run of any agent that is loaded; options as of `Agent.resume`."""
-    return _agent_of(run_id, store, namespace).resume(run_id, store=store, namespace=namespace, **options)
+    """Resume a run of any loaded agent. The options are those of `Agent.resume`."""
+    return _find_agent_of(run_id, store, namespace).resume(run_id, store=store, namespace=namespace, **options)
 
 
 def replay(run_id: str, *, store: Store | str | None = None, namespace: str = "default", strict: bool = False) -> Any:
-    """Runs the code of a run again on its record alone."""
-    return _agent_of(run_id, store, namespace).replay(run_id, store=store, namespace=namespace, strict=strict)
+    """Replay a run of any loaded agent, as `Agent.replay` does."""
+    return _find_agent_of(run_id, store, namespace).replay(run_id, store=store, namespace=namespace, strict=strict)
 
 
-def _agent_of(run_id: str, store: Store | str | None, namespace: str) -> Agent[..., Any]:
+def _find_agent_of(run_id: str, store: Store | str | None, namespace: str) -> Agent[..., Any]:
     facts = JournalReader(store_of(store), run_id, namespace).facts() or {}
     if "agent" not in facts:
         raise InvalidInput(f"run {run_id} was not recorded by an agent", code="no_agent")

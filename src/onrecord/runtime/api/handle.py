@@ -1,4 +1,4 @@
-"""A run that goes on in the background, and a handle to wait for it."""
+"""A run in the background, and the handle to wait for it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from concurrent.futures import Future
 from contextvars import Context
 from typing import Any
 
-from reenact.effect.settling import cancel
-from reenact.store.contract import Store
+from onrecord.runtime.api.settle import cancel
+from onrecord.store.contract import Store
 
 
 class RunHandle:
-    """Made by `Agent.start`."""
+    """A run that `Agent.start` started in a thread of its own."""
 
     def __init__(self, run_id: str, store: Store, namespace: str, work: Callable[[], Any], *, is_async: bool) -> None:
         self.run_id = run_id
@@ -23,28 +23,28 @@ class RunHandle:
         self._future: Future[Any] = Future()
         self._work = work
         self._is_async = is_async
-        # A thread that belongs to nobody's lane: the run is its own, whoever started it.
-        thread = threading.Thread(target=self._carry, name=f"reenact-{run_id}", daemon=True)
+        # An empty context: the run does not belong to the lane that started it.
+        thread = threading.Thread(target=self._execute, name=f"onrecord-{run_id}", daemon=True)
         Context().run(thread.start)
 
-    def _carry(self) -> None:
+    def _execute(self) -> None:
         try:
-            made = self._work()
-            self._future.set_result(asyncio.run(_awaited(made)) if self._is_async else made)
+            result = self._work()
+            self._future.set_result(asyncio.run(_await(result)) if self._is_async else result)
         except BaseException as error:
             self._future.set_exception(error)
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the agent returned, or raises what it raised. `TimeoutError` while it is not over."""
+        """Return the agent's result, or raise its error. Raise `TimeoutError` if the run does not end in time."""
         return self._future.result(timeout)
 
     def done(self) -> bool:
         return self._future.done()
 
     def cancel(self) -> None:
-        """Asks the run to end; it ends when the agent has cleaned up."""
+        """Request the end of the run. It ends after the agent has cleaned up."""
         cancel(self._store, self.run_id, self._namespace)
 
 
-async def _awaited(made: Any) -> Any:
-    return await made
+async def _await(result: Any) -> Any:
+    return await result

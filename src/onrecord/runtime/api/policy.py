@@ -1,17 +1,15 @@
-"""What an agent may do, and how much of it: asked before anything is recorded as an effect.
+"""Policies: which effects an agent may request, and how much it may spend. Checked before a request is recorded.
 
 Rules of a budget:
 
-1. What an effect spent is read from its result, by the reader that the tool declares (`usage=`) or by one that knows
-   the usual shapes. It counts when the agent is handed the result, from the record too: a run that comes back has spent
-   what it had spent.
-2. Once a limit is reached, every further effect is denied with `budget_exceeded`, whatever it is: catching the error
-   leads nowhere. The denials are on record, and are replayed as recorded.
-3. What is under way when the limit is reached is not called back: effects that were asked for side by side may spend
-   more than the limit together.
-4. Time is counted from the run's beginning by the clock, whoever carries it.
-5. What an agent spends that another one calls is spent by both: it stops at its own limits and at those of all above.
-   What a child has spent is written into its parent's record when it ends.
+1. The spending of an effect is read from its result, by the tool's own function (`usage=`) or from the usual members of
+   a model's answer. It counts when the result is delivered, also from the record: a resumed run keeps its spending.
+2. After a limit is reached, every further effect is denied with `budget_exceeded`, so that catching the error does not
+   help. Denials are recorded and replayed.
+3. Running effects are not cancelled when a limit is reached: concurrent effects may together exceed it.
+4. Time is wall-clock time since the run's beginning, across all processes that executed it.
+5. The spending of a called agent counts for its callers, too: it stops at its own limits and at theirs. It is written
+   into the caller's record when the called run ends.
 """
 
 from __future__ import annotations
@@ -27,19 +25,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reenact.core.events import OPENING_KINDS, ActionSucceeded, Event, ProcessAttached
-from reenact.effect.stopping import BudgetExceeded, Denied
-from reenact.effect.tickets import EffectSpec
-from reenact.errors import InvalidInput, ReenactError
+from onrecord.core.events import OPENING_KINDS, ActionSucceeded, Event, ProcessAttached
+from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.runtime.engine.open_effect import EffectSpec
+from onrecord.runtime.engine.stops import BudgetExceeded, Denied
 
 if TYPE_CHECKING:
-    from reenact.effect.past import Past
-    from reenact.journal.reader import JournalReader
+    from onrecord.journal.reader import JournalReader
+    from onrecord.runtime.replay.history import History
 
 Check = Callable[[str, str, Any], str | None]
-"""(name, kind, payload) → why not; None: allowed."""
+"""A function of (name, kind, payload). It returns the reason of a denial, or None to allow the effect."""
 Usage = Callable[[Any], Mapping[str, float] | None]
-"""What a result says was spent: `{"tokens": …, "cost": …}`, or some of it."""
+"""A function that reads the spending from a result: `{"tokens": …, "cost": …}`, or a part of it."""
 
 SPENT = ("tokens", "cost")
 DENIALS_KEPT = 20
@@ -49,90 +47,90 @@ _COST_NAMES = ("cost", "total_cost")
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """Limits that stop the run: once one is reached, nothing more is allowed."""
+    """Limits of a run. After one is reached, every further effect is denied."""
 
     calls: int | None = None
-    """Effects of any kind."""
+    """The number of effects of any kind."""
     seconds: float | None = None
     tokens: float | None = None
     cost: float | None = None
-    """In whatever unit the tools tell it."""
+    """In the unit that the results use."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             limit = getattr(self, name)
             if limit is not None and not _is_amount(limit):
                 raise InvalidInput(
-                    f"the limit of {name} is a finite number that is not negative",
-                    hint="Leave a limit out to have none.",
+                    f"the limit of {name} must be a finite number that is not negative",
+                    hint="Leave the limit out to have none.",
                     code="bad_budget",
                 )
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What an agent may do, asked before anything is requested: a denial is an event of its own."""
+    """The rules for an agent's effects, checked before each request. A denial is an event of its own."""
 
     allow: Collection[str] | None = None
-    """Names of effects that are allowed; None: all."""
+    """Names of allowed effects. None allows all."""
     check: Check | None = None
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
         if self.allow is not None and (isinstance(self.allow, str) or not isinstance(self.allow, Collection)):
-            # Every part of a text is "in" it: `allow="send_mail"` would allow `send`, and `mail`.
+            # `in` finds substrings: `allow="send_mail"` would also allow `send` and `mail`.
             raise InvalidInput(
-                "`allow` of a policy is a set of names",
-                hint='A single one is written allow={"look_up"}; without `allow` everything is allowed.',
+                "`allow` of a policy must be a set of names",
+                hint='A single name: allow={"look_up"}. Without `allow`, every effect is allowed.',
                 code="bad_policy",
             )
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise InvalidInput(
-                "`budget` of a policy is a Budget",
-                hint="Such as budget=reenact.Budget(calls=100, cost=2.5).",
+                "`budget` of a policy must be a Budget",
+                hint="Such as budget=onrecord.Budget(calls=100, cost=2.5).",
                 code="bad_policy",
             )
 
-    def guard(self, above: Guard | None = None) -> Guard:
-        return Guard(self, above)
+    def make_guard(self, parent: PolicyGuard | None = None) -> PolicyGuard:
+        return PolicyGuard(self, parent)
 
 
-class Guard:
-    """A policy at work in one run. Called with the run's lock held; those above belong to runs with other locks."""
+class PolicyGuard:
+    """The policy of one run, with its spending. Called with the run's lock held. Parent guards have other run locks."""
 
-    def __init__(self, policy: Policy, above: Guard | None = None) -> None:
+    def __init__(self, policy: Policy, parent: PolicyGuard | None = None) -> None:
         self._policy = policy
-        self._limits = _limits_of(policy.budget)
-        self._above = above
-        self._lock: threading.Lock = threading.Lock() if above is None else above._lock
-        """One for a run and everything that it calls."""
+        self._limits = _list_limits(policy.budget)
+        self._parent = parent
+        self._lock: threading.Lock = threading.Lock() if parent is None else parent._lock
+        """One lock for a run and all its child runs."""
         self._calls = 0
         self._spent = dict.fromkeys(SPENT, 0.0)
         self._counted: set[int] = set()
-        """Seqs of answers whose usage is counted: an answer may be asked for again."""
+        """Outcomes (seq) that are counted: an outcome may be delivered again."""
         self._elapsed = 0.0
         self._since = monotonic()
         self._denied: list[str] = []
         self._children: set[str] = set()
-        """Runs that this one called, whose spending is on record."""
+        """Child runs whose spending is counted and recorded."""
         self._counted_to = 0
-        """Up to this seq everything is counted: a checkpoint there has said what was spent."""
+        """The seq up to which everything is counted: a checkpoint there holds the spending."""
 
     @property
     def counts_usage(self) -> bool:
-        return self._policy.budget is not None or self._above is not None
+        return self._policy.budget is not None or self._parent is not None
 
-    def carried(self) -> dict[str, Any]:
-        """What a checkpoint says of it, for whoever begins there."""
+    def to_checkpoint(self) -> dict[str, Any]:
+        """Return the members that a checkpoint stores, for `adopt_history`."""
         return {"spent": self.spent(), "denied": self.denials()}
 
-    def came_back(self, past: Past) -> None:
-        """The run has a record: what was asked for there counts, and so does the time since it began."""
+    def adopt_history(self, past: History) -> None:
+        """Count the recorded requests, denials and spending of a resumed run, and the time since its beginning."""
         self._elapsed = max(0.0, time.time() - past.reader.header_row.created / 1_000_000)
-        self._counted_to = max(past.began_at, 0)  # what a fork shares with its parents has been paid for
-        carried = (past.carried or {}) if past.began_at > 0 else {}
-        for name, amount in carried.get("spent", {}).items():
+        self._counted_to = max(past.began_at, 0)  # events that a fork shares were paid by its parent
+        saved = (past.carried or {}) if past.began_at > 0 else {}
+        for name, amount in saved.get("spent", {}).items():
             self._spend(name, amount)
-        for key in carried.get("denied", ()):
+        for key in saved.get("denied", ()):
             self._deny(key)
         for request in past.by_key.values():
             if request.answer is not None and request.answer.kind == "ActionDenied":
@@ -144,72 +142,74 @@ class Guard:
             for name, amount in spent.items():
                 self._spend(name, amount)
 
-    def child_ended(self, child: str, live: Guard | None, reader: Callable[[], JournalReader]) -> Any:
-        """What a child has spent, to be written down; None when that is on record. One that this process carried has
-        been counted all along; otherwise its own record tells."""
+    def count_child(self, child: str, live: PolicyGuard | None, reader: Callable[[], JournalReader]) -> Any:
+        """Return the spending of an ended child run, to be recorded, or None if it is recorded already.
+
+        A child that this process executed (`live`) has counted its effects here; otherwise its record is read.
+        """
         if child in self._children:
             return None
         self._children.add(child)
         if live is not None:
             return live.spent()
-        spent = recorded_spending(reader())
+        spent = read_spending(reader())
         for name, amount in spent.items():
             self._spend(name, amount)
         return spent
 
     def _spend(self, name: str, amount: float) -> None:
-        """Here and in all runs above."""
+        """Add to the spending of this run and of all its callers."""
         with self._lock:
-            guard: Guard | None = self
+            guard: PolicyGuard | None = self
             while guard is not None:
                 if name == "calls":
                     guard._calls += int(amount)
                 elif name in guard._spent:
                     guard._spent[name] += float(amount)
-                guard = guard._above
+                guard = guard._parent
 
-    def __call__(self, spec: EffectSpec, event: Event) -> ReenactError | None:
-        """Why it may not be done; None: it may."""
-        refusal = self._refusal(spec, event) or self._exceeded_above()
+    def __call__(self, spec: EffectSpec, event: Event) -> OnrecordError | None:
+        """Return the reason of a denial, or None if the effect is allowed. Count the call or the denial."""
+        refusal = self._find_refusal(spec, event) or self._check_parent_budgets()
         if refusal is None:
             self._spend("calls", 1)
         else:
             self._deny(str(event.content().get(event.pair_id or "", "")))
         return refusal
 
-    def _refusal(self, spec: EffectSpec, event: Event) -> ReenactError | None:
+    def _find_refusal(self, spec: EffectSpec, event: Event) -> OnrecordError | None:
         policy = self._policy
         if policy.allow is not None and spec.name not in policy.allow:
-            return Denied(f"{spec.name} is not among what this agent may do", hint="Add it to `allow`.")
+            return Denied(f"{spec.name} is not in the `allow` list of this agent's policy", hint="Add it to `allow`.")
         if policy.check is not None:
             try:
                 reason = policy.check(spec.name, spec.kind, event.content().get("payload"))
                 if reason is not None:
                     return Denied(f"{spec.name} is not allowed: {reason}")
             except (Exception, CancelledError) as error:
-                return _check_failed(spec, error)
-        return self._exceeded()
+                return _deny_failed_check(spec, error)
+        return self._check_budget()
 
-    def _exceeded_above(self) -> ReenactError | None:
-        guard = self._above
+    def _check_parent_budgets(self) -> OnrecordError | None:
+        guard = self._parent
         while guard is not None:
-            refusal = guard._exceeded()
+            refusal = guard._check_budget()
             if refusal is not None:
                 return refusal
-            guard = guard._above
+            guard = guard._parent
         return None
 
-    def _exceeded(self) -> ReenactError | None:
+    def _check_budget(self) -> OnrecordError | None:
         if not self._limits:
             return None
-        standing = self.standing()
+        totals = self.totals()
         for name, limit in self._limits:
-            spent = standing[name]
-            # A limit of nothing lets through what costs nothing, but for calls and seconds, which everything costs.
+            spent = totals[name]
+            # A limit of 0 tokens or cost allows effects without usage. Every effect costs a call and some time.
             if spent >= limit and (spent or name not in SPENT):
                 return BudgetExceeded(
                     f"the budget of {limit:g} {name} is spent",
-                    hint="Resume the run under a larger budget; nothing more is allowed under this one.",
+                    hint="Resume the run with a larger budget.",
                 )
         return None
 
@@ -217,59 +217,59 @@ class Guard:
         self._denied.append(key)
         del self._denied[:-DENIALS_KEPT]
 
-    def counts(self, spec: EffectSpec, seq: int, result: Any) -> None:
-        """The agent is handed a result: what it cost is spent."""
+    def count_usage(self, spec: EffectSpec, seq: int, result: Any) -> None:
+        """Count the spending of a delivered result, once."""
         if not self.counts_usage or seq in self._counted or seq <= self._counted_to:
             return
         if spec.kind == "process":
-            return  # what it spent was counted where it was spent
+            return  # the child run counts its own effects
         self._counted.add(seq)
-        for name, amount in spent_by(spec, result).items():
+        for name, amount in read_usage(spec, result).items():
             self._spend(name, amount)
 
-    def standing(self) -> dict[str, float]:
-        """What is spent so far."""
+    def totals(self) -> dict[str, float]:
+        """Return the spending so far, with the elapsed seconds."""
         seconds = round(self._elapsed + monotonic() - self._since, 6)
         return {"calls": self._calls, "seconds": seconds, **self._spent}
 
     def spent(self) -> dict[str, float]:
-        """What is spent of everything that adds up: time does not."""
+        """Return the spending without time, which does not add up across runs."""
         return {"calls": self._calls, **self._spent}
 
     def denials(self) -> list[str]:
-        """The replay keys of what was denied last."""
+        """Return the keys of the last denied requests."""
         return list(self._denied)
 
 
-def _limits_of(budget: Budget | None) -> list[tuple[str, float]]:
-    """Those that there are, in the order in which they are asked."""
-    found = [] if budget is None else [(name, getattr(budget, name)) for name in budget.__struct_fields__]
-    return [(name, limit) for name, limit in found if limit is not None]
+def _list_limits(budget: Budget | None) -> list[tuple[str, float]]:
+    """Return the limits that are set, in the order in which they are checked."""
+    limits = [] if budget is None else [(name, getattr(budget, name)) for name in budget.__struct_fields__]
+    return [(name, limit) for name, limit in limits if limit is not None]
 
 
-def _check_failed(spec: EffectSpec, error: BaseException) -> Denied:
-    """Who cannot say whether it is allowed has not allowed it. The denial is on record, so a replay gets it too."""
+def _deny_failed_check(spec: EffectSpec, error: BaseException) -> Denied:
+    """Return the denial for a policy check that raised. It is recorded, so a replay denies the effect too."""
     try:
-        said = str(error)
+        message = str(error)
     except Exception:
-        said = ""
+        message = ""
     return Denied(
         f"{spec.name} is not allowed: the check of the policy failed with {type(error).__name__}"
-        + (f": {said}" if said else ""),
-        hint="Mend the check; what was denied stays denied in this run.",
+        + (f": {message}" if message else ""),
+        hint="Repair the check; the effect stays denied in this run.",
         code="policy_check_failed",
     )
 
 
-def recorded_spending(reader: JournalReader) -> dict[str, float]:
-    """What a run has spent that somebody else carried, as far as its record tells without its readers of usage."""
+def read_spending(reader: JournalReader) -> dict[str, float]:
+    """Return the spending of a run from its record. The `usage=` functions of its tools are not known here."""
     spent = {"calls": 0.0, **dict.fromkeys(SPENT, 0.0)}
     for one in reader.scan():
         found: Mapping[str, float] = {}
         if one.event.pair_id is not None and one.kind in OPENING_KINDS:
             found = {"calls": 1}
         elif isinstance(one.event, ActionSucceeded):
-            found = usual_usage(one.event.output)
+            found = find_usage(one.event.output)
         elif isinstance(one.event, ProcessAttached) and isinstance(one.event.process, dict):
             found = one.event.process.get("spent") or {}
         for name, amount in found.items():
@@ -277,30 +277,30 @@ def recorded_spending(reader: JournalReader) -> dict[str, float]:
     return spent
 
 
-def spent_by(spec: EffectSpec, result: Any) -> dict[str, float]:
-    """What an effect spent, as its result tells."""
+def read_usage(spec: EffectSpec, result: Any) -> dict[str, float]:
+    """Return the spending of an effect. Raise `InvalidInput` if the tool's `usage=` function returns anything else."""
     if spec.usage is None:
-        return usual_usage(result)
+        return find_usage(result)
     try:
-        told = spec.usage(result) or {}
-        good = all(name in SPENT and _is_amount(amount) for name, amount in told.items())
+        usage = spec.usage(result) or {}
+        is_valid = all(name in SPENT and _is_amount(amount) for name, amount in usage.items())
     except Exception as error:
         raise _bad_usage(spec, f"failed with {type(error).__name__}") from error
-    if not good:
-        raise _bad_usage(spec, "told something else than amounts of tokens and cost, finite and not negative")
-    return {name: float(amount) for name, amount in told.items()}
+    if not is_valid:
+        raise _bad_usage(spec, "did not return amounts of tokens and cost, finite and not negative")
+    return {name: float(amount) for name, amount in usage.items()}
 
 
-def _bad_usage(spec: EffectSpec, what: str) -> InvalidInput:
+def _bad_usage(spec: EffectSpec, problem: str) -> InvalidInput:
     return InvalidInput(
-        f"the usage reader of {spec.name} {what}",
-        hint='Return {"tokens": number, "cost": number}, or some of it, and resume the run.',
+        f"the usage function of {spec.name} {problem}",
+        hint='Return {"tokens": number, "cost": number}, or one of them, and resume the run.',
         code="bad_usage",
     )
 
 
-def usual_usage(result: Any) -> dict[str, float]:
-    """The usage that a model's answer usually carries, as a mapping or as attributes. Whatever else is no usage."""
+def find_usage(result: Any) -> dict[str, float]:
+    """Return the usage in a model's answer, from its usual members or attributes; empty if there is none."""
     usage = next((found for name in _USAGE_NAMES if (found := _member(result, name)) is not None), None)
     spent = {}
     for names in _TOKEN_NAMES:
@@ -319,7 +319,7 @@ def _member(value: Any, name: str) -> Any:
         return value.get(name)
     try:
         return getattr(value, name, None)
-    except Exception:  # a property of somebody else's that fails tells nothing
+    except Exception:  # a property of a foreign class may fail
         return None
 
 
@@ -328,5 +328,5 @@ def _is_amount(value: Any) -> bool:
         return False
     try:
         return isfinite(float(value)) and value >= 0
-    except (OverflowError, ValueError):  # beyond any float, or a signalling NaN
+    except (OverflowError, ValueError):  # too large for a float, or a signalling NaN
         return False

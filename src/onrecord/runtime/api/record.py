@@ -1,4 +1,4 @@
-"""`with reenact.record("nightly"):` — whatever happens inside is one run, without a decorator."""
+"""Record a block as one run, without a decorator: `with onrecord.record("nightly"):`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from reenact.core.events import Completed, Failed
-from reenact.effect import threads
-from reenact.effect.earlier import Carrier
-from reenact.effect.keeping import keeper
-from reenact.effect.live_run import LiveRun
-from reenact.effect.open_stores import store_of
-from reenact.effect.places import HERE, PLACE
-from reenact.effect.policy import Policy
-from reenact.effect.secrets import FACT as REDACTION_FACT
-from reenact.effect.stopping import RunStopped, Suspended
-from reenact.journal.journal import LEASE_SECONDS, Journal
-from reenact.store.contract import Store
+from onrecord.core.events import Completed, Failed
+from onrecord.journal.journal import LEASE_SECONDS, Journal
+from onrecord.runtime.api.origins import refuse_while_loading
+from onrecord.runtime.api.policy import Policy
+from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.engine.lease_keeper import keeper
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.stops import RunStopped, Suspended
+from onrecord.runtime.engine.stores import store_of
+from onrecord.runtime.replay.checkpoint_entry import Carrier
+from onrecord.runtime.scheduler import thread_driver
+from onrecord.runtime.secrets.run_secrets import FACT as REDACTION_FACT
+from onrecord.store.contract import Store
 
 if TYPE_CHECKING:
-    from reenact.effect.redacting import Redaction
+    from onrecord.runtime.secrets.redaction import Redaction
 
 
 @contextmanager
@@ -33,21 +34,22 @@ def record(
     policy: Policy | None = None,
     redact: Redaction | bool = False,
 ) -> Iterator[LiveRun]:
-    """Records the block as a run. It ends with the block: completed, or failed with the block's own exception.
+    """Record the block as a run, which ends with the block: completed, or failed with the block's own exception.
 
-    A block cannot be run again by itself, so such a run is not resumed; it can be read, verified and compared.
+    A block cannot be executed again by itself, so such a run cannot be resumed. It can be read, verified and compared.
     """
-    threads.install()
+    refuse_while_loading(name)
+    thread_driver.install()
     facts: dict[str, Any] = {"recording": name}
     values: Sequence[str] = ()
     if redact:
-        from reenact.effect.redacting import Redaction, redaction_of  # loaded where it is needed
+        from onrecord.runtime.secrets.redaction import Redaction, parse_redaction  # a lazy import
 
-        redaction = redaction_of(redact) or Redaction()
+        redaction = parse_redaction(redact) or Redaction()
         facts[REDACTION_FACT], values = redaction.to_fact(), redaction.values
     journal = Journal.create(store_of(store), run_id, namespace, facts=facts)
-    run = LiveRun(journal, guard=policy.guard() if policy is not None else None)
-    run.secrets.know(values, None)
+    run = LiveRun(journal, guard=policy.make_guard() if policy is not None else None)
+    run.secrets.learn(values, None)
     keeper.keep(run, LEASE_SECONDS)
     place, token = PLACE.set(run.main), HERE.token
     run.carrier = Carrier.here()

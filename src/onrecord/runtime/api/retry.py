@@ -1,4 +1,4 @@
-"""When a failed attempt is followed by another: by kind of error, with growing pauses, the same for the same effect."""
+"""Retry rules: which errors are retried, and after which pauses. The pauses of an effect are deterministic."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from math import isfinite
 
 import msgspec
 
-from reenact.errors import InvalidInput
+from onrecord.errors import InvalidInput
 
 ErrorKind = type[BaseException] | str
-"""A class of errors, or its name: a library that may not be installed need not be imported to name its errors."""
+"""An exception class, or its name: so the errors of a library can be named without importing it."""
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """At most `attempts` in all. A pause begins at `delay_seconds` and grows by `factor` up to `max_delay_seconds`;
-    `jitter` takes off up to that share, by an amount that follows from the effect and the attempt, not from chance."""
+    """Retry rules of an effect: at most `attempts` attempts in all.
+
+    The pause begins at `delay_seconds` and grows by `factor` up to `max_delay_seconds`. `jitter` shortens it by up to
+    that share; the amount is derived from the effect and the attempt, not from randomness.
+    """
 
     attempts: int = 3
     delay_seconds: float = 0.5
@@ -23,18 +26,19 @@ class Retry(msgspec.Struct, frozen=True):
     max_delay_seconds: float = 60.0
     jitter: float = 0.25
     on: tuple[ErrorKind, ...] = (Exception,)
-    """Kinds of errors that are worth another attempt."""
+    """Errors that are retried."""
     never_on: tuple[ErrorKind, ...] = ()
     max_seconds: float | None = None
-    """For all attempts and pauses together, from the request on, also across a crash: no attempt begins after it, and
-    one that is under way by then has failed."""
+    """The limit for all attempts and pauses since the request, also across a crash. No attempt begins after it, and a
+    running attempt fails when it is reached.
+    """
 
     def __post_init__(self) -> None:
         for name in ("on", "never_on"):
-            if not _are_kinds(getattr(self, name)):
+            if not _is_valid(getattr(self, name)):
                 raise InvalidInput(
-                    f"`{name}` of a retry is a tuple of classes of errors, or of their names",
-                    hint="Such as on=(ConnectionError, TimeoutError); a single one is written on=(ConnectionError,).",
+                    f"`{name}` of a retry must be a tuple of exception classes or their names",
+                    hint="Such as on=(ConnectionError, TimeoutError); a single one: on=(ConnectionError,).",
                     code="bad_retry",
                 )
         numbers = (self.delay_seconds, self.factor, self.max_delay_seconds, self.jitter, self.max_seconds or 1.0)
@@ -48,36 +52,36 @@ class Retry(msgspec.Struct, frozen=True):
             or (self.max_seconds is not None and self.max_seconds <= 0)
         ):
             raise InvalidInput(
-                "a retry has at least one attempt, no negative delay, a factor of at least 1, a jitter of 0 to 1",
-                hint="Every number of it is finite; max_seconds is more than 0.",
+                "a retry needs at least one attempt, no negative delay, a factor of at least 1, a jitter of 0 to 1",
+                hint="Every number must be finite, and max_seconds more than 0.",
                 code="bad_retry",
             )
 
     def delay_after(self, attempt: int, error: BaseException, effect: str, elapsed: float = 0.0) -> float | None:
-        """Seconds until the next attempt; None when this was the last. `elapsed` seconds have passed in all."""
-        if attempt >= self.attempts or _is_one_of(error, self.never_on) or not _is_one_of(error, self.on):
+        """Return the seconds until the next attempt, or None after the last. `elapsed` counts from the request."""
+        if attempt >= self.attempts or _matches(error, self.never_on) or not _matches(error, self.on):
             return None
         pause = self.delay_seconds
-        for _ in range(attempt - 1):  # not a power: that overflows long before the pause reaches its limit
+        for _ in range(attempt - 1):  # a power would overflow before the pause reaches its limit
             pause = min(pause * self.factor, self.max_delay_seconds)
-        pause = min(pause, self.max_delay_seconds) * (1 - self.jitter * _share(effect, attempt))
+        pause = min(pause, self.max_delay_seconds) * (1 - self.jitter * _jitter_share(effect, attempt))
         if self.max_seconds is not None and elapsed + pause >= self.max_seconds:
             return None
         return pause
 
 
-def _are_kinds(kinds: object) -> bool:
-    """A text would be taken for the names of one letter that it is made of."""
+def _is_valid(kinds: object) -> bool:
+    """Return True for a tuple or list of kinds. A plain string is refused: it would count as its letters."""
     return isinstance(kinds, (tuple, list)) and all(
         isinstance(kind, str) or (isinstance(kind, type) and issubclass(kind, BaseException)) for kind in kinds
     )
 
 
-def _is_one_of(error: BaseException, kinds: tuple[ErrorKind, ...]) -> bool:
+def _matches(error: BaseException, kinds: tuple[ErrorKind, ...]) -> bool:
     names = {cls.__name__ for cls in type(error).__mro__}
     return any(kind in names if isinstance(kind, str) else isinstance(error, kind) for kind in kinds)
 
 
-def _share(effect: str, attempt: int) -> float:
-    digest = hashlib.sha256(f"reenact.jitter/1\0{attempt}\0{effect}".encode()).digest()
+def _jitter_share(effect: str, attempt: int) -> float:
+    digest = hashlib.sha256(f"onrecord.jitter/1\0{attempt}\0{effect}".encode()).digest()
     return int.from_bytes(digest[:7], "big") / (1 << 56)

@@ -1,47 +1,49 @@
-"""An operator's word on an effect in doubt, and an end put to a run from outside."""
+"""Settle an effect in doubt, and cancel a run, from outside the run."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from reenact.core.events import ActionFailed, ActionSucceeded, Cancelled, EffectSettled, Event
-from reenact.effect.doubts import DONE, FAIL, RETRY
-from reenact.effect.keeping import CANCEL_KEY, keeper
-from reenact.effect.other_records import child_id
-from reenact.effect.past import Past
-from reenact.effect.recorded import OUTSIDE, RecordedRequest
-from reenact.effect.secrets import secrets_of
-from reenact.errors import InvalidInput, NotFound, ReenactError, Refused
-from reenact.journal import inbox
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import Store
+from onrecord.core.events import ActionFailed, ActionSucceeded, Cancelled, EffectSettled, Event
+from onrecord.errors import InvalidInput, NotFound, OnrecordError, Refused
+from onrecord.journal import inbox
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.lease_keeper import CANCEL_KEY, keeper
+from onrecord.runtime.forks.recorded_answers import child_id
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.in_doubt import DONE, FAIL, RETRY
+from onrecord.runtime.replay.records import OUTSIDE, RecordedRequest
+from onrecord.runtime.secrets.run_secrets import load_secrets
+from onrecord.store.contract import Store
 
 
-class SettledAsFailed(ReenactError):
-    """What the agent sees of an effect that an operator declared failed."""
+class SettledAsFailed(OnrecordError):
+    """The error of an effect that an operator settled as failed."""
 
     code = "settled_as_failed"
 
 
-def in_doubt(store: Store, run: str, namespace: str = "default") -> list[RecordedRequest]:
-    """Requests without an answer, in the order they were made."""
-    past = Past.read(JournalReader(store, run, namespace))
+def find_in_doubt(store: Store, run: str, namespace: str = "default") -> list[RecordedRequest]:
+    """Return the run's requests without an outcome, in the order of their requests."""
+    past = History.read(JournalReader(store, run, namespace))
     return [] if past.end is not None else _open_effects(past)
 
 
-def _open_effects(past: Past) -> list[RecordedRequest]:
-    """Those of the run itself: what its parents have left open when it was forked is not its to settle, nor is a run
-    that it has called: that one is resumed, and has effects of its own."""
+def _open_effects(past: History) -> list[RecordedRequest]:
+    """Return the open effects of the run itself.
+
+    Requests that a fork's parent left open do not belong to it. A called run is resumed, and has effects of its own.
+    """
     return [one for one in _open_requests(past) if not _is_called_run(past, one)]
 
 
-def _open_requests(past: Past) -> list[RecordedRequest]:
+def _open_requests(past: History) -> list[RecordedRequest]:
     return [one for one in past.open_requests if one.kind == "ActionRequested" and not one.is_parents]
 
 
-def _is_called_run(past: Past, request: RecordedRequest) -> bool:
+def _is_called_run(past: History, request: RecordedRequest) -> bool:
     members = past.members(request.row)
     return members.get("effect") == "process" and not (members.get("meta") or {}).get("once")
 
@@ -57,17 +59,17 @@ def settle(
     message: str = "",
     by: str | None = None,
 ) -> int:
-    """Settles the effect at that seq (or the only one in doubt): `done` with its value, `retry`, or `fail`.
+    """Settle the effect at that seq, or the only one in doubt: `done` with its value, `retry` or `fail`.
 
-    Returns its seq. The run goes on when it is resumed. Your word is redacted as the answer would have been, and what
-    was taken out is sealed for whoever resumes the run here.
+    Return its seq. A resume continues the run. The value is redacted as an outcome is, and its secrets are sealed for
+    that resume.
     """
     if decision not in (DONE, RETRY, FAIL):
-        raise InvalidInput(f"an effect is settled as {DONE}, {RETRY} or {FAIL}", code="bad_decision")
+        raise InvalidInput(f"the decision must be {DONE}, {RETRY} or {FAIL}", code="bad_decision")
     if keeper.find(store, run, namespace) is not None:
-        raise Refused(f"run {run} is being carried by this process; nothing in it is in doubt", code="run_busy")
+        raise Refused(f"run {run} is being executed by this process; nothing in it is in doubt", code="run_busy")
     with Journal.open(store, run, namespace) as journal:
-        request = _the_one(run, Past.read(journal), effect)
+        request = _select_effect(run, History.read(journal), effect)
         seq = request.row.seq
         if request.settled is not None:
             raise Refused(f"the effect at seq {seq} of run {run} is settled already", code="already_settled")
@@ -78,17 +80,17 @@ def settle(
             error = SettledAsFailed(message or f"the effect at seq {seq} was declared failed")
             events.append(ActionFailed(request.key, error))
         drafts = [Draft(event, lane=request.lane) for event in events]
-        journal.append(secrets_of(journal).to_be_written(drafts, journal))
+        journal.append(load_secrets(journal).redact_batch(drafts, journal))
         return seq
 
 
-def _the_one(run: str, past: Past, effect: int | None) -> RecordedRequest:
+def _select_effect(run: str, past: History, effect: int | None) -> RecordedRequest:
     open_requests = _open_effects(past)
     if past.end is not None or not open_requests:
         called = [] if past.end is not None else [child_id(f"{run}/{one.key}") for one in _open_requests(past)]
-        hint = f"It has called {', '.join(called[:3])}: settle what is in doubt there." if called else ""
+        hint = f"It called {', '.join(called[:3])}: settle the effects in doubt there." if called else ""
         raise NotFound(
-            f"run {run} has no effect in doubt", hint=hint or "`reenact show` tells how it stands.", code="no_doubt"
+            f"run {run} has no effect in doubt", hint=hint or "`onrecord show` shows its status.", code="no_doubt"
         )
     if effect is None and len(open_requests) == 1:
         return open_requests[0]
@@ -100,13 +102,13 @@ def _the_one(run: str, past: Past, effect: int | None) -> RecordedRequest:
 
 
 def cancel(store: Store, run: str, namespace: str = "default", *, reason: Any = None) -> bool:
-    """Ends a run. True: it is over now. False: the process that holds it has been told and ends it."""
+    """Cancel a run. Return True if it has ended, False if the process that holds it was asked to end it."""
     held = keeper.find(store, run, namespace)
     if held is not None:
         held.cancelling.asked(reason)
         return False
     reader = JournalReader(store, run, namespace)
-    if Past.read(reader).end is not None:
+    if History.read(reader).end is not None:
         raise Refused(f"run {run} has ended already", code="closed_run")
     try:
         with Journal.open(store, run, namespace) as journal:

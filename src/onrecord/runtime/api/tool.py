@@ -1,4 +1,4 @@
-"""Tools and steps: the functions through which an agent touches the world."""
+"""Tools and steps: functions whose calls in an agent are recorded as effects."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from math import isfinite
 from types import MethodType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
-from reenact.core.events import ActionRequested
-from reenact.effect import transactions
-from reenact.effect.attempts import note_call
-from reenact.effect.boundary import outside, perform, perform_blocking
-from reenact.effect.lanes import Lane
-from reenact.effect.places import PLACE, Inside
-from reenact.effect.retrying import Retry
-from reenact.effect.streams import Stream
-from reenact.effect.tails import DONE_AGAIN
-from reenact.effect.tickets import EffectSpec
-from reenact.errors import InvalidInput
+from onrecord.core.events import ActionRequested
+from onrecord.errors import InvalidInput
+from onrecord.runtime.api.retry import Retry
+from onrecord.runtime.engine import transactions
+from onrecord.runtime.engine.attempts import note_call
+from onrecord.runtime.engine.boundary import outside, perform, perform_blocking
+from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.open_effect import EffectSpec
+from onrecord.runtime.engine.streams import Stream
+from onrecord.runtime.forks.tail_policy import LIVE_KINDS
+from onrecord.runtime.scheduler.lanes import Lane
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,12 +44,11 @@ def tool(
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """A function with side effects. Unless `idempotent=True`, it is never repeated unasked after a crash.
+    """Make a function a tool, which may have side effects. After a crash it is not repeated unless `idempotent=True`.
 
-    `kind="model_call"` makes it a question to a model, which may be asked again. `retry` says which errors are worth
-    another attempt, `timeout` how many seconds one may take. `probe`, called with the arguments, finds out after a
-    crash whether the effect has happened; `usage` reads from a result what it spent, for budgets. `name` is its name
-    on record.
+    `kind="model_call"` makes it a model call, which may be repeated. `retry` names the errors to retry, and `timeout`
+    limits one attempt in seconds. `probe` is called with the arguments after a crash and reports whether the effect
+    happened. `usage` reads the spending from a result, for budgets. `name` is the recorded name.
     """
     if function is None:
         return functools.partial(tool, **options)
@@ -80,9 +79,10 @@ def step(
 
 
 def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """A piece of work whose result is recorded. It may be done again after a crash, before its result is on record.
+    """Make a function a step, whose result is recorded. After a crash it is repeated if it has no recorded result.
 
-    With `transactional=True` it is given the database connection and done exactly once (`reenact.effect.transactions`).
+    With `transactional=True` the function receives the store's database connection and runs exactly once: its writes
+    and its result are committed together.
     """
     if function is None:
         return functools.partial(step, **options)
@@ -91,20 +91,20 @@ def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def run_step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """An inline step: `await run_step("total", add, a, b)`, or without `await` for a plain function."""
+    """Call a function as a step: `await run_step("total", add, a, b)`, or without `await` for a plain function."""
     return Effect(function, kind="durable_step", name=name, idempotent=True)(*args, **kwargs)
 
 
 def idempotency_key() -> str:
-    """Inside an effect: a key that is the same for every attempt at it, whichever process makes it."""
+    """Return the idempotency key of the current effect: the same for every attempt, in every process."""
     place = PLACE.get()
     if not isinstance(place, Inside):
-        raise InvalidInput("there is an idempotency key only inside of an effect", code="outside_effect")
+        raise InvalidInput("idempotency_key() was called outside an effect", code="outside_effect")
     return place.idempotency_key
 
 
 class Effect(Generic[P, R]):
-    """A function that is recorded when an agent calls it."""
+    """A function whose calls inside an agent are recorded."""
 
     def __init__(
         self,
@@ -121,8 +121,8 @@ class Effect(Generic[P, R]):
     ) -> None:
         if inspect.isgeneratorfunction(function):
             raise InvalidInput(
-                f"{function.__qualname__} is a plain generator, whose steps nobody could record",
-                hint="A tool that yields is an async generator (`async def`); or return a list.",
+                f"{function.__qualname__} is a plain generator, which cannot be recorded",
+                hint="Make it an async generator (`async def`), or return a list.",
                 code="plain_generator",
             )
         _check_options(function, retry, timeout)
@@ -130,7 +130,7 @@ class Effect(Generic[P, R]):
         self.function: Callable[..., Any] = function
         annotation = getattr(function, "__annotations__", {}).get("return")
         if isinstance(annotation, str):
-            annotation = _annotation(function)
+            annotation = _resolve_annotation(function)
         self.spec = EffectSpec(
             name or function.__qualname__.rpartition(".<locals>.")[2],
             kind,
@@ -146,45 +146,45 @@ class Effect(Generic[P, R]):
         self._is_async = inspect.iscoroutinefunction(function)
         self._yields = inspect.isasyncgenfunction(function)
         self._signature = self._recorded_signature()
-        self._names = _positional(self._signature)
+        self._names = _positional_names(self._signature)
         if transactional and (timeout is not None or self._yields):
             raise InvalidInput(
-                f"{self.spec.name} writes in the store's transaction: it has no time limit and does not yield",
-                hint="The database limits how long its statements take.",
+                f"{self.spec.name} runs in the store's transaction: it cannot have a timeout and cannot yield",
+                hint="Set a statement timeout in the database instead.",
                 code="bad_transactional_step",
             )
 
     def __get__(self, instance: Any, owner: type | None = None) -> Effect[..., R]:
-        """As a method. The instance is no part of what is recorded: the effect may change it, and a replay does not."""
+        """Bind a method. The instance is not recorded: an effect may change it, but a replay does not."""
         if instance is None:
             return self
         bound = copy(self)
         bound.function = MethodType(self.function, instance)
         bound._signature = bound._recorded_signature()
-        bound._names = _positional(bound._signature)
+        bound._names = _positional_names(bound._signature)
         return bound
 
     def _recorded_signature(self) -> inspect.Signature:
-        """Of what is recorded as its input: the connection that a transactional step is given is no part of it."""
-        signature = _signature(self.function)
+        """Return the signature of the recorded input, which excludes the connection of a transactional step."""
+        signature = _inspect_signature(self.function)
         return transactions.without_connection(self.spec.name, signature) if self._transactional else signature
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        done: R = self._do(None, args, kwargs)
-        return done
+        result: R = self._perform(None, args, kwargs)
+        return result
 
     def keyed(self, key: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Calls it under a replay key of the caller's own, which is used as it stands, whoever calls."""
-        done: R = self._do(key, args, kwargs)
-        return done
+        """Call it with the caller's own replay key, which is used verbatim in every lane."""
+        result: R = self._perform(key, args, kwargs)
+        return result
 
-    def _do(self, key: str | None, args: Any, kwargs: Any) -> Any:
+    def _perform(self, key: str | None, args: Any, kwargs: Any) -> Any:
         if self._transactional:
             transactions.check_place(self.spec.name)
         elif type(place := PLACE.get()) is not Lane:
             outside(self.spec.name, depth=4)
-            if type(place) is Inside and place.run.stand_ins is not None and self.spec.kind not in DONE_AGAIN:
-                place.run.stand_ins.refuse_inside(self.spec.name)
+            if type(place) is Inside and place.run.substitutes is not None and self.spec.kind not in LIVE_KINDS:
+                place.run.substitutes.refuse_inside(self.spec.name)
             note_call(self.spec.name)
             return self.function(*args, **kwargs)
         if not kwargs and len(args) == len(self._names):
@@ -193,8 +193,8 @@ class Effect(Generic[P, R]):
             payload = dict(self._signature.bind(*args, **kwargs).arguments)
         spec = self.spec
 
-        def make(made_key: str) -> ActionRequested:
-            return ActionRequested(made_key, payload, spec.name, spec.kind, {"once": True} if spec.once else None)
+        def make(request_key: str) -> ActionRequested:
+            return ActionRequested(request_key, payload, spec.name, spec.kind, {"once": True} if spec.once else None)
 
         call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
         if self._transactional:
@@ -209,40 +209,40 @@ class Effect(Generic[P, R]):
 
 
 def _check_options(function: Any, retry: Any, timeout: Any) -> None:
-    """Said where the tool is made: the first failed attempt would be too late."""
+    """Raise `InvalidInput` for invalid options at the definition, not at the first failed attempt."""
     name = getattr(function, "__qualname__", repr(type(function)))
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidInput(
-            f"`retry` of {name} is a Retry, not {type(retry).__name__}",
-            hint="Such as retry=reenact.Retry(attempts=3, on=(ConnectionError,)).",
+            f"`retry` of {name} must be a Retry, not {type(retry).__name__}",
+            hint="Such as retry=onrecord.Retry(attempts=3, on=(ConnectionError,)).",
             code="bad_retry",
         )
     limit = timeout if isinstance(timeout, (int, float)) else 0
     if timeout is not None and not (isfinite(limit) and limit > 0):
         raise InvalidInput(
-            f"`timeout` of {name} is a number of seconds that is more than 0",
+            f"`timeout` of {name} must be a number of seconds above 0",
             hint="Such as timeout=30.",
             code="bad_timeout",
         )
 
 
-def _positional(signature: inspect.Signature) -> tuple[str, ...]:
-    """The names of its parameters, if all may be given by position; otherwise the binding is left to `inspect`."""
+def _positional_names(signature: inspect.Signature) -> tuple[str, ...]:
+    """Return the parameter names if all may be positional; else 1000 names, so that `inspect` binds every call."""
     usual = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if all(parameter.kind in usual for parameter in signature.parameters.values()):
         return tuple(signature.parameters)
     return ("",) * 1000
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def _inspect_signature(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function)
-    except ValueError:  # some builtins do not tell what they take
+    except ValueError:  # some builtins have no signature
         return inspect.signature(lambda *args, **kwargs: (args, kwargs))
 
 
-def _annotation(function: Callable[..., Any]) -> Any:
+def _resolve_annotation(function: Callable[..., Any]) -> Any:
     try:
         return inspect.get_annotations(function, eval_str=True).get("return")
-    except Exception:  # a name that is not there: the value comes back without its help
+    except Exception:  # an unknown name: the value is decoded without an annotation
         return None

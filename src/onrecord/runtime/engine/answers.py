@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reenact.core.events import ChunkReceived, Event
-from reenact.effect.items import Item
-from reenact.effect.recorded import CANCELLED
-from reenact.effect.tickets import Ticket
-from reenact.effect.turns import Turns
-from reenact.journal.chain import Draft
+from onrecord.core.events import ChunkReceived, Event
+from onrecord.journal.chain import Draft
+from onrecord.runtime.engine.open_effect import OpenEffect
+from onrecord.runtime.replay.records import CANCELLED
+from onrecord.runtime.scheduler.delivery_item import Item
+from onrecord.runtime.scheduler.scheduler import Scheduler
 
 if TYPE_CHECKING:
     import threading
 
-    from reenact.effect.coming_back import ComingBack
-    from reenact.effect.secrets import Secrets
-    from reenact.journal.journal import Journal
+    from onrecord.journal.journal import Journal
+    from onrecord.runtime.replay.replayer import Replayer
+    from onrecord.runtime.secrets.run_secrets import Secrets
 
 
 class Answering:
     """`LiveRun` is the other half, and has everything that is only named here."""
 
     lock: threading.RLock
-    turns: Turns
-    waiting: set[Ticket]
-    coming_back: ComingBack | None
+    turns: Scheduler
+    waiting: set[OpenEffect]
+    coming_back: Replayer | None
     journal: Journal | None
     secrets: Secrets
     is_stopped: bool
@@ -42,7 +42,7 @@ class Answering:
 
         def add(self, event: Event, lane: str, key: str | None = None) -> None: ...
 
-    def answered(self, ticket: Ticket, answer: Event, error: BaseException | None = None) -> None:
+    def answered(self, ticket: OpenEffect, answer: Event, error: BaseException | None = None) -> None:
         """The effect has been carried out. The answer is committed and handed over when its turn comes."""
         with self.lock:
             if self.is_stopped or ticket not in self.waiting or ticket.item.committed:
@@ -54,7 +54,7 @@ class Answering:
         """A part of a stream: handed over in its turn."""
         with self.lock:
             if not self.is_stopped and item.ticket in self.waiting:
-                item.chunk = self.secrets.without(chunk)
+                item.chunk = self.secrets.redact_event(chunk)
                 self.turns.arrive(item)
 
     def expect_chunk(self, item: Item) -> None:
@@ -84,7 +84,7 @@ class Answering:
             item.committed, item.ticket.answer_seq = True, first + offset
         return True
 
-    def answer_at_once(self, ticket: Ticket, answer: Event, error: BaseException | None = None) -> None:
+    def answer_at_once(self, ticket: OpenEffect, answer: Event, error: BaseException | None = None) -> None:
         """A blocking call inside the loop, or the only thread there is: nobody else's turn can come before."""
         with self.lock:
             if ticket.item.committed:  # with the rows that it wrote, in one transaction (`transactions`)
@@ -99,7 +99,7 @@ class Answering:
             ticket.answer_seq = self.journal.position
             self.waiting.discard(ticket)
 
-    def abandoned(self, ticket: Ticket, reason: BaseException) -> None:
+    def abandoned(self, ticket: OpenEffect, reason: BaseException) -> None:
         """The agent itself has cancelled the request."""
         with self.lock:
             self.waiting.discard(ticket)

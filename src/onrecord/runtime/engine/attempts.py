@@ -22,22 +22,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reenact.core.events import AttemptRecorded
-from reenact.effect.places import PLACE, Inside
-from reenact.effect.retrying import Retry
-from reenact.effect.signals import Signal
-from reenact.errors import InvalidInput
-from reenact.journal.chain import Draft
+from onrecord.core.events import AttemptRecorded
+from onrecord.errors import InvalidInput
+from onrecord.journal.chain import Draft
+from onrecord.runtime.api.retry import Retry
+from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.scheduler.thread_signal import Signal
 
 if TYPE_CHECKING:
-    from reenact.effect.live_run import LiveRun
-    from reenact.effect.recorded import RecordedRequest
-    from reenact.effect.tickets import EffectSpec, Ticket
+    from onrecord.runtime.engine.open_effect import EffectSpec, OpenEffect
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.replay.records import RecordedRequest
 
 FAILED, RETRIED, SUCCEEDED = "failed", "retried", "succeeded"
 NOTES_KEPT = 100
 """Of one attempt: a loop that notes without end must not fill the journal."""
-_NOTES: ContextVar[list[list[Any]] | None] = ContextVar("reenact_attempt_notes", default=None)
+_NOTES: ContextVar[list[list[Any]] | None] = ContextVar("onrecord_attempt_notes", default=None)
 
 
 def note_attempt(kind: str, value: Any) -> None:
@@ -72,14 +72,14 @@ async def attempt_once_async(call: Callable[[], Awaitable[Any]]) -> Any:
     return await call()
 
 
-def is_single(ticket: Ticket) -> bool:
+def is_single(ticket: OpenEffect) -> bool:
     """One attempt is all there will be, and there was none before."""
     spec = ticket.spec
     return spec.retry is None and spec.timeout_seconds is None and ticket.recorded is None
 
 
 class Attempts:
-    def __init__(self, run: LiveRun, ticket: Ticket) -> None:
+    def __init__(self, run: LiveRun, ticket: OpenEffect) -> None:
         self._run = run
         self._ticket = ticket
         recorded = ticket.recorded
@@ -198,7 +198,7 @@ def _snapshots(place: Inside, checkpoint: int | None) -> dict[str, Any]:
         "checkpoint": {"seq": checkpoint},
     }
     if run.guard is not None:
-        made["budget"] = run.guard.standing()
+        made["budget"] = run.guard.totals()
         made["guardrails"] = run.guard.denials()
     for kind, value in _NOTES.get() or ():
         made.setdefault("events", []).append([kind, value])
@@ -251,7 +251,7 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
             made.append((None, error))
         done.set()
 
-    thread = threading.Thread(target=copy_context().run, args=(work,), name="reenact-attempt", daemon=True)
+    thread = threading.Thread(target=copy_context().run, args=(work,), name="onrecord-attempt", daemon=True)
     thread.start()
     if not done.wait(seconds):
         raise TimeoutError(f"it took longer than {seconds:g} seconds")

@@ -17,25 +17,25 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any
 
-from reenact.core.events import ChunkReceived
-from reenact.effect.attempts import Attempts
-from reenact.effect.items import CHUNK, Item
-from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun
-from reenact.effect.outcomes import foretold, open_answer
-from reenact.effect.places import HERE, PLACE
-from reenact.effect.recorded import RecordedChunk
-from reenact.effect.signals import Signal
-from reenact.effect.stopping import RunStopped
-from reenact.effect.streams import CUT, note_if_anew, opened
-from reenact.effect.tasks import PATIENCE_SECONDS
-from reenact.effect.tickets import EffectSpec, MakeEvent, Ticket
-from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
+from onrecord.core.events import ChunkReceived
+from onrecord.runtime.engine.attempts import Attempts
+from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.engine.open_effect import EffectSpec, MakeEvent, OpenEffect
+from onrecord.runtime.engine.outcomes import foretold, open_answer
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.stops import RunStopped
+from onrecord.runtime.engine.streams import CUT, note_if_anew, opened
+from onrecord.runtime.replay.records import RecordedChunk
+from onrecord.runtime.scheduler.asyncio_driver import PATIENCE_SECONDS
+from onrecord.runtime.scheduler.delivery_item import CHUNK, Item
+from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.scheduler.scheduler import LOOK_SECONDS, RELAX_SECONDS, Patience
+from onrecord.runtime.scheduler.thread_signal import Signal
 
 Generate = Callable[[], Iterator[Any]]
 
 
-class _Reader:
+class _ThreadReader:
     """The thread that reads, and carries the effect out itself."""
 
     looped = False
@@ -47,7 +47,7 @@ class _Reader:
         self.event = Signal()
         self.told_to_begin = False
 
-    def begin(self, ticket: Ticket) -> None:
+    def begin(self, ticket: OpenEffect) -> None:
         self.told_to_begin = True
         self.event.set()
 
@@ -75,12 +75,12 @@ class BlockingStream:
         self._lane = lane
         self._spec = spec
         self._unfold = unfold
-        if lane.run.stand_ins is not None:
-            make, generate = lane.run.stand_ins.between(spec, make, generate, blocking=True)
+        if lane.run.substitutes is not None:
+            make, generate = lane.run.substitutes.substitute_call(spec, make, generate, blocking=True)
         self._make = make
         self._generate = generate
-        self._waiter = _Reader(lane.run)
-        self._ticket: Ticket | None = None
+        self._waiter = _ThreadReader(lane.run)
+        self._ticket: OpenEffect | None = None
         self._context: Context | None = None
         self._source: Iterator[Any] | None = None
         self._chunks: list[Any] = []
@@ -134,7 +134,7 @@ class BlockingStream:
             with suppress(Exception):
                 self.left()
 
-    def _requested(self, *, at_once: bool) -> Ticket:
+    def _requested(self, *, at_once: bool) -> OpenEffect:
         run = self._run
         if HERE.token is None and run.turns.loop is None:
             run.cancelling.tell()
@@ -149,7 +149,7 @@ class BlockingStream:
 
     # The next chunk, or None where there is an answer instead
 
-    def _in_turn(self, ticket: Ticket, item: Item) -> Any:
+    def _in_turn(self, ticket: OpenEffect, item: Item) -> Any:
         run, waiter = self._run, self._waiter
         with run.lock:
             run.check_going_on()
@@ -179,7 +179,7 @@ class BlockingStream:
             self._run.turns.rests(token)
             self._run.turns.advance()
 
-    def _carry_on(self, ticket: Ticket, item: Item) -> None:
+    def _carry_on(self, ticket: OpenEffect, item: Item) -> None:
         run = self._run
         try:
             chunk = self._read(ticket)
@@ -191,7 +191,7 @@ class BlockingStream:
         else:
             run.chunk_came(item, chunk)
 
-    def _at_once(self, ticket: Ticket, item: Item) -> Any:
+    def _at_once(self, ticket: OpenEffect, item: Item) -> Any:
         run = self._run
         with run.lock:
             run.check_going_on()
@@ -212,13 +212,13 @@ class BlockingStream:
         else:
             with run.lock:
                 run.check_going_on()
-                item.chunk = run.secrets.without(chunk)
+                item.chunk = run.secrets.redact_event(chunk)
                 if not run.commit_chunk(item):
                     run.check_going_on()
             return item.chunk
         return None
 
-    def _recorded(self, ticket: Ticket, item: Item) -> RecordedChunk | None:
+    def _recorded(self, ticket: OpenEffect, item: Item) -> RecordedChunk | None:
         """What the record has next for it, taken out of its order."""
         run, recorded = self._run, ticket.recorded
         if recorded is None:
@@ -242,7 +242,7 @@ class BlockingStream:
 
     # The effect itself
 
-    def _read(self, ticket: Ticket) -> ChunkReceived:
+    def _read(self, ticket: OpenEffect) -> ChunkReceived:
         """The next chunk of the world. StopIteration: there is none."""
         if ticket.recorded is not None and ticket.recorded.chunks:
             raise ConnectionError(CUT)

@@ -1,7 +1,7 @@
 """The one boundary: every effect of an agent passes here, from a task or from a thread.
 
 Both drivers do the same: ask the run, carry out what the run says is to be carried out, wait for the turn, open the
-answer. What is decided is decided by the run (`live_run`); here is only the waiting.
+answer. What is decided is decided by the run (`engine.run`); here is only the waiting.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from reenact.effect.attempts import Attempts, attempt_once, attempt_once_async, is_single
-from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun
-from reenact.effect.outcomes import open_answer, open_recorded
-from reenact.effect.places import HERE, PLACE, Inside, nobody
-from reenact.effect.recorded import RecordedRequest
-from reenact.effect.signals import Signal
-from reenact.effect.stopping import Divergence, OutsideRun, RunStopped
-from reenact.effect.tasks import PATIENCE_SECONDS, LoopHooks, TaskQueue
-from reenact.effect.tickets import EffectSpec, MakeEvent, Ticket
-from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
+from onrecord.runtime.engine.attempts import Attempts, attempt_once, attempt_once_async, is_single
+from onrecord.runtime.engine.context import HERE, PLACE, Inside, nobody
+from onrecord.runtime.engine.open_effect import EffectSpec, MakeEvent, OpenEffect
+from onrecord.runtime.engine.outcomes import open_answer, open_recorded
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.stops import Divergence, OutsideRun, RunStopped
+from onrecord.runtime.replay.records import RecordedRequest
+from onrecord.runtime.scheduler.asyncio_driver import PATIENCE_SECONDS, LoopHooks, TaskQueue
+from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.scheduler.scheduler import LOOK_SECONDS, RELAX_SECONDS, Patience
+from onrecord.runtime.scheduler.thread_signal import Signal
 
 _told: set[str] = set()
 strict_outside = False
@@ -58,7 +58,7 @@ def outside(name: str, depth: int = 3) -> bool:
     return True
 
 
-class TaskWaiter:
+class EffectTaskWaiter:
     """A task that asked for an effect. The effect is a task of its own, which belongs to nobody's lane."""
 
     looped = True
@@ -72,7 +72,7 @@ class TaskWaiter:
         self._task: asyncio.Task[Any] | None = None
         self.future: asyncio.Future[None] = self._loop.create_future()
 
-    def begin(self, ticket: Ticket) -> None:
+    def begin(self, ticket: OpenEffect) -> None:
         if threading.get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self.begin, ticket, context=nobody())
             return
@@ -87,14 +87,14 @@ class TaskWaiter:
         self._task = asyncio.Task(carried_out, loop=self._loop, context=self._context)
         self._task.add_done_callback(partial(self._done, ticket), context=nobody())
 
-    def _done(self, ticket: Ticket, task: asyncio.Task[Any]) -> None:
+    def _done(self, ticket: OpenEffect, task: asyncio.Task[Any]) -> None:
         queue = self._run.turns.loop
         if type(queue) is TaskQueue and queue.hooks.loop is self._loop:
             queue.pump_after(self._came_of_it, ticket, task)
         else:
             self._came_of_it(ticket, task)
 
-    def _came_of_it(self, ticket: Ticket, task: asyncio.Task[Any]) -> None:
+    def _came_of_it(self, ticket: OpenEffect, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             if not self.future.done():  # nobody of the agent has cancelled it: that is what came of it
                 error: BaseException = asyncio.CancelledError()
@@ -137,15 +137,15 @@ async def _perform(
     if type(lane) is not Lane:
         return await call()
     run, asked = lane.run, None
-    if run.stand_ins is not None:
-        make, call = run.stand_ins.between(spec, make, call)
+    if run.substitutes is not None:
+        make, call = run.substitutes.substitute_call(spec, make, call)
     if run.turns.replaying:
         found = run.serve_at_once(lane, spec, make, key)
         if isinstance(found, RecordedRequest):
             assert found.answer is not None
             return open_recorded(run, spec, found.answer)
         asked = found
-    waiter = TaskWaiter(run, call)
+    waiter = EffectTaskWaiter(run, call)
     ticket = run.request(lane, spec, make, key=key, waiter=waiter, asked=asked)
     if ticket.waiter is not waiter:
         return open_answer(run, ticket)  # the caller's own key was used before
@@ -167,14 +167,14 @@ def _make_sure_it_goes_on(run: LiveRun, loop: asyncio.AbstractEventLoop) -> None
         queue.nudge()
 
 
-def _handed(run: LiveRun, ticket: Ticket) -> Any:
+def _handed(run: LiveRun, ticket: OpenEffect) -> Any:
     if run.stopped is not None and not ticket.has_answer:
         raise RunStopped(run.stopped)
     run.taken(ticket)
     return open_answer(run, ticket)
 
 
-class ThreadWaiter:
+class EffectThreadWaiter:
     """A thread that asked for an effect, and carries it out itself."""
 
     looped = False
@@ -185,7 +185,7 @@ class ThreadWaiter:
         self.event = Signal()
         self.told_to_begin = False
 
-    def begin(self, ticket: Ticket) -> None:
+    def begin(self, ticket: OpenEffect) -> None:
         self.told_to_begin = True
         self.event.set()
 
@@ -200,7 +200,7 @@ class AloneWaiter:
     looped = False
     told_to_begin = False
 
-    def begin(self, ticket: Ticket) -> None:
+    def begin(self, ticket: OpenEffect) -> None:
         self.told_to_begin = True
 
     def wake(self) -> None: ...
@@ -212,8 +212,8 @@ def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any],
     if type(lane) is not Lane:
         return call()
     run, asked = lane.run, None
-    if run.stand_ins is not None:
-        make, call = run.stand_ins.between(spec, make, call, blocking=True)
+    if run.substitutes is not None:
+        make, call = run.substitutes.substitute_call(spec, make, call, blocking=True)
     if HERE.token is not None:
         return _in_turn(lane, spec, make, call, key)
     # Nothing else of the run can go on before this returns, so it is nobody else's turn.
@@ -248,7 +248,7 @@ def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any],
 
 def _in_turn(lane: Lane, spec: EffectSpec, make: MakeEvent, call: Callable[[], Any], key: str | None) -> Any:
     """One of the agent's threads: it is begun, and handed what came of it, when its turn comes."""
-    run, waiter = lane.run, ThreadWaiter(lane.run)
+    run, waiter = lane.run, EffectThreadWaiter(lane.run)
     with run.lock:
         ticket = run.request(lane, spec, make, key=key, waiter=waiter)
         if ticket.waiter is not waiter:
@@ -266,7 +266,7 @@ def _in_turn(lane: Lane, spec: EffectSpec, make: MakeEvent, call: Callable[[], A
     return _handed(run, ticket)
 
 
-def _carry_out(run: LiveRun, ticket: Ticket, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+def _carry_out(run: LiveRun, ticket: OpenEffect, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     context = copy_context()
     try:
         if is_single(ticket):
@@ -280,7 +280,7 @@ def _carry_out(run: LiveRun, ticket: Ticket, call: Callable[[], Any]) -> tuple[A
     return ticket.spec.answers.done(ticket.key, value), None
 
 
-def _wait_for_turn(run: LiveRun, ticket: Ticket, waiter: ThreadWaiter) -> None:
+def _wait_for_turn(run: LiveRun, ticket: OpenEffect, waiter: EffectThreadWaiter) -> None:
     patience = Patience(run.turns)
     while not waiter.event.wait(LOOK_SECONDS):
         if run.is_stopped:
@@ -295,7 +295,7 @@ def _wait_for_turn(run: LiveRun, ticket: Ticket, waiter: ThreadWaiter) -> None:
         run.turns.runs(waiter.token, awake=True)
 
 
-def _relax(run: LiveRun, ticket: Ticket) -> None:
+def _relax(run: LiveRun, ticket: OpenEffect) -> None:
     """Threads take their turn in the recorded order; where a lock of theirs makes that impossible it is given up."""
     with run.lock:
         recorded = ticket.recorded

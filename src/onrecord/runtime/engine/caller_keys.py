@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reenact.core.codec import encode
-from reenact.effect.earlier import EarlierKeys
-from reenact.effect.stopping import Denied, EffectConflict
-from reenact.effect.tickets import EffectSpec, MakeEvent, Nobody, Ticket
+from onrecord.core.codec import encode
+from onrecord.runtime.engine.open_effect import EffectSpec, MakeEvent, NoWaiter, OpenEffect
+from onrecord.runtime.engine.stops import Denied, EffectConflict
+from onrecord.runtime.replay.checkpoint_entry import EarlierKeys
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane
-    from reenact.effect.live_run import LiveRun
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.scheduler.lanes import Lane
 
 
-class OwnKeys:
+class CallerKeys:
     """The run's lock is held by whoever calls."""
 
     def __init__(self, run: LiveRun) -> None:
         self._run = run
-        self._used: dict[str, tuple[bytes | None, Ticket]] = {}
+        self._used: dict[str, tuple[bytes | None, OpenEffect]] = {}
         past = run.past
         self._earlier = (
             EarlierKeys(run.reader, past.began_at) if past is not None and past.beginning is not None else None
         )
 
-    def used_before(self, lane: Lane, spec: EffectSpec, key: str, make: MakeEvent) -> Ticket | None:
+    def used_before(self, lane: Lane, spec: EffectSpec, key: str, make: MakeEvent) -> OpenEffect | None:
         """Asked for again it is answered with what came of it."""
         if key not in self._used and not self._find_earlier(lane, spec, key, make):
             return None
@@ -46,19 +46,19 @@ class OwnKeys:
         earlier = self._earlier.find(key)
         if earlier is None:
             return False
-        found = Ticket(lane, spec, key, make(key), Nobody())
+        found = OpenEffect(lane, spec, key, make(key), NoWaiter())
         found.recorded, found.request_seq = earlier, earlier.seq
         self._used[key] = earlier.match, found
         return True
 
-    def remember(self, key: str, make: MakeEvent, ticket: Ticket) -> None:
+    def remember(self, key: str, make: MakeEvent, ticket: OpenEffect) -> None:
         self._used[key] = (self._match_of(make), ticket)
 
     def remember_denied(self, lane: Lane, spec: EffectSpec, key: str, make: MakeEvent, denial: Denied) -> None:
-        ticket = Ticket(lane, spec, key, make(key), Nobody())
+        ticket = OpenEffect(lane, spec, key, make(key), NoWaiter())
         ticket.error = denial
         self.remember(key, make, ticket)
 
     def _match_of(self, make: MakeEvent) -> bytes:
-        event = self._run.secrets.without(make(""))
+        event = self._run.secrets.redact_event(make(""))
         return self._run.rules.match(event.kind, encode(event.content()).tree)

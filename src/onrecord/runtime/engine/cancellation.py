@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from reenact.core.events import SignalReceived
-from reenact.effect.items import SIGNAL, Item
-from reenact.effect.recorded import RecordedCheckpoint, RecordedRequest
-from reenact.effect.tickets import EffectSpec, Nobody, Ticket
+from onrecord.core.events import SignalReceived
+from onrecord.runtime.engine.open_effect import EffectSpec, NoWaiter, OpenEffect
+from onrecord.runtime.replay.records import RecordedCheckpoint, RecordedRequest
+from onrecord.runtime.scheduler.delivery_item import SIGNAL, Item
 
 if TYPE_CHECKING:
-    from reenact.effect.live_run import LiveRun
+    from onrecord.runtime.engine.run import LiveRun
 
 
 class Cancelling:
@@ -29,7 +29,7 @@ class Cancelling:
             if run.is_stopped or item is None or item.ticket is not None:
                 return
             spec = EffectSpec("cancel", "await_event", once=False)
-            ticket = Ticket(run.root, spec, "", SignalReceived("cancel", reason), Nobody())
+            ticket = OpenEffect(run.root, spec, "", SignalReceived("cancel", reason), NoWaiter())
             ticket.answer, ticket.item = ticket.event, item
             item.ticket = ticket
             if run.is_live:

@@ -9,26 +9,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from reenact.core.events import ActionFailed, ActionRequested, ActionSucceeded
-from reenact.errors import ReenactError
+from onrecord.core.events import ActionFailed, ActionRequested, ActionSucceeded
+from onrecord.errors import OnrecordError
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane
-    from reenact.effect.live_run import LiveRun
-    from reenact.effect.tickets import Ticket
+    from onrecord.runtime.engine.open_effect import OpenEffect
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.scheduler.lanes import Lane
 
 _KINDS = frozenset({"http", "model_call"})
 _TRY_AGAIN = frozenset({408, 409, 425, 429})
 
 
-class Tries:
+class ClientRetries:
     """Of one run, while it is live."""
 
     def __init__(self, run: LiveRun) -> None:
         self._run = run
-        self._last: WeakKeyDictionary[Lane, Ticket] = WeakKeyDictionary()
+        self._last: WeakKeyDictionary[Lane, OpenEffect] = WeakKeyDictionary()
 
-    def first_of(self, ticket: Ticket) -> int | None:
+    def first_of(self, ticket: OpenEffect) -> int | None:
         """The seq of the first try's request; None: this is the first, as far as is known."""
         if ticket.spec.kind not in _KINDS:
             return None
@@ -36,10 +36,10 @@ class Tries:
         self._last[ticket.lane] = ticket
         try:
             return self._repeated(ticket, before) if before is not None else self._repeated_recorded(ticket)
-        except ReenactError:  # what cannot be read any more: it is only told less
+        except OnrecordError:  # what cannot be read any more: it is only told less
             return None
 
-    def _repeated(self, ticket: Ticket, before: Ticket) -> int | None:
+    def _repeated(self, ticket: OpenEffect, before: OpenEffect) -> int | None:
         now, then = ticket.event, before.event
         if before.answer is None or not before.answer_seq or not _has_failed(before.answer):
             return None
@@ -49,7 +49,7 @@ class Tries:
             return None
         return self._first(self._run.reader.event(before.answer_seq).parent)
 
-    def _repeated_recorded(self, ticket: Ticket) -> int | None:
+    def _repeated_recorded(self, ticket: OpenEffect) -> int | None:
         """An earlier process has tried before."""
         run, (name, _, ordinal) = self._run, ticket.key.rpartition("/")
         if run.past is None or not ordinal.isdigit() or ordinal == "0":

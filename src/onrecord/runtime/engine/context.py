@@ -13,16 +13,16 @@ from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane
-    from reenact.effect.live_run import LiveRun
-    from reenact.effect.tickets import Ticket
+    from onrecord.runtime.engine.open_effect import OpenEffect
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.scheduler.lanes import Lane
 
 
 class Inside(NamedTuple):
     """Code of an effect that is being carried out: no lane, no ordinal, no event."""
 
     run: LiveRun
-    ticket: Ticket
+    ticket: OpenEffect
     attempt: int
 
     @property
@@ -31,7 +31,7 @@ class Inside(NamedTuple):
         return f"{self.run.name}/{self.ticket.key}"
 
 
-PLACE: ContextVar[Lane | Inside | None] = ContextVar("reenact_place", default=None)
+PLACE: ContextVar[Lane | Inside | None] = ContextVar("onrecord_place", default=None)
 
 
 @contextmanager
@@ -53,7 +53,8 @@ class _Here(threading.local):
     token: object = None
     """What turns know the current thread by; None for a loop's own thread and for threads of no run."""
     ahead: float = 0.0
-    """How far the clock of its time-outs is ahead: a wait that was late is late again without waiting (`waking`)."""
+    """Seconds by which the clock of its time-outs is ahead: a late wait is late again without waiting
+    (`scheduler.conditions`)."""
 
 
 HERE = _Here()

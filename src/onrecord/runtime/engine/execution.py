@@ -11,19 +11,19 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import Any
 
-from reenact.core.codec import encode
-from reenact.core.events import Cancelled, Completed, Event, Failed
-from reenact.effect import threads
-from reenact.effect.divergences import beyond_the_record, first_difference, resting_too_early
-from reenact.effect.earlier import Carrier
-from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun
-from reenact.effect.past import Past
-from reenact.effect.places import HERE, PLACE, nobody
-from reenact.effect.recorded import RecordedMark
-from reenact.effect.stopping import Divergence, RunStopped, Suspended
-from reenact.effect.tasks import LoopHooks, TaskQueue
-from reenact.errors import InvalidInput, ReenactError
+from onrecord.core.codec import encode
+from onrecord.core.events import Cancelled, Completed, Event, Failed
+from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.runtime.engine.context import HERE, PLACE, nobody
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.stops import Divergence, RunStopped, Suspended
+from onrecord.runtime.replay.checkpoint_entry import Carrier
+from onrecord.runtime.replay.divergence import beyond_the_record, first_difference, resting_too_early
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.records import RecordedMark
+from onrecord.runtime.scheduler import thread_driver
+from onrecord.runtime.scheduler.asyncio_driver import LoopHooks, TaskQueue
+from onrecord.runtime.scheduler.lanes import Lane
 
 CLEAN_UP_SECONDS = 10.0
 """How long the tasks of a stopped run may take to clean up."""
@@ -31,7 +31,7 @@ CLEAN_UP_SECONDS = 10.0
 
 def carry(run: LiveRun, call: Callable[[], Any]) -> Any:
     """Runs a synchronous agent in this thread."""
-    threads.install()
+    thread_driver.install()
     context = copy_context()
     context.run(PLACE.set, run.main)
     run.carrier = Carrier.here()
@@ -63,7 +63,7 @@ async def carry_async(run: LiveRun, call: Callable[[], Awaitable[Any]], let_go: 
 
     `let_go` is for a loop that ends without coming back here; it may be called again by whoever called this.
     """
-    threads.install()
+    thread_driver.install()
     loop = _running_loop()
     hooks = LoopHooks.of(loop)
     queue = hooks.enter(run)
@@ -197,12 +197,12 @@ def end_run(run: LiveRun, event: Event) -> None:
         raise stopped.reason from None
 
 
-def _stopped(run: LiveRun, reason: ReenactError) -> ReenactError:
+def _stopped(run: LiveRun, reason: OnrecordError) -> OnrecordError:
     run.stop(reason)
     return reason
 
 
-def _check_states(run: LiveRun, past: Past) -> None:
+def _check_states(run: LiveRun, past: History) -> None:
     """Every recorded state has been set again."""
     for recorded in past.lanes.values():
         again = recorded.bound.ordinals.get("state", 0) if recorded.bound is not None else 0
@@ -220,7 +220,7 @@ def _check_states(run: LiveRun, past: Past) -> None:
             )
 
 
-def _check_draws(run: LiveRun, past: Past) -> None:
+def _check_draws(run: LiveRun, past: History) -> None:
     """Every recorded value has been drawn again, by whoever has come to his end."""
     for (identity, kind), values in past.draws.items():
         recorded = past.lanes.get(identity)
@@ -241,7 +241,7 @@ def _check_draws(run: LiveRun, past: Past) -> None:
 
 def _compare_ends(run: LiveRun, end: RecordedMark, event: Event) -> None:
     assert run.past is not None
-    event = run.secrets.without(event)
+    event = run.secrets.redact_event(event)
     rules = run.reader.rules()
     same = same_kind = end.kind == event.kind
     if same and isinstance(event, (Completed, Failed)):

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Awaitable, Generator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from reenact.errors import InvalidInput
+from onrecord.errors import InvalidInput
 
 R = TypeVar("R")
 
@@ -17,14 +17,14 @@ R = TypeVar("R")
 class EffectInvoker(Protocol):
     """Carries effects out. Blocking, or awaited with the functions that end in `_async`.
 
-    Raise `reenact.NotReplayable` for an effect that cannot give the same again (a provider without seeds, a mail).
+    Raise `onrecord.NotReplayable` for an effect that cannot give the same again (a provider without seeds, a mail).
     Whatever else is raised is what came of the effect.
     """
 
     def invoke(self, effect_name: str, inputs: Any, model_version: str, sampling: Any) -> Any | Awaitable[Any]: ...
 
 
-class Call(Protocol):
+class InvokerCall(Protocol):
     """One call, as it is to be made."""
 
     @property
@@ -45,7 +45,7 @@ class CameOfIt(NamedTuple):
     error: Exception | None
 
 
-def drive(deciding: Generator[Call, CameOfIt, R], invoker: EffectInvoker) -> R:
+def drive(deciding: Generator[InvokerCall, CameOfIt, R], invoker: EffectInvoker) -> R:
     came: CameOfIt | None = None
     while True:
         try:
@@ -62,7 +62,7 @@ def drive(deciding: Generator[Call, CameOfIt, R], invoker: EffectInvoker) -> R:
             )
 
 
-async def drive_async(deciding: Generator[Call, CameOfIt, R], invoker: EffectInvoker) -> R:
+async def drive_async(deciding: Generator[InvokerCall, CameOfIt, R], invoker: EffectInvoker) -> R:
     came: CameOfIt | None = None
     while True:
         try:
@@ -78,7 +78,7 @@ async def drive_async(deciding: Generator[Call, CameOfIt, R], invoker: EffectInv
                 came = CameOfIt(None, error)
 
 
-def _called(invoker: EffectInvoker, call: Call) -> CameOfIt:
+def _called(invoker: EffectInvoker, call: InvokerCall) -> CameOfIt:
     try:
         return CameOfIt(invoker.invoke(call.name, call.inputs, call.model, call.sampling), None)
     except Exception as error:

@@ -15,13 +15,13 @@ from time import monotonic
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from reenact.core.canonical import parse_stored
-from reenact.core.codec import decode
-from reenact.effect.live_run import LiveRun
-from reenact.effect.stopping import Superseded
-from reenact.errors import Refused, StoreError
-from reenact.journal.journal import Journal
-from reenact.store.contract import InboxRow, Store
+from onrecord.core.canonical import parse_stored
+from onrecord.core.codec import decode
+from onrecord.errors import Refused, StoreError
+from onrecord.journal.journal import Journal
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.stops import Superseded
+from onrecord.store.contract import InboxRow, Store
 
 CANCEL_KEY = "cancel"
 """Under this key of its inbox a run is asked to end."""
@@ -37,7 +37,7 @@ class _Kept(NamedTuple):
     """A lock: nothing is renewed once it was let go."""
 
 
-class Keeper:
+class LeaseKeeper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[int, _Kept] = {}
@@ -85,7 +85,7 @@ class Keeper:
             self._renewed[id(run)] = monotonic()
             if self._thread is None or self._pid != os.getpid():
                 self._pid = os.getpid()
-                self._thread = threading.Thread(target=self._watch, name="reenact-keeper", daemon=True)
+                self._thread = threading.Thread(target=self._watch, name="onrecord-keeper", daemon=True)
                 self._thread.start()
             elif lease_seconds < LOOK_SECONDS * RENEWALS_PER_LEASE:
                 self._wake.set()
@@ -162,4 +162,4 @@ def _reason(row: InboxRow) -> Any:
     return payload.get("reason") if isinstance(payload, dict) else None
 
 
-keeper = Keeper()
+keeper = LeaseKeeper()

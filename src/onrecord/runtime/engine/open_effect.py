@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from reenact.core.events import ActionFailed, ActionSucceeded, Event
-from reenact.effect.items import ANSWER, Item
+from onrecord.core.events import ActionFailed, ActionSucceeded, Event
+from onrecord.runtime.scheduler.delivery_item import ANSWER, Item
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane
-    from reenact.effect.recorded import RecordedRequest
+    from onrecord.runtime.replay.records import RecordedRequest
+    from onrecord.runtime.scheduler.lanes import Lane
 
 
 class Answers:
@@ -55,12 +55,12 @@ MakeEvent = Callable[[str], Event]
 """The request as an event, given its key."""
 
 
-class Waiter(Protocol):
+class EffectWaiter(Protocol):
     """Whoever asked, and waits for the answer: a task, or a thread."""
 
     looped: bool
 
-    def begin(self, ticket: Ticket) -> None:
+    def begin(self, ticket: OpenEffect) -> None:
         """Carries the effect out, now that the request is safe. Never called twice, never from within the effect."""
         ...
 
@@ -69,7 +69,7 @@ class Waiter(Protocol):
         ...
 
 
-class Ticket:
+class OpenEffect:
     __slots__ = (
         "answer",
         "answer_seq",
@@ -84,7 +84,7 @@ class Ticket:
         "waiter",
     )
 
-    def __init__(self, lane: Lane, spec: EffectSpec, key: str, event: Event, waiter: Waiter) -> None:
+    def __init__(self, lane: Lane, spec: EffectSpec, key: str, event: Event, waiter: EffectWaiter) -> None:
         self.lane = lane
         self.spec = spec
         self.key = key
@@ -107,11 +107,11 @@ class Ticket:
         return self.answer_seq > 0
 
 
-class Nobody:
+class NoWaiter:
     """Waits for nothing: what is handed over is not an answer."""
 
     looped = True
 
-    def begin(self, ticket: Ticket) -> None: ...
+    def begin(self, ticket: OpenEffect) -> None: ...
 
     def wake(self) -> None: ...

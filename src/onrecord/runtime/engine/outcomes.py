@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reenact.core.codec import decode, encode
-from reenact.core.events import ActionFailed, ActionSucceeded, Event, Resumed, WaitResolved
-from reenact.effect.stopping import BudgetExceeded, Denied, NotReplayable, RunStopped
-from reenact.errors import Damaged, ReenactError
+from onrecord.core.codec import decode, encode
+from onrecord.core.events import ActionFailed, ActionSucceeded, Event, Resumed, WaitResolved
+from onrecord.errors import Damaged, OnrecordError
+from onrecord.runtime.engine.stops import BudgetExceeded, Denied, NotReplayable, RunStopped
 
 if TYPE_CHECKING:
-    from reenact.effect.live_run import LiveRun
-    from reenact.effect.recorded import RecordedAnswer
-    from reenact.effect.tickets import EffectSpec, Ticket
-    from reenact.journal.reader import JournalReader
-    from reenact.store.contract import EventRow
+    from onrecord.journal.reader import JournalReader
+    from onrecord.runtime.engine.open_effect import EffectSpec, OpenEffect
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.replay.records import RecordedAnswer
+    from onrecord.store.contract import EventRow
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _MEMBER = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
 """What there is to hand over of an answer."""
 
 
-def open_answer(run: LiveRun, ticket: Ticket) -> Any:
+def open_answer(run: LiveRun, ticket: OpenEffect) -> Any:
     """The value, or raises the error."""
     if ticket.answer is not None:
         value = _fresh(run, ticket, ticket.answer)
@@ -35,7 +35,7 @@ def open_answer(run: LiveRun, ticket: Ticket) -> Any:
     return open_recorded(run, ticket.spec, ticket.recorded.answer)
 
 
-def _fresh(run: LiveRun, ticket: Ticket, answer: Event) -> Any:
+def _fresh(run: LiveRun, ticket: OpenEffect, answer: Event) -> Any:
     if isinstance(answer, ActionFailed):
         raise _same_error(ticket.error, answer.error, classes=not run.reader.holds_foreign)
     value: Any = None
@@ -76,10 +76,10 @@ def _same_error(error: BaseException | None, recorded: Any, *, classes: bool) ->
     again = decode(encode(recorded).tree, loaded_classes=classes)
     if error is not None and type(again) is type(error):
         return error
-    return again if isinstance(again, BaseException) else ReenactError(f"the effect failed: {again!r}")
+    return again if isinstance(again, BaseException) else OnrecordError(f"the effect failed: {again!r}")
 
 
-def foretold(run: LiveRun, ticket: Ticket | None) -> Any:
+def foretold(run: LiveRun, ticket: OpenEffect | None) -> Any:
     """The value that an effect will have come to, where the record has it already; otherwise None."""
     answer = ticket.recorded.answer if ticket is not None and ticket.recorded is not None else None
     if ticket is None or answer is None or answer.kind != "ActionSucceeded":
@@ -116,7 +116,7 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer, *, cou
     except Damaged as damage:
         run.stop_here(damage)
     if row.kind == "ActionFailed":
-        raise value if isinstance(value, BaseException) else ReenactError(f"the effect failed: {value!r}")
+        raise value if isinstance(value, BaseException) else OnrecordError(f"the effect failed: {value!r}")
     if counted:
         run.counts(spec, answer.seq, value)
     return value
@@ -125,8 +125,8 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer, *, cou
 def _unsealed(run: LiveRun, reader: JournalReader, row: EventRow, tree: Any) -> Any:
     """A replay goes on with placeholders where it has to; a run that goes on would send them out into the world."""
     try:
-        return run.secrets.opened(reader, row, tree, needed=run.journal is not None)
-    except ReenactError as reason:
+        return run.secrets.unseal(reader, row, tree, needed=run.journal is not None)
+    except OnrecordError as reason:
         run.stop_here(reason)
 
 

@@ -4,7 +4,7 @@ Rules:
 
 1. A request is committed before its effect starts: without waiting for the disk, but with it for effects that may
    happen at most once. Its answer is on the disk before the agent sees it.
-2. A run that comes back is answered from its record (`coming_back`) as long as there is one.
+2. A run that comes back is answered from its record (`replay.replayer`) as long as there is one.
 3. A replay has no live path at all: what the record does not have is a divergence.
 4. One lock for the run. Whatever is decided here is decided with it held; effects run without it.
 """
@@ -17,43 +17,43 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from weakref import WeakSet
 
-from reenact.core.canonical import parse_stored, stored_bytes
-from reenact.core.codec import decode, encode
-from reenact.core.events import (
+from onrecord.core.canonical import parse_stored, stored_bytes
+from onrecord.core.codec import decode, encode
+from onrecord.core.events import (
     ActionDenied,
     ActionRequested,
     AttemptRecorded,
     Event,
     StateUpdated,
 )
-from reenact.core.matching import MatchRules
-from reenact.core.wait_keys import WaitIdentity
-from reenact.effect.answering import Answering
-from reenact.effect.cancelling import Cancelling
-from reenact.effect.coming_back import Asked, ComingBack
-from reenact.effect.divergences import beyond_the_record
-from reenact.effect.earlier import Carrier, come_in_behind, left_behind
-from reenact.effect.lanes import Lane, LaneBook
-from reenact.effect.looseness import Looseness
-from reenact.effect.own_keys import OwnKeys
-from reenact.effect.past import Past
-from reenact.effect.places import nowhere
-from reenact.effect.policy import Guard
-from reenact.effect.recorded import RecordedRequest
-from reenact.effect.secrets import secrets_of
-from reenact.effect.standing_in import StandIns
-from reenact.effect.stopping import Denied, Divergence, RunStopped, Superseded, Suspended
-from reenact.effect.tickets import EffectSpec, MakeEvent, Ticket, Waiter
-from reenact.effect.tries import Tries
-from reenact.effect.turns import Turns
-from reenact.effect.writing import Pen
-from reenact.errors import InvalidInput, ReenactError, StaleEpoch
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.reader import JournalReader
+from onrecord.core.matching import MatchRules
+from onrecord.core.wait_keys import WaitIdentity
+from onrecord.errors import InvalidInput, OnrecordError, StaleEpoch
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.api.policy import PolicyGuard
+from onrecord.runtime.engine.answers import Answering
+from onrecord.runtime.engine.caller_keys import CallerKeys
+from onrecord.runtime.engine.cancellation import Cancelling
+from onrecord.runtime.engine.client_retries import ClientRetries
+from onrecord.runtime.engine.context import nowhere
+from onrecord.runtime.engine.open_effect import EffectSpec, EffectWaiter, MakeEvent, OpenEffect
+from onrecord.runtime.engine.stops import Denied, Divergence, RunStopped, Superseded, Suspended
+from onrecord.runtime.engine.writer import RunWriter
+from onrecord.runtime.forks.substitutes import Substitutes
+from onrecord.runtime.replay.checkpoint_entry import Carrier, come_in_behind, left_behind
+from onrecord.runtime.replay.divergence import beyond_the_record
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.loose_match import LooseMatch
+from onrecord.runtime.replay.records import RecordedRequest
+from onrecord.runtime.replay.replayer import MadeRequest, Replayer
+from onrecord.runtime.scheduler.lanes import Lane, LaneBook
+from onrecord.runtime.scheduler.scheduler import Scheduler
+from onrecord.runtime.secrets.run_secrets import load_secrets
 
 if TYPE_CHECKING:  # loaded with the first wait
-    from reenact.effect.waits import WaitDesk
+    from onrecord.runtime.waits import WaitRegistry
 
 
 class LiveRun(Answering):
@@ -61,9 +61,9 @@ class LiveRun(Answering):
         self,
         reader: JournalReader,
         *,
-        past: Past | None = None,
+        past: History | None = None,
         accepts_code: bool = False,
-        guard: Guard | None = None,
+        guard: PolicyGuard | None = None,
     ) -> None:
         self.reader = reader
         self.journal = reader if isinstance(reader, Journal) else None
@@ -71,7 +71,7 @@ class LiveRun(Answering):
         self.past = past
         self.lock = threading.RLock()
         self.book = LaneBook(past)
-        self.turns = Turns(self.lock, past, self.book, self)
+        self.turns = Scheduler(self.lock, past, self.book, self)
         self.root = Lane(self, None)
         self.book.tie_root(self.root)
         self.main = self.root
@@ -79,30 +79,30 @@ class LiveRun(Answering):
         self.carrier: Carrier | None = None
         """The thread, and the task, that the agent's own code runs in."""
         self.rules: MatchRules = reader.rules()
-        self.stand_ins: StandIns | None = None
+        self.substitutes: Substitutes | None = None
         """Whose record answers instead of the world, in the tail of a fork and in a live replay."""
         self.guard = guard
         if guard is not None and past is not None:
-            guard.came_back(past)
-        self._pen = Pen(self.journal) if self.journal is not None else None
+            guard.adopt_history(past)
+        self._pen = RunWriter(self.journal) if self.journal is not None else None
         if self.journal is not None and past is not None:
-            self.journal.know_history(past.last_seq, past.unfinished())
+            self.journal.adopt_history(past.last_seq, past.unfinished())
             if past.beginning is not None:
-                self.journal.know_lanes(past.last_seq, [row for row in past.lane_ends.values() if row.seq > 0])
-        self._tries = Tries(self)
-        self.loose = Looseness(self)
+                self.journal.adopt_lanes(past.last_seq, [row for row in past.lane_ends.values() if row.seq > 0])
+        self._tries = ClientRetries(self)
+        self.loose = LooseMatch(self)
         """What a replay may tolerate: nothing, unless it is told."""
-        self._requested: list[Ticket] = []
+        self._requested: list[OpenEffect] = []
         """Asked for, and not yet on record."""
         self._requests_sync = False
         """One of them may not begin before it is on the disk."""
-        self._own_keys = OwnKeys(self)
-        self.waiting: set[Ticket] = set()
+        self._own_keys = CallerKeys(self)
+        self.waiting: set[OpenEffect] = set()
         self.streams: WeakSet[LeftAtTheEnd] = WeakSet()
         """Those that were begun; the agent may let go of them unread."""
         self.is_stopped = False
         """For whatever reason, its end included."""
-        self.stopped: ReenactError | None = None
+        self.stopped: OnrecordError | None = None
         self.interrupted_by: BaseException | None = None
         self.ended = False
         self.was_let_go = False
@@ -112,11 +112,11 @@ class LiveRun(Answering):
         self.snapshots_kept: list[int] | None = None
         """Where there are snapshots of checkpoints, once somebody has looked."""
         self.cancelling = Cancelling(self)
-        self._desk: WaitDesk | None = None
-        self.secrets = secrets_of(reader)
+        self._desk: WaitRegistry | None = None
+        self.secrets = load_secrets(reader)
         """Wait keys may be in anything that the agent sends, and must not be in the record."""
         if self.secrets.redacts and past is not None:
-            past.opens_parts = functools.partial(self.secrets.opened_part, past, needed=self.journal is not None)
+            past.opens_parts = functools.partial(self.secrets.unseal_chunk, past, needed=self.journal is not None)
         self.calls_agents_inline = False
         """An agent that is called here is no run of its own: what it does is done in the lane that calls it."""
         self.has_threads = False
@@ -134,7 +134,7 @@ class LiveRun(Answering):
             come_in_behind(self, past, past.beginning)
         if past is not None:
             past.on_damage = self.stop_here
-        self.coming_back = ComingBack(self, past, accepts=accepts_code) if past is not None else None
+        self.coming_back = Replayer(self, past, accepts=accepts_code) if past is not None else None
         self.accepts_code = accepts_code
         """Also for the runs that it has called, and goes on with."""
         if self.coming_back is not None:
@@ -145,7 +145,7 @@ class LiveRun(Answering):
     @property
     def touches_nothing(self) -> bool:
         """It has only records to go by: a replay, and a fork whose tail is not carried out."""
-        return self.journal is None or (self.stand_ins is not None and self.stand_ins.touches_nothing)
+        return self.journal is None or (self.substitutes is not None and self.substitutes.executes_nothing)
 
     @property
     def is_being_changed(self) -> bool:
@@ -186,28 +186,30 @@ class LiveRun(Answering):
         if self.stopped is not None:
             raise RunStopped(self.stopped)
         if self.ended:
-            raise ReenactError(
+            raise OnrecordError(
                 f"run {self.name} has ended; nothing can be done in its name any more",
                 hint="Wait for what the agent started before it returns.",
                 code="run_ended",
             )
 
-    def stop_here(self, reason: ReenactError) -> NoReturn:
+    def stop_here(self, reason: OnrecordError) -> NoReturn:
         """Stops the run and says so to whoever has just asked."""
         self.stop(reason)
         raise RunStopped(reason)
 
-    def serve_at_once(self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None) -> Asked | RecordedRequest:
+    def serve_at_once(
+        self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None
+    ) -> MadeRequest | RecordedRequest:
         """While the run comes back: the recorded request, if nothing can happen before its answer is handed over;
         otherwise what was asked, for `request`."""
         with self.lock:
             if self.is_stopped:
                 self.check_going_on()
-            if self.secrets.any:
-                spec = self.secrets.spec_without(spec)
+            if self.secrets.active:
+                spec = self.secrets.redact_spec(spec)
             assert self.coming_back is not None
             event = make("")
-            asked = self.coming_back.asked(self.secrets.without(event) if self.secrets.any else event)
+            asked = self.coming_back.asked(self.secrets.redact_event(event) if self.secrets.active else event)
             if not self.turns.replaying or key is not None or not self.turns.is_quiet():
                 return asked
             recorded = self.coming_back.at_once(lane, spec, asked)
@@ -223,17 +225,17 @@ class LiveRun(Answering):
         make: MakeEvent,
         *,
         key: str | None,
-        waiter: Waiter,
-        asked: Asked | None = None,
-    ) -> Ticket:
+        waiter: EffectWaiter,
+        asked: MadeRequest | None = None,
+    ) -> OpenEffect:
         """The agent asks for an effect. The ticket's waiter is woken when the answer is to be handed over."""
         with self.lock:
             if self.is_stopped:
                 self.check_going_on()
             if lane.left:
                 raise left_behind()
-            if self.secrets.any:
-                spec, key = self.secrets.spec_without(spec), self.secrets.value_without(key)
+            if self.secrets.active:
+                spec, key = self.secrets.redact_spec(spec), self.secrets.redact_value(key)
             if key is not None:
                 used = self._own_keys.used_before(lane, spec, key, make)
                 if used is not None:
@@ -250,22 +252,30 @@ class LiveRun(Answering):
             return ticket
 
     def _looked_up_or_new(
-        self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: Waiter, asked: Asked | None
-    ) -> Ticket:
+        self,
+        lane: Lane,
+        spec: EffectSpec,
+        make: MakeEvent,
+        key: str | None,
+        waiter: EffectWaiter,
+        asked: MadeRequest | None,
+    ) -> OpenEffect:
         ticket = None
         if self.turns.replaying and self.coming_back is not None:
-            asked = asked or self.coming_back.asked(self.secrets.without(make("")))
+            asked = asked or self.coming_back.asked(self.secrets.redact_event(make("")))
             ticket = self.coming_back.find(lane, spec, asked, key, waiter)
         return ticket if ticket is not None else self._new_request(lane, spec, make, key, waiter)
 
-    def _new_request(self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: Waiter) -> Ticket:
+    def _new_request(
+        self, lane: Lane, spec: EffectSpec, make: MakeEvent, key: str | None, waiter: EffectWaiter
+    ) -> OpenEffect:
         path, loop = lane.path or self.book.number(lane), self.turns.loop
         first = not lane.ordinals and lane.name is not None
         ordinal = lane.next_ordinal(spec.name)
         key = key or f"{path}/{spec.name}/{ordinal}"
         event = make(key)
-        if self.secrets.any:
-            event = self.secrets.without(event)
+        if self.secrets.active:
+            event = self.secrets.redact_event(event)
         if loop is not None and loop.ready and isinstance(event, ActionRequested):
             event = self._kept(event)
         if first and isinstance(event, ActionRequested):
@@ -274,12 +284,12 @@ class LiveRun(Answering):
             )
         if self.guard is not None:
             self._ask_guard(path, spec, event, key)
-        ticket = Ticket(lane, spec, key, event, waiter)
+        ticket = OpenEffect(lane, spec, key, event, waiter)
         self.waiting.add(ticket)
         self._add_request(ticket, event, path, key)
         return ticket
 
-    def _add_request(self, ticket: Ticket, event: Event, path: str, key: str) -> None:
+    def _add_request(self, ticket: OpenEffect, event: Event, path: str, key: str) -> None:
         assert self._pen is not None
         self._pen.waiting.append(Draft(event, path, key, parent=self._tries.first_of(ticket)))
         self._requested.append(ticket)
@@ -296,14 +306,14 @@ class LiveRun(Answering):
         )
         return ActionRequested(event.action_id, payload, event.name, event.effect, event.meta)
 
-    def release(self, ticket: Ticket) -> None:
+    def release(self, ticket: OpenEffect) -> None:
         """A request that was held back while the record lasted is made now."""
         path = self.book.number(ticket.lane)
         ticket.key = ticket.key or f"{path}/{ticket.spec.name}/{ticket.lane.next_ordinal(ticket.spec.name)}"
         event = _with_key(ticket.event, ticket.key)
         try:
             self._ask_guard(path, ticket.spec, event, ticket.key)
-        except ReenactError as refusal:
+        except OnrecordError as refusal:
             ticket.error = refusal
             ticket.waiter.wake()
             return
@@ -350,7 +360,7 @@ class LiveRun(Answering):
         except StaleEpoch:
             self.stop(Superseded(f"run {self.name} was taken over by another process"))
             return False
-        except ReenactError as error:
+        except OnrecordError as error:
             self.stop(error)
             return False
         self.now_us = self._pen.last_time
@@ -366,7 +376,7 @@ class LiveRun(Answering):
         """An event that is written with the next commit, before whatever is asked for."""
         self.add(event, lane, key)
 
-    def spend_settlement(self, ticket: Ticket) -> bool:
+    def spend_settlement(self, ticket: OpenEffect) -> bool:
         """An operator's word is for one attempt: that it begins is on the disk before it does."""
         assert ticket.recorded is not None
         ticket.recorded.attempts += 1
@@ -381,17 +391,17 @@ class LiveRun(Answering):
 
     # Waits
 
-    def desk(self) -> WaitDesk:
+    def desk(self) -> WaitRegistry:
         with self.lock:
             if self._desk is None:
                 with nowhere():  # its locks are not the agent's
-                    from reenact.effect.waits import WaitDesk
-                self._desk = WaitDesk(self.reader.store, self.reader.namespace)
+                    from onrecord.runtime.waits import WaitRegistry
+                self._desk = WaitRegistry(self.reader.store, self.reader.namespace)
             return self._desk
 
     def stand_in(self, identity: WaitIdentity) -> str:
         """What stands in the record for the key of a wait."""
-        name = self.stand_ins.origin if self.stand_ins is not None else self.name
+        name = self.substitutes.origin if self.substitutes is not None else self.name
         return f"<wait key {name}/{identity.name}>"
 
     def counts(self, spec: EffectSpec, seq: int, result: Any) -> None:
@@ -399,11 +409,11 @@ class LiveRun(Answering):
         if self.guard is not None:
             with self.lock:
                 try:
-                    self.guard.counts(spec, seq, result)
+                    self.guard.count_usage(spec, seq, result)
                 except InvalidInput as unreadable:
                     self.stop_here(unreadable)
 
-    def taken(self, ticket: Ticket) -> None:
+    def taken(self, ticket: OpenEffect) -> None:
         """The agent has its answer."""
         with self.lock:
             self.waiting.discard(ticket)
@@ -427,7 +437,9 @@ class LiveRun(Answering):
             if self.journal is None:
                 no_more = f"the record has no further {kind} for lane {lane.identity}"
                 self.stop_here(beyond_the_record(self) or Divergence(no_more, lane=lane.identity))
-            found = self.stand_ins.drawn(identity, kind, ordinal - known) if self.stand_ins is not None else None
+            found = (
+                self.substitutes.find_draw(identity, kind, ordinal - known) if self.substitutes is not None else None
+            )
             value = make() if found is None else found[0]
             assert self._pen is not None
             self._pen.draws.append([lane.identity, kind, value])
@@ -442,7 +454,7 @@ class LiveRun(Answering):
             if lane.left:
                 raise left_behind()
             ordinal, back = lane.next_ordinal("state"), self.coming_back
-            if back is None or self.is_live or not back.check_state(lane, ordinal, self.secrets.without(event)):
+            if back is None or self.is_live or not back.check_state(lane, ordinal, self.secrets.redact_event(event)):
                 self.add(event, self.book.number(lane))
             self.state = event.payload
 
@@ -492,7 +504,7 @@ class LiveRun(Answering):
 
     # The end
 
-    def stop(self, reason: ReenactError) -> None:
+    def stop(self, reason: OnrecordError) -> None:
         """Nothing goes on from here; everyone who waits is told why."""
         with self.lock:
             if self.is_stopped:

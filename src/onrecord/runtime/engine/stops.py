@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from reenact.errors import ReenactError
+from onrecord.errors import OnrecordError
 
 
 class RunStopped(BaseException):
     """Travels through the agent's code to its top. Not an `Exception`: the agent's own handlers are not for it."""
 
-    def __init__(self, reason: ReenactError) -> None:
+    def __init__(self, reason: OnrecordError) -> None:
         super().__init__(reason.message)
         self.reason = reason
 
 
-class Divergence(ReenactError):
+class Divergence(OnrecordError):
     """The program does not do what the record says. `expected` is what was recorded, `actual` what came now."""
 
     code = "divergence"
@@ -28,7 +28,7 @@ class Divergence(ReenactError):
         """seq, key, lane, expected, actual, path (the first differing field), nearest, line: whatever is known."""
 
 
-class CodeChanged(ReenactError):
+class CodeChanged(OnrecordError):
     """The code is pinned to what recorded the run, and is another one now. Nothing has run."""
 
     code = "code_changed"
@@ -36,7 +36,7 @@ class CodeChanged(ReenactError):
     default_hint = "Put the recorded code back, or resume without pinning: what differs is then named."
 
 
-class InDoubt(ReenactError):
+class InDoubt(OnrecordError):
     """An effect may have happened and must not be repeated unasked."""
 
     code = "in_doubt"
@@ -52,15 +52,15 @@ class InDoubt(ReenactError):
         """Where it is in doubt: the run itself, or one that it has called."""
 
 
-class Suspended(ReenactError):
+class Suspended(OnrecordError):
     """The process lets go of the run, which goes on from here when it is resumed."""
 
     code = "suspended"
     exit_status = 6
-    default_hint = "`reenact resume` goes on where it stands."
+    default_hint = "`onrecord resume` goes on where it stands."
 
 
-class Superseded(ReenactError):
+class Superseded(OnrecordError):
     """Another process has taken the run over; this one may not write to it any more."""
 
     code = "superseded"
@@ -68,12 +68,12 @@ class Superseded(ReenactError):
     default_hint = "Nothing is to be done: the run goes on elsewhere."
 
 
-class RecordEnded(ReenactError):
+class RecordEnded(OnrecordError):
     """A replay has come to the end of what was recorded of an unfinished run."""
 
     code = "record_ended"
     exit_status = 0
-    default_hint = "`reenact resume` goes on from there."
+    default_hint = "`onrecord resume` goes on from there."
 
 
 class RecordCancelled(RecordEnded):
@@ -81,7 +81,7 @@ class RecordCancelled(RecordEnded):
     does: whoever asked for the replay sees a cancellation."""
 
 
-class NotReplayable(ReenactError):
+class NotReplayable(OnrecordError):
     """What was recorded has no value that could be handed over again."""
 
     code = "not_replayable"
@@ -94,7 +94,7 @@ class NotReplayable(ReenactError):
         """Of the answer that has no value."""
 
 
-class NotCarriedOut(ReenactError):
+class NotCarriedOut(OnrecordError):
     """In a live replay, or in the tail of a fork, an effect was asked for that must not be carried out unasked, and
     that the other record cannot answer either. It has not happened."""
 
@@ -102,7 +102,7 @@ class NotCarriedOut(ReenactError):
     exit_status = 6
 
 
-class EffectConflict(ReenactError):
+class EffectConflict(OnrecordError):
     """A replay key was used for something else before. Nothing has run."""
 
     code = "effect_conflict"
@@ -110,7 +110,7 @@ class EffectConflict(ReenactError):
     default_hint = "Give each effect a key of its own, and the same key only to the same effect."
 
 
-class Denied(ReenactError):
+class Denied(OnrecordError):
     """Policy said no before anything happened; the denial is on record."""
 
     code = "denied"
@@ -123,9 +123,9 @@ class BudgetExceeded(Denied):
     code = "budget_exceeded"
 
 
-class OutsideRun(ReenactError):
+class OutsideRun(OnrecordError):
     """An effect was called outside of any run, where that is not allowed."""
 
     code = "outside_run"
     exit_status = 2
-    default_hint = "Call it from an agent, or inside `with reenact.record(...)`."
+    default_hint = "Call it from an agent, or inside `with onrecord.record(...)`."

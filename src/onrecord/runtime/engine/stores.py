@@ -7,9 +7,9 @@ import os
 import threading
 from contextlib import suppress
 
-from reenact.errors import InvalidInput, StoreUnavailable
-from reenact.store.contract import Store
-from reenact.store.opening import open_store
+from onrecord.errors import InvalidInput, StoreUnavailable
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
 
 _stores: dict[str, Store] = {}
 _opening = threading.Lock()
@@ -23,7 +23,7 @@ def store_of(store: Store | str | os.PathLike[str] | None, *, to_read: bool = Fa
         if not hasattr(store, "append"):
             raise InvalidInput(
                 f"a store is an open one, or named by its path or URL; {type(store).__name__} is neither",
-                hint='Such as store="runs.db", or store=reenact.open_store("runs.db").',
+                hint='Such as store="runs.db", or store=onrecord.open_store("runs.db").',
                 code="bad_store",
             )
         return store

@@ -21,18 +21,18 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
-from reenact.core.codec import decode, encode
-from reenact.core.events import ChunkReceived, ProcessAttached
-from reenact.effect.attempts import Attempts
-from reenact.effect.items import CHUNK, Item
-from reenact.effect.lanes import Lane
-from reenact.effect.live_run import LiveRun
-from reenact.effect.outcomes import foretold, open_answer
-from reenact.effect.places import PLACE, nobody
-from reenact.effect.recorded import RecordedChunk
-from reenact.effect.stopping import RunStopped
-from reenact.effect.tasks import LoopHooks, TaskQueue
-from reenact.effect.tickets import EffectSpec, MakeEvent, Ticket
+from onrecord.core.codec import decode, encode
+from onrecord.core.events import ChunkReceived, ProcessAttached
+from onrecord.runtime.engine.attempts import Attempts
+from onrecord.runtime.engine.context import PLACE, nobody
+from onrecord.runtime.engine.open_effect import EffectSpec, MakeEvent, OpenEffect
+from onrecord.runtime.engine.outcomes import foretold, open_answer
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.stops import RunStopped
+from onrecord.runtime.replay.records import RecordedChunk
+from onrecord.runtime.scheduler.asyncio_driver import LoopHooks, TaskQueue
+from onrecord.runtime.scheduler.delivery_item import CHUNK, Item
+from onrecord.runtime.scheduler.lanes import Lane
 
 CUT = "the stream was cut off when the process that read it died"
 
@@ -40,16 +40,16 @@ CUT = "the stream was cut off when the process that read it died"
 class Stream:
     """What a tool that yields returns to an agent: an asynchronous iterator over its chunks."""
 
-    _ticket: Ticket | None = None
+    _ticket: OpenEffect | None = None
 
     def __init__(self, lane: Lane, spec: EffectSpec, make: MakeEvent, generate: Callable[[], Any]) -> None:
         self._run: LiveRun = lane.run
         self._lane = lane
         self._spec = spec
-        if lane.run.stand_ins is not None:
-            make, generate = lane.run.stand_ins.between_stream(spec, make, generate)
+        if lane.run.substitutes is not None:
+            make, generate = lane.run.substitutes.substitute_stream(spec, make, generate)
         self._make = make
-        self._reader = _Reader(lane.run, generate)
+        self._reader = _TaskReader(lane.run, generate)
         self._index = 0
         self._over = False
         self.result: Any = None
@@ -121,7 +121,7 @@ def opened(run: LiveRun, chunk: ChunkReceived | RecordedChunk, *, as_is: bool = 
     return decode(encoded.tree, loaded_classes=not run.reader.holds_foreign, artifact=encoded.artifacts.__getitem__)
 
 
-def note_if_anew(run: LiveRun, ticket: Ticket) -> None:
+def note_if_anew(run: LiveRun, ticket: OpenEffect) -> None:
     """What was handed over of it by a process that died counts no more from here on. Its first chunk would say so, too;
     but it may end, or be given up, without one."""
     if run.past is not None and ticket.key in run.past.begins_anew:
@@ -129,7 +129,7 @@ def note_if_anew(run: LiveRun, ticket: Ticket) -> None:
         run.note_now(ProcessAttached({"begun_anew": ticket.key}), ticket.lane)
 
 
-class _Reader:
+class _TaskReader:
     """Whoever asked for the stream, and the task in which the tool runs."""
 
     looped = True
@@ -160,7 +160,7 @@ class _Reader:
         if isinstance(queue, TaskQueue):
             queue.nudge()
 
-    def begin(self, ticket: Ticket) -> None:
+    def begin(self, ticket: OpenEffect) -> None:
         if threading.get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self.begin, ticket, context=nobody())
             return
@@ -172,7 +172,7 @@ class _Reader:
         self._context.run(PLACE.set, Attempts(self._run, ticket).place)
         self._task = asyncio.Task(self._read(ticket), loop=self._loop, context=self._context)
 
-    async def _read(self, ticket: Ticket) -> None:
+    async def _read(self, ticket: OpenEffect) -> None:
         chunks: list[Any] = []
         generator: AsyncGenerator[Any, None] = self._generate()
         try:
@@ -199,12 +199,12 @@ class _Reader:
         elif not self.future.done():
             self.future.set_result(None)
 
-    def give_up(self, ticket: Ticket, reason: BaseException) -> None:
+    def give_up(self, ticket: OpenEffect, reason: BaseException) -> None:
         if self._task is not None:
             self._task.cancel()
         self._run.abandoned(ticket, reason)
 
-    def forgotten(self, ticket: Ticket) -> None:
+    def forgotten(self, ticket: OpenEffect) -> None:
         """The agent has let go of the stream. That is found out where it happens, or by the collector, which may come
         in any thread and in the middle of anything."""
         if threading.get_ident() == self._thread and not self._run.is_being_changed:

@@ -1,7 +1,7 @@
 """A step that writes to the store's own database, in the transaction that records its outcome: exactly once.
 
-`@reenact.step(transactional=True)` gives the function the database connection as its first argument: an apsw connection
-with SQLite, a psycopg connection with Postgres. Its rows and its outcome are committed together or not at all, so a
+`@onrecord.step(transactional=True)` gives the function the database connection as its first argument: that of apsw
+with SQLite, that of psycopg with Postgres. Its rows and its outcome are committed together or not at all, so a
 crash at any instant leaves both or neither; neither means that the step is done again when the run comes back.
 
 Rules:
@@ -27,17 +27,17 @@ from contextlib import contextmanager
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-from reenact.effect.attempts import closing_draft
-from reenact.effect.lanes import Lane
-from reenact.effect.places import HERE, PLACE, Inside
-from reenact.effect.stopping import OutsideRun, RunStopped, Superseded
-from reenact.errors import InvalidInput, OutcomeUnknown, ReenactError, StaleEpoch
-from reenact.journal.chain import Draft
-from reenact.journal.transactions import append_in_transaction, transactional
+from onrecord.errors import InvalidInput, OnrecordError, OutcomeUnknown, StaleEpoch
+from onrecord.journal.chain import Draft
+from onrecord.journal.transactions import append_in_transaction, require_transactions
+from onrecord.runtime.engine.attempts import closing_draft
+from onrecord.runtime.engine.context import HERE, PLACE, Inside
+from onrecord.runtime.engine.stops import OutsideRun, RunStopped, Superseded
+from onrecord.runtime.scheduler.lanes import Lane
 
 if TYPE_CHECKING:
-    from reenact.core.events import Event
-    from reenact.journal.journal import Journal
+    from onrecord.core.events import Event
+    from onrecord.journal.journal import Journal
 Work = Callable[[Any], Any]
 """The user's function, given the connection."""
 
@@ -48,7 +48,7 @@ def check_place(name: str) -> None:
     if not isinstance(place, Lane):
         raise OutsideRun(f"{name} writes in the transaction of a run, and was called outside of any, or in an effect")
     if place.run.journal is not None:
-        transactional(place.run.journal.store)
+        require_transactions(place.run.journal.store)
 
 
 def without_connection(name: str, signature: inspect.Signature) -> inspect.Signature:
@@ -102,7 +102,7 @@ class _Transaction:
                 run.stop(Superseded(f"run {run.name} was taken over by another process"))
                 run.check_going_on()
                 raise
-            except ReenactError as error:
+            except OnrecordError as error:
                 if error is self._failure:
                     raise
                 run.stop(error)
@@ -140,16 +140,16 @@ class _Transaction:
                 self._run.now_us = append_in_transaction(journal, inside)[-1].time
             else:
                 journal.store.sync()
-        self._run.secrets.transaction_over(journal)
+        self._run.secrets.end_transaction(journal)
         return answers[-1]
 
     def _drafts(self, answers: list[Event], journal: Journal) -> list[Draft]:
         ticket, lane = self._ticket, self._ticket.lane.path or "0"
-        answer = self._run.secrets.without(ticket.spec.answers.done(ticket.key, self._value))
+        answer = self._run.secrets.redact_event(ticket.spec.answers.done(ticket.key, self._value))
         answers.append(answer)
         closing = closing_draft(self._place)
         drafts = [*([closing] if closing is not None else []), Draft(answer, lane=lane)]
-        return self._run.secrets.written_in_transaction(drafts, journal) if self._run.secrets.any else drafts
+        return self._run.secrets.redact_batch_in_transaction(drafts, journal) if self._run.secrets.active else drafts
 
     def _arrive(self, answer: Event) -> None:
         """Committed: from here it is handed over like any other answer, when its turn comes."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reenact.core.codec import encode
-from reenact.core.events import Event, TurnTaken, ValuesDrawn
-from reenact.effect.places import HERE
-from reenact.effect.secrets import Secrets
-from reenact.errors import InvalidValue, OutcomeUnknown
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
+from onrecord.core.codec import encode
+from onrecord.core.events import Event, TurnTaken, ValuesDrawn
+from onrecord.errors import InvalidValue, OutcomeUnknown
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.runtime.engine.context import HERE
+from onrecord.runtime.secrets.run_secrets import Secrets
 
 
-class Pen:
+class RunWriter:
     """The one writer of a run in this process. Called with the run's lock held."""
 
     def __init__(self, journal: Journal) -> None:
@@ -42,8 +42,8 @@ class Pen:
             batch.insert(0, Draft(TurnTaken(turns)))
         if not batch:
             return
-        if secrets.any:
-            batch = secrets.to_be_written(batch, self.journal)
+        if secrets.active:
+            batch = secrets.redact_batch(batch, self.journal)
         token = HERE.token
         if token is not None:
             HERE.token = None  # whatever the store waits for is no rest of the agent

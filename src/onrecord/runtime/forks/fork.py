@@ -1,8 +1,8 @@
-"""Beginning a run that comes from another one: a fork, or a live replay. Nothing of the agent runs here.
+"""Create a fork or a live replay of a run. No agent code runs here.
 
-A fork shares its parent's events up to a position and has only its own behind it: to begin one costs the same wherever
-that is. What it changes is part of its facts; an answer that is another one is among its first events, behind a copy of
-the request it answers, so that the original answer is not in its past at all.
+A fork shares its parent's events up to a position and stores only its own events after it, so that its creation costs
+the same at any position. Its change is one of its facts. A changed answer is written among its first events, after a
+copy of its request, so that the original answer is not in its history.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from reenact.core.events import (
+from onrecord.core.events import (
     ANSWERS,
     OPENING_KINDS,
     TERMINAL_KINDS,
@@ -21,23 +21,23 @@ from reenact.core.events import (
     Resumed,
     WaitResolved,
 )
-from reenact.core.hashing import render
-from reenact.core.links import ParentRun
-from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.effect.tails import FACT, LIVE, Policy, check_mode, names_of
-from reenact.effect.varying import ANSWER, MODEL, REQUEST, times_asked
-from reenact.errors import BadPosition, InvalidInput, Refused
-from reenact.journal.chain import Draft
-from reenact.journal.journal import Journal
-from reenact.journal.lineage import shared_stretches
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import EventRow, Store
+from onrecord.core.hashing import render
+from onrecord.core.links import ParentRun
+from onrecord.core.state import StateUpdatedOnlyReducer
+from onrecord.errors import BadPosition, InvalidInput, Refused
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.journal.lineage import shared_stretches
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.forks.overrides import ANSWER, MODEL, REQUEST, count_requests
+from onrecord.runtime.forks.tail_policy import FACT, LIVE, TailPolicy, check_mode, check_tool_names
+from onrecord.store.contract import EventRow, Store
 
 CHANGE = "change"
 
 
 class AnotherAnswer(NamedTuple):
-    """The request at `seq` of the parent (or the one that its event `seq` answers) is answered with this instead."""
+    """Answer the request at `seq` of the parent, or the request that event `seq` answers, with this value or error."""
 
     seq: int
     value: Any = None
@@ -45,14 +45,14 @@ class AnotherAnswer(NamedTuple):
 
 
 class AnotherInput(NamedTuple):
-    """The request at `seq` of the parent is made with this input instead."""
+    """Make the request at `seq` of the parent with this input."""
 
     seq: int
     payload: Any
 
 
 class AnotherModel(NamedTuple):
-    """Every model call behind the fork asks this model."""
+    """Send every model call after the fork position to this model."""
 
     model: str
 
@@ -60,12 +60,13 @@ class AnotherModel(NamedTuple):
 Change = AnotherAnswer | AnotherInput | AnotherModel
 
 
-class _Beginning(NamedTuple):
-    """What a fork begins with."""
-
+class _ForkStart(NamedTuple):
     at: int
+    """The last shared event."""
     fact: dict[str, Any] | None = None
+    """The change."""
     drafts: tuple[Draft, ...] = ()
+    """The fork's first events."""
 
 
 def begin_fork(
@@ -80,26 +81,26 @@ def begin_fork(
     run_id: str | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> str:
-    """Writes down a fork of `run` behind its event `at`, and returns its id. It goes on when it is resumed.
+    """Create a fork of `run` after its event `at`, and return its id. A resume executes it.
 
-    Without `at` it is where the change takes effect; without a change it is the last event, or the one before the end.
-    `facts` replace those of the parent.
+    The default position is the last one at which the change takes effect. Without a change it is the last event before
+    the parent's end. `facts` replace those of the parent.
     """
     parent = JournalReader(store, run, namespace)
     _check_reducer(parent)
-    shared_stretches(parent)  # a fork of what cannot be read is not begun
-    beginning = _beginning(parent, at, change)
-    policy = Policy(run, beginning.at, check_mode(tail), names_of(live_tools))
+    shared_stretches(parent)  # raises if the parent's lineage cannot be read
+    start = _plan_start(parent, at, change)
+    policy = TailPolicy(run, start.at, check_mode(tail), check_tool_names(live_tools))
     own = {
-        **_inherited(parent, facts),
+        **_inherit_facts(parent, facts),
         FACT: policy.to_fact(),
-        **({CHANGE: beginning.fact} if beginning.fact is not None else {}),
+        **({CHANGE: start.fact} if start.fact is not None else {}),
     }
-    link = ParentRun(head=_head(parent, beginning.at), relation="fork", run=run, seq=beginning.at)
+    link = ParentRun(head=_head_hash(parent, start.at), relation="fork", run=run, seq=start.at)
     with Journal.create(store, run_id, namespace, facts=own, parent=link, volatile=parent.rules().volatile) as journal:
-        if beginning.drafts:
-            appended = journal.append(list(beginning.drafts))
-            _check_copied(journal, parent, appended[0].seq, change)
+        if start.drafts:
+            appended = journal.append(list(start.drafts))
+            _check_copy(journal, parent, appended[0].seq, change)
         return journal.run
 
 
@@ -113,12 +114,12 @@ def begin_live_replay(
     run_id: str | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> str:
-    """Writes down a run that replays `run` live, and returns its id. It does so when it is resumed."""
+    """Create a live replay of `run`, and return its id. A resume executes it."""
     parent = JournalReader(store, run, namespace)
     _check_reducer(parent)
     head, shared = parent.head(), shared_stretches(parent)
-    policy = Policy(run, shared[0].shift if shared else 0, LIVE, names_of(live_tools), is_replay=True)
-    own = {**_inherited(parent, facts), FACT: policy.to_fact()}
+    policy = TailPolicy(run, shared[0].shift if shared else 0, LIVE, check_tool_names(live_tools), is_replay=True)
+    own = {**_inherit_facts(parent, facts), FACT: policy.to_fact()}
     if model is not None:
         own[CHANGE] = {"kind": MODEL, "model": model}
     link = ParentRun(head=render(head.hash), relation="replay", run=run, seq=head.seq)
@@ -126,148 +127,148 @@ def begin_live_replay(
         return journal.run
 
 
-def _inherited(parent: JournalReader, facts: Mapping[str, Any] | None) -> dict[str, Any]:
+def _inherit_facts(parent: JournalReader, facts: Mapping[str, Any] | None) -> dict[str, Any]:
     known = parent.facts()
     if known is None:
-        raise Refused(
-            f"the facts of run {parent.run} were erased, and with them what it was called with", code="facts_erased"
-        )
+        raise Refused(f"the facts of run {parent.run} were erased, and with them its arguments", code="facts_erased")
     return {name: fact for name, fact in {**known, **(facts or {})}.items() if name not in (FACT, CHANGE, "volatile")}
 
 
 def _check_reducer(parent: JournalReader) -> None:
     if parent.header.reducer != StateUpdatedOnlyReducer.id:
         raise Refused(
-            f"run {parent.run} folds its state with the reducer {parent.header.reducer!r}, and no fork can",
+            f"run {parent.run} folds its state with the reducer {parent.header.reducer!r}, which a fork cannot do",
             hint="Read it with ReplayEngine and that reducer instead.",
             code="other_reducer",
         )
 
 
-def _head(parent: JournalReader, at: int) -> str:
+def _head_hash(parent: JournalReader, at: int) -> str:
     if at == 0:
         return render(parent.header_row.hash)
-    return render(_row(parent, at).hash)
+    return render(_find_row(parent, at).hash)
 
 
-def _row(reader: JournalReader, seq: int) -> EventRow:
-    is_one = type(seq) is int and 0 < seq <= reader.head().seq
-    row = reader.store.event(reader.namespace, reader.run, seq) if is_one else None
+def _find_row(reader: JournalReader, seq: int) -> EventRow:
+    in_range = type(seq) is int and 0 < seq <= reader.head().seq
+    row = reader.store.event(reader.namespace, reader.run, seq) if in_range else None
     if row is None:
         raise BadPosition(
             f"run {reader.run} has no event {seq}: its events are 1 to {reader.head().seq}",
-            hint="`reenact show` lists them.",
+            hint="`onrecord show` lists them.",
         )
     return row
 
 
-# Where, and what with
+# Position and change
 
 
-def _beginning(parent: JournalReader, at: int | None, change: Change | None) -> _Beginning:
+def _plan_start(parent: JournalReader, at: int | None, change: Change | None) -> _ForkStart:
     if change is not None and not isinstance(change, (AnotherAnswer, AnotherInput, AnotherModel)):
         raise InvalidInput(
-            f"a {type(change).__name__} is no change of a fork",
+            f"a {type(change).__name__} is not a change of a fork",
             hint="Give an AnotherAnswer, AnotherInput or AnotherModel.",
             code="bad_change",
         )
     if isinstance(change, AnotherModel) and not change.model:
-        raise InvalidInput("another model has a name", hint="Leave it out to ask the same one.", code="bad_change")
+        raise InvalidInput(
+            "the name of the model is empty", hint="Leave the change out to keep the model.", code="bad_change"
+        )
     if isinstance(change, AnotherAnswer):
-        return _with_answer(parent, at, change)
+        return _start_with_answer(parent, at, change)
     if isinstance(change, AnotherInput):
-        return _with_input(parent, at, change)
-    position = _position(parent, at)
+        return _start_with_input(parent, at, change)
+    position = _check_position(parent, at)
     if change is None:
-        return _Beginning(position)
-    return _Beginning(position, {"kind": MODEL, "model": change.model})
+        return _ForkStart(position)
+    return _ForkStart(position, {"kind": MODEL, "model": change.model})
 
 
 def fork_position(parent: JournalReader, at: int | None, change: Change | None) -> int:
-    """The last event that such a fork would share."""
-    return _beginning(parent, at, change).at
+    """Return the last event that such a fork would share."""
+    return _plan_start(parent, at, change).at
 
 
-def _position(parent: JournalReader, at: int | None) -> int:
+def _check_position(parent: JournalReader, at: int | None) -> int:
     if at is None:
         last = parent.store.last_event(parent.namespace, parent.run)
         return 0 if last is None else last.seq - (last.kind in TERMINAL_KINDS)
     if type(at) is not int or at < 0:
-        raise BadPosition(f"a fork begins behind an event, or at 0; there is no event {at}")
-    if at and _row(parent, at).kind in TERMINAL_KINDS:
+        raise BadPosition(f"a fork begins after an event, or at 0; there is no event {at}")
+    if at and _find_row(parent, at).kind in TERMINAL_KINDS:
         raise BadPosition(
-            f"run {parent.run} has ended with event {at}: there is nothing behind it",
+            f"run {parent.run} ended with event {at}: a fork cannot begin after it",
             hint=f"Fork it at {at - 1}, before its end.",
         )
     return at
 
 
-def _with_answer(parent: JournalReader, at: int | None, change: AnotherAnswer) -> _Beginning:
-    asked, answer = _asked_and_answer(parent, change)
-    if asked.kind not in OPENING_KINDS:
+def _start_with_answer(parent: JournalReader, at: int | None, change: AnotherAnswer) -> _ForkStart:
+    request_row, answer = _find_request(parent, change)
+    if request_row.kind not in OPENING_KINDS:
         raise InvalidInput(
-            f"event {change.seq} of run {parent.run} is a {asked.kind}: it asks for nothing and answers nothing",
+            f"event {change.seq} of run {parent.run} is a {request_row.kind}: neither a request nor an answer",
             hint="Name a request, or the event that answers it.",
             code="bad_change",
         )
     if answer is None:
-        answer = _answer_of(parent, asked.seq)
+        answer = _find_answer(parent, request_row.seq)
     latest = answer - 1 if answer is not None else parent.head().seq
     if answer is None and at is None:
-        latest = asked.seq
-    chunk = _first_chunk(parent, asked, latest)
+        latest = request_row.seq
+    chunk = _find_first_chunk(parent, request_row, latest)
     latest = latest if chunk is None else chunk - 1
-    position = _position(parent, latest if at is None else at)
-    if not asked.seq <= position <= latest:
+    position = _check_position(parent, latest if at is None else at)
+    if not request_row.seq <= position <= latest:
         raise BadPosition(
-            f"the request at event {asked.seq} of run {parent.run} is open from there to {latest}, not at {position}",
+            f"the request at event {request_row.seq} of run {parent.run} is open up to {latest}, not at {position}",
             hint="Leave the position out, or fork between the request and its answer.",
         )
-    request, link = parent.sequenced(asked), parent.link(asked)
-    is_parted = chunk is not None and not _is_answered_as_a_whole(parent, answer)
-    fact = {"kind": ANSWER, "event": answer if answer is not None else asked.seq, "request": asked.seq}
+    request, link = parent.sequenced(request_row), parent.link(request_row)
+    is_stream = chunk is not None and not _has_single_answer(parent, answer)
+    fact = {"kind": ANSWER, "event": answer if answer is not None else request_row.seq, "request": request_row.seq}
     drafts = (
         Draft(request.event, lane=link.lane, key=link.key),
-        *(Draft(one, lane=link.lane) for one in (_chunks(request.event, change) if is_parted else ())),
-        Draft(_answering(request.event, change), lane=link.lane),
+        *(Draft(one, lane=link.lane) for one in (_make_chunks(request.event, change) if is_stream else ())),
+        Draft(_make_answer_event(request.event, change), lane=link.lane),
     )
-    return _Beginning(position, fact, drafts)
+    return _ForkStart(position, fact, drafts)
 
 
-def _asked_and_answer(parent: JournalReader, change: AnotherAnswer) -> tuple[EventRow, int | None]:
-    row = _row(parent, change.seq)
-    return (_row(parent, parent.link(row).parent or 0), row.seq) if row.kind in ANSWERS else (row, None)
+def _find_request(parent: JournalReader, change: AnotherAnswer) -> tuple[EventRow, int | None]:
+    """Return the request of the change, and the seq of its answer if the change names the answer."""
+    row = _find_row(parent, change.seq)
+    return (_find_row(parent, parent.link(row).parent or 0), row.seq) if row.kind in ANSWERS else (row, None)
 
 
-def _answer_of(parent: JournalReader, request: int) -> int | None:
+def _find_answer(parent: JournalReader, request: int) -> int | None:
     for row in parent.store.scan(parent.namespace, parent.run, request + 1, contents=False):
         if row.kind in ANSWERS and parent.link(row).parent == request:
             return row.seq
     return None
 
 
-def _first_chunk(parent: JournalReader, asked: EventRow, latest: int) -> int | None:
-    """Where the first part of it stands, if it is a stream: whoever is answered otherwise has seen none."""
-    key = parent.link(asked).key
-    for row in parent.store.scan(parent.namespace, parent.run, asked.seq + 1, latest + 1, contents=False):
+def _find_first_chunk(parent: JournalReader, request_row: EventRow, latest: int) -> int | None:
+    """Return the seq of a stream's first chunk: the fork with another answer must begin before it."""
+    key = parent.link(request_row).key
+    for row in parent.store.scan(parent.namespace, parent.run, request_row.seq + 1, latest + 1, contents=False):
         if row.kind == "ChunkReceived" and getattr(parent.event(row.seq).event, "action_id", None) == key:
             return row.seq
     return None
 
 
-def _is_answered_as_a_whole(parent: JournalReader, answer: int | None) -> bool:
-    """The answer of a tool that yields is the list of its parts. Of an HTTP response it is the response, which can be
-    read part by part without there being any."""
+def _has_single_answer(parent: JournalReader, answer: int | None) -> bool:
+    """Return True for a streamed HTTP response, whose answer is the response. A tool's stream is a list of chunks."""
     event = parent.event(answer).event if answer is not None else None
     return isinstance(event, ActionSucceeded) and not isinstance(event.output, list)
 
 
-def _chunks(request: Event, change: AnotherAnswer) -> list[ChunkReceived]:
+def _make_chunks(request: Event, change: AnotherAnswer) -> list[ChunkReceived]:
     if change.error is not None:
         return []
     if not isinstance(change.value, list):
         raise InvalidInput(
-            "a stream is answered with all of its parts, in a list",
+            "the answer to a stream is the list of its chunks",
             hint='Such as ["Hello", " world"].',
             code="bad_change",
         )
@@ -275,59 +276,61 @@ def _chunks(request: Event, change: AnotherAnswer) -> list[ChunkReceived]:
     return [ChunkReceived(key, number, chunk) for number, chunk in enumerate(change.value)]
 
 
-def _answering(request: Event, change: AnotherAnswer) -> Event:
+def _make_answer_event(request: Event, change: AnotherAnswer) -> Event:
     key = getattr(request, request.pair_id) if request.pair_id is not None else ""
     if request.kind == "WaitCreated":
-        return WaitResolved(key, _resolution(key, change))
+        return WaitResolved(key, _make_resolution(key, change))
     if request.kind == "Interrupted":
         return Resumed(change.value)
     return ActionSucceeded(key, change.value) if change.error is None else ActionFailed(key, change.error)
 
 
-def _resolution(key: str, change: AnotherAnswer) -> dict[str, Any]:
+def _make_resolution(key: str, change: AnotherAnswer) -> dict[str, Any]:
     if change.error is not None:
         return {"status": "error", "value": str(change.error)}
     if "/wait_first:" not in key:
         return {"status": "ok", "value": change.value}
     if not isinstance(change.value, Mapping) or set(change.value) != {"winner", "value"}:
         raise InvalidInput(
-            "a wait for the first of several is answered with who won and with what",
+            "the answer to a wait for the first of several has the members winner and value",
             hint='Such as {"winner": "approve", "value": true}.',
             code="bad_change",
         )
     return {"status": "ok", **change.value}
 
 
-def _check_copied(journal: Journal, parent: JournalReader, seq: int, change: Change | None) -> None:
-    """The copy has to be found by whoever asks for the original."""
+def _check_copy(journal: Journal, parent: JournalReader, seq: int, change: Change | None) -> None:
+    """Raise `Refused` unless the copied request matches the original."""
     assert isinstance(change, AnotherAnswer)
-    copied, link = _row(journal, seq), journal.link(_row(journal, seq))
-    asked, _ = _asked_and_answer(parent, change)
-    if copied.match != asked.match or link.key != parent.link(asked).key:
+    copied, link = _find_row(journal, seq), journal.link(_find_row(journal, seq))
+    request_row, _ = _find_request(parent, change)
+    if copied.match != request_row.match or link.key != parent.link(request_row).key:
         raise Refused(
-            f"the request at event {asked.seq} of run {parent.run} cannot be made again from its record",
-            hint="Its values are of classes that are not loaded here: load the program first.",
+            f"the request at event {request_row.seq} of run {parent.run} cannot be copied from its record",
+            hint="Classes of its values are not loaded here: load the program first.",
             code="not_copied",
         )
 
 
-def _with_input(parent: JournalReader, at: int | None, change: AnotherInput) -> _Beginning:
-    asked = _row(parent, change.seq)
-    if asked.kind != "ActionRequested" or asked.match is None:
+def _start_with_input(parent: JournalReader, at: int | None, change: AnotherInput) -> _ForkStart:
+    request_row = _find_row(parent, change.seq)
+    if request_row.kind != "ActionRequested" or request_row.match is None:
         raise InvalidInput(
-            f"event {change.seq} of run {parent.run} is a {asked.kind}: it has no input that could be another one",
+            f"event {change.seq} of run {parent.run} is a {request_row.kind}: it has no input that can be changed",
             hint="Name the request of an effect.",
             code="bad_change",
         )
-    position = _position(parent, asked.seq - 1 if at is None else at)
-    if position >= asked.seq:
-        raise BadPosition(f"at {position} the request at event {asked.seq} of run {parent.run} has been made already")
-    occurrence = times_asked(parent, asked.match, asked.seq)
+    position = _check_position(parent, request_row.seq - 1 if at is None else at)
+    if position >= request_row.seq:
+        raise BadPosition(
+            f"event {request_row.seq} of run {parent.run}, whose input is changed, is not after position {position}"
+        )
+    occurrence = count_requests(parent, request_row.match, request_row.seq)
     fact = {
         "kind": REQUEST,
-        "request": asked.seq,
-        "match": asked.match.hex(),
+        "request": request_row.seq,
+        "match": request_row.match.hex(),
         "occurrence": occurrence,
         "payload": change.payload,
     }
-    return _Beginning(position, fact)
+    return _ForkStart(position, fact)

@@ -17,24 +17,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
-from reenact.core.events import ANSWERS, OPENING_KINDS
-from reenact.core.links import Link
-from reenact.core.state import StateUpdatedOnlyReducer
-from reenact.core.wait_keys import WaitIdentity
-from reenact.effect.past import Past
-from reenact.effect.places import HERE
-from reenact.effect.recorded import CHECKPOINT, Beginning, RecordedAnswer, RecordedRequest
-from reenact.effect.secrets import replaced
-from reenact.errors import InvalidInput
-from reenact.journal.lineage import Stretch, shared_stretches, stretch_of
-from reenact.journal.reader import JournalReader
+from onrecord.core.events import ANSWERS, OPENING_KINDS
+from onrecord.core.links import Link
+from onrecord.core.state import StateUpdatedOnlyReducer
+from onrecord.core.wait_keys import WaitIdentity
+from onrecord.errors import InvalidInput
+from onrecord.journal.lineage import Stretch, shared_stretches, stretch_of
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.context import HERE
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.records import CHECKPOINT, Beginning, RecordedAnswer, RecordedRequest
+from onrecord.runtime.secrets.run_secrets import replace_secrets
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane
-    from reenact.effect.live_run import LiveRun
-    from reenact.effect.policy import Guard
-    from reenact.journal.journal import Journal
-    from reenact.store.contract import EventRow
+    from onrecord.journal.journal import Journal
+    from onrecord.runtime.api.policy import PolicyGuard
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.scheduler.lanes import Lane
+    from onrecord.store.contract import EventRow
 
 
 class Carrier(NamedTuple):
@@ -65,19 +65,19 @@ def left_behind() -> InvalidInput:
 # Where to begin
 
 
-def past_to_resume(journal: Journal, guard: Guard | None) -> Past:
+def past_to_resume(journal: Journal, guard: PolicyGuard | None) -> History:
     """The record behind the newest checkpoint that a process can begin with, or all of it."""
     for stretch in (Stretch(journal, journal.head().seq, 0), *reversed(shared_stretches(journal))):
         for beginning in _beginnings(stretch):
-            past = Past.read(journal, beginning)
+            past = History.read(journal, beginning)
             if not past.is_dropped and _says_enough(past, guard):
                 return past
-    return Past.read(journal)
+    return History.read(journal)
 
 
 def _beginnings(stretch: Stretch) -> Iterator[Beginning]:
     """Checkpoints of that run whose snapshots can be trusted, newest first."""
-    from reenact.journal.snapshots import load_snapshot  # loaded when a run comes back
+    from onrecord.journal.snapshots import load_snapshot  # loaded when a run comes back
 
     reader, at_most = stretch.reader, stretch.last
     while at_most > 0:
@@ -102,7 +102,7 @@ def is_checkpoint(reader: JournalReader, row: EventRow) -> bool:
     return row.kind == "StateUpdated" and reader.link(row).key == CHECKPOINT
 
 
-def _says_enough(past: Past, guard: Guard | None) -> bool:
+def _says_enough(past: History, guard: PolicyGuard | None) -> bool:
     """What was spent before has to be known where it counts: a budget may be newer than the checkpoint."""
     return guard is None or not guard.counts_usage or past.began_at <= 0 or "spent" in (past.carried or {})
 
@@ -111,14 +111,14 @@ def carried_by(run: LiveRun, lane: Lane) -> dict[str, Any]:
     """What a checkpoint in this lane has to say besides the state."""
     carried: dict[str, Any] = {}
     if run.guard is not None and run.guard.counts_usage:
-        carried.update(run.guard.carried())
+        carried.update(run.guard.to_checkpoint())
     waits = {name: [identity.name, identity.ordinal] for name, identity in keys_out(lane).items()}
     if waits:
         carried["waits"] = waits
     if HERE.token is not None:
         carried["threads"] = True
-    if run.stand_ins is not None:
-        carried["standing_in"] = run.stand_ins.policy.to_fact()
+    if run.substitutes is not None:
+        carried["standing_in"] = run.substitutes.policy.to_fact()
     return carried
 
 
@@ -128,7 +128,7 @@ def keys_out(lane: Lane) -> dict[str, WaitIdentity]:
     return {name: one for name, (at, one) in given.items() if lane.waits.get(name, 0) == at}
 
 
-def come_in_behind(run: LiveRun, past: Past, beginning: Beginning) -> None:
+def come_in_behind(run: LiveRun, past: History, beginning: Beginning) -> None:
     """The run stands behind the checkpoint, as if it had just been passed."""
     row = beginning.row
     lane = run.book.behind_checkpoint(run.root, past.lane(row.lane))
@@ -139,7 +139,7 @@ def come_in_behind(run: LiveRun, past: Past, beginning: Beginning) -> None:
     run.main, run.root.left = lane, True
     run.turns.begin_behind(row.seq)
     run.reached(beginning.time)
-    state = run.secrets.opened_value(past.reader_of(row), row, beginning.state, needed=run.journal is not None)
+    state = run.secrets.unseal_value(past.reader_of(row), row, beginning.state, needed=run.journal is not None)
     run.state = run.restored = _with_keys(run, lane, state)
 
 
@@ -152,7 +152,7 @@ def _with_keys(run: LiveRun, lane: Lane, state: Any) -> Any:
         text = run.desk().key(run.name, identity).text
         run.secrets.keep(text, run.stand_in(identity))
         texts[run.stand_in(identity)] = text
-    return replaced(state, texts)
+    return replace_secrets(state, texts)
 
 
 # What was before

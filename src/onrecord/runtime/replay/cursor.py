@@ -2,8 +2,8 @@
 
 Rules: what is next is handed over when every request recorded before it has been made again, and somebody waits for it.
 A checkpoint is waited for by nobody: the agent passes it, and only then comes what is behind it.
-Lanes that have changed places (`exchanges`) change what is behind them too: what one of them has taken is given back to
-the other.
+Lanes that were exchanged (`lane_exchange`) exchange what follows, too: what one of them has taken is returned to the
+other.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from reenact.effect.items import ANSWER, CHUNK, SIGNAL, Item, name_of
-from reenact.effect.past import Past
-from reenact.effect.recorded import (
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.records import (
     LOCK,
     MISS,
     TAKE,
@@ -24,13 +23,14 @@ from reenact.effect.recorded import (
     RecordedRequest,
     RecordedTurn,
 )
+from onrecord.runtime.scheduler.delivery_item import ANSWER, CHUNK, SIGNAL, Item, name_of
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane, LaneBook
+    from onrecord.runtime.scheduler.lanes import Lane, LaneBook
 
 
-class RecordedOrder:
-    def __init__(self, past: Past, book: LaneBook, first_unmade: Callable[[], int]) -> None:
+class ReplayCursor:
+    def __init__(self, past: History, book: LaneBook, first_unmade: Callable[[], int]) -> None:
         self.past = past
         self._book = book
         self._first_unmade = first_unmade

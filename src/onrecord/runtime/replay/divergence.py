@@ -10,27 +10,26 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from os.path import dirname
 from typing import TYPE_CHECKING, Any
 
-from reenact.core.codec import encode
-from reenact.core.matching import VOLATILE_MEMBERS
-from reenact.effect.folders import INSTALLED, PYTHONS
-from reenact.effect.recorded import HandOver, RecordedCheckpoint, RecordedMark, RecordedRequest, RecordedTurn
-from reenact.effect.stopping import Divergence, RecordCancelled, RecordEnded
+from onrecord.core.codec import encode
+from onrecord.core.matching import VOLATILE_MEMBERS
+from onrecord.runtime.engine.stops import Divergence, RecordCancelled, RecordEnded
+from onrecord.runtime.replay.python_paths import INSTALLED, ONRECORD, PYTHONS
+from onrecord.runtime.replay.records import HandOver, RecordedCheckpoint, RecordedMark, RecordedRequest, RecordedTurn
 
 if TYPE_CHECKING:
-    from reenact.core.events import Event
-    from reenact.effect.lanes import Lane
-    from reenact.effect.live_run import LiveRun
-    from reenact.effect.tickets import EffectSpec
-    from reenact.errors import ReenactError
+    from onrecord.core.events import Event
+    from onrecord.errors import OnrecordError
+    from onrecord.runtime.engine.open_effect import EffectSpec
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.scheduler.lanes import Lane
 
 MOST_COMPARED = 64
 MOST_LEAVES = 2000
 NAME_CHARACTERS = 200
-_NOBODYS_CODE = tuple(f"{folder}{os.sep}" for folder in (dirname(dirname(__file__)), dirname(asyncio.__file__)))
-"""Folders of what stands between an agent and its call: this package, and asyncio itself."""
+_BETWEEN = (ONRECORD, os.path.join(os.path.dirname(asyncio.__file__), ""))
+"""Folders of the code between an agent and its call: this package and asyncio."""
 _LIBRARIES = tuple(f"{folder}{os.sep}" for folder in PYTHONS + INSTALLED)
 
 
@@ -115,7 +114,7 @@ def unrecorded_state(run: LiveRun, lane: Lane, event: Event) -> Divergence:
     )
 
 
-def unrecorded_checkpoint(run: LiveRun, lane: Lane, event: Event) -> ReenactError:
+def unrecorded_checkpoint(run: LiveRun, lane: Lane, event: Event) -> OnrecordError:
     past = run.past
     assert past is not None
     entry = run.turns.next_recorded()
@@ -188,7 +187,7 @@ def resting_too_early(run: LiveRun, failure: BaseException | None = None) -> Div
 def _failure_in_words(failure: BaseException) -> str:
     """Its class and the agent's own line. Its text is left out: it may quote what was recorded."""
     frames = traceback.extract_tb(failure.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_NOBODYS_CODE)]
+    own = [frame for frame in frames if not frame.filename.startswith(_BETWEEN)]
     if not own:
         return f"{type(failure).__name__}: it cannot be called with the recorded input"
     return f"{type(failure).__name__} at {os.path.basename(own[-1].filename)}:{own[-1].lineno}"
@@ -301,7 +300,7 @@ def source_line() -> str:
     frame, found = sys._getframe(1), ""
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((*_NOBODYS_CODE, "<")):
+        if not file.startswith((*_BETWEEN, "<")):
             found = found or f"{file}:{frame.f_lineno}"
             if not file.startswith(_LIBRARIES):
                 return f"{file}:{frame.f_lineno}"

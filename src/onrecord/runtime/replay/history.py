@@ -1,6 +1,6 @@
 """What a run has recorded so far, indexed for coming back to it: who asked what, what was answered, in which order.
 
-Rules of the order in which things are handed to the agent again (`Past.hand_overs`):
+Rules of the order in which things are handed to the agent again (`History.hand_overs`):
 
 1. Answers come in the order of the journal.
 2. What has no event of its own (a timer that fired, a job that ended) comes where its record says: `TurnTaken` names
@@ -18,9 +18,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from reenact.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
-from reenact.core.links import Link
-from reenact.effect.recorded import (
+from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
+from onrecord.core.links import Link
+from onrecord.errors import Damaged
+from onrecord.journal.lineage import Stretch, shared_stretches, stretch_of
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.replay.records import (
     BORN,
     CANCELLED,
     CHECKPOINT,
@@ -36,10 +39,7 @@ from reenact.effect.recorded import (
     RecordedRequest,
     RecordedTurn,
 )
-from reenact.errors import Damaged
-from reenact.journal.lineage import Stretch, shared_stretches, stretch_of
-from reenact.journal.reader import JournalReader
-from reenact.store.contract import EventRow
+from onrecord.store.contract import EventRow
 
 MOST_ALIKE = 100
 """More siblings that began alike are told apart by their order alone."""
@@ -57,7 +57,7 @@ def _nothing_to_collect() -> Iterator[None]:
             gc.enable()
 
 
-class Past:
+class History:
     """The index. Contents are opened when they are needed, not before."""
 
     def __init__(self, reader: JournalReader, beginning: Beginning | None = None) -> None:
@@ -92,7 +92,7 @@ class Past:
         self.spent_by_children: dict[str, dict[str, float]] = {}
         """What runs that this one called, and that have ended, spent of its budget."""
         self.stood_in: dict[str, int] = {}
-        """Which request of another run answers which of this one (`standing_in`), by its key."""
+        """Which request of another run answers which of this one (`forks.substitutes`), by its key."""
         self.standing_in: list[tuple[int, Any]] = []
         """How it treats what its record does not have, wherever somebody has said so since it began."""
         self.on_damage: Callable[[Damaged], NoReturn] | None = None
@@ -121,12 +121,12 @@ class Past:
         self.is_dropped = False
         """The checkpoint that it begins with was dropped by changed code: nobody begins there any more."""
         self.opens_parts: Callable[[JournalReader, EventRow, Any], Any] | None = None
-        """Where secrets were redacted: the part of a stream as it was given (`redacting`)."""
+        """Where secrets were redacted: the part of a stream as it was given (`secrets.redaction`)."""
         self._children: dict[str, list[RecordedLane]] = {}
         self._by_beginning: dict[str, dict[bytes | None, deque[RecordedLane]]] = {}
 
     @classmethod
-    def read(cls, reader: JournalReader, beginning: Beginning | None = None) -> Past:
+    def read(cls, reader: JournalReader, beginning: Beginning | None = None) -> History:
         """The whole record, or what is behind a checkpoint."""
         past = cls(reader, beginning)
         own = Stretch(reader, reader.head().seq, 0)
@@ -535,8 +535,8 @@ class Past:
         return sorted((row for row in rows if row.seq > 0), key=lambda row: row.seq)
 
 
-def stood_in_before(past: Past) -> dict[str, int]:
-    """As `Past.stood_in`, of the run's own events up to the checkpoint that it was read behind."""
+def stood_in_before(past: History) -> dict[str, int]:
+    """As `History.stood_in`, of the run's own events up to the checkpoint that it was read behind."""
     found: dict[str, int] = {}
     reader = past.reader
     for row in reader.store.scan(reader.namespace, reader.run, 1, past.began_at, contents=False):

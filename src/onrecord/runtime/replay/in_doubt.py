@@ -5,9 +5,9 @@ Decided without looking at anything but what is known of the effect and of its r
 
 from __future__ import annotations
 
-from reenact.effect.recorded import RecordedRequest
-from reenact.effect.stopping import InDoubt
-from reenact.effect.tickets import EffectSpec
+from onrecord.runtime.engine.open_effect import EffectSpec
+from onrecord.runtime.engine.stops import InDoubt
+from onrecord.runtime.replay.records import RecordedRequest
 
 DONE, RETRY, FAIL = "done", "retry", "fail"
 
@@ -23,7 +23,7 @@ def effect_in_doubt(run: str, spec: EffectSpec, recorded: RecordedRequest) -> In
     seq = recorded.row.seq
     return InDoubt(
         f"run {run}: {spec.name} at seq {seq} was begun and may have happened; it is not repeated unasked",
-        hint=f"Find out, then: reenact settle {run} --effect {seq} --done VALUE | --retry | --fail MESSAGE",
+        hint=f"Find out, then: onrecord settle {run} --effect {seq} --done VALUE | --retry | --fail MESSAGE",
         key=recorded.key,
         seq=seq,
         run=run,

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reenact.core.codec import encode
-from reenact.effect.divergences import compared, first_difference, moved_request, nearest_of, source_line
-from reenact.effect.items import CHUNK
-from reenact.effect.source_lines import shown_line
-from reenact.errors import InvalidInput
+from onrecord.core.codec import encode
+from onrecord.errors import InvalidInput
+from onrecord.runtime.replay.divergence import compared, first_difference, moved_request, nearest_of, source_line
+from onrecord.runtime.replay.source_lines import shown_line
+from onrecord.runtime.scheduler.delivery_item import CHUNK
 
 if TYPE_CHECKING:
-    from reenact.core.events import Event
-    from reenact.effect.items import Item
-    from reenact.effect.lanes import Lane
-    from reenact.effect.live_run import LiveRun
-    from reenact.effect.recorded import RecordedRequest
-    from reenact.effect.tickets import EffectSpec
+    from onrecord.core.events import Event
+    from onrecord.runtime.engine.open_effect import EffectSpec
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.replay.records import RecordedRequest
+    from onrecord.runtime.scheduler.delivery_item import Item
+    from onrecord.runtime.scheduler.lanes import Lane
 
 MOVED, CONTENT = "moved", "content"
 TIERS = (MOVED, CONTENT)
@@ -58,7 +58,7 @@ def tiers_of(text: str) -> frozenset[str]:
     return named
 
 
-class Looseness:
+class LooseMatch:
     """Of one replay. Without tiers it tolerates nothing, and finds calls that moved within the agent's own lane."""
 
     def __init__(self, run: LiveRun, tiers: frozenset[str] = frozenset()) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from reenact.core.links import Link
-from reenact.store.contract import EventRow
+from onrecord.core.links import Link
+from onrecord.store.contract import EventRow
 
 CANCELLED = "cancelled"
 """The key of an answer that nobody was handed: the agent itself had cancelled its request."""

@@ -3,7 +3,7 @@
 1. A request that the record has is answered from the record. With another input it is a divergence, and nothing runs.
 2. Nothing new runs until every recorded request has been made again: it is held back. If the run comes to rest before
    that, it has diverged.
-3. Then requests without an answer are decided about (`doubts`), what was held back begins, and the run is live.
+3. Then requests without an answer are decided about (`in_doubt`), what was held back begins, and the run is live.
 4. Where changed code is accepted, what it does not ask for any more is dropped instead, once the run can go on no other
    way. What was dropped is on record: whoever comes back later drops it too.
 
@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reenact.core.events import ActionFailed, Event, ProcessAttached, Resumed, StateUpdated, WaitResolved
-from reenact.effect.divergences import (
+from onrecord.core.events import ActionFailed, Event, ProcessAttached, Resumed, StateUpdated, WaitResolved
+from onrecord.errors import OnrecordError
+from onrecord.runtime.engine.open_effect import EffectSpec, EffectWaiter, OpenEffect
+from onrecord.runtime.engine.outcomes import open_recorded
+from onrecord.runtime.replay.divergence import (
     beyond_the_record,
     conflicting_request,
     conflicting_state,
@@ -26,12 +29,9 @@ from reenact.effect.divergences import (
     unrecorded_request,
     unrecorded_state,
 )
-from reenact.effect.doubts import effect_in_doubt, may_be_done_again
-from reenact.effect.exchanges import Exchanges
-from reenact.effect.items import SIGNAL
-from reenact.effect.outcomes import open_recorded
-from reenact.effect.past import Past
-from reenact.effect.recorded import (
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.in_doubt import effect_in_doubt, may_be_done_again
+from onrecord.runtime.replay.records import (
     CANCELLED,
     LATE,
     LATE_LOCK,
@@ -41,35 +41,35 @@ from reenact.effect.recorded import (
     RecordedRequest,
     RecordedTurn,
 )
-from reenact.effect.tickets import EffectSpec, Ticket, Waiter
-from reenact.errors import ReenactError
+from onrecord.runtime.scheduler.delivery_item import SIGNAL
+from onrecord.runtime.scheduler.lane_exchange import LaneExchange
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane
-    from reenact.effect.live_run import LiveRun
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.scheduler.lanes import Lane
 
 _BEYOND = 1 << 62
 
 
-class Asked(msgspec.Struct, frozen=True):
+class MadeRequest(msgspec.Struct, frozen=True):
     """A request as the record would have it."""
 
     event: Event
     match: bytes
 
 
-class ComingBack:
-    def __init__(self, run: LiveRun, past: Past, *, accepts: bool = False) -> None:
+class Replayer:
+    def __init__(self, run: LiveRun, past: History, *, accepts: bool = False) -> None:
         self._run = run
         self.past = past
         self._accepts = accepts
         self._by_seq = sorted(past.by_key.values(), key=lambda request: request.seq)
         self._unmade_at = 0
-        self._exchanges = Exchanges(run, past)
-        self.held: list[Ticket] = []
+        self._exchanges = LaneExchange(run, past)
+        self.held: list[OpenEffect] = []
         """What the program asked for while the record lasted, and the record does not have. In a fork, that is also
         what had no answer where it began: it asks for it itself."""
-        self.in_doubt: list[Ticket] = []
+        self.in_doubt: list[OpenEffect] = []
         """Requests of the record without an answer that were made again."""
 
     def first_unmade(self) -> int:
@@ -85,10 +85,10 @@ class ComingBack:
 
     # Requests
 
-    def asked(self, event: Event) -> Asked:
-        return Asked(event, self._run.rules.match_of(event.kind, event.content()))
+    def asked(self, event: Event) -> MadeRequest:
+        return MadeRequest(event, self._run.rules.match_of(event.kind, event.content()))
 
-    def at_once(self, lane: Lane, spec: EffectSpec, asked: Asked) -> RecordedRequest | None:
+    def at_once(self, lane: Lane, spec: EffectSpec, asked: MadeRequest) -> RecordedRequest | None:
         """The usual case, served without waiting: the next thing of the record answers exactly this request, and
         nothing else could happen before. None: the long way has to be gone."""
         turns, requests = self._run.turns, self._by_seq
@@ -111,13 +111,15 @@ class ComingBack:
             self.go_live_if_over()
         return entry
 
-    def find(self, lane: Lane, spec: EffectSpec, asked: Asked, key: str | None, waiter: Waiter) -> Ticket | None:
+    def find(
+        self, lane: Lane, spec: EffectSpec, asked: MadeRequest, key: str | None, waiter: EffectWaiter
+    ) -> OpenEffect | None:
         """The ticket of a request that the record has, or that is held back. None: it is new, and may run."""
         event = asked.event
         if lane.recorded is None and not self._bound(lane, asked.match, key):
             instead = self._instead(spec, asked)
             if instead is not None:
-                return self._made_again(Ticket(lane, spec, instead.key, event, waiter), instead)
+                return self._made_again(OpenEffect(lane, spec, instead.key, event, waiter), instead)
             return self._not_recorded(lane, spec, event, key, waiter)
         ordinal = lane.next_ordinal(spec.name)
         recorded = self.past.by_key.get(key or f"{lane.path}/{spec.name}/{ordinal}")
@@ -135,9 +137,9 @@ class ComingBack:
                 return self._not_recorded(lane, spec, event, key, waiter)
         if key is None and not self._accepts:
             self._run.loose.check_order(lane, recorded)
-        return self._made_again(Ticket(lane, spec, recorded.key, event, waiter), recorded)
+        return self._made_again(OpenEffect(lane, spec, recorded.key, event, waiter), recorded)
 
-    def _instead(self, spec: EffectSpec, asked: Asked) -> RecordedRequest | None:
+    def _instead(self, spec: EffectSpec, asked: MadeRequest) -> RecordedRequest | None:
         return self._run.loose.instead(spec, asked.event, asked.match)
 
     def _bound(self, lane: Lane, match: bytes, key: str | None) -> bool:
@@ -167,7 +169,7 @@ class ComingBack:
             return exchanges.for_beginning(above, begins) and book.bind(lane, match, key)
 
     def _found_elsewhere(
-        self, lane: Lane, asked: Asked, key: str | None, name: str, *, known: bool
+        self, lane: Lane, asked: MadeRequest, key: str | None, name: str, *, known: bool
     ) -> RecordedRequest | None:
         """The request in the record of a sibling that was like this lane so far; the two change places. Known: the
         lane's own record has it as well, but not here."""
@@ -240,7 +242,7 @@ class ComingBack:
                 or (not sure and exchanges.for_progress(missing))
             )
 
-    def changed_places(self, tickets: list[Ticket]) -> None:
+    def changed_places(self, tickets: list[OpenEffect]) -> None:
         """Lanes were bound to the records of each other, and wait for other answers now."""
         self._unmade_at = 0
         self.in_doubt = [ticket for ticket in self.in_doubt if ticket not in tickets]
@@ -249,7 +251,7 @@ class ComingBack:
             if ticket.recorded is not None and ticket.recorded.answer is None:
                 self._unanswered(ticket.recorded).append(ticket)
 
-    def _unanswered(self, recorded: RecordedRequest) -> list[Ticket]:
+    def _unanswered(self, recorded: RecordedRequest) -> list[OpenEffect]:
         """Where requests go that the record has, without an answer."""
         return self.held if recorded.is_parents else self.in_doubt
 
@@ -259,7 +261,7 @@ class ComingBack:
         if not lane.main:
             lane.made.append(recorded)
 
-    def _made_again(self, ticket: Ticket, recorded: RecordedRequest) -> Ticket:
+    def _made_again(self, ticket: OpenEffect, recorded: RecordedRequest) -> OpenEffect:
         self._note_made(ticket.lane, recorded)
         ticket.recorded, ticket.request_seq = recorded, recorded.seq
         if recorded.answer is None:
@@ -274,8 +276,8 @@ class ComingBack:
         return ticket
 
     def _not_recorded(
-        self, lane: Lane, spec: EffectSpec, event: Event, key: str | None, waiter: Waiter
-    ) -> Ticket | None:
+        self, lane: Lane, spec: EffectSpec, event: Event, key: str | None, waiter: EffectWaiter
+    ) -> OpenEffect | None:
         """A request that the record does not have, while the record still has something to come back to."""
         if self._run.journal is None:
             if self.past.unmade == 0 and self.past.is_open_ended:
@@ -285,7 +287,7 @@ class ComingBack:
         elif self.past.unmade == 0:
             self.go_live_if_over()  # a run that never rests is not asked
             return None  # all recorded requests have been made again
-        ticket = Ticket(lane, spec, key or "", event, waiter)
+        ticket = OpenEffect(lane, spec, key or "", event, waiter)
         self._run.waiting.add(ticket)
         self.held.append(ticket)
         return ticket
@@ -328,7 +330,7 @@ class ComingBack:
 
     # The end of the record
 
-    def why_it_rests(self) -> ReenactError:
+    def why_it_rests(self) -> OnrecordError:
         """What to say of a run that cannot go on by its record."""
         return beyond_the_record(self._run) or resting_too_early(self._run)
 
@@ -376,14 +378,14 @@ class ComingBack:
         """Requests that were made and never answered, as far as the record knows."""
         doubts, self.in_doubt = self.in_doubt, []
         for ticket in doubts:
-            recorded, spec, stand_ins = ticket.recorded, ticket.spec, self._run.stand_ins
+            recorded, spec, substitutes = ticket.recorded, ticket.spec, self._run.substitutes
             assert recorded is not None
-            if stand_ins is not None and not stand_ins.may_have_begun(ticket):
+            if substitutes is not None and not substitutes.may_have_begun(ticket):
                 recorded.not_begun = True
             if not may_be_done_again(spec, recorded):
                 self._run.stop(effect_in_doubt(self._run.name, spec, recorded))
                 return
-            is_carried_out = stand_ins is None or stand_ins.is_carried_out(spec)
+            is_carried_out = substitutes is None or substitutes.executes(spec)
             if spec.once and is_carried_out and not self._run.spend_settlement(ticket):
                 return
             ticket.waiter.begin(ticket)
@@ -397,5 +399,5 @@ def _closed(request: RecordedRequest) -> Event:
     return ActionFailed(request.key, "dropped")
 
 
-def _same(recorded: RecordedRequest, asked: Asked) -> bool:
+def _same(recorded: RecordedRequest, asked: MadeRequest) -> bool:
     return recorded.match in (asked.match, None) and recorded.kind == asked.event.kind

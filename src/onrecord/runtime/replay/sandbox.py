@@ -27,21 +27,21 @@ from datetime import date
 from types import BuiltinMethodType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from reenact.effect.boundary import replays
-from reenact.effect.folders import INSTALLED, PYTHONS, STANDARD_LIBRARY
-from reenact.effect.lanes import Lane
-from reenact.effect.places import PLACE
-from reenact.effect.stopping import Divergence, RunStopped
-from reenact.errors import InvalidInput
+from onrecord.errors import InvalidInput
+from onrecord.runtime.engine.boundary import replays
+from onrecord.runtime.engine.context import PLACE
+from onrecord.runtime.engine.stops import Divergence, RunStopped
+from onrecord.runtime.replay.python_paths import INSTALLED, ONRECORD, PYTHONS, STANDARD_LIBRARY
+from onrecord.runtime.scheduler.lanes import Lane
 
 if TYPE_CHECKING:
-    from reenact.effect.live_run import LiveRun
+    from onrecord.runtime.engine.run import LiveRun
 
 _SPAWN = "Start it inside of a tool or a step: its outcome is recorded, and served in a replay."
 _CONNECT = "Connect inside of a tool or a step: its outcome is recorded, and served in a replay."
-_CLOCK = "Use reenact.now(), which gives the recorded time again, or read the clock inside of a step."
-_CHANCE = "Use reenact.random() or reenact.uuid(), which give the recorded values again, or draw inside of a step."
-_SEED = "Give it a seed, such as random.Random(reenact.random())."
+_CLOCK = "Use onrecord.now(), which gives the recorded time again, or read the clock inside of a step."
+_CHANCE = "Use onrecord.random() or onrecord.uuid(), which give the recorded values again, or draw inside of a step."
+_SEED = "Give it a seed, such as random.Random(onrecord.random())."
 
 _AUDITED = {
     **dict.fromkeys(
@@ -74,8 +74,7 @@ _QUERIES = frozenset(
 )
 _CARRIERS = tuple(f"{os.sep}{name}.py" for name in ("random", "secrets", "uuid"))
 """Modules of the standard library that draw chance for whoever calls them."""
-_OURS = __file__.rpartition("effect")[0]
-_READING = (os.path.join(_OURS, "store"), os.path.join(_OURS, "journal"))
+_READING = (os.path.join(ONRECORD, "store"), os.path.join(ONRECORD, "journal"))
 _LIBRARY = tuple(folder + os.sep for folder in PYTHONS)
 _OTHERS = tuple(folder + os.sep for folder in INSTALLED)
 
@@ -171,7 +170,7 @@ def _is_reading(frame: FrameType | None) -> bool:
         file = frame.f_code.co_filename
         if file.startswith(_READING) or _imports(file):
             return True
-        if file.startswith(_OURS):
+        if file.startswith(ONRECORD):
             return False  # the agent was called from here
         frame = frame.f_back
     return False
@@ -187,7 +186,7 @@ def asks_the_system(frame: FrameType | None) -> bool:
 
 def _only_starts(file: str) -> bool:
     """It starts processes for whoever calls it: the standard library's ways, and our seams in them."""
-    return file.endswith(_STARTERS) or file.startswith(_OURS)
+    return file.endswith(_STARTERS) or file.startswith(ONRECORD)
 
 
 # Clock and chance
@@ -247,7 +246,7 @@ def _caller(frame: FrameType | None) -> FrameType | None:
     if frame is None:
         return None
     file = frame.f_code.co_filename
-    if file.startswith(_OURS) or (file.startswith(_LIBRARY) and not file.startswith(_OTHERS)):
+    if file.startswith(ONRECORD) or (file.startswith(_LIBRARY) and not file.startswith(_OTHERS)):
         return None
     return None if _is_imported(frame) or _is_collecting(frame) else frame
 
@@ -267,7 +266,7 @@ def _is_imported(frame: FrameType | None) -> bool:
         file = frame.f_code.co_filename
         if _imports(file):
             return True
-        if file.startswith(_OURS):
+        if file.startswith(ONRECORD):
             return False
         frame = frame.f_back
     return False
@@ -301,7 +300,7 @@ def _line(frame: FrameType | None) -> str:
     while frame is not None:
         file = frame.f_code.co_filename
         inside = file.startswith(_LIBRARY) and not file.startswith(_OTHERS)
-        if not inside and not file.startswith(("<", _OURS)):
+        if not inside and not file.startswith(("<", ONRECORD)):
             return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

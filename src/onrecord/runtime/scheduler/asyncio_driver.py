@@ -23,17 +23,17 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
-from reenact.effect.items import Item
-from reenact.effect.jobs import Job
-from reenact.effect.lanes import Lane, origin_of
-from reenact.effect.places import PLACE, nobody
-from reenact.effect.recorded import TIMER
-from reenact.effect.sets import Task, is_made_by_asyncio_itself
-from reenact.effect.stopping import Suspended
-from reenact.errors import InvalidInput, ReenactError
+from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.runtime.engine.context import PLACE, nobody
+from onrecord.runtime.engine.stops import Suspended
+from onrecord.runtime.replay.records import TIMER
+from onrecord.runtime.scheduler.delivery_item import Item
+from onrecord.runtime.scheduler.executor_driver import ExecutorJob
+from onrecord.runtime.scheduler.lanes import Lane, origin_of
+from onrecord.runtime.scheduler.stable_sets import Task, is_made_by_asyncio_itself
 
 if TYPE_CHECKING:
-    from reenact.effect.live_run import LiveRun
+    from onrecord.runtime.engine.run import LiveRun
 
 PATIENCE_SECONDS = 1.0
 """How long a run that comes back may stand still before that is called a divergence."""
@@ -44,7 +44,7 @@ _HOOKED = (
     "close",
 )
 _TIMED_OUT = asyncio.Timeout._on_timeout  # type: ignore[attr-defined]
-_HOOKS = "_reenact_hooks"
+_HOOKS = "_onrecord_hooks"
 """Kept by the loop itself, and gone with it."""
 
 
@@ -145,7 +145,7 @@ class TaskQueue:
         """The run is suspended here: the task that carries it may be left lying when its loop ends."""
         if self.let_go is not None:
             stop()
-            with suppress(ReenactError):  # then the lease ends by itself; what goes on is more important
+            with suppress(OnrecordError):  # then the lease ends by itself; what goes on is more important
                 self.let_go()
 
     def _run_ready(self) -> None:
@@ -401,7 +401,7 @@ class LoopHooks:
         if queue is None or lane is None:
             return self.run_in_executor(executor, func, *args)
         self.has_jobs = self.has_jobs or executor is None
-        return Job(queue, lane, executor, func, args).future
+        return ExecutorJob(queue, lane, executor, func, args).future
 
 
 _WAIT_FOR = asyncio.wait_for.__code__

@@ -14,16 +14,16 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from reenact.effect.items import Item
-from reenact.effect.lanes import Lane
-from reenact.effect.places import HERE, PLACE
-from reenact.effect.recorded import LATE, WAKE
-from reenact.effect.signals import Signal
-from reenact.effect.stopping import RunStopped
-from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
+from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.engine.stops import RunStopped
+from onrecord.runtime.replay.records import LATE, WAKE
+from onrecord.runtime.scheduler.delivery_item import Item
+from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.scheduler.scheduler import LOOK_SECONDS, RELAX_SECONDS, Patience
+from onrecord.runtime.scheduler.thread_signal import Signal
 
 if TYPE_CHECKING:
-    from reenact.effect.live_run import LiveRun
+    from onrecord.runtime.engine.run import LiveRun
 
 SLICE_SECONDS = 0.05
 PATIENCE_SECONDS = 1.0

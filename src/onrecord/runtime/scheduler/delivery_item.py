@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane
-    from reenact.effect.tickets import Ticket
+    from onrecord.runtime.engine.open_effect import OpenEffect
+    from onrecord.runtime.scheduler.lanes import Lane
 
 ANSWER, SIGNAL, CHUNK = "answer", "signal", "chunk"
 
@@ -25,7 +25,7 @@ class Item:
         hand: Callable[[], object],
         *,
         looped: bool,
-        ticket: Ticket | None = None,
+        ticket: OpenEffect | None = None,
     ) -> None:
         self.kind = kind
         self.lane = lane

@@ -7,19 +7,19 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reenact.effect.items import Item
-from reenact.effect.lanes import Lane, kept
-from reenact.effect.places import HERE, PLACE
-from reenact.effect.recorded import JOB, START
-from reenact.effect.sets import Future
-from reenact.effect.signals import Signal
-from reenact.effect.turns import LOOK_SECONDS
+from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.replay.records import JOB, START
+from onrecord.runtime.scheduler.delivery_item import Item
+from onrecord.runtime.scheduler.lanes import Lane, kept
+from onrecord.runtime.scheduler.scheduler import LOOK_SECONDS
+from onrecord.runtime.scheduler.stable_sets import Future
+from onrecord.runtime.scheduler.thread_signal import Signal
 
 if TYPE_CHECKING:
-    from reenact.effect.tasks import TaskQueue
+    from onrecord.runtime.scheduler.asyncio_driver import TaskQueue
 
 
-class Job:
+class ExecutorJob:
     """A job of the agent in an executor: it begins in its turn, and its end is handed over in its turn."""
 
     def __init__(self, queue: TaskQueue, lane: Lane, executor: Any, func: Callable[..., Any], args: Any) -> None:

@@ -7,7 +7,7 @@
 3. A lane that is bound by its birth, or to the only one that was begun with the same, is where it belongs, as long as
    it does not ask for something else and the run does not stand still: whoever is missing may just be slow. And where
    its record ends it may just be the first to go on.
-4. The recorded order can be met again, whichever of them was ahead: what they have had goes with the place (`holders`).
+4. The recorded order can be met again, whichever of them was ahead: deliveries move with the binding (`lane_swap`).
 
 All of this is called with the run's lock held, while the run comes back.
 """
@@ -18,25 +18,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from reenact.effect.holders import Holders, Pair, draws_of
-from reenact.effect.past import Past
-from reenact.effect.recorded import START, TIMER, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.records import START, TIMER, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
+from onrecord.runtime.scheduler.lane_swap import LanePlaces, LaneSwap, draws_of
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane
-    from reenact.effect.live_run import LiveRun
-    from reenact.effect.order import RecordedOrder
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.replay.cursor import ReplayCursor
+    from onrecord.runtime.scheduler.lanes import Lane
 
 
 Fits = Callable[[RecordedLane], bool]
 """Whether a recorded lane is the right one for whoever asks."""
 
 
-class Exchanges:
-    def __init__(self, run: LiveRun, past: Past) -> None:
+class LaneExchange:
+    def __init__(self, run: LiveRun, past: History) -> None:
         self._run = run
         self._past = past
-        self.holders = Holders(run, past)
+        self.holders = LaneSwap(run, past)
         self._trusts_births = False
         """What speaks for an exchange is no more than that somebody is not as far as the record is, or farther."""
         self._asks: Lane | None = None
@@ -181,7 +181,7 @@ class Exchanges:
         return made + sum(map(self._made_below, self._past.children(recorded.path)))
 
     @property
-    def _order(self) -> RecordedOrder:
+    def _order(self) -> ReplayCursor:
         order = self._run.turns.order
         assert order is not None
         return order
@@ -195,7 +195,7 @@ class Exchanges:
         self.holders.exchange(pairs)
         return True
 
-    def _has_room(self, pairs: list[Pair]) -> bool:
+    def _has_room(self, pairs: list[LanePlaces]) -> bool:
         """There, a lane that begins as the new one does is not one of those that have begun already."""
         if self._begins is None:
             return True
@@ -217,11 +217,11 @@ class Exchanges:
         self._tried.add(key)
         return True
 
-    def _pairs(self, one: RecordedLane, other: RecordedLane) -> list[Pair] | None:
+    def _pairs(self, one: RecordedLane, other: RecordedLane) -> list[LanePlaces] | None:
         """What changes places with what, from these two downwards; None if they are not alike."""
         if not (self._suits(one.bound, one, other) and self._suits(other.bound, other, one)):
             return None
-        pairs = [Pair(one, other)]
+        pairs = [LanePlaces(one, other)]
         left, right = list(self._past.children(one.path)), list(self._past.children(other.path))
         for here, there in ((left, right), (right, left)):
             for below in sorted(here, key=self._has_who_asks, reverse=True):
@@ -239,7 +239,7 @@ class Exchanges:
         own = self._asks.path if self._asks is not None else None
         return own is not None and f"{own}.".startswith(f"{recorded.path}.")
 
-    def _counterpart(self, below: RecordedLane, among: list[RecordedLane]) -> list[Pair] | None:
+    def _counterpart(self, below: RecordedLane, among: list[RecordedLane]) -> list[LanePlaces] | None:
         number = below.path.rpartition(".")[2]
         for candidate in sorted(among, key=lambda one: one.path.rpartition(".")[2] != number):
             pairs = self._pairs(below, candidate)
@@ -296,7 +296,7 @@ def _any_place(_: RecordedLane) -> bool:
     return True
 
 
-def _both_ways(pairs: list[Pair]) -> Iterator[tuple[RecordedLane, RecordedLane]]:
+def _both_ways(pairs: list[LanePlaces]) -> Iterator[tuple[RecordedLane, RecordedLane]]:
     for pair in pairs:
         yield pair.one, pair.other
         yield pair.other, pair.one

@@ -12,39 +12,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reenact.effect.items import ANSWER, name_of
-from reenact.effect.past import Past
-from reenact.effect.recorded import RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.records import RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
+from onrecord.runtime.scheduler.delivery_item import ANSWER, name_of
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane
-    from reenact.effect.live_run import LiveRun
-    from reenact.effect.order import RecordedOrder
-    from reenact.effect.recorded import HandOver
-    from reenact.effect.tickets import Ticket
+    from onrecord.runtime.engine.open_effect import OpenEffect
+    from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.replay.cursor import ReplayCursor
+    from onrecord.runtime.replay.records import HandOver
+    from onrecord.runtime.scheduler.lanes import Lane
 
 
-class Pair(NamedTuple):
+class LanePlaces(NamedTuple):
     """Two recorded lanes whose holders are to change places. One of them may have none."""
 
     one: RecordedLane
     other: RecordedLane
 
 
-class Holders:
+class LaneSwap:
     """Who is bound to which recorded lane, as something that can be exchanged."""
 
-    def __init__(self, run: LiveRun, past: Past) -> None:
+    def __init__(self, run: LiveRun, past: History) -> None:
         self._run = run
         self._past = past
 
     @property
-    def _order(self) -> RecordedOrder:
+    def _order(self) -> ReplayCursor:
         order = self._run.turns.order
         assert order is not None
         return order
 
-    def exchange(self, pairs: list[Pair]) -> None:
+    def exchange(self, pairs: list[LanePlaces]) -> None:
         """The same pairs once more, and everything is as it was."""
         order = self._order
         moved = {id(lane) for pair in pairs for lane in (pair.one.bound, pair.other.bound) if lane is not None}
@@ -68,7 +68,7 @@ class Holders:
         assert self._run.coming_back is not None
         self._run.coming_back.changed_places(tickets)
 
-    def _exchange_taken(self, pair: Pair, given_back: list[HandOver], taken: list[HandOver]) -> None:
+    def _exchange_taken(self, pair: LanePlaces, given_back: list[HandOver], taken: list[HandOver]) -> None:
         holders: list[Lane | None] = [pair.one.bound, pair.other.bound]
         before = [lane.taken if lane is not None else [] for lane in holders]
         turns = self.turns_of(*pair) if any(before) else {}
@@ -83,7 +83,7 @@ class Holders:
             if lane is not None:
                 lane.taken = entries
 
-    def _exchange_holders(self, pair: Pair) -> None:
+    def _exchange_holders(self, pair: LanePlaces) -> None:
         one, other = pair.one.bound, pair.other.bound
         for lane, own, place in ((one, pair.one, pair.other), (other, pair.other, pair.one)):
             place.bound = lane
@@ -95,7 +95,7 @@ class Holders:
                 lane.ordinals[f"draw:{kind}:{place.path}"] = count
                 del lane.ordinals[f"draw:{kind}:{own.path}"]
 
-    def _rebind(self, ticket: Ticket, instead: dict[int, RecordedRequest]) -> None:
+    def _rebind(self, ticket: OpenEffect, instead: dict[int, RecordedRequest]) -> None:
         assert ticket.recorded is not None
         recorded = instead.get(ticket.recorded.seq, ticket.recorded)
         ticket.recorded, ticket.key, ticket.request_seq = recorded, recorded.key, recorded.seq
@@ -138,7 +138,7 @@ class Holders:
         return beyond
 
 
-def _exchange_requests(pair: Pair, instead: dict[int, RecordedRequest]) -> list[HandOver]:
+def _exchange_requests(pair: LanePlaces, instead: dict[int, RecordedRequest]) -> list[HandOver]:
     """Which of their requests were made, and which answers handed over. Returns the ones that are given back."""
     given_back: list[HandOver] = []
     made = max(len(lane.made) if lane is not None else 0 for lane in (pair.one.bound, pair.other.bound))

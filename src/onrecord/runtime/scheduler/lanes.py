@@ -6,7 +6,7 @@
    program goes first; among equals the lower number goes first. Threads and jobs ask when they please: which of them
    got which number is on record, and so they are known by their birth (`Birth`) before anything else.
 3. Among equals a binding stays open: when it turns out to be wrong it is exchanged with that of a sibling that has
-   asked and been answered the same so far (`exchanges`).
+   asked and been answered the same so far (`lane_exchange`).
 4. Behind a checkpoint the agent's own code is in a lane of its own, below the first one, with everything that it starts
    below that: ordinals and births begin anew there, so nothing of what was before is needed to find them again.
 """
@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, WeakSet, WeakValueDictionary
 
-from reenact.core.canonical import canonical_bytes
-from reenact.core.codec import encode
-from reenact.core.hashing import value_digest
-from reenact.core.lazy_patterns import Pattern
-from reenact.effect.past import Past
-from reenact.effect.recorded import BORN, Birth, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
+from onrecord.core.canonical import canonical_bytes
+from onrecord.core.codec import encode
+from onrecord.core.hashing import value_digest
+from onrecord.core.lazy_regex import Pattern
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.records import BORN, Birth, RecordedChunk, RecordedLane, RecordedRequest, RecordedTurn
 
 if TYPE_CHECKING:
-    from reenact.core.wait_keys import WaitIdentity
-    from reenact.effect.live_run import LiveRun
+    from onrecord.core.wait_keys import WaitIdentity
+    from onrecord.runtime.engine.run import LiveRun
 
 
 _GIVEN_BY_ASYNCIO = Pattern(r"Task-\d+\Z")
@@ -142,7 +142,7 @@ _UNCHANGING = frozenset({str, int, float, bool, bytes, type(None)})
 class LaneBook:
     """All lanes of one run: numbering new ones, finding recorded ones."""
 
-    def __init__(self, past: Past | None) -> None:
+    def __init__(self, past: History | None) -> None:
         self._past = past
         self._numbers: dict[str, int] = {}
         self._by_birth: WeakValueDictionary[str, Lane] = WeakValueDictionary()

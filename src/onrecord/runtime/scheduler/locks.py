@@ -19,15 +19,15 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from reenact.effect.items import Item
-from reenact.effect.lanes import Lane
-from reenact.effect.places import HERE, PLACE
-from reenact.effect.recorded import LATE_LOCK, LOCK, MISS, TAKE
-from reenact.effect.signals import Signal
-from reenact.effect.turns import LOOK_SECONDS, RELAX_SECONDS, Patience
+from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.replay.records import LATE_LOCK, LOCK, MISS, TAKE
+from onrecord.runtime.scheduler.delivery_item import Item
+from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.scheduler.scheduler import LOOK_SECONDS, RELAX_SECONDS, Patience
+from onrecord.runtime.scheduler.thread_signal import Signal
 
 if TYPE_CHECKING:
-    from reenact.effect.live_run import LiveRun
+    from onrecord.runtime.engine.run import LiveRun
 
 _WANTED = "locks wanted"
 """What the locks that a lane asks for are counted as. Effects are counted by their names: none of them is called so."""

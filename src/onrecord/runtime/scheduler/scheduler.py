@@ -21,10 +21,9 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reenact.effect.items import Item, name_of
-from reenact.effect.order import RecordedOrder
-from reenact.effect.past import Past
-from reenact.effect.recorded import (
+from onrecord.runtime.replay.cursor import ReplayCursor
+from onrecord.runtime.replay.history import History
+from onrecord.runtime.replay.records import (
     MISS,
     TAKE,
     HandOver,
@@ -34,9 +33,10 @@ from reenact.effect.recorded import (
     RecordedRequest,
     RecordedTurn,
 )
+from onrecord.runtime.scheduler.delivery_item import Item, name_of
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane, LaneBook
+    from onrecord.runtime.scheduler.lanes import Lane, LaneBook
 
 STARVING_STEPS = 200
 """Steps of a run without a rest after which what waits is handed over all the same."""
@@ -82,18 +82,18 @@ class Loop(Protocol):
         ...
 
     def wake(self) -> None:
-        """Has `Turns.advance` called from the loop's thread, soon."""
+        """Has `Scheduler.advance` called from the loop's thread, soon."""
         ...
 
     def look_again(self, seconds: float) -> None:
-        """Has `Turns.overdue` called from the loop's thread after that time."""
+        """Has `Scheduler.overdue` called from the loop's thread after that time."""
         ...
 
 
-class Turns:
-    def __init__(self, lock: threading.RLock, past: Past | None, book: LaneBook, owner: TurnsOwner) -> None:
+class Scheduler:
+    def __init__(self, lock: threading.RLock, past: History | None, book: LaneBook, owner: TurnsOwner) -> None:
         self._lock = lock
-        self.order = RecordedOrder(past, book, owner.first_unmade) if past is not None else None
+        self.order = ReplayCursor(past, book, owner.first_unmade) if past is not None else None
         """Of the record, as long as there is one to come back to."""
         self.replaying = past is not None
         """There is an order to come back to."""
@@ -298,7 +298,7 @@ class Turns:
 
     # Coming back
 
-    def _take_recorded(self, order: RecordedOrder) -> Item | None:
+    def _take_recorded(self, order: ReplayCursor) -> Item | None:
         entry, item = order.next(), order.ready(self.requests_made)
         if entry is None or item is None:
             return None
@@ -373,7 +373,7 @@ class Turns:
 class Patience:
     """How long a run has been standing still while somebody waits for his turn. Slow is not still."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Scheduler) -> None:
         self._turns = turns
         self._seen = turns.progress
         self._since = self._went_on = monotonic()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from reenact.effect.lanes import Lane
+    from onrecord.runtime.scheduler.lanes import Lane
 
-_PLACE = "_reenact_place_in_sets"
+_PLACE = "_onrecord_place_in_sets"
 
 
 def _place(above: str, number: int) -> int:

@@ -20,19 +20,19 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from reenact.effect import sets
-from reenact.effect.items import Item
-from reenact.effect.lanes import Lane, kept
-from reenact.effect.locks import new_lock, new_rlock
-from reenact.effect.places import HERE, PLACE, Inside, nowhere
-from reenact.effect.recorded import START
-from reenact.effect.signals import Signal
-from reenact.effect.stopping import RunStopped
-from reenact.effect.turns import LOOK_SECONDS, Patience
-from reenact.effect.waking import PATIENCE_SECONDS, Attendance, thread_clock, wait_in_turn
+from onrecord.runtime.engine.context import HERE, PLACE, Inside, nowhere
+from onrecord.runtime.engine.stops import RunStopped
+from onrecord.runtime.replay.records import START
+from onrecord.runtime.scheduler import stable_sets
+from onrecord.runtime.scheduler.conditions import PATIENCE_SECONDS, Attendance, thread_clock, wait_in_turn
+from onrecord.runtime.scheduler.delivery_item import Item
+from onrecord.runtime.scheduler.lanes import Lane, kept
+from onrecord.runtime.scheduler.locks import new_lock, new_rlock
+from onrecord.runtime.scheduler.scheduler import LOOK_SECONDS, Patience
+from onrecord.runtime.scheduler.thread_signal import Signal
 
 if TYPE_CHECKING:
-    from reenact.effect.live_run import LiveRun
+    from onrecord.runtime.engine.run import LiveRun
 
 _installed = threading.Lock()
 _originals: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def install() -> None:
             lock=threading.Lock,
             rlock=threading.RLock,
         )
-        sets.install()
+        stable_sets.install()
         setattr(threading, "_time", thread_clock)  # noqa: B010
         setattr(queue, "time", thread_clock)  # noqa: B010
         setattr(_base, "time", SimpleNamespace(**{**vars(time), "monotonic": thread_clock}))  # noqa: B010
@@ -152,7 +152,7 @@ def _start(thread: threading.Thread) -> None:
 def _ends_what_effects_began(thread: threading.Thread) -> bool:
     """A loop ends its executor in a thread, if it has one. Where only effects have used it, as to look up a name, there
     is none when the run comes back."""
-    from reenact.effect.tasks import LoopHooks
+    from onrecord.runtime.scheduler.asyncio_driver import LoopHooks
 
     target: Any = getattr(thread, "_target", None)
     return getattr(target, "__func__", None) is _END_EXECUTOR and not LoopHooks.had_jobs(target.__self__)
@@ -162,7 +162,7 @@ def _is_held(lane: object) -> bool:
     """What is called in a thread that begins here is held to what its beginner is: to the effect that stands in for
     another, or to a run that has stopped, where nothing is carried out any more."""
     return (type(lane) is Lane and lane.run.stopped is not None) or (
-        type(lane) is Inside and lane.run.stand_ins is not None
+        type(lane) is Inside and lane.run.substitutes is not None
     )
 
 
@@ -178,7 +178,7 @@ def _submit(pool: ThreadPoolExecutor, call: Callable[..., Any], /, *args: Any, *
         with nowhere():  # the pool's own threads belong to nobody's lane
             submitted: Future[Any] = _originals["submit"](pool, branch.work, call, *args, **options)
             submitted.add_done_callback(branch.is_over)
-        sets.put_in_place(submitted, lane.birth, branch.lane.number_at_birth)
+        stable_sets.put_in_place(submitted, lane.birth, branch.lane.number_at_birth)
         return submitted
     if _is_held(lane):
         held = partial(copy_context().run, call)
@@ -283,7 +283,7 @@ def _wait_in_turn(run: LiveRun, condition: Any, timeout: float | None) -> bool:
 
 def _run_forever(loop: asyncio.BaseEventLoop) -> None:
     """A loop that an agent runs belongs to its run as long as it runs."""
-    from reenact.effect.tasks import LoopHooks
+    from onrecord.runtime.scheduler.asyncio_driver import LoopHooks
 
     lane = PLACE.get()
     if type(lane) is not Lane or lane.run.is_stopped or lane.run.turns.loop is not None:

@@ -1,4 +1,4 @@
-"""A flag to wait for, made of a bare lock: an agent's threads that wait for their turn are not resting (`threads`)."""
+"""Flag made of a bare lock: threads of an agent that wait for their turn do not count as resting."""
 
 from __future__ import annotations
 

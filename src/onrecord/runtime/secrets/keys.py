@@ -1,19 +1,19 @@
-"""The key ring: the secrets of this user, in one file that nobody else can read.
+"""The key ring: the secrets of this user, in one file that other users cannot read.
 
 Rules:
 
-1. Secrets are in this file and nowhere else: not in a store, not in an export, not in a message or a `repr`.
-2. The file has mode 0600 and belongs to the user (or root); anything wider is refused, not repaired.
-3. It is made on first use. Whoever links a whole file to the name first has made it; everybody else reads that one.
-   Changes replace the file as a whole, under a lock beside it.
-4. `rotate` adds a secret that signs from now on. The earlier ones go on verifying until `retire` drops them, which is
-   refused before their overlap has ended unless asked for with force.
-5. A secret that is gone (retired, or the file lost) is never replaced silently: keys signed with it open nothing, and
-   asking for one of them again raises `wait_secret_missing`.
+1. Secrets are only in this file: not in a store, an export, a message or a `repr`.
+2. The file has mode 0600 and belongs to the user or to root. A file with a wider mode is refused, not repaired.
+3. The file is created on first use, by a link: the first process that links a whole file wins, and the others read that
+   file. A change replaces the whole file, under a lock file beside it.
+4. `rotate` adds a secret that signs from now on. Older secrets verify until `retire` drops them. That is refused before
+   their overlap has ended, unless `force` is set.
+5. A missing secret (retired, or the file is lost) is never replaced silently: keys signed with it are refused, and
+   signing with it raises `wait_secret_missing`.
 
-    {"format": "reenact.keys/1", "keys": [{"id", "purpose", "algorithm", "secret", "created", "state", "until"}, …]}
+    {"format": "onrecord.keys/1", "keys": [{"id", "purpose", "algorithm", "secret", "created", "state", "until"}, …]}
 
-`purpose` leaves room for secrets of other kinds (signatures, seals); what this version does not know it keeps.
+`purpose` distinguishes the kinds of secrets (waits, signatures, seals). Members of unknown purpose are kept unchanged.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reenact.core.canonical import stored_bytes
-from reenact.core.events import OperationNoted
-from reenact.core.strict_json import read_strict
-from reenact.core.wait_keys import SECRET_BYTES, WaitKey
-from reenact.errors import InvalidInput, InvalidValue, KeysUnavailable, Refused
-from reenact.journal.operations import OperationsJournal
-from reenact.journal.sources import Sources, SystemSources
-from reenact.store.contract import Store
+from onrecord.core.canonical import stored_bytes
+from onrecord.core.events import OperationNoted
+from onrecord.core.strict_json import read_strict
+from onrecord.core.wait_keys import SECRET_BYTES, WaitKey
+from onrecord.errors import InvalidInput, InvalidValue, KeysUnavailable, Refused
+from onrecord.journal.operations import OperationsJournal
+from onrecord.journal.sources import Sources, SystemSources
+from onrecord.store.contract import Store
 
-FORMAT = "reenact.keys/1"
-FILE_VARIABLE = "REENACT_KEY_FILE"
+FORMAT = "onrecord.keys/1"
+FILE_VARIABLE = "ONRECORD_KEY_FILE"
 FILE_NAME = "keys.json"
 WAITS = "wait"
 HMAC = "hmac-sha256"
@@ -49,19 +49,19 @@ _WIDER_THAN_OWNER = 0o077
 
 
 class KeyInfo(NamedTuple):
-    """What may be shown of a secret."""
+    """The public facts of a secret."""
 
     id: str
     purpose: str
     state: str
-    """current: signs and verifies · replaced: verifies · retired: gone"""
+    """`current` signs and verifies; `replaced` only verifies; `retired` has no secret any more."""
     created: int
     until: int | None
-    """replaced: may be retired from then on. retired: since when."""
+    """The end of the overlap of a replaced secret, or the time at which a secret was retired."""
 
 
 class _Contents(NamedTuple):
-    """The file as it was read, replaced as a whole: threads share a ring."""
+    """The parsed file. Threads share a ring, so this value is replaced as a whole and never changed."""
 
     stamp: tuple[int, ...]
     members: list[dict[str, Any]]
@@ -70,14 +70,14 @@ class _Contents(NamedTuple):
 
 
 class KeyRing:
-    """The secrets in one file, which is read when it is first needed and again when it has changed."""
+    """The secrets of one file. The file is read on first use, and again after it has changed."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, sources: Sources | None = None) -> None:
         self.path = Path(path) if path is not None else default_path()
         self._sources = sources or SystemSources()
         self._contents = _Contents((), [], {}, "")
-        self._nobodys = self._sources.entropy(SECRET_BYTES)
-        """Verifies what names a secret that we do not have: it takes as long and never succeeds."""
+        self._decoy = self._sources.entropy(SECRET_BYTES)
+        """Verifies keys of unknown secrets: it takes as long and never succeeds."""
 
     def __repr__(self) -> str:
         return f"<KeyRing {self.path}>"
@@ -98,26 +98,26 @@ class KeyRing:
         if secret is None:
             raise KeysUnavailable(
                 f"the secret {key.key_id} that signs this wait is not in {self.path}",
-                hint="Put the file of secrets back, or re-issue the wait under the present secret (`reissue`).",
+                hint="Restore the file of secrets, or issue the wait again under the current secret (`reissue`).",
                 code="wait_secret_missing",
             )
         return key.signed(secret)
 
     def verifies(self, key: WaitKey) -> bool:
-        """One HMAC, whether the secret is known or not."""
+        """Return True if a secret of this ring signed the key. Computes one HMAC even if the secret is unknown."""
         secret = self._load().secrets.get(key.key_id)
-        matches = key.is_signed_by(self._nobodys if secret is None else secret)
+        matches = key.is_signed_by(self._decoy if secret is None else secret)
         return matches and secret is not None
 
     # Managing
 
     def entries(self) -> list[KeyInfo]:
-        return [_info(member) for member in self._load().members]
+        return [_describe(member) for member in self._load().members]
 
     def rotate(
         self, *, overlap_seconds: float = OVERLAP_SECONDS, store: Store | None = None, namespace: str = "default"
     ) -> KeyInfo:
-        """Adds a secret that signs from now on; the one before verifies on, at least for the overlap."""
+        """Add a secret that signs from now on. The previous one still verifies, at least for the overlap."""
         if not 0 <= overlap_seconds <= 1e9:
             raise InvalidInput("an overlap is a number of seconds from 0", code="bad_overlap")
         self._load()
@@ -128,41 +128,41 @@ class KeyRing:
                 if _is_wait(member) and member["state"] == "current":
                     member.update(state="replaced", until=now + int(overlap_seconds * 1_000_000))
             members.append(_new_member(self._sources))
-            return _info(members[-1])
+            return _describe(members[-1])
 
-        made = self._change(change)
-        self._note(store, namespace, "keys_rotated", made)
-        return made
+        added = self._change(change)
+        self._note(store, namespace, "keys_rotated", added)
+        return added
 
     def retire(
         self, key_id: str, *, force: bool = False, store: Store | None = None, namespace: str = "default"
     ) -> KeyInfo:
-        """Drops a replaced secret: what it signed opens nothing any more."""
+        """Drop a replaced secret. Keys that it signed are refused from now on."""
         self._load()
 
         def change(members: list[dict[str, Any]]) -> KeyInfo:
             member = next((one for one in members if one["id"] == key_id and _is_wait(one)), None)
             if member is None:
                 raise InvalidInput(
-                    "there is no wait secret of that id", hint="`reenact keys list` shows them.", code="unknown_key"
+                    "there is no wait secret of that id", hint="`onrecord keys list` shows them.", code="unknown_key"
                 )
             now = self._sources.now_us()
             if member["state"] == "current":
                 raise Refused(
                     f"{key_id} signs new keys",
-                    hint="Rotate first; then it can be retired when its overlap has ended.",
+                    hint="Rotate first, then retire it after its overlap has ended.",
                     code="key_in_use",
                 )
             if member["state"] == "replaced":
                 if now < (member.get("until") or 0) and not force:
                     raise Refused(
                         f"the overlap of {key_id} has not ended",
-                        hint="Wait keys signed with it would open nothing any more; --now retires it all the same.",
+                        hint="Wait keys signed with it would be refused; --now retires it all the same.",
                         code="key_in_overlap",
                     )
                 member.update(state="retired", until=now)
                 member.pop("secret", None)
-            return _info(member)
+            return _describe(member)
 
         retired = self._change(change)
         self._note(store, namespace, "key_retired", retired)
@@ -179,7 +179,7 @@ class KeyRing:
         try:
             seen = os.stat(self.path)
         except FileNotFoundError:
-            self._make()
+            self._create()
             seen = os.stat(self.path)
         except OSError as error:
             raise _unusable(self.path, error.strerror or "cannot be read") from None
@@ -198,33 +198,33 @@ class KeyRing:
                 data = file.read(MAX_FILE_BYTES + 1)
         finally:
             os.close(descriptor)
-        members = _parsed(self.path, data)
+        members = _parse(self.path, data)
         waits = [member for member in members if _is_wait(member)]
-        secrets = {member["id"]: _secret(self.path, member) for member in waits if member["state"] != "retired"}
+        secrets = {member["id"]: _parse_secret(self.path, member) for member in waits if member["state"] != "retired"}
         current = [member["id"] for member in waits if member["state"] == "current"]
         if len(current) != 1 or len({member["id"] for member in waits}) != len(waits):
-            raise _unusable(self.path, "does not name exactly one present secret for waits")
+            raise _unusable(self.path, "does not name exactly one current secret for waits")
         self._contents = contents = _Contents(_stamp(found), members, secrets, current[0])
         return contents
 
-    def _make(self) -> None:
-        """The first whole file under the name is the ring; a link fails where a rename would replace."""
+    def _create(self) -> None:
+        """Create the file by a link, which fails if another process was first. A rename would replace its file."""
         folder = self.path.parent
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._temporary([_new_member(self._sources)]) as made, suppress(FileExistsError):
-                os.link(made, self.path)
+            with self._temporary([_new_member(self._sources)]) as temporary, suppress(FileExistsError):
+                os.link(temporary, self.path)
             _sync_folder(folder)
         except OSError as error:
-            raise _unusable(self.path, f"cannot be made: {error.strerror}") from None
+            raise _unusable(self.path, f"cannot be created: {error.strerror}") from None
 
     def _change(self, change: Callable[[list[dict[str, Any]]], KeyInfo]) -> KeyInfo:
         try:
             with _locked(self.path.with_name(self.path.name + ".lock")):
                 members = [dict(member) for member in self._read().members]
                 result = change(members)
-                with self._temporary(members) as made:
-                    os.replace(made, self.path)
+                with self._temporary(members) as temporary:
+                    os.replace(temporary, self.path)
                 _sync_folder(self.path.parent)
                 self._read()
                 return result
@@ -233,7 +233,7 @@ class KeyRing:
 
     @contextmanager
     def _temporary(self, members: list[dict[str, Any]]) -> Iterator[Path]:
-        """A whole, synced file beside the real one; gone afterwards unless it was renamed."""
+        """Write a whole, synced file beside the real one. It is removed after the block unless it was renamed."""
         path = self.path.with_name(f".{self.path.name}.{self._sources.entropy(8).hex()}")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -255,15 +255,15 @@ def default_path() -> Path:
 
 
 def _config_folder() -> Path:
-    """Where each system keeps such files. The usual case is told at once: every recorded program asks."""
+    """Return the configuration folder of this user. Linux is decided here, since every recorded program calls this."""
     configured, home = os.environ.get("XDG_CONFIG_HOME", ""), os.environ.get("HOME", "")
     if sys.platform == "linux" and os.path.isabs(configured):
-        return Path(configured, "reenact")
+        return Path(configured, "onrecord")
     if sys.platform == "linux" and not configured and os.path.isabs(home):
-        return Path(home, ".config", "reenact")
+        return Path(home, ".config", "onrecord")
     from platformdirs import user_config_path
 
-    return user_config_path("reenact", appauthor=False)
+    return user_config_path("onrecord", appauthor=False)
 
 
 def _new_member(sources: Sources) -> dict[str, Any]:
@@ -281,13 +281,13 @@ def _is_wait(member: dict[str, Any]) -> bool:
     return member.get("purpose") == WAITS
 
 
-def _info(member: dict[str, Any]) -> KeyInfo:
+def _describe(member: dict[str, Any]) -> KeyInfo:
     return KeyInfo(
         member["id"], str(member.get("purpose")), str(member.get("state")), member["created"], member.get("until")
     )
 
 
-def _parsed(path: Path, data: bytes) -> list[dict[str, Any]]:
+def _parse(path: Path, data: bytes) -> list[dict[str, Any]]:
     try:
         tree = read_strict(data, max_bytes=MAX_FILE_BYTES, max_depth=8)
     except InvalidValue:
@@ -304,7 +304,7 @@ def _parsed(path: Path, data: bytes) -> list[dict[str, Any]]:
     return members
 
 
-def _secret(path: Path, member: dict[str, Any]) -> bytes:
+def _parse_secret(path: Path, member: dict[str, Any]) -> bytes:
     try:
         secret = b64decode(str(member.get("secret")), validate=True)
     except (BinasciiError, ValueError):
@@ -320,19 +320,19 @@ def _check_private(path: Path, found: os.stat_result) -> None:
     if stat.S_IMODE(found.st_mode) & _WIDER_THAN_OWNER:
         raise KeysUnavailable(
             f"others can use the file of secrets {path} (mode {stat.S_IMODE(found.st_mode):04o})",
-            hint=f"If nobody has read it: chmod 600 {path}. Otherwise move it away; a new one is made.",
+            hint=f"If no one else has read it: chmod 600 {path}. Otherwise move it away; a new one is created.",
             code="keys_exposed",
         )
     if found.st_uid not in (os.geteuid(), 0):
         raise KeysUnavailable(
-            f"the file of secrets {path} belongs to somebody else",
+            f"the file of secrets {path} belongs to another user",
             hint=f"Set {FILE_VARIABLE} to a file of your own.",
             code="keys_exposed",
         )
 
 
 def _stamp(found: os.stat_result) -> tuple[int, ...]:
-    # The mode too: a file that was opened up is refused from then on.
+    # The mode is included: a file that became readable for others is refused from then on.
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid
 
 
@@ -354,9 +354,9 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _unusable(path: Path, why: str) -> KeysUnavailable:
+def _unusable(path: Path, reason: str) -> KeysUnavailable:
     return KeysUnavailable(
-        f"the file of secrets {path} {why}",
-        hint=f"Put the file back from a copy, name another by {FILE_VARIABLE}, or move it away: a new one is made, "
-        "and wait keys that went out before open nothing.",
+        f"the file of secrets {path} {reason}",
+        hint=f"Restore the file from a copy, set {FILE_VARIABLE} to another file, or move it away: a new one is "
+        "created, and wait keys issued before are refused.",
     )

@@ -1,15 +1,15 @@
-"""What placeholders stand for, sealed for whoever recorded it: beside the log, and never exported.
+"""Seals: the encrypted originals of placeholders, stored beside the log and never exported.
 
-A run that goes on here needs the secrets that it was given; its record has placeholders. What they stand for is kept in
-a row of the run's inbox, which is no part of the chain: without it, or without the key, the record is as valid as ever.
+A run that resumes needs its secrets, and its record holds only placeholders. The originals are in a row of the run's
+inbox, outside the chain: the record stays valid without the row and without the key.
 
 Rules:
 
-1. AES-256-GCM. The key of a seal is derived from a secret of the key ring (`keys`, purpose `seal`) and from what the
-   seal belongs to: run, seq, kind of event, and the event's own salt. A seal that is moved elsewhere does not open.
-2. Once the content of an event is erased its salt is gone, and with it the key of its seal.
-3. A seal is written before its event. If that is never written nobody finds the seal: its name depends on the salt.
-4. Rotated secrets go on opening what they sealed. One that is gone takes what it sealed with it: `sealed_elsewhere`.
+1. AES-256-GCM. The key of a seal is derived from a secret of the key ring (`keys`, purpose `seal`) and from the seal's
+   owner: run, seq, kind of event and the event's salt. A seal that is moved to another event does not open.
+2. Erasing the content of an event removes its salt, and with it the key of its seal.
+3. A seal is written before its event. If the event is never written, the seal cannot be found: its name needs the salt.
+4. Rotated secrets still open their seals. If a secret is gone, its seals raise `sealed_elsewhere`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from binascii import Error as BinasciiError
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from reenact.core.canonical import canonical_bytes, parse_stored, stored_bytes
-from reenact.core.codec import decode, encode
-from reenact.effect.keys import KeyInfo, KeyRing
-from reenact.effect.stopping import NotReplayable
-from reenact.errors import Damaged, KeysUnavailable, ReenactError
-from reenact.journal.reader import JournalReader
+from onrecord.core.canonical import canonical_bytes, parse_stored, stored_bytes
+from onrecord.core.codec import decode, encode
+from onrecord.errors import Damaged, KeysUnavailable, OnrecordError
+from onrecord.extras import install_command
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.stops import NotReplayable
+from onrecord.runtime.secrets.keys import KeyInfo, KeyRing
 
 PURPOSE = "seal"
 ALGORITHM = "aes-256-gcm"
@@ -34,21 +35,21 @@ FACTS = "Header"
 """The kind under which the facts of a run are sealed, at seq 0."""
 SECRET_BYTES = 32
 NONCE_BYTES = 12
-_DOMAIN = "reenact.seal/1"
+_DOMAIN = "onrecord.seal/1"
 
 
 class SealedElsewhere(NotReplayable):
-    """The record is whole, but what its placeholders stand for cannot be opened with the keys of this user."""
+    """A seal cannot be opened with the keys of this user. The record itself is intact."""
 
     code = "sealed_elsewhere"
     default_hint = (
-        "The chain is still valid, and a replay goes on with the placeholders. To go on with the run, put back the "
-        "file of secrets of whoever recorded it (`reenact keys where`)."
+        "The chain is still valid, and a replay works with the placeholders. To resume the run, restore the file of "
+        "secrets of the user who recorded it (`onrecord keys where`)."
     )
 
 
-class Place(NamedTuple):
-    """What a seal belongs to."""
+class SealOwner(NamedTuple):
+    """The event, or the facts of a run (seq 0), to which a seal belongs."""
 
     namespace: str
     run: str
@@ -58,19 +59,19 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The key of its row: says nothing of the salt."""
-        return f"seal/{self.seq}/{sha256(b'reenact.sealname/1' + bytes(1) + self.salt).hexdigest()[:32]}"
+        """Return the inbox key of the seal, which does not reveal the salt."""
+        return f"seal/{self.seq}/{sha256(b'onrecord.sealname/1' + bytes(1) + self.salt).hexdigest()[:32]}"
 
-    def bound(self) -> bytes:
+    def preimage(self) -> bytes:
         return canonical_bytes([_DOMAIN, self.namespace, self.run, self.seq, self.kind, self.salt.hex()])
 
 
 class SealKeys(KeyRing):
-    """The secrets of a key ring that seal. The first is made when something is sealed first."""
+    """The sealing secrets of a key ring. The first one is created with the first seal."""
 
     def current_seal(self) -> tuple[str, bytes]:
-        found = self._seal_members()
-        current = next((key_id for key_id, member in found.items() if member.get("state") == "current"), None)
+        members = self._seal_members()
+        current = next((key_id for key_id, member in members.items() if member.get("state") == "current"), None)
         if current is None:
             current = self.rotate_seals().id
         return current, self.seal_secret(current) or b""
@@ -86,14 +87,14 @@ class SealKeys(KeyRing):
         return secret if len(secret) == SECRET_BYTES else None
 
     def rotate_seals(self) -> KeyInfo:
-        """Adds a secret that seals from now on; the ones before go on opening."""
+        """Add a secret that seals from now on. The previous ones still open their seals."""
         self._load()
 
         def change(members: list[dict[str, Any]]) -> KeyInfo:
             for member in members:
                 if member.get("purpose") == PURPOSE and member.get("state") == "current":
                     member["state"] = "replaced"
-            made = {
+            added = {
                 "id": "s" + self._sources.entropy(8).hex(),
                 "purpose": PURPOSE,
                 "algorithm": ALGORITHM,
@@ -101,8 +102,8 @@ class SealKeys(KeyRing):
                 "created": self._sources.now_us(),
                 "state": "current",
             }
-            members.append(made)
-            return KeyInfo(str(made["id"]), PURPOSE, "current", int(str(made["created"])), None)
+            members.append(added)
+            return KeyInfo(str(added["id"]), PURPOSE, "current", int(str(added["created"])), None)
 
         return self._change(change)
 
@@ -114,11 +115,11 @@ class SealKeys(KeyRing):
 
 
 class Seals:
-    """The seals of a store. Made when first needed: most runs are given no secrets."""
+    """Write and open seals. The key ring is opened on first use, since most runs hold no secrets."""
 
     def __init__(self, keys: SealKeys | None = None) -> None:
         self._keys = keys
-        self._told = False
+        self._warned = False
 
     @property
     def keys(self) -> SealKeys:
@@ -126,68 +127,73 @@ class Seals:
             self._keys = SealKeys()
         return self._keys
 
-    def put(self, reader: JournalReader, place: Place, value: Any, time_us: int) -> None:
-        """Durable when it returns. Where nothing can be sealed the run is recorded all the same."""
+    def put(self, reader: JournalReader, owner: SealOwner, value: Any, time_us: int) -> None:
+        """Seal a value; durable on return. Without a key, warn once and return: the run is recorded all the same."""
         try:
-            payload = self._sealed(place, value)
+            payload = self._encrypt(owner, value)
         except (ImportError, KeysUnavailable) as error:
-            if not self._told:
-                self._told = True
-                why = "`pip install reenact[secrets]` is missing" if isinstance(error, ImportError) else str(error)
-                warnings.warn(f"secrets were redacted and could not be sealed: {why}", stacklevel=2)
+            if not self._warned:
+                self._warned = True
+                reason = _name_missing() if isinstance(error, ImportError) else str(error)
+                warnings.warn(f"secrets were redacted and could not be sealed: {reason}", stacklevel=2)
             return
-        reader.store.inbox_put(reader.namespace, reader.run, place.name, payload, time_us)
+        reader.store.inbox_put(reader.namespace, reader.run, owner.name, payload, time_us)
 
-    def _sealed(self, place: Place, value: Any) -> bytes:
+    def _encrypt(self, owner: SealOwner, value: Any) -> bytes:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         key_id, secret = self.keys.current_seal()
         nonce = self.keys.new_nonce()
         written = stored_bytes(encode(value).tree)
-        closed = AESGCM(_derived(secret, place)).encrypt(nonce, written, place.bound())
-        return stored_bytes({"key": key_id, "sealed": b64encode(nonce + closed).decode()})
+        encrypted = AESGCM(_derive_key(secret, owner)).encrypt(nonce, written, owner.preimage())
+        return stored_bytes({"key": key_id, "sealed": b64encode(nonce + encrypted).decode()})
 
-    def find(self, reader: JournalReader, place: Place) -> Any:
-        """What was sealed there; None: nothing was, or not here."""
-        row = reader.store.inbox_find(reader.namespace, [(reader.run, place.name)]).get((reader.run, place.name))
+    def find(self, reader: JournalReader, owner: SealOwner) -> Any:
+        """Return the sealed value of an owner, or None if this store has no seal for it."""
+        row = reader.store.inbox_find(reader.namespace, [(reader.run, owner.name)]).get((reader.run, owner.name))
         if row is None:
             return None
         try:
             members = parse_stored(row.payload)
-            key_id, closed = str(members["key"]), b64decode(str(members["sealed"]), validate=True)
-        except (ReenactError, TypeError, LookupError, ValueError):
-            raise _broken(place) from None
+            key_id, encrypted = str(members["key"]), b64decode(str(members["sealed"]), validate=True)
+        except (OnrecordError, TypeError, LookupError, ValueError):
+            raise _broken(owner) from None
         secret = self.keys.seal_secret(key_id)
         if secret is None:
             raise SealedElsewhere(
-                f"what was redacted at seq {place.seq} of run {place.run} cannot be opened here: "
+                f"the seal at seq {owner.seq} of run {owner.run} cannot be opened here: "
                 f"the key {key_id[:40]} is not in {self.keys.path}"
             )
-        return decode(parse_stored(_opened(secret, place, closed)))
+        return decode(parse_stored(_decrypt(secret, owner, encrypted)))
 
 
-def _opened(secret: bytes, place: Place, closed: bytes) -> bytes:
+def _name_missing() -> str:
+    return f"the package cryptography is missing; install it: {install_command('secrets')}"
+
+
+def _decrypt(secret: bytes, owner: SealOwner, encrypted: bytes) -> bytes:
     try:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError:
         raise SealedElsewhere(
-            f"what was redacted at seq {place.seq} of run {place.run} cannot be opened here: "
-            "`pip install reenact[secrets]` is missing"
+            f"the seal at seq {owner.seq} of run {owner.run} cannot be opened here: {_name_missing()}"
         ) from None
     try:
-        return AESGCM(_derived(secret, place)).decrypt(closed[:NONCE_BYTES], closed[NONCE_BYTES:], place.bound())
+        return AESGCM(_derive_key(secret, owner)).decrypt(
+            encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], owner.preimage()
+        )
     except (InvalidTag, ValueError):
-        raise _broken(place) from None
+        raise _broken(owner) from None
 
 
-def _derived(secret: bytes, place: Place) -> bytes:
-    return hmac.digest(secret, place.bound(), sha256)
+def _derive_key(secret: bytes, owner: SealOwner) -> bytes:
+    return hmac.digest(secret, owner.preimage(), sha256)
 
 
-def _broken(place: Place) -> Damaged:
+def _broken(owner: SealOwner) -> Damaged:
     return Damaged(
-        f"the seal at seq {place.seq} of run {place.run} was altered, or belongs to another event",
-        hint="The chain is still valid; what the placeholders of that event stand for is lost.",
+        f"the seal at seq {owner.seq} of run {owner.run} was altered, or belongs to another event",
+        hint="The chain is still valid; the secrets of that event are lost.",
         code="seal_broken",
     )

@@ -1,8 +1,8 @@
-"""The act of waiting: what to do next as a generator, and two ways of doing it, in a thread and in a task.
+"""Wait for a resolution: one generator that decides, and two drivers, for a thread and for an asyncio task.
 
-The generator does no I/O: it yields `Work` (something that asks the store, to be called where that may take time) and
-`Pause` (until woken, or for so many seconds), and returns how the wait ended. A driver that is cancelled or interrupted
-writes nothing: the process merely stops waiting, and another one may go on.
+The generator does no I/O. It yields `Work` (a store call, which may block) and `Pause` (until woken, or for a number of
+seconds), and returns how the wait ended. A driver that is cancelled or interrupted writes nothing: only this process
+stops waiting, and another process may wait for the same key.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from reenact.effect.waits.wakeups import WakeUps
+from onrecord.runtime.waits.notifier import WaitNotifier
 
 CLOCK_CHECK_SECONDS = 60.0
-"""A deadline is a time of day: it is compared again so often, since clocks are set and machines sleep."""
+"""The interval of deadline checks. A deadline is a wall-clock time: clocks are set and machines sleep."""
 CANCEL_CHECK_SECONDS = 0.05
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ def wait_flow(
     seconds_left: Callable[[], float | None],
     is_cancelled: Callable[[], bool],
 ) -> Flow[T]:
-    """What is there already counts before a cancellation, and that before a deadline."""
+    """Yield the steps of a wait. A resolution takes precedence over a cancellation, and that over a deadline."""
     while True:
         found: T | None = yield Work(look)
         if found is not None:
@@ -57,6 +57,8 @@ def wait_flow(
 
 
 class ThreadWaiter:
+    """The driver for a thread."""
+
     def __init__(self) -> None:
         self._woken = threading.Event()
         self._failure: BaseException | None = None
@@ -80,7 +82,7 @@ class ThreadWaiter:
                 self._pause(step.seconds, cancel)
 
     def _pause(self, seconds: float | None, cancel: threading.Event | None) -> None:
-        # Events of threads cannot be waited for together, so a cancellation is looked for now and then.
+        # A thread cannot wait for two events at once, so it checks `cancel` at intervals.
         end = None if seconds is None else time.monotonic() + seconds
         while cancel is None or not cancel.is_set():
             left = None if end is None else end - time.monotonic()
@@ -95,17 +97,17 @@ class ThreadWaiter:
 
 
 class TaskWaiter:
-    """One event and at most one timer: a thousand of them are small."""
+    """The driver for a task. It uses one event and at most one timer, so that a thousand waits stay cheap."""
 
-    def __init__(self, wake_ups: WakeUps) -> None:
+    def __init__(self, notifier: WaitNotifier) -> None:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._failure: BaseException | None = None
-        self._wake_ups = wake_ups
+        self._notifier = notifier
 
     def wake(self, failure: BaseException | None = None) -> None:
         self._failure = failure or self._failure
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, so no task waits
             self._loop.call_soon_threadsafe(self._woken.set)
 
     async def drive(self, flow: Flow[T], cancel: asyncio.Event | None) -> T:
@@ -122,7 +124,7 @@ class TaskWaiter:
                     result: T = end.value
                     return result
                 if isinstance(step, Work):
-                    answer = await asyncio.wrap_future(self._wake_ups.looking_threads().submit(step.call))
+                    answer = await asyncio.wrap_future(self._notifier.lookup_threads().submit(step.call))
                 else:
                     answer = None
                     await self._pause(step.seconds)

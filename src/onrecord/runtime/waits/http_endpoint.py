@@ -1,20 +1,20 @@
-"""Resolving a wait over HTTP: `POST /waits/<key>` with a JSON body of exactly one member.
+"""Resolve a wait over HTTP: `POST /waits/<key>` with a JSON body of exactly one member.
 
     {"value": …}      resolve
     {"error": …}      resolve as failed
     {"cancel": true}  resolve as cancelled
 
-    200  resolved, now or before, with this very payload
-    409  resolved before with another one, which is in the answer
-    404  everything else that a key can be: unknown, revoked, tampered with, of another namespace, unreadable.
-         One answer, one amount of work
-    4xx  the request itself is wrong; decided without looking at the key
+    200  resolved with this payload, now or before
+    409  resolved before with another payload, which is in the response
+    404  every refused key: unknown, revoked, tampered with, of another namespace, unreadable.
+         One response after one amount of work
+    4xx  the request itself is invalid; its key was not read
 
-The key in the path is the whole credential. So nothing is logged, nothing is cached, pages of a browser are refused
-(Host and Origin are checked, and only `application/json` is taken, which a form cannot send), and the door is on
-loopback unless asked for otherwise.
+The key in the path is the whole credential. So nothing is logged or cached, and web pages of other origins are refused:
+Host and Origin are checked, and only `application/json` is accepted, which an HTML form cannot send.
 
-`WaitsApp` is a plain ASGI application; `server.py` serves the same decisions without any.
+`WaitEndpoint` decides without I/O of its own; `WaitsApp` is a plain ASGI application around it, which `onrecord.web`
+serves.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from reenact.core.canonical import stored_bytes
-from reenact.core.codec import encode
-from reenact.core.strict_json import read_strict
-from reenact.core.wait_keys import Resolution
-from reenact.effect.waits.desk import WaitDesk
-from reenact.errors import InvalidValue, ReenactError
+from onrecord.core.canonical import stored_bytes
+from onrecord.core.codec import encode
+from onrecord.core.strict_json import read_strict
+from onrecord.core.wait_keys import Resolution
+from onrecord.errors import InvalidValue, OnrecordError
+from onrecord.runtime.waits.registry import WaitRegistry
 
 BODY_BYTES = 1024 * 1024
 BODY_SECONDS = 10.0
@@ -48,7 +48,7 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class Answer(NamedTuple):
+class WaitResponse(NamedTuple):
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
@@ -64,8 +64,8 @@ class Answer(NamedTuple):
         ]
 
 
-class Request(NamedTuple):
-    """What stands before the body. Names of headers are in lower case."""
+class WaitRequest(NamedTuple):
+    """The head of a request. The header names are in lower case."""
 
     method: str
     path: str
@@ -75,40 +75,39 @@ class Request(NamedTuple):
         return [value for other, value in self.headers if other == name]
 
 
-def problem(status: int, code: str, message: str, *headers: tuple[str, str]) -> Answer:
-    return Answer(status, stored_bytes({"error": {"code": code, "message": message}}), headers)
+def problem(status: int, code: str, message: str, *headers: tuple[str, str]) -> WaitResponse:
+    return WaitResponse(status, stored_bytes({"error": {"code": code, "message": message}}), headers)
 
 
 NO_SUCH_WAIT = problem(404, "await_event_unknown_or_revoked", "this wait key is not known or was revoked")
 TOO_LARGE = problem(413, "too_large", f"a body has at most {BODY_BYTES} bytes")
 TOO_SLOW = problem(408, "too_slow", f"the request did not arrive within {BODY_SECONDS:.0f} seconds")
 CUT_OFF = problem(400, "cut_off", "the body is shorter than announced")
-BUSY = problem(503, "busy", "too many requests at once; try again", ("retry-after", "1"))
 FAILED = problem(503, "store_unavailable", "nothing is known about the wait; try again with the same body")
-_RESOLVED = Answer(200, stored_bytes({"status": "resolved"}))
+_RESOLVED = WaitResponse(200, stored_bytes({"status": "resolved"}))
 
 
-class Door:
-    """The decisions, without any input or output but that of the desk."""
+class WaitEndpoint:
+    """The decisions about a request. Only the registry does I/O."""
 
     def __init__(
-        self, desk: WaitDesk, *, allowed_hosts: Collection[str] = (), allowed_origins: Collection[str] = ()
+        self, registry: WaitRegistry, *, allowed_hosts: Collection[str] = (), allowed_origins: Collection[str] = ()
     ) -> None:
-        self.desk = desk
+        self.registry = registry
         self._hosts = LOOPBACK_NAMES | {host.lower() for host in allowed_hosts}
         self._origins = frozenset(allowed_origins)
 
-    def refusal(self, request: Request) -> Answer | None:
-        """Why the request is not looked at further; None when its body may be read."""
+    def refuse(self, request: WaitRequest) -> WaitResponse | None:
+        """Return the refusal of a request by its head, or None if its body may be read."""
         return (
-            self._wrong_sender(request)
-            or _wrong_target(request)
-            or _wrong_method(request)
-            or _wrong_framing(request)
-            or _wrong_type(request)
+            self._refuse_sender(request)
+            or _refuse_target(request)
+            or _refuse_method(request)
+            or _refuse_framing(request)
+            or _refuse_type(request)
         )
 
-    def _wrong_sender(self, request: Request) -> Answer | None:
+    def _refuse_sender(self, request: WaitRequest) -> WaitResponse | None:
         hosts = request.values("host")
         if len(hosts) != 1:
             return problem(400, "bad_host", "a request has exactly one Host")
@@ -119,33 +118,29 @@ class Door:
             return problem(403, "bad_origin", "pages of other origins may not resolve waits")
         return None
 
-    def answer(self, request: Request, body: bytes) -> Answer:
-        """Resolves. Only here the key is looked at."""
+    def answer(self, request: WaitRequest, body: bytes) -> WaitResponse:
+        """Resolve the wait. Only this method reads the key."""
         try:
-            resolution = resolution_of_body(body)
+            resolution = decode_resolution(read_strict(body, max_bytes=BODY_BYTES, max_depth=MAX_BODY_DEPTH))
         except InvalidValue as error:
             return problem(400, error.code, error.message)
         match = _PATH.match(request.path)
         text = unquote(match[1], errors="replace") if match else ""
         try:
-            outcome = self.desk.resolve(text, resolution)
+            outcome = self.registry.resolve(text, resolution)
         except InvalidValue as error:
             return problem(400, error.code, error.message)
-        except ReenactError:
+        except OnrecordError:
             return FAILED
         if outcome.status == "unknown_or_revoked":
             return NO_SUCH_WAIT
-        if outcome.stands(resolution) or outcome.terminal is None:
+        if outcome.confirms(resolution) or outcome.terminal is None:
             return _RESOLVED
         first = {"status": outcome.terminal.status, "value": encode(outcome.terminal.value).tree}
-        return Answer(409, stored_bytes({"status": "already_resolved", "resolution": first}))
+        return WaitResponse(409, stored_bytes({"status": "already_resolved", "resolution": first}))
 
 
-def resolution_of_body(body: bytes) -> Resolution:
-    return resolution_of_tree(read_strict(body, max_bytes=BODY_BYTES, max_depth=MAX_BODY_DEPTH))
-
-
-def resolution_of_tree(tree: Any) -> Resolution:
+def decode_resolution(tree: Any) -> Resolution:
     if isinstance(tree, dict) and len(tree) == 1:
         ((name, value),) = tree.items()
         if name == "value":
@@ -157,27 +152,27 @@ def resolution_of_tree(tree: Any) -> Resolution:
     raise InvalidValue('a body is {"value": …}, {"error": …} or {"cancel": true}', code="bad_body")
 
 
-def content_length(request: Request) -> int:
-    """Of a request that was not refused."""
+def content_length(request: WaitRequest) -> int:
+    """Return the body length of a request that was not refused."""
     return int(request.values("content-length")[0])
 
 
-def _wrong_target(request: Request) -> Answer | None:
+def _refuse_target(request: WaitRequest) -> WaitResponse | None:
     if not request.path.startswith("/") or len(request.path) > 16_384:
         return problem(400, "bad_target", "the target of a request is a path")
     return None if _PATH.match(request.path) else NO_SUCH_WAIT
 
 
-def _wrong_method(request: Request) -> Answer | None:
+def _refuse_method(request: WaitRequest) -> WaitResponse | None:
     if request.method == "POST":
         return None
     return problem(405, "bad_method", "waits are resolved by POST", ("allow", "POST"))
 
 
-def _wrong_framing(request: Request) -> Answer | None:
+def _refuse_framing(request: WaitRequest) -> WaitResponse | None:
     lengths = request.values("content-length")
     if request.values("transfer-encoding"):
-        # With both, two readers may disagree about where the body ends; alone, it has no end that is known before.
+        # With both, a proxy may see another end of the body. Alone, the size is unknown until the body has arrived.
         if lengths:
             return problem(400, "bad_length", "a body has one length")
         return problem(411, "no_length", "a body needs a Content-Length")
@@ -188,7 +183,7 @@ def _wrong_framing(request: Request) -> Answer | None:
     return TOO_LARGE if int(lengths[0]) > BODY_BYTES else None
 
 
-def _wrong_type(request: Request) -> Answer | None:
+def _refuse_type(request: WaitRequest) -> WaitResponse | None:
     types = request.values("content-type")
     parts = [part.strip().lower() for part in types[0].split(";")] if len(types) == 1 else [""]
     if parts[0] != "application/json" or parts[1:] not in ([], ["charset=utf-8"]):
@@ -208,42 +203,42 @@ def is_loopback(host: str) -> bool:
 
 
 class WaitsApp:
-    """The door as an ASGI application, for any server of these."""
+    """The endpoint as an ASGI application."""
 
     def __init__(
-        self, desk: WaitDesk, *, allowed_hosts: Collection[str] = (), allowed_origins: Collection[str] = ()
+        self, registry: WaitRegistry, *, allowed_hosts: Collection[str] = (), allowed_origins: Collection[str] = ()
     ) -> None:
-        self.door = Door(desk, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
+        self.endpoint = WaitEndpoint(registry, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
+            await _run_lifespan(receive, send)
         elif scope["type"] == "http":
-            await _send(send, await self._answer(scope, receive))
+            await _send(send, await self._respond(scope, receive))
         else:
             await send({"type": "websocket.close", "code": 1008})
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+    async def _respond(self, scope: Scope, receive: Receive) -> WaitResponse:
         headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        # The raw path where the server gives it: `path` is decoded, and an escaped slash would look like a real one.
+        # Prefer the raw path: `path` is decoded, so that an escaped slash would look like a real one.
         raw: bytes | None = scope.get("raw_path")
         path = raw.decode("latin-1").partition("?")[0] if raw else scope["path"]
-        request = Request(scope["method"], path, headers)
-        refusal = self.door.refusal(request)
+        request = WaitRequest(scope["method"], path, headers)
+        refusal = self.endpoint.refuse(request)
         if refusal is not None:
             return refusal
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _body(receive, content_length(request))
+                body = await _read_body(receive, content_length(request))
         except TimeoutError:
             return TOO_SLOW
-        if isinstance(body, Answer):
+        if isinstance(body, WaitResponse):
             return body
-        threads = self.door.desk.looking_threads()
-        return await asyncio.wrap_future(threads.submit(partial(self.door.answer, request, body)))
+        threads = self.endpoint.registry.lookup_threads()
+        return await asyncio.wrap_future(threads.submit(partial(self.endpoint.answer, request, body)))
 
 
-async def _body(receive: Receive, length: int) -> bytes | Answer:
+async def _read_body(receive: Receive, length: int) -> bytes | WaitResponse:
     parts, size = [], 0
     while True:
         message = await receive()
@@ -258,13 +253,13 @@ async def _body(receive: Receive, length: int) -> bytes | Answer:
             return b"".join(parts) if size == length else CUT_OFF
 
 
-async def _send(send: Send, answer: Answer) -> None:
+async def _send(send: Send, answer: WaitResponse) -> None:
     headers = [(name.encode(), value.encode()) for name, value in answer.all_headers()]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
 
 
-async def _lifespan(receive: Receive, send: Send) -> None:
+async def _run_lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

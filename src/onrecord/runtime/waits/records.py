@@ -1,18 +1,18 @@
-"""What waits leave in inboxes, and under which keys.
+"""The inbox rows of waits, and their keys.
 
     in the inbox of the run
-    wait:<wait>                 how the wait ended: the only truth about it
-    wait-pin:<wait>             that it exists, which secret signs it, to which session it belongs
-    wait-pin:<wait>:<key id>    that it was issued again under another secret
-    wait-objection:<wait>       that somebody came with another resolution later
-    first-of:<waits>            which of several was first
+    wait:<wait>                 the resolution; the wait has ended if and only if this row exists
+    wait-pin:<wait>             the wait exists: the id of its signing secret, and its session
+    wait-pin:<wait>:<key id>    the key was issued again under another secret
+    wait-objection:<wait>       a different resolution arrived later
+    first-of:<waits>            the first of several waits
 
     in the inbox of the namespace's operations journal
-    session-revoked:<session>           no key of the session opens anything, for ever
-    session-cancelled:<session>:<n>     waits made before its n-th cancellation end as cancelled
+    session-revoked:<session>           no key of the session is accepted, ever
+    session-cancelled:<session>:<n>     waits created before its n-th cancellation end as cancelled
 
-Waits and sessions are named by digests: any store takes them, and erasing a value that a name held does not
-find, and so not remove, a revocation.
+Waits and sessions are named by digests. Every store accepts a digest, and erasing a value that occurs in a name cannot
+remove a revocation.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from reenact.core.canonical import parse_stored
-from reenact.core.codec import decode
-from reenact.core.wait_keys import RESOLUTION_STATUSES, Resolution, WaitIdentity, session_id
-from reenact.errors import Damaged
-from reenact.store.contract import InboxRow
+from onrecord.core.canonical import parse_stored
+from onrecord.core.codec import decode
+from onrecord.core.wait_keys import RESOLUTION_STATUSES, Resolution, WaitIdentity, session_id
+from onrecord.errors import Damaged
+from onrecord.store.contract import InboxRow
 
 SESSION_ROWS = "session-"
 PIN_ROWS = "wait-pin:"
 
 
 class Pin(NamedTuple):
+    """The facts of a wait that are fixed at its creation."""
+
     key_id: str
     session: str | None
     generation: int
-    """How often the session had been cancelled when the wait was made."""
+    """The number of cancellations of the session when the wait was created."""
 
 
 def resolution_key(wait_id: str) -> str:
@@ -59,7 +61,7 @@ def first_of_key(wait_ids: Iterable[str]) -> str:
 
 
 def revocation_key(session: str | None) -> str:
-    # A wait without a session is looked for under a name that no session has, so that every look-up is alike.
+    # A wait without a session uses a name that no session has, so that every look-up costs the same.
     return f"{SESSION_ROWS}revoked:{'none' if session is None else session_id(session)}"
 
 
@@ -67,8 +69,8 @@ def cancellation_key(session: str, number: int) -> str:
     return f"{SESSION_ROWS}cancelled:{session_id(session)}:{number}"
 
 
-def session_of(key: str) -> str | None:
-    """The digest of the session that a row of the operations journal's inbox is about."""
+def parse_session(key: str) -> str | None:
+    """Return the digest of the session that a row key of the operations journal's inbox names."""
     return key.split(":")[1] if key.startswith(SESSION_ROWS) and ":" in key else None
 
 
@@ -76,7 +78,7 @@ def pin_payload(identity: WaitIdentity, pin: Pin) -> dict[str, Any]:
     return {"kind": identity.kind, "name": identity.name, "ordinal": identity.ordinal, **pin._asdict()}
 
 
-def pin_of(payload: Any) -> Pin:
+def parse_pin(payload: Any) -> Pin:
     try:
         return Pin(str(payload["key_id"]), payload["session"], int(payload["generation"]))
     except (KeyError, TypeError, ValueError):
@@ -84,15 +86,15 @@ def pin_of(payload: Any) -> Pin:
 
 
 def resolution_payload(resolution: Resolution, nonce: str) -> dict[str, Any]:
-    """The nonce tells the writer that it was the first, also against somebody who says the same."""
+    """Return the row of a resolution. With the nonce a writer knows its own row from an equal one of another writer."""
     return {"status": resolution.status, "value": resolution.value, "nonce": nonce}
 
 
-def resolution_of(payload: Any) -> Resolution:
+def parse_resolution(payload: Any) -> Resolution:
     if not isinstance(payload, dict) or payload.get("status") not in RESOLUTION_STATUSES:
         raise Damaged("the resolution of a wait in an inbox cannot be read", code="bad_wait_row")
     return Resolution(payload["status"], payload.get("value"))
 
 
-def payload_of(row: InboxRow) -> Any:
+def decode_payload(row: InboxRow) -> Any:
     return decode(parse_stored(row.payload))

@@ -1,17 +1,17 @@
-"""Appending, and finding out what became of an append whose connection broke.
+"""Append, and determine the outcome of an append whose connection broke.
 
 Life of an append:
 
-1. One call in autocommit: lock the run, check, insert, commit. One round trip, and its answer means durable.
-   For one event that is `reenact.append_one(...)`, which writes it or says that something is not as expected;
-   then, and for a batch, it is `reenact.append(...)`.
-2. The answer is a refusal: raised, nothing was written.
-3. A deadlock or a serialization failure: rolled back for certain; the same ids go again, a few times.
-4. No answer (cut, silent, server gone): nothing is known. The server process that had the call may still be
-   committing, or may not even have read it yet. So, on a new connection: end that process (it is named by pid
-   *and* start) and wait until it is gone; then take the run's row lock and look the ids up.
-5. All there with the same links: it had been committed; success. None there: it never will be; the same ids
-   go again.
+1. One call in autocommit: lock the run, check, insert, commit. One round trip, and its answer means durable. For one
+   event the call is `onrecord.append_one(...)`, which writes it or answers that a check failed; then, and for a batch,
+   the call is `onrecord.append(...)`.
+2. The answer is a refusal: it is raised, nothing was written.
+3. A deadlock or a serialization failure: certainly rolled back; the same ids are tried again, a few times.
+4. No answer (cut, silent, server gone): nothing is known. The server process of the call may still be committing, or
+   may not even have read it yet. So, on a new connection: terminate that process (named by pid *and* start) and wait
+   until it is gone; then take the run's row lock and look the ids up.
+5. All ids exist with the same links: the append was committed; success. None exists: it never will be; the same ids
+   are tried again.
 6. Not decided in time: OutcomeUnknown. An append is never repeated on a guess.
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 from psycopg import errors
 from psycopg.types.numeric import Int8
 
-from reenact.errors import (
+from onrecord.errors import (
     InvalidInput,
     MovedHead,
     NotFound,
@@ -35,34 +35,34 @@ from reenact.errors import (
     StoreUnavailable,
     WrongSequence,
 )
-from reenact.store.contract import DuplicateIds, EventRow, NodeRow, PendingAppend
-from reenact.store.postgres.arrays import ByteaArray, bigint, bigints, blobs, clamped, packed, texts
-from reenact.store.postgres.connection import Backend, Connection, Lost, Pool
-from reenact.store.postgres.lookups import by_id
-from reenact.store.postgres.prepared import Prepared
+from onrecord.store.contract import DuplicateIds, EventRow, NodeRow, PendingAppend
+from onrecord.store.postgres.arrays import ByteaArray, bigint, bigints, blobs, clamp_bigint, pack_bigint, texts
+from onrecord.store.postgres.connection import Backend, Connection, ConnectionPool, Lost
+from onrecord.store.postgres.lookups import find_by_id
+from onrecord.store.postgres.prepared_calls import PreparedCall
 
 _BOOL, _BYTEA, _INT8, _TEXT, _BYTEAS = 16, 17, 20, 25, 1001
-APPEND_ONE = Prepared(
+APPEND_ONE = PreparedCall(
     "append_one",
-    f"select reenact.append_one({', '.join(f'${number}' for number in range(1, 20))})",
+    f"select onrecord.append_one({', '.join(f'${number}' for number in range(1, 20))})",
     (
         *(_TEXT, _TEXT, _INT8, _BYTEA, _INT8, _BOOL),
         *(_INT8, _TEXT, _TEXT, _TEXT, _INT8, *[_BYTEA] * 6),
         *(_BYTEAS, _BYTEAS),
     ),
 )
-APPEND = f"select * from reenact.append({', '.join(['%b'] * 19)})"
-CHECK = f"select * from reenact.check_append({', '.join(['%b'] * 7)})"
-PUT_NODES = "select reenact.put_nodes(%b, %b, %b)"
-PUT_EVENTS = f"select reenact.put_events({', '.join(['%b'] * 12)})"
+APPEND = f"select * from onrecord.append({', '.join(['%b'] * 19)})"
+CHECK = f"select * from onrecord.check_append({', '.join(['%b'] * 7)})"
+PUT_NODES = "select onrecord.put_nodes(%b, %b, %b)"
+PUT_EVENTS = f"select onrecord.put_events({', '.join(['%b'] * 12)})"
 
 ATTEMPTS = 5
-MAX_BATCH_BYTES = 900_000_000  # Postgres refuses a message of 1 GiB by hanging up
+MAX_BATCH_BYTES = 900_000_000  # Postgres closes the connection on a message of 1 GiB
 _TRUE, _FALSE = b"\1", b"\0"
 _OK, _NO_RUN, _DUPLICATE, _EPOCH, _HEAD, _GAP = range(6)
 
 
-def event_arrays(events: Sequence[EventRow]) -> tuple[Any, ...]:
+def make_event_arrays(events: Sequence[EventRow]) -> tuple[Any, ...]:
     if not events:
         return (bigints(()), *[texts(())] * 3, bigints(()), *[blobs(())] * 6)
     seq, ids, kind, lane, lane_seq, link, digest, salt, match, prefix, content = zip(*events, strict=True)
@@ -72,46 +72,46 @@ def event_arrays(events: Sequence[EventRow]) -> tuple[Any, ...]:
     )
 
 
-def node_arrays(nodes: Sequence[NodeRow]) -> tuple[ByteaArray, ByteaArray]:
+def make_node_arrays(nodes: Sequence[NodeRow]) -> tuple[ByteaArray, ByteaArray]:
     nodes = sorted(nodes)
     return blobs([node.address for node in nodes]), blobs([node.blob for node in nodes])
 
 
-def batch(pending: PendingAppend, sync: bool) -> tuple[Any, ...]:
-    """The parameters of APPEND."""
+def make_batch_parameters(pending: PendingAppend, sync: bool) -> tuple[Any, ...]:
+    """Return the parameters of APPEND."""
     expected = (bigint(pending.expected.seq), pending.expected.hash, bigint(pending.epoch))
     return (
         *(pending.namespace, pending.run, *expected, sync),
-        *event_arrays(pending.events),
-        *node_arrays(pending.nodes),
+        *make_event_arrays(pending.events),
+        *make_node_arrays(pending.nodes),
     )
 
 
-def one_event(pending: PendingAppend, sync: bool) -> list[bytes | None]:
-    """The parameters of APPEND_ONE."""
+def make_event_parameters(pending: PendingAppend, sync: bool) -> list[bytes | None]:
+    """Return the parameters of APPEND_ONE."""
     namespace, run, ((seq, event_id, kind, lane, lane_seq, *contents),), expected, epoch, nodes = pending
     addresses = values = None
     if nodes:
-        addresses, values = (array.encoded() for array in node_arrays(nodes))
+        addresses, values = (array.encoded() for array in make_node_arrays(nodes))
     return [
         namespace.encode(),
         run.encode(),
-        packed(clamped(expected.seq)),
+        pack_bigint(clamp_bigint(expected.seq)),
         expected.hash,
-        packed(clamped(epoch)),
+        pack_bigint(clamp_bigint(epoch)),
         _TRUE if sync else _FALSE,
-        packed(seq),
+        pack_bigint(seq),
         event_id.encode(),
         kind.encode(),
         lane.encode(),
-        None if lane_seq is None else packed(lane_seq),
+        None if lane_seq is None else pack_bigint(lane_seq),
         *contents,
         addresses,
         values,
     ]
 
 
-def checked(pending: PendingAppend) -> PendingAppend:
+def check_size(pending: PendingAppend) -> PendingAppend:
     size = sum(len(event.content or b"") + len(event.link) for event in pending.events) + sum(
         len(node.blob) for node in pending.nodes
     )
@@ -122,7 +122,7 @@ def checked(pending: PendingAppend) -> PendingAppend:
     return pending
 
 
-def check_parameters(pending: PendingAppend) -> tuple[Any, ...]:
+def make_check_parameters(pending: PendingAppend) -> tuple[Any, ...]:
     return (
         *(
             pending.namespace,
@@ -136,33 +136,35 @@ def check_parameters(pending: PendingAppend) -> tuple[Any, ...]:
 
 
 class Appender:
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self.pool = pool
 
     def append(self, pending: PendingAppend, *, sync: bool = True) -> None:
-        checked(pending)
+        check_size(pending)
         self.decide([pending], partial(self._append, pending, sync))
 
     def _append(self, pending: PendingAppend, sync: bool) -> None:
         try:
             with self.pool.connection(writing=True) as connection:
-                if len(pending.events) == 1 and APPEND_ONE.call(connection, one_event(pending, sync)) == _TRUE:
+                if (
+                    len(pending.events) == 1
+                    and APPEND_ONE.call(connection, make_event_parameters(pending, sync)) == _TRUE
+                ):
                     return
-                answer = connection.execute(APPEND, batch(pending, sync), binary=True).fetchone()
+                answer = connection.execute(APPEND, make_batch_parameters(pending, sync), binary=True).fetchone()
         except errors.UniqueViolation as error:
-            raise twice(pending, error) from None
+            raise make_duplicate_error(pending, error) from None
         assert answer is not None
         self.raise_refusal(pending, *answer)
 
     def decide(self, appends: Sequence[PendingAppend], attempt: Callable[[], None]) -> None:
-        """Carries `attempt` out until it is known to have happened, once. It writes all the given appends in
-        one transaction."""
+        """Run `attempt`, which writes all the appends in one transaction, until it is known to have succeeded once."""
         deadline = None
         for number in range(ATTEMPTS):
             try:
                 return attempt()
             except (errors.SerializationFailure, errors.DeadlockDetected):
-                time.sleep(random.uniform(0.005, 0.05) * (number + 1))  # noqa: S311 - apart in time, not a secret
+                time.sleep(random.uniform(0.005, 0.05) * (number + 1))  # noqa: S311 - spreads retries, not a secret
             except Lost as lost:
                 deadline = deadline or time.monotonic() + self.pool.timeouts.resolve
                 if self.resolve(appends, lost, deadline):
@@ -170,33 +172,32 @@ class Appender:
         raise self.pool.unavailable(f"given up after {ATTEMPTS} attempts; nothing was written")
 
     def resolve(self, appends: Sequence[PendingAppend], lost: Lost, deadline: float) -> bool:
-        """True: all were committed. False: none was, and none will be."""
+        """Return True if all appends were committed, False if none was and none will be."""
         while True:
             try:
                 remaining = max(0.0, deadline - time.monotonic())
                 with self.pool.connection(writing=True, seconds=remaining) as connection:
-                    self.wait_for_end(connection, lost.backend, deadline)
-                    found = [self.found_under_lock(connection, pending) for pending in appends]
+                    self.terminate_backend(connection, lost.backend, deadline)
+                    found = [self.find_under_lock(connection, pending) for pending in appends]
                 break
             except (Lost, StoreUnavailable, errors.SerializationFailure, errors.DeadlockDetected):
                 if time.monotonic() >= deadline:
                     runs = ", ".join(sorted({pending.run for pending in appends})[:3])
                     raise OutcomeUnknown(
-                        f"the connection was lost while appending to {runs}, and whether it was committed"
-                        " could not be found out within"
+                        f"the connection was lost while appending to {runs}, and the outcome"
+                        " could not be determined within"
                         f" {self.pool.timeouts.resolve:g} seconds ({self.pool.shown}): {lost}"
                     ) from None
                 time.sleep(0.05)
         for pending, rows in zip(appends, found, strict=True):
             links = {row.id: row.link for row in rows}
             if rows and links != {event.id: event.link for event in pending.events}:
-                # Some ids, or other links under them: not ours, they stood there before.
+                # Only some of the ids, or other links: these events existed before this append.
                 raise DuplicateIds(rows)
         return all(found) and bool(found)
 
-    def wait_for_end(self, connection: Connection, backend: Backend, deadline: float) -> None:
-        """Ends the server process that may still hold our call, read or unread, and waits until it is gone
-        with its locks."""
+    def terminate_backend(self, connection: Connection, backend: Backend, deadline: float) -> None:
+        """Terminate the server process that may still execute our call, and wait until it and its locks are gone."""
         while connection.execute(
             "select pg_terminate_backend(a.pid) from pg_stat_activity a where a.pid = %s and a.backend_start = %s",
             backend,
@@ -205,15 +206,15 @@ class Appender:
                 raise self.pool.unavailable("the server process of the lost connection does not end")
             time.sleep(0.01)
 
-    def found_under_lock(self, connection: Connection, pending: PendingAppend) -> list[EventRow]:
-        # Under the run's lock, and committed: this commit waits for the disk (and for a synchronous standby),
-        # so what it saw is as durable as an acknowledgement.
+    def find_under_lock(self, connection: Connection, pending: PendingAppend) -> list[EventRow]:
+        # Under the run's lock, and committed: this commit waits for the disk (and for a synchronous standby), so what
+        # it saw is as durable as an acknowledged append.
         with connection.transaction():
             connection.execute(
-                "select from reenact.runs r where r.namespace = %s and r.run = %s for no key update",
+                "select from onrecord.runs r where r.namespace = %s and r.run = %s for no key update",
                 (pending.namespace, pending.run),
             )
-            return by_id(connection, pending.namespace, pending.run, [event.id for event in pending.events])
+            return find_by_id(connection, pending.namespace, pending.run, [event.id for event in pending.events])
 
     def raise_refusal(
         self,
@@ -230,7 +231,7 @@ class Appender:
             raise NotFound(f"no run {run} in namespace {pending.namespace}")
         if status == _DUPLICATE:
             with self.pool.connection() as connection:
-                rows = by_id(connection, pending.namespace, run, [event.id for event in pending.events])
+                rows = find_by_id(connection, pending.namespace, run, [event.id for event in pending.events])
             raise DuplicateIds(rows)
         if status == _EPOCH:
             raise StaleEpoch(f"run {run} is at epoch {epoch}, this writer has epoch {pending.epoch}")
@@ -239,8 +240,7 @@ class Appender:
                 f"run {run} ends at seq {head_seq} and this writer had seq {expected.seq} acknowledged:"
                 " acknowledged events are missing",
                 hint="The database went back in time (a failover to a lagging standby, a restored backup)."
-                " Do not go on with this run"
-                " before the missing events are found or given up.",
+                " Do not continue this run before the missing events are found or given up.",
             )
         if status == _HEAD:
             raise MovedHead(f"run {run} ends at seq {head_seq}, not with the seq {expected.seq} that this writer saw")
@@ -250,7 +250,7 @@ class Appender:
 
     def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
         results: list[Exception | None] = [None] * len(appends)
-        # One order of locks for everybody.
+        # All writers take locks in one order.
         order = sorted(range(len(appends)), key=lambda index: (appends[index].namespace, appends[index].run))
         deadline = None
         for _ in range(ATTEMPTS):
@@ -274,7 +274,7 @@ class Appender:
                 errors.SerializationFailure,
                 errors.DeadlockDetected,
             ):
-                break  # one of them spoils it for all
+                break  # one append fails the transaction of all: append one by one below
             except Lost as lost:
                 deadline = deadline or time.monotonic() + self.pool.timeouts.resolve
                 try:
@@ -284,14 +284,14 @@ class Appender:
                     break
             for index, answer in refused.items():
                 refusal = partial(self.raise_refusal, appends[index], answer[0], *answer[2:])
-                results[index] = self._outcome(refusal)
+                results[index] = self._catch(refusal)
             return results
         for index, pending in enumerate(appends):
-            results[index] = self._outcome(partial(self.append, pending))
+            results[index] = self._catch(partial(self.append, pending))
         return results
 
     @staticmethod
-    def _outcome(action: Callable[[], None]) -> Exception | None:
+    def _catch(action: Callable[[], None]) -> Exception | None:
         try:
             action()
         except OutcomeUnknown:
@@ -302,7 +302,7 @@ class Appender:
 
     @staticmethod
     def _check_all(connection: Connection, appends: Sequence[PendingAppend]) -> list[tuple[Any, ...]]:
-        parameters = [check_parameters(checked(pending)) for pending in appends]
+        parameters = [make_check_parameters(check_size(pending)) for pending in appends]
         with connection.pipeline():
             connection.execute("begin")
             cursors = [connection.execute(CHECK, values, binary=True) for values in parameters]
@@ -318,12 +318,12 @@ class Appender:
                 columns = list(zip(*nodes, strict=True))
                 connection.execute(PUT_NODES, (texts(columns[0]), blobs(columns[1]), blobs(columns[2])))
             for pending, run_no in accepted:
-                connection.execute(PUT_EVENTS, (Int8(run_no), *event_arrays(pending.events)))
+                connection.execute(PUT_EVENTS, (Int8(run_no), *make_event_arrays(pending.events)))
             connection.execute("commit")
 
 
-def twice(pending: PendingAppend, error: errors.UniqueViolation) -> WrongSequence:
-    # Past the checks under the run's lock, only the batch itself (or a lane number) can collide.
+def make_duplicate_error(pending: PendingAppend, error: errors.UniqueViolation) -> WrongSequence:
+    # After the checks under the run's lock, only the batch itself (or a lane number) can collide.
     return WrongSequence(
-        f"an id or a lane number stands twice in run {pending.run} ({error.diag.constraint_name}); nothing was written"
+        f"an id or a lane number occurs twice in run {pending.run} ({error.diag.constraint_name}); nothing was written"
     )

@@ -1,8 +1,7 @@
 """Arrays and numbers as parameters, in Postgres' binary form.
 
-psycopg writes lists too, but chooses their type by the values (small integers and large ones, nothing at all
-for an empty list), and each choice is another prepared statement. Here the type is said, and bytes go over
-the wire as they are.
+psycopg can write lists too, but it chooses their type by the values (small or large integers, no type for an empty
+list), and each choice is another prepared statement. Here the type is explicit, and bytes are sent unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NULL = b"\xff\xff\xff\xff"
 
 
 class Array:
-    """Values of one type. The bytes are made by the subclass when the array is."""
+    """Values of one type, already in binary form."""
 
     __slots__ = ("items",)
     element_oid: ClassVar[int]
@@ -70,26 +69,26 @@ def texts(values: Iterable[str | None]) -> TextArray:
 
 
 def bigints(values: Iterable[int | None]) -> BigintArray:
-    return BigintArray([None if value is None else packed(value) for value in values])
+    return BigintArray([None if value is None else pack_bigint(value) for value in values])
 
 
-def packed(value: int) -> bytes:
+def pack_bigint(value: int) -> bytes:
     try:
         return _BIGINT.pack(value)
     except struct.error:
         raise psycopg.DataError("an integer beyond 64 bits") from None
 
 
-def clamped(value: int) -> int:
-    """A number to compare with. Beyond 64 bits no row has it, and the nearest end says the same."""
+def clamp_bigint(value: int) -> int:
+    """Return a number to compare with. No row has one beyond 64 bits, so the nearest limit compares the same."""
     return value if _LEAST <= value <= _LARGEST else _LEAST if value < 0 else _LARGEST
 
 
 def bigint(value: int) -> Int8:
-    return Int8(clamped(value))
+    return Int8(clamp_bigint(value))
 
 
-def _dumper(array_oid: int) -> type[Dumper]:
+def _make_dumper(array_oid: int) -> type[Dumper]:
     class ArrayDumper(Dumper):
         oid = array_oid
         format = pq.Format.BINARY
@@ -101,7 +100,7 @@ def _dumper(array_oid: int) -> type[Dumper]:
     return ArrayDumper
 
 
-_DUMPERS = ((ByteaArray, _dumper(1001)), (TextArray, _dumper(1009)), (BigintArray, _dumper(1016)))
+_DUMPERS = ((ByteaArray, _make_dumper(1001)), (TextArray, _make_dumper(1009)), (BigintArray, _make_dumper(1016)))
 
 
 def register(connection: psycopg.Connection[Any]) -> None:

@@ -1,10 +1,9 @@
-"""Connections: bounded in time, checked when made, few, and never shared with a child process.
+"""Connections: bounded in time, checked when opened, few, and never shared with a child process.
 
-Every wait ends: connecting (connect_timeout), a statement (statement_timeout), a lock (lock_timeout), a peer
-that is gone (keepalives, tcp_user_timeout), a peer that is there and silent (a deadline on our own side,
-since none of the others sees a proxy that swallows), and the queue for a connection of the pool. The pool is
-our own and small: no threads that a fork() would lose, and each connection knows which server process serves
-it, without which a lost append cannot be decided (`appends.py`).
+Every wait ends: connecting (connect_timeout), a statement (statement_timeout), a lock (lock_timeout), a dead peer
+(keepalives, tcp_user_timeout), a silent peer (a deadline on our side, because none of the others detects a proxy that
+drops data), and the queue of the pool. The pool is small and our own: it has no threads that a fork() would lose, and
+each connection knows its server process, which is needed to decide a lost append (`appends.py`).
 """
 
 from __future__ import annotations
@@ -25,24 +24,23 @@ import psycopg
 from psycopg import conninfo, errors
 from psycopg.abc import PQGen
 
-from reenact.errors import (
+from onrecord.errors import (
     Damaged,
     InvalidInput,
-    ReenactError,
+    OnrecordError,
     Refused,
     SchemaMismatch,
     StoreError,
     StoreUnavailable,
 )
-from reenact.store.postgres import arrays
+from onrecord.store.postgres import arrays
 
 Row = tuple[Any, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Timeouts:
-    """Seconds. `answer` is our own patience and must exceed `statement`, so that a slow server still gets to
-    say what happened."""
+    """Time limits in seconds. `answer`, the client's limit, must exceed `statement`: a slow server can then answer."""
 
     connect: float = 5.0
     statement: float = 15.0
@@ -50,18 +48,18 @@ class Timeouts:
     answer: float = 20.0
     pool: float = 15.0
     resolve: float = 20.0
-    """How long to look for the truth about an append whose connection broke, before it is OutcomeUnknown."""
+    """How long to determine the outcome of an append whose connection broke, before it is OutcomeUnknown."""
 
 
 class Backend(NamedTuple):
-    """Which server process served a connection. A pid comes back; together with its start it does not."""
+    """The server process of a connection. A pid can be reused; together with its start time it is unique."""
 
     pid: int
     start: Any
 
 
 class Lost(Exception):
-    """The connection broke, or kept silent, while something was under way: nothing is known about it."""
+    """The connection broke or stayed silent during a call: its outcome is unknown."""
 
     def __init__(self, backend: Backend, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -69,7 +67,7 @@ class Lost(Exception):
 
 
 class Connection(psycopg.Connection[Row]):
-    """A connection on which no wait is unbounded."""
+    """A connection on which every wait is bounded."""
 
     patience = 20.0
     backend = Backend(0, None)
@@ -78,23 +76,23 @@ class Connection(psycopg.Connection[Row]):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.prepared: set[bytes] = set()
-        """Names of the statements that `prepared.py` made known to this server process."""
+        """Names of the statements that `prepared_calls.py` has prepared in this server process."""
         self._poll = select.poll()
         self._poll.register(self.pgconn.socket, select.POLLIN)
 
     def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
         return super().wait(gen, interval, self.patience if timeout is None else timeout)
 
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         return self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
-    def rolled_back(self) -> bool:
+    def roll_back(self) -> bool:
         with contextlib.suppress(psycopg.Error):
             self.execute("rollback")
-        return self.at_rest()
+        return self.is_idle()
 
-    def usable(self) -> bool:
-        """False when the server hung up while the connection lay idle: asked without a round trip."""
+    def is_usable(self) -> bool:
+        """Return False if the server closed the idle connection. Needs no round trip."""
         if self.closed:
             return False
         if not self._poll.poll(0):
@@ -103,17 +101,17 @@ class Connection(psycopg.Connection[Row]):
             self.pgconn.consume_input()
         except psycopg.Error:
             return False
-        return not self._poll.poll(0)  # a notice has been read by now; an end of file is still there
+        return not self._poll.poll(0)  # a notice has been read by now; an end of file is still readable
 
 
-def masked(url: str) -> str:
-    """The URL as it may stand in a message: the password, wherever it stands, is not in it."""
+def mask_password(url: str) -> str:
+    """Return the URL for messages, without its password."""
     url = re.sub(r"(?i)([?&\s]?\b(?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]*)", r"\1***", url)
     return re.sub(r"(://[^/?#@:]*):[^/?#]*@", r"\1:***@", url)
 
 
-def passwords(url: str) -> set[str]:
-    """What must not appear in the text of a driver's error either."""
+def list_passwords(url: str) -> set[str]:
+    """Return the passwords that must not appear in the text of a driver's error."""
     found: set[str] = set()
     with contextlib.suppress(Exception):
         found.add(str(conninfo.conninfo_to_dict(url).get("password") or ""))
@@ -124,8 +122,8 @@ def passwords(url: str) -> set[str]:
     return {password for password in found if password}
 
 
-# Plans are kept, and one that was made while a table was small has to be right when it has grown: every query of ours
-# has its index, so nothing else is considered.
+# Plans are kept, and a plan made while a table was small must be right when it has grown: every query here has an
+# index, so sequential scans are not considered.
 SETUP = """
 select set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false),
     set_config('idle_in_transaction_session_timeout', %s, false),
@@ -144,16 +142,16 @@ select pg_backend_pid(), (select a.backend_start from pg_stat_activity a where a
 """
 
 
-class Pool:
-    """At most `size` connections, made when needed, the last used first."""
+class ConnectionPool:
+    """Keeps at most `size` connections, opened when needed, the last used first."""
 
     def __init__(self, url: str, *, durability: str, size: int, timeouts: Timeouts) -> None:
         self.url = url
-        self.shown = masked(url)
+        self.shown = mask_password(url)
         self.durability = durability
         self.size = size
         self.timeouts = timeouts
-        self._secrets = passwords(url)
+        self._secrets = list_passwords(url)
         self._closed = False
         self._reset()
         _pools.add(self)
@@ -165,28 +163,26 @@ class Pool:
         self._made = 0
 
     def abandon(self) -> None:
-        """In the child of a fork: the connections are the parent's. Not closed (that would end the parent's
-        sessions), only kept aside."""
+        """Drop the parent's connections in the child of a fork. Closing them would end the parent's sessions."""
         _inherited.extend(self._idle)
         self._reset()
 
-    # Errors, in one place
+    # All errors are translated here
 
     def unavailable(self, what: str, error: BaseException | None = None) -> StoreUnavailable:
         detail = f": {self.clean(error)}" if error is not None else ""
         return StoreUnavailable(f"{what} ({self.shown}){detail}")
 
     def clean(self, error: BaseException) -> str:
-        # Only the first line of a server's message: its details quote the row.
+        # Only the primary message: its details quote the row.
         primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
         text = " ".join((primary or str(error)).split())
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        return masked(text)
+        return mask_password(text)
 
-    def translated(self, error: Exception) -> ReenactError:
-        """What a database error that left the connection whole means. The statement was rolled back for
-        certain."""
+    def translate(self, error: Exception) -> OnrecordError:
+        """Translate a database error after which the connection is usable. The statement was rolled back."""
         if isinstance(error, errors.LockNotAvailable):
             return self.unavailable("another writer held the lock for too long; nothing was written")
         if isinstance(error, errors.QueryCanceled):
@@ -202,13 +198,13 @@ class Pool:
                 errors.InvalidSchemaName,
             ),
         ):
-            return SchemaMismatch(f"the schema `reenact` is not what this version made ({self.shown})")
+            return SchemaMismatch(f"the schema `onrecord` is not what this version made ({self.shown})")
         if isinstance(error, errors.InsufficientPrivilege):
             return self.unavailable("the database role lacks a permission", error)
         if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
             return Damaged(f"the database reports damage ({self.shown}): {self.clean(error)}")
         if isinstance(error, (psycopg.DataError, UnicodeError, OverflowError)):
-            # Its own text might quote the value.
+            # The error's own text may quote the value.
             return InvalidInput(f"Postgres cannot keep a text or number of this call ({type(error).__name__})")
         if isinstance(error, psycopg.IntegrityError):
             return Refused(
@@ -239,7 +235,7 @@ class Pool:
                 keepalives_interval=2,
                 keepalives_count=3,
                 tcp_user_timeout=int(milliseconds["answer"]),
-                application_name="reenact",
+                application_name="onrecord",
             )
         except (psycopg.Error, UnicodeError) as error:
             raise self.unavailable("cannot reach the database", error) from None
@@ -260,16 +256,16 @@ class Pool:
             connection.backend = Backend(facts[0], facts[1])
             connection.standby = facts[2]
             connection.patience = timeouts.answer
-            self._refuse_weak(*facts[3:])
+            self._check_settings(*facts[3:])
         except psycopg.Error as error:
             discard(connection)
             raise self.unavailable("the database did not accept the session", error) from None
-        except ReenactError:
+        except OnrecordError:
             discard(connection)
             raise
         return connection
 
-    def _refuse_weak(
+    def _check_settings(
         self, synchronous_commit: str, fsync: str, full_page_writes: str, version: int, encoding: str
     ) -> None:
         if version < 140000:
@@ -286,40 +282,39 @@ class Pool:
         weak = [f"{name}={value}" for name, value in settings.items() if value == "off"]
         if weak:
             raise StoreUnavailable(
-                f"the database acknowledges what a power loss can take back: {', '.join(weak)} ({self.shown})",
+                f"the database acknowledges commits that a power loss can undo: {', '.join(weak)} ({self.shown})",
                 hint="Turn the setting on, or open the store with durability='relaxed' to accept that.",
             )
 
     @contextlib.contextmanager
     def connection(self, *, writing: bool = False, seconds: float | None = None) -> Iterator[Connection]:
-        """A connection for one piece of work. A broken one comes out as `Lost`, other database errors
-        translated."""
+        """Lend a connection for one piece of work. A broken one raises `Lost`; other database errors are translated."""
         connection = self._take(self.timeouts.pool if seconds is None else seconds)
         keep = False
         try:
             if writing and connection.standby:
-                discard(connection)  # it may have been promoted since: the next try asks again
-                raise self.unavailable("this is a standby server: it can be read and decides nothing")
+                discard(connection)  # it may be promoted by now: the next attempt asks again
+                raise self.unavailable("this is a standby server: it can only be read")
             yield connection
             keep = True
         except (psycopg.Error, UnicodeError, OverflowError) as error:
-            # A time-out of our own leaves the answer on its way: as lost as a broken socket.
+            # After a time-out on our side the answer is still on its way: as lost as with a broken socket.
             lost = connection.broken or connection.closed or isinstance(error, errors._WaitTimeout)
             lost = lost or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None)
-            # The server says good-bye (57P01 to 57P05: shutdown, crash, terminated); what was under way may
-            # have been committed before that.
+            # The server announces its end (57P01 to 57P05: shutdown, crash, terminated); the call may have been
+            # committed before that.
             lost = lost or str(getattr(error, "sqlstate", None)).startswith("57P")
             if lost:
                 raise Lost(connection.backend, RuntimeError(self.clean(error))) from None
             keep = True
             if isinstance(error, (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)):
                 raise
-            raise self.translated(error) from None
-        except ReenactError:
+            raise self.translate(error) from None
+        except OnrecordError:
             keep = True
             raise
         finally:
-            # Interrupted (Ctrl-C) or lost: the protocol's state is not known, the connection is given up.
+            # Interrupted (Ctrl-C) or lost: the state of the protocol is unknown, so the connection is discarded.
             self._give_back(connection, keep)
 
     def _take(self, seconds: float) -> Connection:
@@ -330,7 +325,7 @@ class Pool:
                     raise self.unavailable("the store was closed")
                 while self._idle:
                     connection = self._idle.pop()
-                    if connection.usable():
+                    if connection.is_usable():
                         return connection
                     discard(connection)
                     self._made -= 1
@@ -349,7 +344,7 @@ class Pool:
             raise
 
     def _give_back(self, connection: Connection, keep: bool) -> None:
-        if keep and not self._closed and (connection.at_rest() or connection.rolled_back()):
+        if keep and not self._closed and (connection.is_idle() or connection.roll_back()):
             with self._lock:
                 self._idle.append(connection)
                 self._condition.notify()
@@ -360,7 +355,7 @@ class Pool:
             self._condition.notify()
 
     def grow(self) -> None:
-        """One connection more, until `shrink`."""
+        """Allow one connection more, until `shrink`."""
         with self._lock:
             self.size += 1
             self._condition.notify()
@@ -387,7 +382,7 @@ def discard(connection: Connection) -> None:
         connection.close()
 
 
-_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_pools: weakref.WeakSet[ConnectionPool] = weakref.WeakSet()
 _inherited: list[Connection] = []
 
 

@@ -1,8 +1,8 @@
-"""Adding a whole run at once, without holding up others.
+"""Add a whole run at once, without blocking other writers.
 
-Batches are staged in temporary tables first, however long their source takes. Only then, in the same
-transaction, do the rows enter the real tables: new nodes in the order that every writer keeps, so that nobody
-waits for a slow file or dies in a deadlock with it.
+Batches are first staged in temporary tables, however long their source takes. Then, in the same transaction, the rows
+are copied to the real tables, new nodes in the order that every writer keeps. So no writer waits for a slow file or
+deadlocks with it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from psycopg import errors
 from psycopg.types.numeric import Int8
 
-from reenact.errors import OutcomeUnknown, Refused, RunExists, StoreUnavailable
-from reenact.store.contract import EventRow, HeaderRow, NodeRow
-from reenact.store.postgres.appends import Appender, event_arrays
-from reenact.store.postgres.arrays import blobs
-from reenact.store.postgres.connection import Connection, Lost, Pool
+from onrecord.errors import OutcomeUnknown, Refused, RunExists, StoreUnavailable
+from onrecord.store.contract import EventRow, HeaderRow, NodeRow
+from onrecord.store.postgres.appends import Appender, make_event_arrays
+from onrecord.store.postgres.arrays import blobs
+from onrecord.store.postgres.connection import Connection, ConnectionPool, Lost
 
 IMPORT_SECONDS = 600.0
 SETTINGS = (
@@ -26,27 +26,27 @@ SETTINGS = (
     f" set_config('idle_in_transaction_session_timeout', '{IMPORT_SECONDS:g}s', true)"
 )
 TABLES = (
-    "create temp table import_events (like reenact.events) on commit drop",
-    "create temp table import_nodes (like reenact.nodes) on commit drop",
+    "create temp table import_events (like onrecord.events) on commit drop",
+    "create temp table import_nodes (like onrecord.nodes) on commit drop",
 )
-EXISTS = "select 1 from reenact.runs where namespace = %s and run = %s"
+EXISTS = "select 1 from onrecord.runs where namespace = %s and run = %s"
 STAGE_EVENTS = f"insert into pg_temp.import_events select 0, * from unnest({', '.join(['%b'] * 11)})"
 STAGE_NODES = "insert into pg_temp.import_nodes select %s, * from unnest(%b, %b)"
 ADD_RUN = (
-    "insert into reenact.runs (namespace, run, kind, created, header, hash, salt, match, content, imported)"
+    "insert into onrecord.runs (namespace, run, kind, created, header, hash, salt, match, content, imported)"
     f" values ({', '.join(['%b'] * 10)}) on conflict (namespace, run) do nothing returning run_no"
 )
-ADD_NODES = "insert into reenact.nodes select * from pg_temp.import_nodes order by address on conflict do nothing"
+ADD_NODES = "insert into onrecord.nodes select * from pg_temp.import_nodes order by address on conflict do nothing"
 ADD_EVENTS = (
-    "insert into reenact.events select %s, seq, id, kind, lane, lane_seq, link, hash, salt, match, prefix,"
+    "insert into onrecord.events select %s, seq, id, kind, lane, lane_seq, link, hash, salt, match, prefix,"
     " content"
     " from pg_temp.import_events order by seq"
 )
-ARRIVED = "select 1 from reenact.runs where namespace = %s and run = %s and header = %b"
+ARRIVED = "select 1 from onrecord.runs where namespace = %s and run = %s and header = %b"
 
 
 class Importer:
-    def __init__(self, pool: Pool, appender: Appender) -> None:
+    def __init__(self, pool: ConnectionPool, appender: Appender) -> None:
         self.pool = pool
         self.appender = appender
 
@@ -64,18 +64,18 @@ class Importer:
                 try:
                     connection.execute("begin")
                     self._stage(connection, namespace, header, nodes, batches)
-                    self._enter(connection, namespace, header)
+                    self._copy_staged(connection, namespace, header)
                     committing = True
                     connection.execute("commit")
                 finally:
                     connection.patience = patience
         except errors.UniqueViolation as error:
-            raise Refused(f"seq, id or lane number stands twice in the import of run {header.run}") from error
+            raise Refused(f"seq, id or lane number occurs twice in the import of run {header.run}") from error
         except (errors.SerializationFailure, errors.DeadlockDetected):
             raise self.pool.unavailable("the import collided with other writers; nothing was written") from None
         except Lost as lost:
-            # Before the commit was sent a lost connection is a transaction undone.
-            if not committing or not self._arrived(namespace, header, lost):
+            # A connection lost before the commit was sent is a rolled-back transaction.
+            if not committing or not self._was_committed(namespace, header, lost):
                 raise self.pool.unavailable("the connection was lost; nothing was written", lost) from None
 
     def _stage(
@@ -91,10 +91,10 @@ class Importer:
             raise RunExists(f"run {header.run} exists in namespace {namespace}")
         for statement in TABLES:
             connection.execute(statement, prepare=False)
-        # Temporary tables are new each time: a statement prepared for the last ones would not fit.
+        # Temporary tables are new in each transaction: a statement prepared for earlier ones does not fit.
         self._stage_nodes(connection, namespace, nodes)
         for events, more in batches:
-            connection.execute(STAGE_EVENTS, event_arrays(events), prepare=False)
+            connection.execute(STAGE_EVENTS, make_event_arrays(events), prepare=False)
             self._stage_nodes(connection, namespace, more)
 
     @staticmethod
@@ -103,7 +103,7 @@ class Importer:
         connection.execute(STAGE_NODES, values, prepare=False)
 
     @staticmethod
-    def _enter(connection: Connection, namespace: str, header: HeaderRow) -> None:
+    def _copy_staged(connection: Connection, namespace: str, header: HeaderRow) -> None:
         facts = (header.hash, header.salt, header.match, header.content, header.imported)
         values = (namespace, header.run, header.kind, Int8(header.created), header.header, *facts)
         row = connection.execute(ADD_RUN, values).fetchone()
@@ -112,19 +112,19 @@ class Importer:
         connection.execute(ADD_NODES, prepare=False)
         connection.execute(ADD_EVENTS, (row[0],), prepare=False)
 
-    def _arrived(self, namespace: str, header: HeaderRow, lost: Lost) -> bool:
+    def _was_committed(self, namespace: str, header: HeaderRow, lost: Lost) -> bool:
         deadline = time.monotonic() + self.pool.timeouts.resolve
         while True:
             try:
                 remaining = max(0.0, deadline - time.monotonic())
                 with self.pool.connection(writing=True, seconds=remaining) as connection:
-                    self.appender.wait_for_end(connection, lost.backend, deadline)
+                    self.appender.terminate_backend(connection, lost.backend, deadline)
                     found = connection.execute(ARRIVED, (namespace, header.run, header.header)).fetchone()
                     return found is not None
             except (Lost, StoreUnavailable):
                 if time.monotonic() >= deadline:
                     raise OutcomeUnknown(
-                        f"the connection was lost while importing {header.run}, and whether it was committed"
-                        f" could not be found out ({self.pool.shown})"
+                        f"the connection was lost while importing {header.run}, and the outcome"
+                        f" could not be determined ({self.pool.shown})"
                     ) from None
                 time.sleep(0.05)

@@ -1,19 +1,20 @@
-"""Finding events by id and by their place in a lane, with the indexes there are (`sql/001_tables.sql`)."""
+"""Find events by id and by position in a lane, using the existing indexes (`sql/001_tables.sql`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reenact.store.contract import EventRow
-from reenact.store.postgres.arrays import bigint, bigints, texts
-from reenact.store.postgres.connection import Connection
+from onrecord.store.contract import EventRow
+from onrecord.store.postgres.arrays import bigint, bigints, texts
+from onrecord.store.postgres.connection import Connection
 
 EVENT_COLUMNS = "e.seq, e.id, e.kind, e.lane, e.lane_seq, e.link, e.hash, e.salt, e.match, e.prefix, e.content"
 LIGHT_COLUMNS = EVENT_COLUMNS.replace("e.content", "null::bytea")
-# Not a join: with one the planner does not see that the primary key has the events in the order of seq, and sorts all.
+# Not a join: the planner would not see that the primary key is in the order of seq, and would sort everything.
 OF_RUN = (
-    "from reenact.events e where e.run_no = (select r.run_no from reenact.runs r where r.namespace = %s and r.run = %s)"
+    "from onrecord.events e"
+    " where e.run_no = (select r.run_no from onrecord.runs r where r.namespace = %s and r.run = %s)"
 )
 
 _BY_ID = (
@@ -24,7 +25,7 @@ _BY_LANE = f"select {LIGHT_COLUMNS} {OF_RUN} and e.lane = %s and e.lane <> '0' a
 _LANE_ZERO = f"select {LIGHT_COLUMNS} {OF_RUN} and e.lane = '0' and e.lane_seq is not null"
 _LANE_ZERO_FROM = f"{_LANE_ZERO} and e.seq >= %s order by e.seq limit 1"
 _LANE_ZERO_END = f"{_LANE_ZERO} and e.seq < %s order by e.seq desc limit 1"
-# Behavioural events of a lane are numbered in the order of seq, so the last number is the last event.
+# Behavioural events of a lane are numbered in the order of seq, so the highest number is the last event.
 _LANE_ENDS = (
     f"select distinct on (e.lane) {LIGHT_COLUMNS} {OF_RUN} and e.lane <> '0' and e.lane_seq is not null"
     " and e.seq < %s order by e.lane, e.lane_seq desc"
@@ -34,8 +35,8 @@ _LARGEST = (1 << 63) - 1
 Rows = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
 
-def seq_of(event_id: str) -> int | None:
-    """The seq that an id made by the journal ends with; None for an id that somebody gave."""
+def parse_seq(event_id: str) -> int | None:
+    """Return the seq at the end of an id that the journal made; None for an id that a caller chose."""
     if not event_id.startswith("_"):
         return None
     try:
@@ -45,19 +46,19 @@ def seq_of(event_id: str) -> int | None:
     return seq if 0 < seq <= _LARGEST else 0
 
 
-def by_id(connection: Connection, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
-    seqs = [(event_id, seq_of(event_id)) for event_id in ids]
-    made = bigints([seq for _, seq in seqs if seq is not None])
-    given = texts([event_id for event_id, seq in seqs if seq is None])
-    rows = connection.execute(_BY_ID, (namespace, run, made, namespace, run, given), binary=True).fetchall()
+def find_by_id(connection: Connection, namespace: str, run: str, ids: Sequence[str]) -> list[EventRow]:
+    seqs = [(event_id, parse_seq(event_id)) for event_id in ids]
+    made_seqs = bigints([seq for _, seq in seqs if seq is not None])
+    chosen_ids = texts([event_id for event_id, seq in seqs if seq is None])
+    rows = connection.execute(_BY_ID, (namespace, run, made_seqs, namespace, run, chosen_ids), binary=True).fetchall()
     found = {row[1]: EventRow(*row) for row in rows}
     return [found[event_id] for event_id in ids if event_id in found]
 
 
-def lane_event(rows: Rows, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
+def find_lane_event(rows: Rows, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
     if lane != "0":
         return _first(rows(_BY_LANE, (namespace, run, lane, bigint(lane_seq))))
-    last = _lane_zero_end(rows, namespace, run, _LARGEST)
+    last = _find_lane_zero_end(rows, namespace, run, _LARGEST)
     low, high = max(lane_seq, 1), last.seq if last is not None else 0
     while low <= high:
         middle = (low + high) // 2
@@ -71,14 +72,14 @@ def lane_event(rows: Rows, namespace: str, run: str, lane: str, lane_seq: int) -
     return None
 
 
-def lanes(rows: Rows, namespace: str, run: str, below: int | None) -> list[EventRow]:
+def find_lane_ends(rows: Rows, namespace: str, run: str, below: int | None) -> list[EventRow]:
     stop = _LARGEST if below is None else below
     found = [EventRow(*row) for row in rows(_LANE_ENDS, (namespace, run, bigint(stop)))]
-    zero = _lane_zero_end(rows, namespace, run, stop)
+    zero = _find_lane_zero_end(rows, namespace, run, stop)
     return found if zero is None else [zero, *found]
 
 
-def _lane_zero_end(rows: Rows, namespace: str, run: str, below: int) -> EventRow | None:
+def _find_lane_zero_end(rows: Rows, namespace: str, run: str, below: int) -> EventRow | None:
     return _first(rows(_LANE_ZERO_END, (namespace, run, bigint(below))))
 
 

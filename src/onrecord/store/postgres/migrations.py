@@ -1,8 +1,7 @@
-"""The schema's numbered steps, taken one at a time by whoever opens the store first.
+"""The numbered migrations of the schema, applied by the first process that opens the store.
 
-A step is a file `sql/NNN_name.sql` and never changes once released. All missing steps run in one transaction
-under an advisory lock, so that processes starting together wait for one of them, and a failure leaves the
-schema as it was.
+A migration is a file `sql/NNN_name.sql` and never changes after its release. All missing migrations run in one
+transaction under an advisory lock: processes that start together wait for one of them, and a failure changes nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from reenact.errors import SchemaMismatch, StoreUnavailable
-from reenact.store.postgres.connection import Connection, Pool
+from onrecord.errors import SchemaMismatch, StoreUnavailable
+from onrecord.store.postgres.connection import Connection, ConnectionPool
 
-LOCK = 7_305_518_612_114_021  # any constant number; it is the same in all versions
+LOCK = 7_305_518_612_114_021  # an arbitrary constant, the same in all versions
 
 
 class Migration(NamedTuple):
@@ -29,24 +28,24 @@ class Migration(NamedTuple):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def known() -> list[Migration]:
-    folder = resources.files("reenact.store.postgres").joinpath("sql")
+def list_migrations() -> list[Migration]:
+    folder = resources.files("onrecord.store.postgres").joinpath("sql")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [Migration(int(file.name[:3]), file.name[4:-4], file.read_text(encoding="utf-8")) for file in files]
 
 
-def migrate(pool: Pool, *, read_only: bool = False) -> str:
-    """Brings the schema up to this version. Returns why the store must not be written, or an empty text.
+def migrate(pool: ConnectionPool, *, read_only: bool = False) -> str:
+    """Bring the schema to this version. Return why the store must not be written, or an empty text.
 
-    One who only reads changes nothing, and finds no store where the schema is missing or older.
+    With `read_only`, change nothing, and raise StoreUnavailable if the schema is missing or older.
     """
-    steps = known()
+    steps = list_migrations()
     with pool.connection() as connection:
-        applied = read(connection, pool.shown)
+        applied = read_applied(connection, pool.shown)
         if read_only and (applied is None or len(applied) < len(steps)):
             raise StoreUnavailable(
                 f"there is no store of this version in {pool.shown}",
-                hint="Open it for writing once; that makes or upgrades the store.",
+                hint="Open it for writing once; that creates or upgrades the store.",
                 code="no_store",
             )
         if applied is None or len(applied) < len(steps):
@@ -54,11 +53,11 @@ def migrate(pool: Pool, *, read_only: bool = False) -> str:
                 raise SchemaMismatch(
                     f"the schema of this standby is not up to date ({pool.shown}); open the primary first"
                 )
-            applied = apply(connection, steps, pool.shown)
+            applied = apply_missing(connection, steps, pool.shown)
     for step in steps:
         if applied.get(step.number) != step.digest:
             raise SchemaMismatch(
-                f"migration {step.number} of the schema `reenact` is not this program's ({pool.shown})"
+                f"migration {step.number} of the schema `onrecord` is not this program's ({pool.shown})"
             )
     newer = max(applied) - steps[-1].number
     if newer > 0:
@@ -66,45 +65,45 @@ def migrate(pool: Pool, *, read_only: bool = False) -> str:
     return "the store was opened for reading only" if read_only else ""
 
 
-def read(connection: Connection, shown: str) -> dict[int, str] | None:
-    """Number and digest of the steps taken; None where there is no schema yet."""
-    # From the tables, not by to_regnamespace(): that may answer from a cache older than the advisory lock.
+def read_applied(connection: Connection, shown: str) -> dict[int, str] | None:
+    """Return number and digest of the applied migrations; None if there is no schema."""
+    # From the tables, not by to_regnamespace(), which may answer from a cache older than the advisory lock.
     row = connection.execute(
-        "select exists (select from pg_namespace where nspname = 'reenact'), exists (select from pg_class c"
+        "select exists (select from pg_namespace where nspname = 'onrecord'), exists (select from pg_class c"
         " join pg_namespace n on n.oid = c.relnamespace"
-        " where n.nspname = 'reenact' and c.relname = 'migrations')"
+        " where n.nspname = 'onrecord' and c.relname = 'migrations')"
     ).fetchone()
     assert row is not None
     if not row[0]:
         return None
     if not row[1]:
-        raise SchemaMismatch(f"the database has a schema `reenact` that is not ours ({shown})")
-    return dict(connection.execute("select number, digest from reenact.migrations order by number").fetchall())
+        raise SchemaMismatch(f"the schema `onrecord` of the database was made by another program ({shown})")
+    return dict(connection.execute("select number, digest from onrecord.migrations order by number").fetchall())
 
 
-def apply(connection: Connection, steps: list[Migration], shown: str) -> dict[int, str]:
+def apply_missing(connection: Connection, steps: list[Migration], shown: str) -> dict[int, str]:
     with connection.transaction():
-        # Others may be waiting behind a slow first migration for longer than a statement usually takes.
+        # Other processes may wait for a slow first migration longer than a statement usually takes.
         connection.execute("set local lock_timeout = '60s'")
         connection.execute("set local statement_timeout = '120s'")
         connection.patience, patience = 130.0, connection.patience
         try:
             connection.execute("select pg_advisory_xact_lock(%s)", (LOCK,))
-            applied = read(connection, shown)
+            applied = read_applied(connection, shown)
             if applied is None:
-                connection.execute("create schema reenact")
+                connection.execute("create schema onrecord")
                 connection.execute(
-                    "create table reenact.migrations (number integer primary key, name text not null,"
+                    "create table onrecord.migrations (number integer primary key, name text not null,"
                     " digest text not null,"
                     " time timestamptz not null default clock_timestamp())"
                 )
                 applied = {}
             for step in steps:
                 if step.number not in applied:
-                    # Our own file, many statements: sent as it is, without parameters.
+                    # A file of this package with many statements: sent unchanged, without parameters.
                     connection.execute(sql.SQL(step.text), prepare=False)
                     connection.execute(
-                        "insert into reenact.migrations (number, name, digest) values (%s, %s, %s)",
+                        "insert into onrecord.migrations (number, name, digest) values (%s, %s, %s)",
                         (step.number, step.name, step.digest),
                     )
                     applied[step.number] = step.digest

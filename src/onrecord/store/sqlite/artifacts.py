@@ -1,9 +1,9 @@
 """Artifacts: large bytes as files beside the database, `<db>.artifacts/<namespace>/<2 hex>/<64 hex>`.
 
-Rules: a file appears under its address complete and synced or not at all (temporary file in the same folder,
-fsync, rename, fsync of the folder); what exists is left as it is; a symlink is never followed; the name of a
-namespace is hashed, so it cannot lead out of the folder. A temporary file older than an hour belongs to a
-process that died and is swept when the store is opened for writing.
+A file appears under its address complete and synced, or not at all (temporary file in the same folder, fsync, rename,
+fsync of the folder). An existing file is unchanged. A symlink is never followed. The name of a namespace is hashed, so
+it cannot lead out of the folder. A temporary file older than an hour belongs to a dead process and is removed when the
+store is opened for writing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from reenact.core.lazy_patterns import Pattern
-from reenact.errors import Damaged, InvalidInput, StoreUnavailable
-from reenact.store.sqlite.files import free_bytes, sync_folder
+from onrecord.core.lazy_regex import Pattern
+from onrecord.errors import Damaged, InvalidInput, StoreUnavailable
+from onrecord.store.sqlite.file_checks import free_bytes, sync_folder
 
 ORPHAN_SECONDS = 3600
 _NAME = Pattern(r"[0-9a-f]{64}")
@@ -43,13 +43,13 @@ class Artifacts:
         path = self._path(namespace, address)
         try:
             if _is_file(path):
-                # Whoever wrote it may not have synced its name yet, and this caller is about to rely on it.
+                # Its writer may not have synced the name yet, and this caller relies on it.
                 sync_folder(os.path.dirname(path))
                 return
             self._make_folders(os.path.dirname(path))
-            _write(path, data)
+            _write_file(path, data)
         except OSError as error:
-            raise _unavailable(path, error) from error
+            raise _make_unavailable(path, error) from error
 
     def _make_folders(self, folder: str) -> None:
         missing = []
@@ -70,7 +70,7 @@ class Artifacts:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise Damaged(f"the artifact {path} is a symbolic link") from error
-            raise _unavailable(path, error) from error
+            raise _make_unavailable(path, error) from error
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise Damaged(f"the artifact {path} is not a plain file")
@@ -78,8 +78,8 @@ class Artifacts:
 
     def addresses(self, namespace: str) -> Iterator[bytes]:
         folder = self._folder(namespace)
-        for part in _names(folder):
-            for name in _names(os.path.join(folder, part)):
+        for part in _list_names(folder):
+            for name in _list_names(os.path.join(folder, part)):
                 if _NAME.fullmatch(name):
                     yield bytes.fromhex(name)
 
@@ -91,7 +91,7 @@ class Artifacts:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise _unavailable(path, error) from error
+            raise _make_unavailable(path, error) from error
 
     def sweep(self) -> None:
         oldest = time.time() - ORPHAN_SECONDS
@@ -102,10 +102,10 @@ class Artifacts:
                     if name.startswith(_TEMPORARY) and os.lstat(path).st_mtime < oldest:
                         os.unlink(path)
                 except OSError:
-                    continue  # another process swept it, or it may not be removed: neither matters here
+                    continue  # another process removed it, or this one may not: neither matters
 
 
-def _write(path: str, data: bytes) -> None:
+def _write_file(path: str, data: bytes) -> None:
     folder = os.path.dirname(path)
     temporary = os.path.join(folder, _TEMPORARY + secrets.token_hex(8))
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -130,14 +130,14 @@ def _is_file(path: str) -> bool:
         return False
 
 
-def _names(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _unavailable(path: str, error: OSError) -> StoreUnavailable:
+def _make_unavailable(path: str, error: OSError) -> StoreUnavailable:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreUnavailable(f"{path}: the disk is full ({free_bytes(path)} bytes free)", code="disk_full")
     return StoreUnavailable(f"{path}: {error.strerror}")

@@ -1,7 +1,7 @@
-"""Which runs have something new. Commits are one after the other, so events are numbered in the order they appear.
+"""Find the runs that have changed. Commits are serial, so events are numbered in the order they appear.
 
-Numbers of events are used again when the last ones are removed. So a place also says which event stood there: where
-another one does now, or none, it cannot be told any more what is new.
+SQLite reuses the numbers of removed last events. So a cursor also holds the hash of its event: if that event is gone or
+replaced, the changes since the cursor are unknown.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 import apsw
 
-from reenact.core.lazy_patterns import Pattern
-from reenact.errors import InvalidInput
-from reenact.store.sqlite import row_types
+from onrecord.core.lazy_regex import Pattern
+from onrecord.errors import InvalidInput
+from onrecord.store.sqlite import row_types
 
 EVENTS_AT_ONCE = 5_000
 
@@ -21,15 +21,15 @@ LAST_RUN = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'runs'
 HASH = "SELECT hex(hash) FROM events WHERE event_no = ?"
 NEW_EVENTS = f"SELECT event_no, run_no FROM events WHERE event_no > ? ORDER BY event_no LIMIT {EVENTS_AT_ONCE}"
 RUN = "SELECT run FROM runs WHERE run_no = ? AND namespace = ?"
-# The plus keeps the planner from looking through the namespace.
+# The unary plus keeps the planner from using the index on namespace.
 NEW_RUNS = "SELECT run FROM runs WHERE run_no > ? AND run_no <= ? AND +namespace = ?"
 
-_PLACE = Pattern(r"([0-9]{1,18})\.([0-9A-F]*)\.([0-9]{1,18})\Z")
+_CURSOR = Pattern(r"([0-9]{1,18})\.([0-9A-F]*)\.([0-9]{1,18})\Z")
 
 
-def since(cursor: apsw.Cursor, namespace: str, place: str | None) -> tuple[str, list[str] | None]:
-    with cursor.connection:  # all of it is seen at one moment
-        known = _known(place)
+def find_changed_runs(cursor: apsw.Cursor, namespace: str, text: str | None) -> tuple[str, list[str] | None]:
+    with cursor.connection:  # one transaction: everything is read at one moment
+        known = _parse_cursor(text)
         last_run = int(cursor.execute(LAST_RUN).get)
         if known is None or (known[0] and cursor.execute(HASH, (known[0],)).get != known[1]):
             event, digest = cursor.execute(LAST_EVENT).fetchone() or (0, "")
@@ -47,10 +47,10 @@ def since(cursor: apsw.Cursor, namespace: str, place: str | None) -> tuple[str, 
     return f"{event}.{digest}.{last_run}", names
 
 
-def _known(place: str | None) -> tuple[int, str, int] | None:
-    if place is None:
+def _parse_cursor(text: str | None) -> tuple[int, str, int] | None:
+    if text is None:
         return None
-    match = _PLACE.match(place)
+    match = _CURSOR.match(text)
     if match is None:
         raise InvalidInput("not a cursor of this store", code="bad_cursor")
     return int(match[1]), match[2], int(match[3])

@@ -1,8 +1,7 @@
-"""Connections to one database file: how they are opened and hardened, and what SQLite's errors mean to a caller.
+"""Open and harden connections to one database file, and translate SQLite's errors.
 
-Rules: a file is data, not code (no extension loading, no trusted schema, no views, defensive mode); a path is
-a path, never a URI; a library with the WAL-reset race (before 3.51.3) is refused. Errors are translated here
-and nowhere else:
+A file is data, not code (no extension loading, no trusted schema, no views, defensive mode). A path is a path, never a
+URI. A library with the WAL-reset race (before 3.51.3) is refused. Errors are translated only here:
 
     full                       StoreUnavailable, nothing was written
     busy, locked               StoreUnavailable, nothing was written
@@ -18,8 +17,8 @@ import urllib.parse
 
 import apsw
 
-from reenact.errors import Damaged, OutcomeUnknown, ReenactError, StoreUnavailable
-from reenact.store.sqlite import files
+from onrecord.errors import Damaged, OnrecordError, OutcomeUnknown, StoreUnavailable
+from onrecord.store.sqlite import file_checks
 
 OLDEST_LIBRARY = (3, 51, 3)
 
@@ -64,27 +63,27 @@ def _harden(connection: apsw.Connection, *, busy_seconds: float) -> None:
         (apsw.SQLITE_DBCONFIG_DQS_DDL, 0),
     ):
         connection.config(option, value)
-    # Each by itself: a statement that answers a row stops those behind it.
+    # One call each: a statement that returns a row stops the ones after it.
     connection.pragma("cell_size_check", True)
     connection.pragma("mmap_size", 0)
     connection.pragma("secure_delete", True)
 
 
 def discard(connection: apsw.Connection) -> None:
-    """Closes without a checkpoint: for a connection whose state is in doubt, and before a fork."""
+    """Close without a checkpoint: for a connection in an unknown state, and before a fork."""
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close(True)
     except apsw.Error:
-        pass  # a failed rollback or close changes nothing: the connection is not used again
+        pass  # the connection is not used again, so a failed close is harmless
 
 
-def translate(error: apsw.Error | UnicodeDecodeError, path: str, *, committing: bool = False) -> ReenactError:
+def translate(error: apsw.Error | UnicodeDecodeError, path: str, *, committing: bool = False) -> OnrecordError:
     if isinstance(error, UnicodeDecodeError):
         return Damaged(f"{path}: a text in it is not UTF-8")
     text = f"{path}: {error}"
     if isinstance(error, apsw.FullError):
-        free = files.free_bytes(path)
+        free = file_checks.free_bytes(path)
         return StoreUnavailable(
             f"{path}: the disk is full ({free} bytes free); nothing was written",
             hint="Free some space and try again; the run can be resumed.",

@@ -1,8 +1,8 @@
-"""Deleting a run and erasing contents: the only statements that open the gates of the triggers.
+"""Delete a run and erase contents: only these statements open the gates of the triggers.
 
-Rules: the gate, the change and its record are one transaction; gates that could let anything else through are
-closed again at its end; files of artifacts go after the commit, from a list that is part of it, so that a
-crash in between is made up for by the next opening.
+The gate, the change and its record are one transaction. Gates that could allow anything else are closed at its end.
+Artifact files are removed after the commit, from a list that is part of it, so that the next opening completes a
+removal that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 
 import apsw
 
-from reenact.errors import NotFound
-from reenact.store.contract import PendingAppend
-from reenact.store.sqlite.group_commit import Request
-from reenact.store.sqlite.writer import Writer
+from onrecord.errors import NotFound
+from onrecord.store.contract import PendingAppend
+from onrecord.store.sqlite.group_commit import CommitRequest
+from onrecord.store.sqlite.write_connection import SqliteWriter
 
 
-def delete_run(cursor: apsw.Cursor, writer: Writer, namespace: str, run: str) -> None:
-    number = writer.run_number(cursor, namespace, run)
+def delete_run(cursor: apsw.Cursor, writer: SqliteWriter, namespace: str, run: str) -> None:
+    number = writer.find_run_number(cursor, namespace, run)
     cursor.execute("INSERT INTO tombstones VALUES(?, ?, ?)", (number, namespace, run))
     for table in ("events", "inbox", "snapshots", "erasures", "runs"):
         cursor.execute(f"DELETE FROM {table} WHERE run_no = ?", (number,))
@@ -26,14 +26,14 @@ def delete_run(cursor: apsw.Cursor, writer: Writer, namespace: str, run: str) ->
 
 def erase_contents(
     cursor: apsw.Cursor,
-    writer: Writer,
+    writer: SqliteWriter,
     namespace: str,
     contents: Sequence[tuple[str, int]],
     prefixes: Sequence[tuple[str, int, bytes]],
     inboxes: Sequence[str],
 ) -> None:
     runs = {run for run, _ in contents} | {run for run, _, _ in prefixes}
-    numbers = {run: writer.run_number(cursor, namespace, run) for run in runs}
+    numbers = {run: writer.find_run_number(cursor, namespace, run) for run in runs}
     for run, seq in contents:
         key = (numbers[run], seq)
         cursor.execute("INSERT OR IGNORE INTO erasures VALUES(?, ?, 'content')", key)
@@ -54,7 +54,7 @@ def erase_contents(
     for number in numbers.values():
         cursor.execute("DELETE FROM snapshots WHERE run_no = ?", (number,))
     for run in inboxes:
-        cursor.execute("DELETE FROM inbox WHERE run_no = ?", (writer.run_number(cursor, namespace, run),))
+        cursor.execute("DELETE FROM inbox WHERE run_no = ?", (writer.find_run_number(cursor, namespace, run),))
 
 
 def _must_exist(cursor: apsw.Cursor, namespace: str, run: str, seq: int) -> None:
@@ -77,8 +77,8 @@ def remove_values(cursor: apsw.Cursor, namespace: str, nodes: Iterable[bytes], a
     )
 
 
-def append_record(cursor: apsw.Cursor, writer: Writer, record: PendingAppend) -> None:
-    request = Request(*record, sync=True)
-    refusal = writer.apply_with_care(cursor, request)
+def append_record(cursor: apsw.Cursor, writer: SqliteWriter, record: PendingAppend) -> None:
+    request = CommitRequest(*record, sync=True)
+    refusal = writer.append_carefully(cursor, request)
     if refusal is not None:
         raise refusal

@@ -1,9 +1,8 @@
-"""What is checked about the file before SQLite sees it.
+"""Check the file before SQLite opens it.
 
-Rules: the path is taken literally; only a plain file with one name is a store (a symlink or hard link would
-give one database two sets of -wal and -shm names, which corrupts it); the file is looked at with lstat and
-never opened here while a connection may exist, since closing any descriptor of a file drops all POSIX locks
-this process holds on it.
+The path is taken literally. Only a regular file with one name is a store: a symlink or hard link would give one
+database two sets of -wal and -shm names, which corrupts it. The file is checked with lstat and never opened here while
+a connection may exist: closing any descriptor of a file drops all POSIX locks of this process on it.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import stat
 import threading
 import warnings
 
-from reenact.errors import InvalidInput, StoreUnavailable
-from reenact.store.locating import absolute_path
+from onrecord.errors import InvalidInput, StoreUnavailable
+from onrecord.store.location import absolute_path
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "9p", "afs", "auristorfs", "coda"}
@@ -22,27 +21,27 @@ NETWORK_FILE_SYSTEMS = frozenset(
     | {"fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.glusterfs", "fuse.ceph", "fuse.davfs", "fuse.smbnetfs"}
 )
 
-opening = threading.Lock()
-"""Held while a file is created, so that no connection of this process has locks on it that closing could drop."""
+creation_lock = threading.Lock()
+"""Held while a file is created: closing it must not drop locks of another connection of this process."""
 
 
-def literal_path(path: str | os.PathLike[str]) -> str:
+def resolve_path(path: str | os.PathLike[str]) -> str:
     name = os.fspath(path)
     if not isinstance(name, str) or not name or "\0" in name:
         raise InvalidInput(f"not a usable path for a store: {name!r}")
-    # Absolute, so that ':memory:' and 'file:…' are names like any other and a later chdir() changes nothing.
+    # Absolute, so that ':memory:' and 'file:…' are ordinary names and a later chdir() changes nothing.
     folder, base = os.path.split(absolute_path(name))
     return os.path.join(os.path.realpath(folder), base)
 
 
 def check_kind(path: str) -> bool:
-    """True if a usable file is there, False if nothing is."""
+    """Return True if a usable file exists, False if nothing does."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise StoreUnavailable(f"cannot look at {path}: {error.strerror}") from error
+        raise StoreUnavailable(f"cannot inspect {path}: {error.strerror}") from error
     kinds = (
         (stat.S_ISLNK, "a symbolic link"),
         (stat.S_ISDIR, "a folder"),
@@ -56,7 +55,7 @@ def check_kind(path: str) -> bool:
             raise StoreUnavailable(f"{path} is {what}, not a store", hint="Name the database file itself.")
     if found.st_nlink > 1:
         raise StoreUnavailable(
-            f"{path} has {found.st_nlink} names (hard links); SQLite would keep a journal for each",
+            f"{path} has {found.st_nlink} names (hard links); SQLite would keep a log for each",
             hint="Copy the file instead of linking it.",
         )
     if found.st_mode & 0o077:
@@ -71,7 +70,7 @@ def create(path: str) -> None:
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        with opening:
+        with creation_lock:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         sync_folder(folder)
     except FileExistsError:
@@ -89,7 +88,7 @@ def sync_folder(folder: str) -> None:
 
 
 def file_system(path: str) -> str:
-    """The type of the file system that holds `path` ('' if unknown), e.g. 'ext4' or 'fuse.sshfs'."""
+    """Return the type of the file system that holds `path`, e.g. 'ext4' or 'fuse.sshfs'; '' if unknown."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
             mounts = [line.split(" ") for line in lines]
@@ -108,7 +107,7 @@ def refuse_network(path: str) -> None:
     kind = file_system(path)
     if kind in NETWORK_FILE_SYSTEMS:
         raise StoreUnavailable(
-            f"{path} is on a network file system ({kind}), where SQLite's locks and shared memory do not hold",
+            f"{path} is on a network file system ({kind}), where SQLite's locks and shared memory are unreliable",
             hint="Use a local disk, or a PostgreSQL store.",
         )
 

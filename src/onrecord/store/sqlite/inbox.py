@@ -1,4 +1,4 @@
-"""Looking into many inboxes at once. Commits are one after the other, so rows are numbered in the order they appear."""
+"""Read many inboxes at once. Commits are serial, so rows are numbered in the order they appear."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import apsw
 
-from reenact.errors import InvalidInput
-from reenact.store.contract import InboxArrival, InboxRow
-from reenact.store.sqlite import row_types
+from onrecord.errors import InvalidInput
+from onrecord.store.contract import InboxArrival, InboxRow
+from onrecord.store.sqlite import row_types
 
 ARRIVALS_AT_ONCE = 4096
 
-# CROSS JOIN keeps the order: from the few that are asked for to their rows, never from all rows to the few.
+# CROSS JOIN fixes the order: from the few wanted pairs to their rows, never from all rows to the few.
 FIND = """SELECT r.run, i.number, i.key, i.payload, i.time FROM json_each(?2) wanted
 CROSS JOIN runs r ON r.namespace = ?1 AND r.run = wanted.value ->> 0
 CROSS JOIN inbox i ON i.run_no = r.run_no AND i.key = wanted.value ->> 1"""
@@ -23,7 +23,7 @@ SINCE = f"""SELECT i.inbox_no, r.namespace, r.run, i.key FROM inbox i CROSS JOIN
 WHERE i.inbox_no > ? ORDER BY i.inbox_no LIMIT {ARRIVALS_AT_ONCE}"""
 
 
-def find(cursor: apsw.Cursor, namespace: str, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], InboxRow]:
+def find_rows(cursor: apsw.Cursor, namespace: str, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], InboxRow]:
     found = {}
     for run, *row in cursor.execute(FIND, (namespace, json.dumps(list(pairs)))):
         row_types.check(row, row_types.INBOX, f"message {{}} of run {run!r}")
@@ -32,12 +32,12 @@ def find(cursor: apsw.Cursor, namespace: str, pairs: Sequence[tuple[str, str]]) 
     return found
 
 
-def since(cursor: apsw.Cursor, place: str | None) -> tuple[str, list[InboxArrival]]:
-    if place is None:
+def find_arrivals(cursor: apsw.Cursor, text: str | None) -> tuple[str, list[InboxArrival]]:
+    if text is None:
         return str(cursor.execute(END).get), []
-    if not place.isdecimal():
+    if not text.isdecimal():
         raise InvalidInput("not a cursor of this store", code="bad_cursor")
-    rows: Any = cursor.execute(SINCE, (int(place),)).fetchall()
+    rows: Any = cursor.execute(SINCE, (int(text),)).fetchall()
     for row in rows:
         row_types.check(row, row_types.ARRIVAL, "message {} of the store")
-    return str(rows[-1][0]) if rows else place, [InboxArrival(*row[1:]) for row in rows]
+    return str(rows[-1][0]) if rows else text, [InboxArrival(*row[1:]) for row in rows]

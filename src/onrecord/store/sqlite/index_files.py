@@ -1,7 +1,7 @@
-"""Views that others keep beside a store, in files named after it: they hold words of what was recorded.
+"""Empty the index files beside a store (`onrecord.index`): they hold recorded words.
 
-What is erased from a store may not live on in them, so they are emptied with every erasure, by SQLite itself: whoever
-has one open finds it empty, and builds it again. Removing the file under him would lose his locks instead.
+Erased words must not remain in them, so every erasure empties them. SQLite does it: a process that has one open finds
+it empty and rebuilds it. Removing the open file would lose that process's locks instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import apsw
 
-from reenact.store.sqlite.connection import connect
+from onrecord.store.sqlite.connection import connect
 
 SUFFIX = ".index"
 BUSY_SECONDS = 5.0
@@ -20,14 +20,14 @@ _COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 def empty_views(path: str) -> None:
-    """Nothing that was in them is in any of their files afterwards."""
+    """Empty all indexes beside the store; none of their files holds the old bytes afterwards."""
     for found in glob.glob(glob.escape(path) + SUFFIX + "*"):
         if not found.endswith(_COMPANIONS):
             empty_view(found)
 
 
 def empty_view(path: str) -> None:
-    """By SQLite, or where that cannot be, by removing it: whoever has it open notices that."""
+    """Empty one index with SQLite. If that fails, remove the file; a process that has it open notices that."""
     try:
         connection = connect(path, write=True, busy_seconds=BUSY_SECONDS)
     except apsw.Error:
@@ -42,7 +42,7 @@ def empty_view(path: str) -> None:
 
 
 def reset(connection: apsw.Connection) -> None:
-    """An empty database, whatever it was before; raises where others do not let go of it."""
+    """Empty the database, whatever it held. Raise BusyError if another process keeps it open."""
     connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 1)
     try:
         connection.execute("VACUUM")
@@ -50,7 +50,7 @@ def reset(connection: apsw.Connection) -> None:
         connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 0)
     busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() or (0,)
     if busy:
-        raise apsw.BusyError("somebody reads the old bytes")
+        raise apsw.BusyError("another process reads the old bytes")
 
 
 def remove(path: str) -> None:

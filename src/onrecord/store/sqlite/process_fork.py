@@ -1,14 +1,14 @@
-"""What happens to open stores when the process forks.
+"""Close and reopen stores around a fork of the process.
 
-SQLite must not be carried across a fork: its table of open files and locks is copied, the locks themselves
-(POSIX advisory locks) are not. A child that opens the file anew still finds the parent's entry in that table,
-believes that it holds the parent's locks, and may lose the write-ahead log when the parent closes. Closing
-the inherited connection in the child is just as wrong.
+SQLite must not be used across a fork: its table of open files and locks is copied, the locks themselves (POSIX advisory
+locks) are not. A child that opens the file again finds the parent's entry in that table, assumes that it holds the
+parent's locks, and may lose the write-ahead log when the parent closes. Closing the inherited connection in the child
+is just as wrong.
 
-So before a fork every store of the process waits for its threads to be between two calls and closes its
-connections, without a checkpoint; parent and child open new ones at their next call. Python runs these hooks
-for os.fork() and multiprocessing. A fork that does not (made by C code) is noticed by the process id: the
-inherited connections are leaked, and the store is refused in that child.
+So before a fork every store of the process waits until its threads are between two calls, and closes its connections
+without a checkpoint; parent and child open new ones at their next call. Python runs these hooks for os.fork() and
+multiprocessing. A fork by C code is detected by the process id: the inherited connections are leaked, and the store is
+refused in that child.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def register(store: Forkable) -> None:
         _stores.add(store)
 
 
-def leak(things: list[object]) -> None:
-    """Keeps objects from ever being finalised, even at the end of the interpreter."""
-    for thing in things:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+def leak(objects: list[object]) -> None:
+    """Keep objects from ever being finalised, even at the end of the interpreter."""
+    for item in objects:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
 
 
 def _before() -> None:

@@ -1,7 +1,6 @@
-"""The statements that read, and the rows they make. Each takes a cursor and leaves nothing open behind it.
+"""The statements that read, and the rows they return. Each takes a cursor and leaves nothing open.
 
-A run is named by (namespace, run) in every statement, so that a look-up can never reach into another
-namespace.
+Every statement names a run by (namespace, run), so that a look-up can never reach another namespace.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from typing import Any
 
 import apsw
 
-from reenact.store.contract import EventRow, HeaderRow, InboxRow, NodeRow, RunRow, SnapshotRow
-from reenact.store.sqlite import row_types
-from reenact.store.sqlite.writer import EVENT_COLUMNS, seq_of
+from onrecord.store.contract import EventRow, HeaderRow, InboxRow, NodeRow, RunRow, SnapshotRow
+from onrecord.store.sqlite import row_types
+from onrecord.store.sqlite.write_connection import EVENT_COLUMNS, parse_seq
 
 PAGE_ROWS = 256
 PAGE_BYTES = 4 << 20
@@ -33,7 +32,7 @@ SCAN_BARE = f"{_BARE_EVENTS} AND seq >= ?3 AND seq < ?4 ORDER BY seq LIMIT {PAGE
 LANE_EVENT = f"{_BARE_EVENTS} AND lane = ?3 AND lane <> '0' AND lane_seq = ?4"
 LANE_ZERO_FROM = f"{_BARE_EVENTS} AND lane = '0' AND lane_seq IS NOT NULL AND seq >= ?3 ORDER BY seq LIMIT 1"
 LANE_ZERO_END = f"{_BARE_EVENTS} AND lane = '0' AND lane_seq IS NOT NULL AND seq < ?3 ORDER BY seq DESC LIMIT 1"
-# Hops from lane to lane through the index instead of reading all of it: a run has few lanes and many events.
+# Jumps from lane to lane through the index instead of reading all of it: a run has few lanes and many events.
 LANE_NAMES = f"""WITH RECURSIVE lane_names(lane) AS (
   SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane <> '0' AND lane_seq IS NOT NULL ORDER BY lane LIMIT 1)
   UNION ALL
@@ -56,7 +55,7 @@ FIND_RUNS = "SELECT run FROM runs WHERE namespace = ?1 AND run >= ?2 AND run < ?
 NAMESPACES = "SELECT DISTINCT namespace FROM runs ORDER BY namespace"
 
 NODE = "SELECT blob FROM nodes WHERE namespace = ? AND address = ?"
-# The plus keeps the planner from sorting the whole namespace for each page.
+# The unary plus keeps the planner from sorting the whole namespace for each page.
 NODES = f"""SELECT node_no, address, blob FROM nodes WHERE +namespace = ?1 AND node_no > ?2
 ORDER BY node_no LIMIT {PAGE_ROWS}"""
 INBOX = f"SELECT number, key, payload, time FROM inbox WHERE run_no = {_RUN} AND number > ?3 ORDER BY number"
@@ -64,23 +63,23 @@ SNAPSHOTS = f"""SELECT seq, head, reducer, state_version, seal, blob FROM snapsh
 WHERE run_no = {_RUN} ORDER BY seq DESC"""
 
 
-def one_event(cursor: apsw.Cursor, sql: str, *values: object) -> EventRow | None:
+def fetch_event(cursor: apsw.Cursor, sql: str, *values: object) -> EventRow | None:
     row = cursor.execute(sql, values).fetchone()
-    return None if row is None else row_types.event(row, values[1])
+    return None if row is None else row_types.make_event(row, values[1])
 
 
-def event_by_id(cursor: apsw.Cursor, namespace: str, run: str, event_id: str) -> EventRow | None:
-    seq = seq_of(event_id)
+def fetch_event_by_id(cursor: apsw.Cursor, namespace: str, run: str, event_id: str) -> EventRow | None:
+    seq = parse_seq(event_id)
     if seq is None:
-        return one_event(cursor, EVENT_BY_ID, namespace, run, event_id)
-    found = one_event(cursor, EVENT, namespace, run, seq)
+        return fetch_event(cursor, EVENT_BY_ID, namespace, run, event_id)
+    found = fetch_event(cursor, EVENT, namespace, run, seq)
     return found if found is not None and found.id == event_id else None
 
 
-def page(
+def fetch_page(
     cursor: apsw.Cursor, namespace: str, run: str, start: int, stop: int, contents: bool
 ) -> tuple[list[EventRow], bool]:
-    """Some events from `start`, and whether there may be more: bounded by rows, by bytes and by damage."""
+    """Return some events from `start`, and whether there may be more: limited by rows, bytes and damage."""
     rows: list[Any] = []
     size, keep = 0, rows.append
     try:
@@ -88,32 +87,32 @@ def page(
             keep(row)
             content = row[10]
             if content is not None and len(content) > SMALL_BYTES:
-                # Small ones are bounded by their number.
+                # Small contents are limited by the number of rows.
                 size += len(content)
                 if size >= PAGE_BYTES:
                     break
     except TypeError:
-        if len(row_types.events(rows, run)) == len(rows):
-            raise  # not a content without a length, which is one of a wrong type
-    events = row_types.events(rows, run)
+        if len(row_types.make_events(rows, run)) == len(rows):
+            raise  # all rows have valid types, so the error is not a content of a wrong type
+    events = row_types.make_events(rows, run)
     return events, size >= PAGE_BYTES or len(rows) == PAGE_ROWS or len(events) < len(rows)
 
 
-def lanes(cursor: apsw.Cursor, namespace: str, run: str, below: int) -> list[EventRow]:
+def fetch_lane_ends(cursor: apsw.Cursor, namespace: str, run: str, below: int) -> list[EventRow]:
     names = [name for (name,) in cursor.execute(LANE_NAMES, (namespace, run))]
-    found = [one_event(cursor, LANE_END, namespace, run, name, below) for name in names]
-    found.append(one_event(cursor, LANE_ZERO_END, namespace, run, below))
+    found = [fetch_event(cursor, LANE_END, namespace, run, name, below) for name in names]
+    found.append(fetch_event(cursor, LANE_ZERO_END, namespace, run, below))
     return [event for event in found if event is not None]
 
 
-def lane_event(cursor: apsw.Cursor, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
+def fetch_lane_event(cursor: apsw.Cursor, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
     if lane != "0":
-        return one_event(cursor, LANE_EVENT, namespace, run, lane, lane_seq)
-    last = one_event(cursor, LANE_ZERO_END, namespace, run, LARGEST)
+        return fetch_event(cursor, LANE_EVENT, namespace, run, lane, lane_seq)
+    last = fetch_event(cursor, LANE_ZERO_END, namespace, run, LARGEST)
     low, high = lane_seq, last.seq if last is not None else 0
     while low <= high:
         middle = (low + high) // 2
-        row = one_event(cursor, LANE_ZERO_FROM, namespace, run, middle)
+        row = fetch_event(cursor, LANE_ZERO_FROM, namespace, run, middle)
         if row is None or row.lane_seq is None or row.lane_seq > lane_seq:
             high = middle - 1
         elif row.lane_seq < lane_seq:
@@ -123,19 +122,19 @@ def lane_event(cursor: apsw.Cursor, namespace: str, run: str, lane: str, lane_se
     return None
 
 
-def run_rows(cursor: apsw.Cursor, sql: str, *values: object) -> list[RunRow]:
+def fetch_runs(cursor: apsw.Cursor, sql: str, *values: object) -> list[RunRow]:
     rows = []
     for row in cursor.execute(sql, values):
         row_types.check(row[:10], row_types.RUN, "the header of run {}")
         header = HeaderRow(*row[:9])._replace(imported=bool(row[8]))
         last = row[10:]
         empty = tuple(map(type, last)) in row_types.NO_EVENT
-        rows.append(RunRow(header, None if empty else row_types.event(last, row[0]), row[9]))
+        rows.append(RunRow(header, None if empty else row_types.make_event(last, row[0]), row[9]))
     return rows
 
 
-def node_page(cursor: apsw.Cursor, namespace: str, after: int) -> tuple[list[NodeRow], int | None]:
-    """Some nodes in the order they came, and the number to go on after."""
+def fetch_node_page(cursor: apsw.Cursor, namespace: str, after: int) -> tuple[list[NodeRow], int | None]:
+    """Return some nodes in the order of insertion, and the number to continue after (None at the end)."""
     rows: list[NodeRow] = []
     size = 0
     for number, address, blob in cursor.execute(NODES, (namespace, after)):
@@ -148,7 +147,7 @@ def node_page(cursor: apsw.Cursor, namespace: str, after: int) -> tuple[list[Nod
     return rows, after if len(rows) == PAGE_ROWS else None
 
 
-def nodes(cursor: apsw.Cursor, namespace: str, addresses: Sequence[bytes]) -> dict[bytes, bytes]:
+def fetch_nodes(cursor: apsw.Cursor, namespace: str, addresses: Sequence[bytes]) -> dict[bytes, bytes]:
     found = {}
     for address in addresses:
         row = cursor.execute(NODE, (namespace, address)).fetchone()
@@ -158,21 +157,21 @@ def nodes(cursor: apsw.Cursor, namespace: str, addresses: Sequence[bytes]) -> di
     return found
 
 
-def inbox(cursor: apsw.Cursor, namespace: str, run: str, after: int) -> list[InboxRow]:
+def fetch_inbox(cursor: apsw.Cursor, namespace: str, run: str, after: int) -> list[InboxRow]:
     rows: Any = cursor.execute(INBOX, (namespace, run, after)).fetchall()
     for row in rows:
         row_types.check(row, row_types.INBOX, f"message {{}} of run {run!r}")
     return [InboxRow(*row) for row in rows]
 
 
-def snapshots(cursor: apsw.Cursor, namespace: str, run: str) -> list[SnapshotRow]:
+def fetch_snapshots(cursor: apsw.Cursor, namespace: str, run: str) -> list[SnapshotRow]:
     rows: Any = cursor.execute(SNAPSHOTS, (namespace, run)).fetchall()
     for row in rows:
         row_types.check(row, row_types.SNAPSHOT, f"the snapshot at {{}} of run {run!r}")
     return [SnapshotRow(*row) for row in rows]
 
 
-def names(cursor: apsw.Cursor, sql: str, *values: object) -> list[str]:
+def fetch_names(cursor: apsw.Cursor, sql: str, *values: object) -> list[str]:
     found = []
     for row in cursor.execute(sql, values):
         row_types.check(row, row_types.NAME, "the name {}")

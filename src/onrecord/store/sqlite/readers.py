@@ -1,10 +1,10 @@
 """Connections for reading: lent to one thread for one statement, never kept across a yield.
 
-So no read transaction outlives a call, the write-ahead log can always be emptied, and before a fork it is
-enough to wait until all are back.
+So no read transaction outlives a call, the write-ahead log can always be emptied, and before a fork it is enough to
+wait until all connections are returned.
 
-No lock is needed: each step is one operation on a list or a set, which the interpreter does not divide. So an
-interrupt (Ctrl-C) cannot leave one held; at worst a connection is closed instead of kept.
+No lock is needed: each step is one operation on a list or a set, which the interpreter does not interrupt. So Ctrl-C
+cannot leave a lock held; at worst a connection is closed instead of kept.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TypeVar
 
 import apsw
 
-from reenact.errors import ReenactError
-from reenact.store.sqlite.connection import connect, discard, translate
+from onrecord.errors import OnrecordError
+from onrecord.store.sqlite.connection import connect, discard, translate
 
-KEPT = 8
+MOST_IDLE = 8
 POLL_SECONDS = 0.001
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ T = TypeVar("T")
 class Readers:
     def __init__(self, path: str, busy_seconds: float, immutable: bool) -> None:
         self.path = path
-        self.refusal: ReenactError | None = None
+        self.refusal: OnrecordError | None = None
         self._busy_seconds = busy_seconds
         self._immutable = immutable
         self.reset()
@@ -39,14 +39,14 @@ class Readers:
         self._paused = False
 
     def read(self, work: Callable[[apsw.Cursor], T]) -> T:
-        """Does `work` with a cursor that is nobody else's meanwhile."""
+        """Run `work` with a cursor that no other thread uses meanwhile."""
         if self.refusal is not None:
             raise self.refusal
         lent, token = self._lent, object()
         connection: apsw.Connection | None = None
         try:
             lent.add(token)
-            while self._paused:  # looked at after the note, as `pause` looks at the notes after setting it
+            while self._paused:  # checked after adding the token, because `pause` checks tokens after setting it
                 lent.discard(token)
                 time.sleep(POLL_SECONDS)
                 lent.add(token)
@@ -58,16 +58,16 @@ class Readers:
             try:
                 result = work(cursor)
             finally:
-                cursor.close(True)  # ends the read transaction, also when not all rows were taken
-            self._give_back(connection)
+                cursor.close(True)  # ends the read transaction, even if not all rows were read
+            self._return(connection)
             return result
         except (apsw.Error, UnicodeDecodeError) as error:
             if connection is not None:
                 discard(connection)
             raise translate(error, self.path) from error
-        except ReenactError:
+        except OnrecordError:
             if connection is not None:
-                self._give_back(connection)
+                self._return(connection)
             raise
         except BaseException:
             if connection is not None and connection not in self._free:
@@ -76,14 +76,14 @@ class Readers:
         finally:
             lent.discard(token)
 
-    def _give_back(self, connection: apsw.Connection) -> None:
-        if len(self._free) < KEPT and self.refusal is None:
+    def _return(self, connection: apsw.Connection) -> None:
+        if len(self._free) < MOST_IDLE and self.refusal is None:
             self._free.append(connection)
         else:
             connection.close(True)
 
     def pause(self, timeout_seconds: float) -> bool:
-        """Lends nothing more, and waits until everything is back; False if that took too long."""
+        """Stop lending and wait until all connections are returned. Return False after the timeout."""
         self._paused = True
         end = time.monotonic() + timeout_seconds
         while self._lent:

@@ -1,7 +1,7 @@
-"""Columns of a type that the schema forbids are damage, and are found where rows are made.
+"""Check the types of columns where rows are made: a type that the schema forbids is damage.
 
-The tables are STRICT, but a file can be changed with that lifted and put back. Later such a value would be a
-TypeError far away from its cause.
+The tables are STRICT, but a file can be changed with that lifted and put back. Unchecked, such a value would raise a
+TypeError far from its cause.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from itertools import product, takewhile
 from types import NoneType
 from typing import Any
 
-from reenact.errors import Damaged
-from reenact.store.contract import EventRow
-from reenact.store.sqlite import short_links
+from onrecord.errors import Damaged
+from onrecord.store.contract import EventRow
+from onrecord.store.sqlite import short_links
 
 _WHOLE, _TEXT, _BYTES = (int,), (str,), (bytes,)
 _BYTES_OR_NONE, _WHOLE_OR_NONE, _TEXT_OR_NONE = (bytes, NoneType), (int, NoneType), (str, NoneType)
@@ -25,46 +25,47 @@ _BYTES_ONLY, _BYTES_OR_NONE_ONLY, _WHOLE_OR_NONE_ONLY = map(frozenset, (_BYTES, 
 Types = frozenset[tuple[type, ...]]
 
 
-def _all(*columns: tuple[type, ...]) -> Types:
+def _allow(*columns: tuple[type, ...]) -> Types:
     return frozenset(product(*columns))
 
 
-EVENT = _all(*_EVENT_COLUMNS)
+EVENT = _allow(*_EVENT_COLUMNS)
 NO_EVENT: Types = frozenset([(NoneType,) * len(_EVENT_COLUMNS)])
-RUN = _all(_TEXT, _TEXT, _WHOLE, _BYTES, _BYTES, *(_BYTES_OR_NONE,) * 3, _WHOLE, _WHOLE)
-INBOX = _all(_WHOLE, _TEXT, _BYTES, _WHOLE)
-ARRIVAL = _all(_WHOLE, _TEXT, _TEXT, _TEXT)
-SNAPSHOT = _all(_WHOLE, _BYTES, _TEXT, _WHOLE, _BYTES, _BYTES)
-NODE = _all(_BYTES, _BYTES)
-LEASE = _all(_WHOLE, _TEXT_OR_NONE, _WHOLE_OR_NONE, _TEXT_OR_NONE)
-NAME = _all(_TEXT)
+RUN = _allow(_TEXT, _TEXT, _WHOLE, _BYTES, _BYTES, *(_BYTES_OR_NONE,) * 3, _WHOLE, _WHOLE)
+INBOX = _allow(_WHOLE, _TEXT, _BYTES, _WHOLE)
+ARRIVAL = _allow(_WHOLE, _TEXT, _TEXT, _TEXT)
+SNAPSHOT = _allow(_WHOLE, _BYTES, _TEXT, _WHOLE, _BYTES, _BYTES)
+NODE = _allow(_BYTES, _BYTES)
+LEASE = _allow(_WHOLE, _TEXT_OR_NONE, _WHOLE_OR_NONE, _TEXT_OR_NONE)
+NAME = _allow(_TEXT)
 
 
 def check(row: Sequence[object], allowed: Types, what: str) -> None:
-    """`what` may name the row's first column, its number, as {}."""
+    """Raise Damaged if a column has a wrong type. `what` names the row; `{}` in it is the row's first column."""
     if tuple(map(type, row)) not in allowed:
-        raise _damaged(row, what)
+        raise _make_damaged(row, what)
 
 
-def event(row: Sequence[object], run: object) -> EventRow:
+def make_event(row: Sequence[object], run: object) -> EventRow:
     if tuple(map(type, row)) not in EVENT:
-        raise _damaged(row, f"event {{}} of run {str(run)!r}")
-    return short_links.restored(str(run), tuple(row))
+        raise _make_damaged(row, f"event {{}} of run {str(run)!r}")
+    return short_links.restore_row(str(run), tuple(row))
 
 
-def events(rows: Sequence[tuple[Any, ...]], run: str) -> list[EventRow]:
-    """The rows before the first that has a column of the wrong type; Damaged when that is the first of them."""
-    if rows and not _have_types_of_events(rows):
+def make_events(rows: Sequence[tuple[Any, ...]], run: str) -> list[EventRow]:
+    """Return the events before the first row with a wrong type. Raise Damaged if that is the first row."""
+    if rows and not _have_event_types(rows):
         good = list(takewhile(lambda row: tuple(map(type, row)) in EVENT, rows))
         if not good:
-            raise _damaged(rows[0], f"event {{}} of run {run!r}")
+            raise _make_damaged(rows[0], f"event {{}} of run {run!r}")
         rows = good
-    return [short_links.restored(run, row) for row in rows]
+    return [short_links.restore_row(run, row) for row in rows]
 
 
-def _have_types_of_events(rows: Sequence[tuple[Any, ...]]) -> bool:
-    """Many rows at once and column by column, which is the fastest. Joining and adding up are quicker ways of asking
-    for the type; columns that can be long are not joined.
+def _have_event_types(rows: Sequence[tuple[Any, ...]]) -> bool:
+    """Return True if all rows have valid types. Whole columns are checked at once, which is fastest.
+
+    Joining or adding up a column tests its type faster than `type` does; columns that can be long are not joined.
     """
     seqs, ids, kinds, lanes, lane_seqs, links, hashes, salts, matches, prefixes, contents = zip(*rows, strict=True)
     try:
@@ -88,7 +89,7 @@ def _are_bytes_or_none(column: Sequence[Any]) -> bool:
     return True
 
 
-def _damaged(row: Sequence[object], what: str) -> Damaged:
+def _make_damaged(row: Sequence[object], what: str) -> Damaged:
     name = what.replace("{}", repr(row[0])[:80])
     types = ", ".join(type(value).__name__ for value in row)
     return Damaged(f"{name} has a column of the wrong type ({types})", code="bad_row")

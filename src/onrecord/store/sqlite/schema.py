@@ -1,40 +1,36 @@
-"""The tables, and the triggers that hold whoever opens the file to the rule "events are never updated or deleted".
+"""The tables, and the triggers that enforce "events are never updated or deleted" on every user of the file.
 
 Rules:
 
-1. An append touches few pages: events stand in the order they came, so runs that are written side by side fill
-   the same pages, and (run, seq) is a narrow index. (Clustered by run, each of 64 runs would dirty a page of
-   its own in every commit, which costs six times as much.) Ids that begin with `_` end with their seq and are
-   found by it; only others have an index. Lane 0, where most events are, needs none: in it seq and lane_seq
-   grow together.
-2. Triggers refuse UPDATE and DELETE, and INSERT over an existing key. The last one is a BEFORE INSERT
-   trigger, since `INSERT OR REPLACE` deletes the old row without firing delete triggers unless that
-   connection asked for recursive triggers. They are for everybody else: our own writer switches them off,
-   since it never does any of that but through the gates, and they cost a tenth of an append.
-3. A gate is a row in `tombstones`, `erasures` or `node_erasures`, written in the same transaction by
-   `delete_run` and `erase_contents`. The triggers are no defence against somebody who edits the file on
-   purpose: the hash chain is. They stop accidents and careless tools.
-4. Run numbers are never used twice (AUTOINCREMENT), so a number remembered by another process can only miss,
-   never hit another run.
-5. `events` has no foreign key: its writer has just looked at the run in the same transaction, and a third
-   look-up for each event would buy nothing.
-6. A file whose schema is not exactly this one is not written to. A newer one may be read. Beside it there may be plain
-   tables of the user's own, with their indexes (`guests.py`): no views, triggers or virtual tables, which are code, no
-   names that begin with `reenact_`, which later versions may need, and nothing that refers to our tables.
+1. An append touches few pages: events are stored in the order of arrival, so concurrent runs fill the same pages, and
+   (run, seq) is a narrow index. (Clustered by run, each of 64 runs would dirty its own page in every commit, which
+   costs six times as much.) Ids that begin with `_` end with their seq and are found by it; only others have an index.
+   Lane 0, with most events, needs none: in it seq and lane_seq grow together.
+2. Triggers refuse UPDATE and DELETE, and INSERT over an existing key. The last is a BEFORE INSERT trigger, since
+   `INSERT OR REPLACE` deletes the old row without firing delete triggers unless that connection asked for recursive
+   triggers. The triggers are for other programs: the store's writer switches them off, since it changes rows only
+   through the gates, and they cost a tenth of an append.
+3. A gate is a row in `tombstones`, `erasures` or `node_erasures`, written in the same transaction by `delete_run` and
+   `erase_contents`. The triggers do not stop deliberate edits of the file: the hash chain detects those. They stop
+   accidents and careless tools.
+4. Run numbers are never reused (AUTOINCREMENT), so a number that another process remembers may find nothing, but never
+   another run.
+5. `events` has no foreign key: its writer has just checked the run in the same transaction, and a third look-up for
+   each event would gain nothing.
+6. A file whose schema is not exactly this one is not written. A newer one may be read. The file may also hold plain
+   tables of the user with their indexes (`user_transactions.py`): no views, triggers or virtual tables, which are
+   code, no names that begin with `onrecord_`, which later versions may need, and no references to the store's tables.
 """
 
 from __future__ import annotations
 
 import apsw
 
-from reenact.core.lazy_patterns import Pattern
-from reenact.errors import SchemaMismatch
+from onrecord.core.lazy_regex import Pattern
+from onrecord.errors import SchemaMismatch
 
-APPLICATION_ID = 0x7265656E  # "reen"
-SCHEMA_VERSION = 2
-OLDEST_VERSION = 1
-"""The same tables, with every link in full. Such a file is marked anew when it is opened to be written to: whoever
-knows only these would take what is kept short for damage."""
+APPLICATION_ID = 0x6F6E7265  # "onre"
+SCHEMA_VERSION = 1
 
 TABLES = (
     """CREATE TABLE runs(
@@ -55,7 +51,7 @@ WHERE lane <> '0' AND lane_seq IS NOT NULL""",
     """CREATE TABLE nodes(
   node_no INTEGER PRIMARY KEY, namespace TEXT NOT NULL, address BLOB NOT NULL, blob BLOB NOT NULL,
   UNIQUE(namespace, address)) STRICT""",
-    # Numbers are never used twice here either: what was removed must not make a reader miss what comes.
+    # Numbers are never reused here either: a removal must not make a reader miss a later row.
     """CREATE TABLE inbox(
   inbox_no INTEGER PRIMARY KEY AUTOINCREMENT, run_no INTEGER NOT NULL REFERENCES runs, number INTEGER NOT NULL,
   key TEXT NOT NULL, payload BLOB NOT NULL, time INTEGER NOT NULL,
@@ -77,13 +73,13 @@ _FIXED_EVENT_COLUMNS = ("event_no", "run_no", "seq", "id", "kind", "lane", "lane
 _FIXED_RUN_COLUMNS = ("run_no", "namespace", "run", "kind", "created", "header", "hash", "imported")
 
 
-def _changes(columns: tuple[str, ...]) -> str:
+def _write_changed(columns: tuple[str, ...]) -> str:
     return " OR ".join(f"NEW.{c} IS NOT OLD.{c}" for c in columns)
 
 
-def _erasing(seq: str) -> str:
-    """True where content, salt or match change other than to NULL under an erasure row."""
-    changed = _changes(("content", "salt", "match"))
+def _write_erasing(seq: str) -> str:
+    """Return SQL that is true if content, salt or match change other than to NULL under an erasure row."""
+    changed = _write_changed(("content", "salt", "match"))
     wiped = "NEW.content IS NULL AND NEW.salt IS NULL AND NEW.match IS NULL"
     gate = f"SELECT 1 FROM erasures WHERE run_no = OLD.run_no AND seq = {seq} AND part = 'content'"
     return f"(({changed}) AND NOT ({wiped} AND EXISTS({gate})))"
@@ -98,7 +94,7 @@ WHEN EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND seq = NEW.seq)
     AND lane <> '0' AND lane_seq = NEW.lane_seq))
 BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END""",
     f"""CREATE TRIGGER events_update BEFORE UPDATE ON events
-WHEN {_changes(_FIXED_EVENT_COLUMNS)} OR {_erasing("OLD.seq")}
+WHEN {_write_changed(_FIXED_EVENT_COLUMNS)} OR {_write_erasing("OLD.seq")}
   OR (NEW.prefix IS NOT OLD.prefix AND NOT EXISTS(
     SELECT 1 FROM erasures WHERE run_no = OLD.run_no AND seq = OLD.seq AND part = 'prefix'))
 BEGIN SELECT RAISE(ABORT, 'events are never changed'); END""",
@@ -110,7 +106,7 @@ WHEN EXISTS(SELECT 1 FROM runs WHERE run_no = NEW.run_no)
   OR EXISTS(SELECT 1 FROM runs WHERE namespace = NEW.namespace AND run = NEW.run)
 BEGIN SELECT RAISE(ABORT, 'headers are never replaced'); END""",
     f"""CREATE TRIGGER runs_update BEFORE UPDATE ON runs
-WHEN {_changes(_FIXED_RUN_COLUMNS)} OR {_erasing("0")} OR NEW.epoch < OLD.epoch
+WHEN {_write_changed(_FIXED_RUN_COLUMNS)} OR {_write_erasing("0")} OR NEW.epoch < OLD.epoch
 BEGIN SELECT RAISE(ABORT, 'headers are never changed'); END""",
     """CREATE TRIGGER runs_delete BEFORE DELETE ON runs
 WHEN NOT EXISTS(SELECT 1 FROM tombstones WHERE run_no = OLD.run_no)
@@ -129,42 +125,42 @@ BEGIN SELECT RAISE(ABORT, 'nodes are never deleted'); END""",
 _NAME = Pattern(r"CREATE (?:UNIQUE )?(TABLE|INDEX|TRIGGER) (\w+)")
 
 
-def _normalised(sql: str) -> str:
+def _normalise(sql: str) -> str:
     return " ".join(sql.split())
 
 
-def _expected() -> dict[tuple[str, str], str]:
+def _collect_expected() -> dict[tuple[str, str], str]:
     found = {}
     for sql in TABLES + TRIGGERS:
         match = _NAME.match(sql)
         assert match is not None
-        found[match[1].lower(), match[2]] = _normalised(sql)
+        found[match[1].lower(), match[2]] = _normalise(sql)
     return found
 
 
-EXPECTED = _expected()
+EXPECTED = _collect_expected()
 READ_TABLES = ("runs", "events", "nodes", "inbox", "snapshots")
-RESERVED_PREFIX = "reenact_"
+RESERVED_PREFIX = "onrecord_"
 
 
 _OWN_TABLES = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
 
 
 def _is_sqlites_own(kind: object, name: object, sql: object) -> bool:
-    """Not every name that begins with sqlite_: with writable_schema anything can be called so."""
+    """Return True for SQLite's own objects. A `sqlite_` name alone proves nothing: writable_schema allows any name."""
     if kind == "index":
         return sql is None and str(name).startswith("sqlite_autoindex_")
     return kind == "table" and name in _OWN_TABLES and str(sql).startswith(f"CREATE TABLE {name}(")
 
 
-def _guests(connection: apsw.Connection, rows: list[tuple[str, str, str, str]]) -> set[tuple[str, str]]:
-    """The user's own tables and their indexes, as far as they may be here."""
+def _find_user_objects(connection: apsw.Connection, rows: list[tuple[str, str, str, str]]) -> set[tuple[str, str]]:
+    """Return the user's own tables and indexes that are allowed in the file."""
     tables = {
         name
         for kind, name, _, sql in rows
         if kind == "table" and sql.startswith("CREATE TABLE ") and not _is_reserved(name)
     }
-    tables -= {name for name in tables if _refers_to_ours(connection, name)}
+    tables -= {name for name in tables if _refers_to_store(connection, name)}
     indexes = {name for kind, name, table, _ in rows if kind == "index" and table in tables and not _is_reserved(name)}
     return {("table", name) for name in tables} | {("index", name) for name in indexes}
 
@@ -174,36 +170,35 @@ def _is_reserved(name: str) -> bool:
     return lowered.startswith((RESERVED_PREFIX, "sqlite_")) or any(lowered == own for _, own in EXPECTED)
 
 
-def _refers_to_ours(connection: apsw.Connection, table: str) -> bool:
-    """A foreign key into our tables would have a say in what we may remove."""
+def _refers_to_store(connection: apsw.Connection, table: str) -> bool:
+    """Return True for a foreign key into the store's tables: it could prevent a removal."""
     quoted = table.replace('"', '""')
     rows = connection.execute(f'PRAGMA foreign_key_list("{quoted}")').fetchall()
     return any(_is_reserved(str(row[2])) for row in rows)
 
 
-def present(connection: apsw.Connection) -> dict[tuple[str, str], str]:
-    """What the file holds, without what SQLite adds by itself (indexes of constraints, its own tables) and without the
-    user's own tables."""
+def read_schema(connection: apsw.Connection) -> dict[tuple[str, str], str]:
+    """Return the schema of the file, without SQLite's own objects and without the user's tables."""
     found: list[tuple[str, str, str, str]] = []
     for kind, name, table, sql in connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall():
         if not _is_sqlites_own(kind, name, sql):
             found.append((str(kind), str(name), str(table), str(sql)))
-    guests = _guests(connection, found)
-    return {(kind, name): _normalised(sql) for kind, name, _, sql in found if (kind, name) not in guests}
+    user_objects = _find_user_objects(connection, found)
+    return {(kind, name): _normalise(sql) for kind, name, _, sql in found if (kind, name) not in user_objects}
 
 
 def examine(connection: apsw.Connection, path: str) -> int:
-    """The schema version of the file: 0 for one that is still empty; refuses a file of another make."""
+    """Return the schema version of the file, 0 if it is empty. Refuse a file of another program."""
     application = int(connection.pragma("application_id"))
     version = int(connection.pragma("user_version"))
-    found = present(connection)
+    found = read_schema(connection)
     if application == 0 and version == 0 and connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get is None:
         return 0
     if application != APPLICATION_ID:
         raise SchemaMismatch(f"{path} is a SQLite database of another program (application id {application})")
-    if version < OLDEST_VERSION:
+    if version < SCHEMA_VERSION:
         raise SchemaMismatch(f"{path} has schema version {version}, which no released version wrote")
-    if version <= SCHEMA_VERSION and found != EXPECTED:
+    if version == SCHEMA_VERSION and found != EXPECTED:
         strange = sorted({name for (_, name), _ in set(found.items()) ^ set(EXPECTED.items())})
         raise SchemaMismatch(f"{path} does not have the schema of version {version}: {', '.join(strange)}")
     if version > SCHEMA_VERSION:
@@ -214,8 +209,10 @@ def examine(connection: apsw.Connection, path: str) -> int:
 
 
 def initialise(connection: apsw.Connection, path: str) -> None:
-    """Makes an empty file a store, or an older store one of this version, in one transaction; harmless when another
-    process was faster."""
+    """Create the schema in an empty file, in one transaction.
+
+    It is harmless if another process was faster.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = examine(connection, path)
@@ -223,7 +220,6 @@ def initialise(connection: apsw.Connection, path: str) -> None:
             for sql in TABLES + TRIGGERS:
                 connection.execute(sql)
             connection.pragma("application_id", APPLICATION_ID)
-        if version < SCHEMA_VERSION:
             connection.pragma("user_version", SCHEMA_VERSION)
         connection.execute("COMMIT")
     except BaseException:

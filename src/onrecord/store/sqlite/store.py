@@ -1,11 +1,11 @@
 """The SQLite store.
 
-Rules: one connection writes, under one lock (`writer.py`, `group_commit.py`); others read, one statement at a
-time (`readers.py`). What a file must be like before it is touched stands in `files.py` and `schema.py`, what
-a fork does in `forking.py`.
+One connection writes, under one lock (`writer.py`, `group_commit.py`); others read, one statement at a time
+(`readers.py`). The requirements on a file are in `file_checks.py` and `schema.py`, the behaviour at a fork in
+`process_fork.py`.
 
 `durability="full"` is WAL with synchronous=FULL: an acknowledged append survives power loss. `relaxed` is
-synchronous=NORMAL: it survives the process, and after power loss the store is a whole, shorter prefix.
+synchronous=NORMAL: it survives the process, and after power loss the store is a valid, shorter prefix.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 
 import apsw
 
-from reenact.errors import (
+from onrecord.errors import (
     InvalidInput,
-    ReenactError,
+    OnrecordError,
     RunExists,
     SchemaMismatch,
     StoreUnavailable,
 )
-from reenact.store.contract import (
+from onrecord.store.contract import (
     DURABILITY_LEVELS,
     Claim,
     EventRow,
@@ -35,21 +35,21 @@ from reenact.store.contract import (
     PendingAppend,
     SnapshotRow,
 )
-from reenact.store.sqlite import erasure, files, forking, guests, leases, schema
-from reenact.store.sqlite.artifacts import Artifacts
-from reenact.store.sqlite.connection import check_library, translate
-from reenact.store.sqlite.group_commit import Request
-from reenact.store.sqlite.readers import Readers
-from reenact.store.sqlite.reading import Reading, whole
-from reenact.store.sqlite.views import empty_views
-from reenact.store.sqlite.writer import Writer
+from onrecord.store.sqlite import erasure, file_checks, leases, process_fork, schema, user_transactions
+from onrecord.store.sqlite.artifacts import Artifacts
+from onrecord.store.sqlite.connection import check_library, translate
+from onrecord.store.sqlite.group_commit import CommitRequest
+from onrecord.store.sqlite.index_files import empty_views
+from onrecord.store.sqlite.readers import Readers
+from onrecord.store.sqlite.reads import SqliteReads, clamp
+from onrecord.store.sqlite.write_connection import SqliteWriter
 
 BUSY_SECONDS = 10.0
 
 T = TypeVar("T")
 
 
-class SqliteStore(Reading):
+class SqliteStore(SqliteReads):
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -60,24 +60,24 @@ class SqliteStore(Reading):
         if durability not in DURABILITY_LEVELS:
             raise InvalidInput(f"unknown durability {durability!r}; known: {', '.join(DURABILITY_LEVELS)}")
         check_library()
-        self.path = files.literal_path(path)
+        self.path = file_checks.resolve_path(path)
         self.url = "sqlite:///" + self.path
         self.durability = durability
         self.read_only = read_only
         self._pid = os.getpid()
-        self._scrubs_waiting = -1
+        self._pending_scrubs = -1
         self._artifacts = Artifacts(self.path + ".artifacts")
-        files.refuse_network(self.path)
-        exists = files.check_kind(self.path)
-        # Without a place for -shm SQLite reads only what nobody can be writing: a read-only file system.
-        immutable = read_only and files.is_read_only(os.path.dirname(self.path))
-        self._writer = Writer(self.path, durability, busy_seconds)
+        file_checks.refuse_network(self.path)
+        exists = file_checks.check_kind(self.path)
+        # Without space for -shm, SQLite reads only what no process can be writing: a read-only file system.
+        immutable = read_only and file_checks.is_read_only(os.path.dirname(self.path))
+        self._writer = SqliteWriter(self.path, durability, busy_seconds)
         self._readers = Readers(self.path, busy_seconds, immutable and not _has_log(self.path))
         try:
             self._open(exists)
         except apsw.Error as error:
             raise translate(error, self.path) from error
-        forking.register(self)
+        process_fork.register(self)
 
     def _open(self, exists: bool) -> None:
         if self.read_only:
@@ -87,14 +87,14 @@ class SqliteStore(Reading):
         elif exists and not (os.access(self.path, os.W_OK) and os.access(os.path.dirname(self.path), os.W_OK)):
             raise StoreUnavailable(
                 f"{self.path} or its folder is read-only, so nothing can be recorded there",
-                hint="It can be looked at and replayed (in Python: read_only=True). Name another store to record.",
+                hint="It can be read and replayed (in Python: read_only=True). Name another store to record.",
                 code="read_only",
             )
         version = 0
         if exists and not self.read_only and os.path.exists(self.path + "-journal"):
             self._writer.roll_back()
         if exists and os.lstat(self.path).st_size > 0:
-            # A file that may be crafted is looked at through a connection that cannot write.
+            # A file may be crafted: it is examined through a connection that cannot write.
             version = self._readers.read(lambda cursor: schema.examine(cursor.connection, self.path))
         if version > schema.SCHEMA_VERSION:
             self._writer.refusal = SchemaMismatch(
@@ -104,11 +104,11 @@ class SqliteStore(Reading):
         elif self.read_only and version == 0:
             raise SchemaMismatch(
                 f"{self.path} is empty",
-                hint="A process was stopped before it had made it; the next one that writes to it does so.",
+                hint="A process was stopped before it created the tables; the next process that writes creates them.",
             )
         elif not self.read_only:
             if not exists:
-                files.create(self.path)
+                file_checks.create(self.path)
             self._writer.open()
             self._artifacts.sweep()
             self._finish_removals()
@@ -118,7 +118,7 @@ class SqliteStore(Reading):
         if self._writer.refusal is not None and self._writer.refusal.message == closed.message:
             return
         if self._pid != os.getpid():
-            forking.leak(self._writer.abandon() + self._readers.abandon())
+            process_fork.leak(self._writer.abandon() + self._readers.abandon())
             return
         self._readers.refusal = closed
         self._readers.drop(checkpoint=True)
@@ -143,27 +143,27 @@ class SqliteStore(Reading):
             self._writer.group.reset()
             self._readers.reset()
 
-    def _same_process(self) -> None:
+    def _check_process(self) -> None:
         if self._pid != os.getpid():
-            forking.leak(self._writer.abandon() + self._readers.abandon())
+            process_fork.leak(self._writer.abandon() + self._readers.abandon())
             raise StoreUnavailable(
                 f"{self.path} was opened before a fork that Python did not announce; it cannot be used in the child",
                 hint="Open the store in the child.",
             )
 
     def _read(self, work: Callable[[apsw.Cursor], T]) -> T:
-        self._same_process()
+        self._check_process()
         return self._readers.read(work)
 
     def _write(self, work: Callable[[apsw.Cursor], T]) -> T:
-        self._same_process()
+        self._check_process()
         return self._writer.transaction(work)
 
     # Runs
 
     def create_run(self, namespace: str, header: HeaderRow, nodes: Sequence[NodeRow] = ()) -> None:
         def work(cursor: apsw.Cursor) -> None:
-            found = self._writer.header(cursor, namespace, header.run)
+            found = self._writer.read_header(cursor, namespace, header.run)
             if found is not None:
                 if found != header.header:
                     raise RunExists(f"run {header.run!r} exists in namespace {namespace!r} with another header")
@@ -180,7 +180,7 @@ class SqliteStore(Reading):
         batches: Iterable[tuple[Sequence[EventRow], Sequence[NodeRow]]],
     ) -> None:
         def work(cursor: apsw.Cursor) -> None:
-            if self._writer.header(cursor, namespace, header.run) is not None:
+            if self._writer.read_header(cursor, namespace, header.run) is not None:
                 raise RunExists(f"run {header.run!r} exists in namespace {namespace!r}")
             number = self._writer.add_run(cursor, namespace, header, nodes)
             for events, more in batches:
@@ -202,11 +202,11 @@ class SqliteStore(Reading):
         sync: bool = True,
     ) -> None:
         if self._pid != os.getpid():
-            self._same_process()
-        self._writer.group.submit(Request(namespace, run, events, expected, epoch, nodes, sync))
+            self._check_process()
+        self._writer.group.submit(CommitRequest(namespace, run, events, expected, epoch, nodes, sync))
 
     def sync(self) -> None:
-        # A commit that changes a page syncs the log with everything before it; this one changes it to what it is.
+        # A commit that changes a page syncs the log and everything before it; this one writes the same value again.
         self._write(lambda cursor: cursor.execute(f"PRAGMA user_version={schema.SCHEMA_VERSION}"))
 
     @property
@@ -214,29 +214,29 @@ class SqliteStore(Reading):
         return self.url
 
     def append_many(self, appends: Sequence[PendingAppend]) -> list[Exception | None]:
-        self._same_process()
-        return self._writer.append_many([Request(*one, sync=True) for one in appends])
+        self._check_process()
+        return self._writer.append_many([CommitRequest(*pending, sync=True) for pending in appends])
 
     def transact(self, work: Callable[[Any], PendingAppend]) -> None:
-        self._same_process()
-        guests.transact(self._writer, self.path, work)
+        self._check_process()
+        user_transactions.transact(self._writer, self.path, work)
 
     # Shared values
 
     def put_artifact(self, namespace: str, address: bytes, data: bytes) -> None:
         if self._writer.refusal is not None:
             raise self._writer.refusal
-        if self._read(lambda cursor: self._doomed(cursor, namespace, address)):
+        if self._read(lambda cursor: self._is_removed(cursor, namespace, address)):
             self._finish_removals()
         self._artifacts.put(namespace, address, data)
 
     def artifact(self, namespace: str, address: bytes) -> bytes | None:
-        if self._read(lambda cursor: self._doomed(cursor, namespace, address)):
+        if self._read(lambda cursor: self._is_removed(cursor, namespace, address)):
             return None
         return self._artifacts.get(namespace, address)
 
     def all_artifacts(self, namespace: str) -> Iterator[bytes]:
-        self._same_process()
+        self._check_process()
         return self._artifacts.addresses(namespace)
 
     def remove_artifacts(self, namespace: str, addresses: Iterable[bytes]) -> None:
@@ -246,12 +246,12 @@ class SqliteStore(Reading):
 
         self._write(work)
 
-    def _doomed(self, cursor: apsw.Cursor, namespace: str, address: bytes) -> bool:
+    def _is_removed(self, cursor: apsw.Cursor, namespace: str, address: bytes) -> bool:
         sql = "SELECT 1 FROM artifact_removals WHERE namespace = ? AND address = ?"
         return cursor.execute(sql, (namespace, address)).get is not None
 
     def _finish_removals(self) -> None:
-        """Removes the files that a committed erasure names, under the write lock: nobody may put one back meanwhile."""
+        """Remove the files that a committed erasure lists. Under the write lock no writer can add one."""
         if self._read(lambda cursor: cursor.execute("SELECT 1 FROM artifact_removals LIMIT 1").get) is None:
             return
 
@@ -270,25 +270,25 @@ class SqliteStore(Reading):
             raise InvalidInput(f"a lease lasts more than 0 seconds, not {ttl_seconds!r}")
 
         def work(cursor: apsw.Cursor) -> Claim:
-            number = self._writer.run_number(cursor, namespace, run)
+            number = self._writer.find_run_number(cursor, namespace, run)
             return leases.claim(cursor, number, holder, ttl_seconds, superseding)
 
         return self._write(work)
 
     def release(self, namespace: str, run: str, epoch: int) -> None:
         def work(cursor: apsw.Cursor) -> None:
-            leases.release(cursor, self._writer.run_number(cursor, namespace, run), epoch)
+            leases.release(cursor, self._writer.find_run_number(cursor, namespace, run), epoch)
 
         self._write(work)
 
     def holder(self, namespace: str, run: str) -> str | None:
-        return self._read(lambda cursor: leases.holder(cursor, namespace, run))
+        return self._read(lambda cursor: leases.find_holder(cursor, namespace, run))
 
     # Inbox
 
     def inbox_put(self, namespace: str, run: str, key: str, payload: bytes, time: int) -> InboxRow:
         def work(cursor: apsw.Cursor) -> InboxRow:
-            number = self._writer.run_number(cursor, namespace, run)
+            number = self._writer.find_run_number(cursor, namespace, run)
             cursor.execute(
                 "INSERT OR IGNORE INTO inbox(run_no, number, key, payload, time)"
                 " SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4 FROM inbox WHERE run_no = ?1",
@@ -303,15 +303,15 @@ class SqliteStore(Reading):
 
     def put_snapshot(self, namespace: str, run: str, snapshot: SnapshotRow) -> None:
         def work(cursor: apsw.Cursor) -> None:
-            number = self._writer.run_number(cursor, namespace, run)
+            number = self._writer.find_run_number(cursor, namespace, run)
             cursor.execute("INSERT OR REPLACE INTO snapshots VALUES(?,?,?,?,?,?,?)", (number, *snapshot))
 
         self._write(work)
 
     def delete_snapshot(self, namespace: str, run: str, seq: int) -> None:
         def work(cursor: apsw.Cursor) -> None:
-            number = self._writer.run_number(cursor, namespace, run)
-            cursor.execute("DELETE FROM snapshots WHERE run_no = ? AND seq = ?", (number, whole(seq)))
+            number = self._writer.find_run_number(cursor, namespace, run)
+            cursor.execute("DELETE FROM snapshots WHERE run_no = ? AND seq = ?", (number, clamp(seq)))
 
         self._write(work)
 
@@ -352,39 +352,38 @@ class SqliteStore(Reading):
         self.scrub()
 
     def scrub(self) -> None:
-        """Makes sure that no file holds what was erased: artifacts go, the database is rewritten, the log emptied, and
-        views that others keep beside it with them.
+        """Remove erased bytes from all files: artifacts, the database, the log, and the indexes beside it.
 
-        `secure_delete` zeroes freed cells and pages, but a page that was split or merged earlier can hold an
-        old copy of a cell in its unused middle. Only writing the pages anew (VACUUM) is sure to lose those.
-        It takes time in proportion to the store; `scrubbing_once` is for many.
+        `secure_delete` zeroes freed cells and pages, but a page that was split or merged earlier can hold an old copy
+        of a cell in its unused middle. Only rewriting the pages (VACUUM) removes those. The time is proportional to the
+        size of the store; use `scrubbing_once` for many deletions.
         """
-        if self._scrubs_waiting >= 0:
-            self._scrubs_waiting += 1
+        if self._pending_scrubs >= 0:
+            self._pending_scrubs += 1
             return
         try:
             empty_views(self.path)
             self._finish_removals()
             self._writer.vacuum()
             emptied = self._writer.checkpoint()
-        except ReenactError as error:
-            raise _not_scrubbed(self.path, error.message) from error
+        except OnrecordError as error:
+            raise _make_not_scrubbed(self.path, error.message) from error
         if not emptied:
-            raise _not_scrubbed(self.path, "another process is reading")
+            raise _make_not_scrubbed(self.path, "another process is reading")
 
     @contextmanager
     def scrubbing_once(self) -> Iterator[None]:
-        """Many deletions, one `scrub` at the end. For one thread that does retention."""
-        self._scrubs_waiting = 0
+        """Run many deletions with one `scrub` at the end. For one thread that does retention."""
+        self._pending_scrubs = 0
         try:
             yield
         finally:
-            needed, self._scrubs_waiting = self._scrubs_waiting > 0, -1
+            needed, self._pending_scrubs = self._pending_scrubs > 0, -1
             if needed:
                 self.scrub()
 
 
-def _not_scrubbed(path: str, why: str) -> StoreUnavailable:
+def _make_not_scrubbed(path: str, why: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"{path}: the erasure is committed and recorded, but old bytes may remain in the files ({why})",
         hint="Call scrub() again; do not repeat the erasure.",

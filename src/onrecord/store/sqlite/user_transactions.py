@@ -1,16 +1,17 @@
-"""Tables of the user's own in the store's file, written in one transaction with events.
+"""Write the user's own tables and events in one transaction.
 
 Rules:
 
-1. The user's code works on the writer's connection, under the store's write lock, inside its transaction. What it
-   raises comes out as it is, and everything is rolled back. It is lent the connection (`reenact.store.lending`): it
-   can do with it what is named here, and nothing any more when the work is over.
-2. While it works, SQLite asks us about each statement: our own tables, transactions, attached files, settings,
-   temporary tables (which would hide ours), views and triggers (which our connections do not run) are refused.
-3. No commit but ours can happen: a hook turns any other into a rollback. `INSERT OR ROLLBACK` ends a transaction
-   without asking, and what came after it would commit by itself.
-4. Cursors that were left open are closed: a statement half read would keep an old view of the database alive.
-5. If tables were made or changed, the file must still be one that we would open.
+1. The user's code works on the writer's connection, under the store's write lock, inside its transaction. Its
+   exceptions are raised unchanged, and everything is rolled back. The connection is lent (`onrecord.store.loan`): only
+   the operations listed here work, and none after the work ends.
+2. Meanwhile SQLite asks the guard about each statement. The guard refuses the store's own tables, transactions,
+   attached files, settings, temporary tables (which could hide the store's), views and triggers (which the store's
+   connections do not run).
+3. No other commit can happen: a hook turns it into a rollback. `INSERT OR ROLLBACK` ends a transaction without asking,
+   and what came after it would commit by itself.
+4. Open cursors are closed at the end: a half-read statement would keep an old view of the database alive.
+5. If tables were created or changed, the file must still pass `schema.examine`.
 """
 
 from __future__ import annotations
@@ -21,17 +22,16 @@ from typing import Any
 
 import apsw
 
-from reenact.errors import ReenactError, Refused
-from reenact.store.contract import PendingAppend
-from reenact.store.lending import Kinds, Lent, LentContext, LentIterator, Loan
-from reenact.store.lending import refusal as _refusal
-from reenact.store.sqlite import schema
-from reenact.store.sqlite.group_commit import Request
-from reenact.store.sqlite.writer import Writer
+from onrecord.errors import OnrecordError, Refused
+from onrecord.store.contract import PendingAppend
+from onrecord.store.loan import Kinds, Lent, LentContext, LentIterator, Loan, make_refusal
+from onrecord.store.sqlite import schema
+from onrecord.store.sqlite.group_commit import CommitRequest
+from onrecord.store.sqlite.write_connection import SqliteWriter
 
 Work = Callable[[Any], PendingAppend]
 
-_OWN = frozenset(name for kind, name in schema.EXPECTED if kind == "table")
+_STORE_TABLES = frozenset(name for kind, name in schema.EXPECTED if kind == "table")
 _SCHEMA_TABLES = frozenset({"sqlite_master", "sqlite_schema"})
 _REFUSED = {
     apsw.SQLITE_TRANSACTION: "begin or end a transaction",
@@ -48,7 +48,7 @@ _REFUSED = {
     apsw.SQLITE_CREATE_VTABLE: "make a virtual table",
 }
 _PRAGMAS = frozenset({"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"})
-"""Questions about tables; every other one is a setting of a connection that is ours."""
+"""Pragmas that only read; every other one changes a setting of the store's connection."""
 _CHANGES = frozenset({apsw.SQLITE_CREATE_TABLE, apsw.SQLITE_CREATE_INDEX, apsw.SQLITE_ALTER_TABLE})
 _STORE_FAILURES = (
     apsw.FullError,
@@ -59,11 +59,11 @@ _STORE_FAILURES = (
     apsw.CantOpenError,
     apsw.NoMemError,
 )
-"""Not the user's mistakes, whosever statement meets them: nothing is known to be wrong with the work."""
+"""Failures of the store, not of the work, whichever statement meets them."""
 
 
-class _Rows(Lent):
-    """What may set how rows are made."""
+class _RowTracer(Lent):
+    """A proxy on which the user may set how rows are made."""
 
     __slots__ = ()
     _settable = frozenset({"row_trace", "rowtrace"})
@@ -74,8 +74,8 @@ class _Rows(Lent):
         super()._set(thing, name, trace)
 
 
-class LentConnection(_Rows, LentContext):
-    """`with` makes a savepoint, as it does with any connection of apsw's."""
+class LentSqliteConnection(_RowTracer, LentContext):
+    """A proxy for a connection. `with` makes a savepoint, as with every apsw connection."""
 
     __slots__ = ()
     _looks_like = apsw.Connection
@@ -88,7 +88,7 @@ class LentConnection(_Rows, LentContext):
     _values = frozenset({"in_transaction", "filename", "row_trace", "rowtrace"})
 
 
-class LentCursor(_Rows, LentIterator):
+class LentSqliteCursor(_RowTracer, LentIterator):
     __slots__ = ()
     _looks_like = apsw.Cursor
     _methods = frozenset(
@@ -105,19 +105,19 @@ class LentCursor(_Rows, LentIterator):
     )
 
 
-_LENT: Kinds = {apsw.Connection: LentConnection, apsw.Cursor: LentCursor}
+_LENT: Kinds = {apsw.Connection: LentSqliteConnection, apsw.Cursor: LentSqliteCursor}
 
 
-class _WorkFailed(ReenactError):
-    """Carries what the work raised past the code that translates SQLite's own errors."""
+class _WorkFailed(OnrecordError):
+    """Wraps the exception of the work, so that it is not translated like SQLite's own errors."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__("the work of a transaction failed")
         self.error = error
 
 
-def transact(writer: Writer, path: str, work: Work) -> None:
-    """See `reenact.store.contract.TransactionalStore`."""
+def transact(writer: SqliteWriter, path: str, work: Work) -> None:
+    """Run the work; see `onrecord.store.contract.TransactionalStore`."""
 
     def inside(cursor: apsw.Cursor) -> None:
         connection = cursor.connection
@@ -132,12 +132,12 @@ def transact(writer: Writer, path: str, work: Work) -> None:
         if not _in_transaction(connection):
             raise Refused(
                 "the work of a transaction ended it; nothing was written",
-                hint="Do not close the connection, and let a conflict fail its statement (OR ABORT), not everything.",
+                hint="Do not close the connection, and let a conflict fail only its statement (OR ABORT).",
                 code="transaction_ended",
             )
         if guard.changed:
             schema.examine(connection, path)
-        refusal = writer.apply_with_care(cursor, Request(*pending, sync=True))
+        refusal = writer.append_carefully(cursor, CommitRequest(*pending, sync=True))
         if refusal is not None:
             raise refusal
 
@@ -154,21 +154,21 @@ def _in_transaction(connection: apsw.Connection) -> bool:
 
 
 class _Guard:
-    """Stands between the user's statements and the writer's connection."""
+    """Checks the user's statements on the writer's connection."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._cursors: list[apsw.Cursor] = []
         self._dropping = False
         self.changed = False
-        """Tables or indexes were made or altered."""
+        """True if tables or indexes were created or altered."""
 
     def __enter__(self) -> _Guard:
         connection = self._connection
         self._factory, self._trace = connection.cursor_factory, connection.row_trace
-        connection.cursor_factory = self._cursor
+        connection.cursor_factory = self._make_cursor
         connection.set_commit_hook(lambda: True)
-        connection.authorizer = self._ask
+        connection.authorizer = self._check_action
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -180,34 +180,35 @@ class _Guard:
             connection.set_commit_hook(None)
             connection.cursor_factory, connection.row_trace = self._factory, self._trace
 
-    def _cursor(self, connection: apsw.Connection) -> apsw.Cursor:
+    def _make_cursor(self, connection: apsw.Connection) -> apsw.Cursor:
         cursor: apsw.Cursor = self._factory(connection)
         self._cursors.append(cursor)
         return cursor
 
-    def _ask(self, action: int, first: str | None, second: str | None, database: str | None, _: str | None) -> int:
-        """SQLite's question about one thing that a statement is about to do. What is raised here, the statement
-        raises."""
+    def _check_action(
+        self, action: int, first: str | None, second: str | None, database: str | None, _: str | None
+    ) -> int:
+        """Answer SQLite's question about one action of a statement. The statement raises what this raises."""
         if action in _REFUSED:
-            raise _refusal(_REFUSED[action])
+            raise make_refusal(_REFUSED[action])
         if action == apsw.SQLITE_PRAGMA and first not in _PRAGMAS:
-            raise _refusal("change a setting of the connection")
-        # Where the table stands among the arguments differs: an index names it second, and so does ALTER TABLE.
-        named = (
+            raise make_refusal("change a setting of the connection")
+        # The position of the table among the arguments differs: an index names it second, and so does ALTER TABLE.
+        table_argument = (
             second if action in (apsw.SQLITE_CREATE_INDEX, apsw.SQLITE_DROP_INDEX, apsw.SQLITE_ALTER_TABLE) else first
         )
-        table = (named or "").lower()
+        table = (table_argument or "").lower()
         if action not in (apsw.SQLITE_FUNCTION, apsw.SQLITE_SAVEPOINT, apsw.SQLITE_SELECT):
-            self._ask_about(action, table)
+            self._check_table(action, table)
         self.changed = self.changed or action in _CHANGES
         return apsw.SQLITE_OK
 
-    def _ask_about(self, action: int, table: str) -> None:
-        if table in _OWN or table.startswith(schema.RESERVED_PREFIX):
-            raise _refusal(f"touch the table {table!r}, which is the store's own")
+    def _check_table(self, action: int, table: str) -> None:
+        if table in _STORE_TABLES or table.startswith(schema.RESERVED_PREFIX):
+            raise make_refusal(f"touch the table {table!r}, which is the store's own")
         if action == apsw.SQLITE_DROP_TABLE:
-            self._dropping = True  # SQLite then forgets the table's row numbers by itself
+            self._dropping = True  # SQLite then deletes the table's row numbers by itself
         elif action == apsw.SQLITE_DELETE and table in _SCHEMA_TABLES:
             self._dropping = False
         elif table == "sqlite_sequence" and action != apsw.SQLITE_READ and not self._dropping:
-            raise _refusal("touch the table 'sqlite_sequence', by which the store numbers its runs")
+            raise make_refusal("touch the table 'sqlite_sequence', by which the store numbers its runs")

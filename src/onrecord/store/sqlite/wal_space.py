@@ -1,9 +1,8 @@
-"""Room in the write-ahead log: its file is made longer ahead of what is written to it.
+"""Extend the file of the write-ahead log before it is written.
 
-A sync of a file that has grown waits for the file system's own journal as well, which takes longer than everything
-else about a small commit. So the log is filled with zeros a piece at a time, as Postgres does with its own. To SQLite
-zeros behind the last frame are what any remainder of an older log is: nothing. A log that was emptied keeps its length,
-so this comes to an end with the first checkpoint.
+A sync of a file that has grown also waits for the file system's journal, which takes longer than everything else in a
+small commit. So the log is filled with zeros piece by piece, as Postgres does. SQLite ignores zeros after the last
+frame like any remainder of an older log. An emptied log keeps its length, so this ends with the first checkpoint.
 """
 
 from __future__ import annotations
@@ -13,40 +12,39 @@ from contextlib import suppress
 
 import apsw
 
-FIRST_LOOK = 8
-"""Commits. Whoever opens a store to write a word or two does not need any of this."""
-LOOK_EVERY = 32
+FIRST_CHECK = 8
+"""Commits before the first check: a store that is opened to write a few events needs no extension."""
+CHECK_EVERY = 32
 PIECE_BYTES = 1 << 20
 ENOUGH_BYTES = PIECE_BYTES // 2
 SPARE_BYTES = 16 * PIECE_BYTES
-"""What has to be free on the disk: where little is left, others need it more."""
+"""The space that must stay free on the disk."""
 _ZEROS = bytes(1 << 16)
 _LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 
 
-class Room:
+class WalSpace:
     def __init__(self, path: str, most_bytes: int, busy_seconds: float) -> None:
-        """`most_bytes`: a longer log is cut back to this when it is emptied."""
+        """Prepare the space for a log. A log longer than `most_bytes` is cut to this when it is emptied."""
         self._path = path + "-wal"
         self._most_bytes = most_bytes
         self._busy_seconds = busy_seconds
-        self.commits_left = FIRST_LOOK
-        """Until the next look."""
+        self.commits_left = FIRST_CHECK
+        """Commits until the next check."""
 
-    def look(self, cursor: apsw.Cursor) -> None:
-        """Makes room where there is little left. No transaction is under way. Whatever is the matter, the next commit
-        will say so itself."""
-        self.commits_left = LOOK_EVERY
+    def extend_if_needed(self, cursor: apsw.Cursor) -> None:
+        """Extend the log if little space is left. No transaction is open. The next commit reports errors."""
+        self.commits_left = CHECK_EVERY
         connection = cursor.connection
         with suppress(apsw.Error, OSError):
             frames, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
             used = _LOG_HEADER_BYTES + frames * (_FRAME_HEADER_BYTES + connection.pragma("page_size"))
             length = os.stat(self._path).st_size
             if length - used < ENOUGH_BYTES and length < self._most_bytes:
-                self._fill(cursor)
+                self._extend(cursor)
 
-    def _fill(self, cursor: apsw.Cursor) -> None:
-        """Under the write lock, since others who write would write to the same place; they are not waited for."""
+    def _extend(self, cursor: apsw.Cursor) -> None:
+        """Write zeros under the write lock, since another writer would write there too. Do not wait for it."""
         connection = cursor.connection
         connection.set_busy_timeout(0)
         try:

@@ -1,12 +1,12 @@
-"""What the cases are made of: envelopes, executors that count, a process that dies."""
+"""Building blocks of the cases: envelopes, executors that count, a process that dies."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from reenact.core.effect_outcomes import RuntimeEffectControllerError, RuntimeEffectOutcome
-from reenact.core.envelopes import (
+from onrecord.hosts.contract import LocalExecutor
+from onrecord.hosts.envelopes import (
     DurableStep,
     ExecCode,
     RuntimeEffectCommand,
@@ -14,33 +14,33 @@ from reenact.core.envelopes import (
     RuntimeInvocation,
     ToolCall,
 )
-from reenact.core.scopes import ExecutionScope, RuntimeScope
-from reenact.effect.hosts.contract import LocalExecutor
+from onrecord.hosts.outcomes import RuntimeEffectControllerError, RuntimeEffectOutcome
+from onrecord.hosts.scopes import ExecutionScope, RuntimeScope
 
 SCOPE = ExecutionScope.turn("conformance-session", "conformance-turn")
 
 
 class Died(BaseException):
-    """Stands for the end of the process in the middle of an effect: no host may take it for an outcome."""
+    """The end of the process in the middle of an effect. No host may record it as an outcome."""
 
 
 class Calls:
-    """Which effects were really carried out, by effect id: what an outside ledger would show."""
+    """The effects that were really executed, by effect id, as an outside ledger would show."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
 
     def executor(self, answer: Callable[[RuntimeEffectEnvelope], Any]) -> LocalExecutor:
-        """Counts, then gives the answer as an outcome of the envelope's kind; what `answer` raises is raised."""
+        """Return an executor that counts, then returns or raises what `answer` does, as the envelope's outcome."""
 
-        async def carry_out(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
+        async def execute(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
             self.made.append(envelope.invocation.effect_id)
             value = answer(envelope)
             if isinstance(value, Awaitable):
                 value = await value
             return RuntimeEffectOutcome(envelope.kind, value)
 
-        return LocalExecutor.testing(carry_out)
+        return LocalExecutor.testing(execute)
 
     def returning(self, value: Any) -> LocalExecutor:
         return self.executor(lambda _: value)
@@ -52,7 +52,7 @@ class Calls:
         return self.executor(die)
 
     def forbidden(self) -> LocalExecutor:
-        """For a replay: whoever calls it is caught by the count, and by the code of the error."""
+        """Return an executor for a replay. A call shows in the count and in the code of the error."""
 
         def refuse(_: RuntimeEffectEnvelope) -> Any:
             raise RuntimeEffectControllerError(
@@ -68,12 +68,12 @@ def envelope_of(command: RuntimeEffectCommand, key: str, effect_id: str | None =
 
 
 def step(key: str, value: Any = None) -> RuntimeEffectEnvelope:
-    """An effect that may be done again."""
+    """Return an effect that may be repeated."""
     return envelope_of(DurableStep(step_id=key, input=value), key)
 
 
 def tool(key: str, arguments: Any = None) -> RuntimeEffectEnvelope:
-    """An effect that may run at most once."""
+    """Return an effect that may run at most once."""
     return envelope_of(ToolCall(tool="send_mail", arguments=arguments), key)
 
 
@@ -94,12 +94,12 @@ def replay_conformance_exec_envelope(effect_id: str) -> RuntimeEffectEnvelope:
 
 
 async def error_of(work: Awaitable[Any]) -> Exception:
-    """The error that the work has to end with."""
+    """Return the error that the work must raise."""
     try:
         await work
     except Exception as error:
         return error
-    raise AssertionError("expected an error, and there was none")
+    raise AssertionError("expected an error, but none was raised")
 
 
 async def code_of(work: Awaitable[Any]) -> str:

@@ -1,28 +1,28 @@
-"""Effects side by side: found by key, handed over one at a time, losers recorded."""
+"""Concurrent effects: found by key, delivered one at a time, losers recorded."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from reenact.core.envelopes import RuntimeEffectEnvelope, RuntimeEffectOutcome
-from reenact.core.scopes import ExecutionScope
-from reenact.effect.hosts.contract import EffectHost, LocalExecutor
-from reenact.effect.hosts.groups import Losers, Member, Wake, group_invocation, run_group
-from reenact.testing.effect_conformance.builders import (
+from onrecord.hosts.contract import EffectHost, LocalExecutor
+from onrecord.hosts.envelopes import RuntimeEffectEnvelope, RuntimeEffectOutcome
+from onrecord.hosts.groups import GroupMember, Losers, Wake, group_invocation, run_group
+from onrecord.hosts.scopes import ExecutionScope
+from onrecord.testing.effect_conformance.builders import (
     SCOPE,
     Calls,
     replay_conformance_exec_envelope,
     step,
 )
-from reenact.testing.effect_conformance.durable_steps import Controller, StartReplay
-from reenact.testing.effect_conformance.subject import Claim, EffectHostSubject, add_case, case
+from onrecord.testing.effect_conformance.durable_steps import Controller, StartReplay
+from onrecord.testing.effect_conformance.subject import EffectHostSubject, HostClaim, add_case, case
 
 EXEC_SCOPE = ExecutionScope.turn("effect-conformance-session", "effect-conformance-turn")
 
 
 class _Meeting:
-    """Two effects that are both under way before either of them ends; the fast one ends first."""
+    """A pair of effects that both begin before either ends; the fast one ends first."""
 
     def __init__(self) -> None:
         self.order: list[str] = []
@@ -31,7 +31,7 @@ class _Meeting:
         self._release_slow = asyncio.Event()
 
     def executor(self, effect_id: str) -> LocalExecutor:
-        async def carry_out(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
+        async def execute(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
             assert envelope.invocation.effect_id == effect_id
             self._arrived += 1
             if self._arrived == 2:
@@ -43,7 +43,7 @@ class _Meeting:
             self._release_slow.set()
             return RuntimeEffectOutcome.exec_code({"terminal_finish": effect_id})
 
-        return LocalExecutor.testing(carry_out)
+        return LocalExecutor.testing(execute)
 
 
 async def effect_controller_concurrent_replay_deterministic(
@@ -80,12 +80,12 @@ def _assert_marker(outcome: RuntimeEffectOutcome, expected: str) -> None:
 
 add_case(
     "effect_controller_concurrent_replay_deterministic",
-    (Claim.DURABLE,),
+    (HostClaim.DURABLE,),
     lambda subject: effect_controller_concurrent_replay_deterministic(subject.make_host().scoped(EXEC_SCOPE)),
 )
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_controller_concurrent_replay_deterministic_cold(subject: EffectHostSubject) -> None:
     host = subject.make_host()
     await effect_controller_concurrent_replay_deterministic(
@@ -93,7 +93,7 @@ async def effect_controller_concurrent_replay_deterministic_cold(subject: Effect
     )
 
 
-@case(Claim.DURABLE)
+@case(HostClaim.DURABLE)
 async def effect_controller_same_key_at_once_runs_once(subject: EffectHostSubject) -> None:
     scoped, calls = subject.make_host().scoped(SCOPE), Calls()
 
@@ -107,11 +107,11 @@ async def effect_controller_same_key_at_once_runs_once(subject: EffectHostSubjec
     assert calls.made == ["same"]
 
 
-# One at a time
+# One delivery at a time
 
 
-async def _seen(host: EffectHost, executor: LocalExecutor, keys: list[str]) -> list[str]:
-    """What an agent does with outcomes that are there together: two steps after each, with a turn between them."""
+async def _observe(host: EffectHost, executor: LocalExecutor, keys: list[str]) -> list[str]:
+    """Return what an agent sees of concurrent outcomes: two steps after each, with loop turns in between."""
     scoped, seen = host.scoped(SCOPE), list[str]()
 
     async def branch(key: str) -> None:
@@ -126,20 +126,20 @@ async def _seen(host: EffectHost, executor: LocalExecutor, keys: list[str]) -> l
     return seen
 
 
-@case(Claim.DURABLE, Claim.ORDERED)
-async def effect_controller_hands_over_one_outcome_at_a_time(subject: EffectHostSubject) -> None:
+@case(HostClaim.DURABLE, HostClaim.ORDERED)
+async def effect_controller_delivers_one_outcome_at_a_time(subject: EffectHostSubject) -> None:
     host, calls = subject.make_host(), Calls()
     keys = ["one", "two", "three"]
-    for attempt in range(2):  # carried out, and then served
-        seen = await _seen(host, calls.returning("value"), keys)
+    for attempt in range(2):  # first executed, then served
+        seen = await _observe(host, calls.returning("value"), keys)
         pairs = [(seen[at], seen[at + 1]) for at in range(0, len(seen), 2)]
         assert sorted(pairs) == sorted((f"{key} came", f"{key} used") for key in keys), (
-            f"two outcomes were handed over in one turn ({'served' if attempt else 'recorded'}): {seen}"
+            f"two outcomes were delivered in one turn ({'served' if attempt else 'recorded'}): {seen}"
         )
     assert sorted(calls.made) == sorted(keys)
 
 
-@case(Claim.DURABLE, Claim.ORDERED, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.ORDERED, HostClaim.SECOND_INSTANCE)
 async def effect_controller_serves_in_the_recorded_order(subject: EffectHostSubject) -> None:
     host, calls = subject.make_host(), Calls()
     follows = {"slow": "middle", "middle": "fast"}
@@ -151,10 +151,10 @@ async def effect_controller_serves_in_the_recorded_order(subject: EffectHostSubj
         ended[envelope.replay_key].set()
         return envelope.replay_key
 
-    first = await _seen(host, calls.executor(after), ["slow", "fast", "middle"])
+    first = await _observe(host, calls.executor(after), ["slow", "fast", "middle"])
     assert first[0] == "fast came"
     cold = subject.reopen(host)
-    assert await _seen(cold, calls.forbidden(), ["middle", "slow", "fast"]) == first
+    assert await _observe(cold, calls.forbidden(), ["middle", "slow", "fast"]) == first
     assert sorted(calls.made) == ["fast", "middle", "slow"]
 
 
@@ -162,27 +162,27 @@ async def effect_controller_serves_in_the_recorded_order(subject: EffectHostSubj
 
 
 async def _race(host: EffectHost, calls: Calls, wake: Wake, losers: Losers, cancelled: list[str]) -> Any:
-    fast_ended, for_ever = asyncio.Event(), asyncio.Event()
+    fast_ended, forever = asyncio.Event(), asyncio.Event()
 
     async def after(envelope: RuntimeEffectEnvelope) -> str:
         try:
             if envelope.replay_key == "slow":
                 await fast_ended.wait()
                 if wake is Wake.FIRST and losers is Losers.CANCEL:
-                    await for_ever.wait()
+                    await forever.wait()
         except asyncio.CancelledError:
             cancelled.append(envelope.replay_key)
             raise
         fast_ended.set()
         return envelope.replay_key
 
-    members = [Member(step(key), calls.executor(after)) for key in ("slow", "fast")]
+    members = [GroupMember(step(key), calls.executor(after)) for key in ("slow", "fast")]
     invocation = group_invocation(members[0].envelope, "race", "race")
     async with asyncio.timeout(5):
         return await run_group(host.scoped(SCOPE), invocation, members, wake=wake, losers=losers)
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_group_first_cancels_and_records_the_losers(subject: EffectHostSubject) -> None:
     host, calls, cancelled = subject.make_host(), Calls(), list[str]()
     first = await _race(host, calls, Wake.FIRST, Losers.CANCEL, cancelled)
@@ -193,10 +193,10 @@ async def effect_group_first_cancels_and_records_the_losers(subject: EffectHostS
     again = await _race(subject.reopen(host), calls, Wake.FIRST, Losers.CANCEL, cancelled)
     assert (again.winner, again.order) == (first.winner, first.order), "the recorded winner wins"
     assert again.ended[0].cancelled, "a loser's cancellation is its outcome"
-    assert sorted(calls.made) == ["fast", "slow"], "nobody runs again"
+    assert sorted(calls.made) == ["fast", "slow"], "no effect runs again"
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_group_first_lets_the_losers_finish(subject: EffectHostSubject) -> None:
     host, calls, cancelled = subject.make_host(), Calls(), list[str]()
     first = await _race(host, calls, Wake.FIRST, Losers.FINISH, cancelled)
@@ -208,7 +208,7 @@ async def effect_group_first_lets_the_losers_finish(subject: EffectHostSubject) 
     assert sorted(calls.made) == ["fast", "slow"]
 
 
-@case(Claim.DURABLE)
+@case(HostClaim.DURABLE)
 async def effect_group_all_waits_for_all(subject: EffectHostSubject) -> None:
     calls = Calls()
     result = await _race(subject.make_host(), calls, Wake.ALL, Losers.CANCEL, [])

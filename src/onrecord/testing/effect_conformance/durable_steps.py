@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from reenact.core.effect_outcomes import RuntimeEffectControllerError
-from reenact.core.scopes import ExecutionScope
-from reenact.effect.hosts.contract import EffectController, EffectHost, LocalExecutor, ScopedEffectController
-from reenact.testing.effect_conformance.builders import SCOPE, Calls, durable_step_conformance_envelope, error_of, step
-from reenact.testing.effect_conformance.subject import Claim, EffectHostSubject, add_case, case, host_case
+from onrecord.hosts.contract import EffectController, EffectHost, LocalExecutor, ScopedEffectController
+from onrecord.hosts.outcomes import RuntimeEffectControllerError
+from onrecord.hosts.scopes import ExecutionScope
+from onrecord.testing.effect_conformance.builders import SCOPE, Calls, durable_step_conformance_envelope, error_of, step
+from onrecord.testing.effect_conformance.subject import EffectHostSubject, HostClaim, add_case, case, host_case
 
 Controller = EffectController | ScopedEffectController
 StartReplay = Callable[[], "Controller | None"]
-"""Called between recording and replaying. What it returns is replayed on; None: the same controller."""
+"""Called between recording and replaying. Returns the controller to replay on; None: the same one."""
 
 DURABLE_STEP_SCOPE = ExecutionScope.turn("durable-step-session", "durable-step-turn")
 
@@ -39,13 +39,13 @@ async def effect_controller_durable_steps(controller: Controller) -> None:
     error = await error_of(
         controller.execute_effect(
             durable_step_conformance_envelope("error", {"x": 1}),
-            _failing("durable_step_conformance_error", "durable step failed"),
+            _make_failing("durable_step_conformance_error", "durable step failed"),
         )
     )
     assert getattr(error, "code", None) == "durable_step_conformance_error"
 
 
-@host_case(Claim.DURABLE)
+@host_case(HostClaim.DURABLE)
 async def effect_host_durable_steps(host: EffectHost) -> None:
     assert host.supports_durable_effects, "durable-step conformance requires a host that advertises durable effects"
     await effect_controller_durable_steps(host.scoped(DURABLE_STEP_SCOPE).controller)
@@ -64,7 +64,7 @@ async def effect_controller_durable_steps_replay(
     first_success = await controller.execute_effect(success, LocalExecutor.durable_step(record))
     assert first_success.into_durable_step() == {"first": {"n": 1}}
     first_error = await error_of(
-        controller.execute_effect(error, _failing("durable_step_replay_error", "recorded error"))
+        controller.execute_effect(error, _make_failing("durable_step_replay_error", "recorded error"))
     )
     assert getattr(first_error, "code", None) == "durable_step_replay_error"
 
@@ -87,23 +87,23 @@ async def effect_controller_durable_steps_replay(
 
 add_case(
     "effect_controller_durable_steps_replay",
-    (Claim.DURABLE,),
+    (HostClaim.DURABLE,),
     lambda subject: effect_controller_durable_steps_replay(subject.make_host().scoped(DURABLE_STEP_SCOPE).controller),
 )
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_controller_durable_steps_replay_cold(subject: EffectHostSubject) -> None:
-    """On a second instance over the same data."""
+    """Replay on a second instance over the same data."""
     host = subject.make_host()
     await effect_controller_durable_steps_replay(
         host.scoped(DURABLE_STEP_SCOPE).controller, lambda: subject.reopen(host).scoped(DURABLE_STEP_SCOPE)
     )
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_controller_replayed_value_is_what_was_first_seen(subject: EffectHostSubject) -> None:
-    """Types, the order of keys and the difference of 1 and 1.0 included: a prompt made of it must come out the same."""
+    """Compare types, key order and 1 with 1.0 too: a prompt made from the value must be equal."""
     host, calls = subject.make_host(), Calls()
     value = {"b": 1, "a": 1.0, "pair": (1, 2), "raw": b"\x00", "set": {1}, "big": 2**70, "": None}
     first = await host.scoped(SCOPE).execute_effect(step("value"), calls.returning(value))
@@ -113,7 +113,7 @@ async def effect_controller_replayed_value_is_what_was_first_seen(subject: Effec
     assert calls.made == ["value"]
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_controller_replayed_error_is_the_same_error(subject: EffectHostSubject) -> None:
     host, calls = subject.make_host(), Calls()
 
@@ -123,10 +123,10 @@ async def effect_controller_replayed_error_is_the_same_error(subject: EffectHost
     for serving in (host, host, subject.reopen(host)):
         error = await error_of(serving.scoped(SCOPE).execute_effect(step("failing"), calls.executor(fail)))
         assert isinstance(error, ConformanceError), "`except MyError` works on what was recorded"
-        assert error.args == ("out of stock", 17), "the arguments come back"
-        assert error.quantity == 17, "the attributes come back"
-        assert isinstance(error.__cause__, LookupError), "the cause comes back"
-    assert calls.made == ["failing"], "an error is an outcome: it is not tried again"
+        assert error.args == ("out of stock", 17), "the arguments are restored"
+        assert error.quantity == 17, "the attributes are restored"
+        assert isinstance(error.__cause__, LookupError), "the cause is restored"
+    assert calls.made == ["failing"], "an error is an outcome: the effect is not tried again"
 
 
 class ConformanceError(Exception):
@@ -135,7 +135,7 @@ class ConformanceError(Exception):
         self.quantity = quantity
 
 
-def _failing(code: str, message: str) -> LocalExecutor:
+def _make_failing(code: str, message: str) -> LocalExecutor:
     async def fail(_: Any) -> Any:
         raise RuntimeEffectControllerError(code, message)
 

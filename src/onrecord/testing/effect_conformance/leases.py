@@ -1,17 +1,17 @@
-"""Several workers: one at a time in a scope, and whoever lost it can no longer write."""
+"""Leases of workers: one holder at a time in a scope, and a worker that lost its lease cannot write."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from reenact.core.effect_outcomes import BUSY
-from reenact.testing.effect_conformance.builders import SCOPE, Calls, code_of, step, tool
-from reenact.testing.effect_conformance.subject import Claim, EffectHostSubject, case
+from onrecord.hosts.outcomes import BUSY
+from onrecord.testing.effect_conformance.builders import SCOPE, Calls, code_of, step, tool
+from onrecord.testing.effect_conformance.subject import EffectHostSubject, HostClaim, case
 
 
 class _Slow:
-    """An effect that is under way until it is let go on."""
+    """An effect that blocks until `go_on` is set."""
 
     def __init__(self, value: Any) -> None:
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
@@ -23,9 +23,9 @@ class _Slow:
         return self._value
 
 
-@case(Claim.DURABLE, Claim.LEASES)
+@case(HostClaim.DURABLE, HostClaim.LEASES)
 async def effect_host_zombie_cannot_finalize(subject: EffectHostSubject) -> None:
-    """A worker that was stopped for longer than its lease comes back with its result, and may not record it."""
+    """Stop a worker for longer than its lease: it must not record its result."""
     host, calls, slow = subject.make_host(), Calls(), _Slow("zombie")
     scoped = host.scoped(SCOPE)
     zombie = asyncio.ensure_future(scoped.execute_effect(step("work"), calls.executor(lambda _: slow())))
@@ -37,18 +37,18 @@ async def effect_host_zombie_cannot_finalize(subject: EffectHostSubject) -> None
     assert taken_over.into_durable_step() == "heir"
     slow.go_on.set()
     await asyncio.gather(zombie, return_exceptions=True)
-    assert await code_of(zombie) == "stale_epoch", "who lost the scope must learn it, and not see its own result"
+    assert await code_of(zombie) == "stale_epoch", "a worker that lost the scope gets this error, not its own result"
     served = await heir.scoped(SCOPE).execute_effect(step("work"), calls.forbidden())
-    assert served.into_durable_step() == "heir", "the outcome of whoever holds the scope stands"
+    assert served.into_durable_step() == "heir", "the outcome of the lease holder is served"
     async with asyncio.timeout(10):
         again = await host.scoped(SCOPE).execute_effect(step("work"), calls.forbidden())
-    assert again.into_durable_step() == "heir", "the zombie is served it too"
+    assert again.into_durable_step() == "heir", "the zombie is served the same outcome"
     assert calls.made == ["work", "work"]
 
 
-@case(Claim.DURABLE, Claim.LEASES)
+@case(HostClaim.DURABLE, HostClaim.LEASES)
 async def effect_host_zombie_cannot_begin(subject: EffectHostSubject) -> None:
-    """Fenced before an effect starts: it looks again, and finds what its heir has done."""
+    """Fence a worker before an effect starts: it reads again and finds the outcome of its heir."""
     host, calls = subject.make_host(), Calls()
     scoped = host.scoped(SCOPE)
     await scoped.execute_effect(step("first"), calls.returning(1))
@@ -62,7 +62,7 @@ async def effect_host_zombie_cannot_begin(subject: EffectHostSubject) -> None:
     assert calls.made == ["first", "mail"]
 
 
-@case(Claim.DURABLE, Claim.LEASES)
+@case(HostClaim.DURABLE, HostClaim.LEASES)
 async def effect_host_busy_rival_waits(subject: EffectHostSubject) -> None:
     host, calls, slow = subject.make_host(), Calls(), _Slow("first")
     scoped = host.scoped(SCOPE)
@@ -71,15 +71,15 @@ async def effect_host_busy_rival_waits(subject: EffectHostSubject) -> None:
     rival = subject.rival(host, waits=True).scoped(SCOPE)
     waiting = asyncio.ensure_future(rival.execute_effect(step("work"), calls.forbidden()))
     await asyncio.sleep(0.1)
-    assert not waiting.done(), "somebody else is at work"
+    assert not waiting.done(), "another worker holds the scope"
     slow.go_on.set()
     assert (await first).into_durable_step() == "first"
     async with asyncio.timeout(10):
-        assert (await waiting).into_durable_step() == "first", "it is served what the other recorded"
+        assert (await waiting).into_durable_step() == "first", "the recorded outcome of the other worker is served"
     assert calls.made == ["work"]
 
 
-@case(Claim.DURABLE, Claim.LEASES)
+@case(HostClaim.DURABLE, HostClaim.LEASES)
 async def effect_host_busy_rival_yields(subject: EffectHostSubject) -> None:
     host, calls, slow = subject.make_host(), Calls(), _Slow("first")
     scoped = host.scoped(SCOPE)
@@ -91,11 +91,11 @@ async def effect_host_busy_rival_yields(subject: EffectHostSubject) -> None:
     slow.go_on.set()
     assert (await first).into_durable_step() == "first"
     served = await rival.execute_effect(step("work"), calls.forbidden())
-    assert served.into_durable_step() == "first", "what is recorded is served without a lease"
+    assert served.into_durable_step() == "first", "a recorded outcome is served without a lease"
     assert calls.made == ["work"]
 
 
-@case(Claim.DURABLE, Claim.LEASES)
+@case(HostClaim.DURABLE, HostClaim.LEASES)
 async def effect_host_many_rivals_run_an_effect_once(subject: EffectHostSubject) -> None:
     host, calls = subject.make_host(), Calls()
     hosts = [host, *(subject.rival(host, waits=True) for _ in range(3))]

@@ -1,4 +1,4 @@
-"""Before, after, in doubt: what is recorded when, and what a process does that comes after a dead one."""
+"""Records before, after and in doubt: what is recorded when, and what the process after a dead one does."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import time
 from collections.abc import Awaitable
 from typing import Any
 
-from reenact.core.effect_outcomes import CONFLICT, IN_DOUBT, MISSING_RECORD
-from reenact.core.envelopes import Clock, RuntimeEffectEnvelope, Sleep, ToolCall
-from reenact.core.scopes import ExecutionScope
-from reenact.effect.hosts.contract import EffectHost, LocalExecutor, Settlement
-from reenact.testing.effect_conformance.builders import SCOPE, Calls, Died, code_of, envelope_of, step, tool
-from reenact.testing.effect_conformance.subject import Claim, EffectHostSubject, case, host_case
+from onrecord.hosts.contract import EffectHost, LocalExecutor, Settlement
+from onrecord.hosts.envelopes import Clock, RuntimeEffectEnvelope, Sleep, ToolCall
+from onrecord.hosts.outcomes import CONFLICT, IN_DOUBT, MISSING_RECORD
+from onrecord.hosts.scopes import ExecutionScope
+from onrecord.testing.effect_conformance.builders import SCOPE, Calls, Died, code_of, envelope_of, step, tool
+from onrecord.testing.effect_conformance.subject import EffectHostSubject, HostClaim, case, host_case
 
 
-async def dies(work: Awaitable[Any]) -> None:
+async def assert_dies(work: Awaitable[Any]) -> None:
     try:
         await work
     except Died:
         return
-    raise AssertionError("the end of the process was taken for an outcome")
+    raise AssertionError("the end of the process was recorded as an outcome")
 
 
-@host_case(Claim.DURABLE)
+@host_case(HostClaim.DURABLE)
 async def effect_controller_refuses_invalid_envelopes(host: EffectHost) -> None:
     scoped, calls = host.scoped(SCOPE), Calls()
     good = step("valid")
@@ -37,7 +37,7 @@ async def effect_controller_refuses_invalid_envelopes(host: EffectHost) -> None:
     assert calls.made == []
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_controller_same_key_other_input_is_refused(subject: EffectHostSubject) -> None:
     host, calls = subject.make_host(), Calls()
     await host.scoped(SCOPE).execute_effect(step("key", {"x": 1}), calls.returning("first"))
@@ -46,11 +46,11 @@ async def effect_controller_same_key_other_input_is_refused(subject: EffectHostS
         other = step("key", {"x": 2})
         assert await code_of(scoped.execute_effect(other, calls.returning("second"))) == CONFLICT
         served = await scoped.execute_effect(step("key", {"x": 1}), calls.forbidden())
-        assert served.into_durable_step() == "first", "the first record stands"
+        assert served.into_durable_step() == "first", "the first record is kept"
     assert calls.made == ["key"], "a conflict is found before anything runs"
 
 
-@host_case(Claim.DURABLE)
+@host_case(HostClaim.DURABLE)
 async def effect_controller_same_key_other_input_in_flight_is_refused(host: EffectHost) -> None:
     scoped, calls, go_on = host.scoped(SCOPE), Calls(), asyncio.Event()
 
@@ -67,7 +67,7 @@ async def effect_controller_same_key_other_input_in_flight_is_refused(host: Effe
     assert calls.made == ["key"]
 
 
-@host_case(Claim.DURABLE)
+@host_case(HostClaim.DURABLE)
 async def effect_controller_equal_keys_of_two_sessions_do_not_meet(host: EffectHost) -> None:
     calls = Calls()
     for session in ("one", "two"):
@@ -77,27 +77,29 @@ async def effect_controller_equal_keys_of_two_sessions_do_not_meet(host: EffectH
     assert len(calls.made) == 2
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_controller_records_the_request_before_the_effect(subject: EffectHostSubject) -> None:
-    """An effect that may run at most once, and a process that dies in it: nobody may run it again unasked. Whoever
-    records the request only afterwards cannot know that it was begun."""
+    """Die in an effect that may run at most once: it must not run again without a decision.
+
+    A host that records the request only afterwards cannot know that the effect began.
+    """
     host, calls = subject.make_host(), Calls()
-    await dies(host.scoped(SCOPE).execute_effect(tool("mail"), calls.dying()))
+    await assert_dies(host.scoped(SCOPE).execute_effect(tool("mail"), calls.dying()))
     later = subject.after_crash(host)
     for _ in range(2):
         code = await code_of(later.scoped(SCOPE).execute_effect(tool("mail"), calls.returning("again")))
-        assert code == IN_DOUBT, "an unknown side effect stops the run until somebody settles it"
-    assert calls.made == ["mail"], "it was carried out once, and by the first process"
+        assert code == IN_DOUBT, "an unknown side effect stops the run until it is settled"
+    assert calls.made == ["mail"], "the effect ran once, in the first process"
     fresh = await later.scoped(SCOPE).execute_effect(tool("other mail"), calls.returning("sent"))
-    assert fresh.into_tool_call() == "sent", "other effects go on"
+    assert fresh.into_tool_call() == "sent", "other effects continue"
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_controller_repeats_what_may_be_repeated(subject: EffectHostSubject) -> None:
     host, calls = subject.make_host(), Calls()
     idempotent = envelope_of(ToolCall(tool="refund", arguments=1, idempotent=True), "refund")
     for envelope in (step("pure"), idempotent):
-        await dies(host.scoped(SCOPE).execute_effect(envelope, calls.dying()))
+        await assert_dies(host.scoped(SCOPE).execute_effect(envelope, calls.dying()))
     later = subject.after_crash(host)
     for envelope in (step("pure"), idempotent):
         for executor in (calls.returning("done"), calls.forbidden()):
@@ -105,9 +107,9 @@ async def effect_controller_repeats_what_may_be_repeated(subject: EffectHostSubj
     assert sorted(calls.made) == ["pure", "pure", "refund", "refund"]
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_controller_recorded_outcome_survives_the_crash(subject: EffectHostSubject) -> None:
-    """Dead after the outcome was recorded: whatever the caller saw of it, it never runs again."""
+    """Die after the outcome was recorded: the effect never runs again, whatever the caller saw."""
     host, calls = subject.make_host(), Calls()
     await host.scoped(SCOPE).execute_effect(tool("mail"), calls.returning("sent"))
     later = subject.after_crash(host)
@@ -116,10 +118,10 @@ async def effect_controller_recorded_outcome_survives_the_crash(subject: EffectH
     assert calls.made == ["mail"]
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_controller_asks_the_probe_about_an_effect_in_doubt(subject: EffectHostSubject) -> None:
     host, calls = subject.make_host(), Calls()
-    await dies(host.scoped(SCOPE).execute_effect(tool("mail"), calls.dying()))
+    await assert_dies(host.scoped(SCOPE).execute_effect(tool("mail"), calls.dying()))
     later = subject.after_crash(host).scoped(SCOPE)
     executor = calls.forbidden()
     executor.probe = lambda _: Settlement.done("found in the outbox", by="probe")
@@ -128,11 +130,11 @@ async def effect_controller_asks_the_probe_about_an_effect_in_doubt(subject: Eff
     assert calls.made == ["mail"]
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE, Claim.SETTLING)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE, HostClaim.SETTLING)
 async def effect_host_settles_effects_in_doubt(subject: EffectHostSubject) -> None:
     host, calls = subject.make_host(), Calls()
     for key in ("done", "fail", "retry"):
-        await dies(host.scoped(SCOPE).execute_effect(tool(key), calls.dying()))
+        await assert_dies(host.scoped(SCOPE).execute_effect(tool(key), calls.dying()))
     later = subject.after_crash(host)
     scoped = later.scoped(SCOPE)
     subject.settle(later, SCOPE, "done", Settlement.done({"sent": True}, by="operator"))
@@ -145,7 +147,7 @@ async def effect_host_settles_effects_in_doubt(subject: EffectHostSubject) -> No
     assert sorted(calls.made) == ["done", "fail", "retry", "retry"]
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE)
 async def effect_controller_sleep_keeps_its_due_time(subject: EffectHostSubject) -> None:
     host, seconds = subject.make_host(), 1.0
     envelope, unused = envelope_of(Sleep(seconds=seconds), "nap"), Calls().forbidden()
@@ -157,18 +159,18 @@ async def effect_controller_sleep_keeps_its_due_time(subject: EffectHostSubject)
     later = subject.after_crash(host)
     went_on = time.monotonic()
     (await later.scoped(SCOPE).execute_effect(envelope, unused)).into_sleep()
-    assert time.monotonic() - began >= seconds - 0.02, "it does not end early"
-    assert time.monotonic() - went_on < seconds - 0.05, "only what was left of it is slept, not all of it again"
+    assert time.monotonic() - began >= seconds - 0.02, "the sleep does not end early"
+    assert time.monotonic() - went_on < seconds - 0.05, "only the rest is slept, not the whole time again"
     began = time.monotonic()
     await later.scoped(SCOPE).execute_effect(envelope, unused)
-    assert time.monotonic() - began < seconds / 2, "a sleep that is over is not slept again"
+    assert time.monotonic() - began < seconds / 2, "a finished sleep is not repeated"
 
 
-@case(Claim.DURABLE, Claim.SECOND_INSTANCE, Claim.STRICT)
+@case(HostClaim.DURABLE, HostClaim.SECOND_INSTANCE, HostClaim.STRICT)
 async def effect_host_strict_serves_the_record_alone(subject: EffectHostSubject) -> None:
     host, calls = subject.make_host(), Calls()
     await host.scoped(SCOPE).execute_effect(step("recorded"), calls.returning("value"))
-    await dies(host.scoped(SCOPE).execute_effect(step("begun"), calls.dying()))
+    await assert_dies(host.scoped(SCOPE).execute_effect(step("begun"), calls.dying()))
     strict = subject.strict(host).scoped(SCOPE)
     assert (await strict.execute_effect(step("recorded"), calls.forbidden())).into_durable_step() == "value"
     assert await code_of(strict.execute_effect(step("absent"), calls.forbidden())) == MISSING_RECORD
@@ -179,10 +181,10 @@ async def effect_host_strict_serves_the_record_alone(subject: EffectHostSubject)
     assert calls.made == ["recorded", "begun"]
 
 
-@host_case(Claim.DURABLE)
+@host_case(HostClaim.DURABLE)
 async def effect_controller_wrong_outcome_is_an_error(host: EffectHost) -> None:
     scoped, calls = host.scoped(SCOPE), Calls()
     executor = LocalExecutor.of(Clock.kind, lambda _: 1)
     for each in (executor, calls.forbidden()):
         assert await code_of(scoped.execute_effect(step("odd"), each)) == "unexpected_effect_outcome"
-    assert calls.made == [], "it ran once, whatever came of it"
+    assert calls.made == [], "the effect ran once, whatever its outcome"

@@ -1,14 +1,14 @@
-"""Scopes: what a host keeps of the scope it was asked for, and which scopes it refuses."""
+"""Scopes: what a host keeps of the requested scope, and which scopes it refuses."""
 
 from __future__ import annotations
 
-from reenact.core.scopes import ExecutionScope
-from reenact.effect.hosts.contract import EffectHost
-from reenact.errors import ReenactError
-from reenact.testing.effect_conformance.subject import Claim, host_case
+from onrecord.errors import OnrecordError
+from onrecord.hosts.contract import EffectHost
+from onrecord.hosts.scopes import ExecutionScope
+from onrecord.testing.effect_conformance.subject import HostClaim, host_case
 
 
-@host_case(Claim.SCOPES)
+@host_case(HostClaim.SCOPES)
 async def effect_host_preserves_scope_metadata(host: EffectHost) -> None:
     scope = ExecutionScope.queue_drain("session-1", "drain-1")
     scoped = host.scoped(scope)
@@ -22,7 +22,7 @@ async def effect_host_preserves_scope_metadata(host: EffectHost) -> None:
     assert scoped_turn.turn_id == "turn-1"
 
 
-@host_case(Claim.SCOPES)
+@host_case(HostClaim.SCOPES)
 async def effect_host_rejects_missing_scope_ids(host: EffectHost) -> None:
     invalid_scopes = [
         ExecutionScope.turn("", "turn"),
@@ -37,7 +37,7 @@ async def effect_host_rejects_missing_scope_ids(host: EffectHost) -> None:
         for select in (host.scoped, host.scoped_static):
             try:
                 select(scope)
-            except ReenactError as error:
+            except OnrecordError as error:
                 code = error.code
             else:
                 raise AssertionError("invalid execution scope must be rejected")
@@ -46,7 +46,7 @@ async def effect_host_rejects_missing_scope_ids(host: EffectHost) -> None:
             )
 
 
-@host_case(Claim.SCOPES)
+@host_case(HostClaim.SCOPES)
 async def effect_host_static_scope_preserves_metadata_when_available(host: EffectHost) -> None:
     scope = ExecutionScope.runtime_operation("static-runtime-op")
     scoped = host.scoped_static(scope)
@@ -57,7 +57,7 @@ async def effect_host_static_scope_preserves_metadata_when_available(host: Effec
 
 
 async def effect_host(host: EffectHost) -> None:
-    """The seed's three in one."""
+    """Run the three cases of the source specification."""
     await effect_host_preserves_scope_metadata(host)
     await effect_host_rejects_missing_scope_ids(host)
     await effect_host_static_scope_preserves_metadata_when_available(host)

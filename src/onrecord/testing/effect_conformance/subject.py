@@ -1,4 +1,4 @@
-"""What the author of a host says about it, so that it can be tried."""
+"""The hooks with which the author of a host describes it to the suite."""
 
 from __future__ import annotations
 
@@ -6,63 +6,64 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import NamedTuple
 
-from reenact.core.scopes import ExecutionScope
-from reenact.effect.hosts.contract import EffectHost, Settlement
+from onrecord.hosts.contract import EffectHost, Settlement
+from onrecord.hosts.scopes import ExecutionScope
 
 TIMEOUT_SECONDS = 30.0
 
 
-class Claim(Enum):
-    """What a host claims of itself. Every host claims scopes; the rest is tried where it is claimed."""
+class HostClaim(Enum):
+    """A claim of a host. Every host claims scopes; the other claims are tested if made."""
 
     SCOPES = "takes scopes"
     AWAIT_EVENTS = "waits for events"
     DURABLE = "records outcomes and serves them"
-    ORDERED = "hands outcomes over one at a time, in recorded order"
-    SECOND_INSTANCE = "another instance can be made over the same data"
+    ORDERED = "delivers outcomes one at a time, in recorded order"
+    SECOND_INSTANCE = "allows another instance over the same data"
     LEASES = "several instances may work on the same scopes"
-    STRICT = "can be told to serve the record alone"
-    SETTLING = "takes an operator's word on an effect in doubt"
+    STRICT = "can serve only the record"
+    SETTLING = "accepts an operator's decision on an effect in doubt"
 
 
 class EffectHostSubject:
-    """To be subclassed: say how to make a host, and what there is beyond that."""
+    """Base class: override the hooks that make a host and test its claims."""
 
-    claims: frozenset[Claim] = frozenset(Claim)
+    claims: frozenset[HostClaim] = frozenset(HostClaim)
 
     def make_host(self) -> EffectHost:
-        """A host over data of its own: nothing is recorded in it."""
-        raise NotImplementedError("say how to make a host")
+        """Return a host over its own data, with nothing recorded."""
+        raise NotImplementedError("override make_host")
 
     def reopen(self, host: EffectHost) -> EffectHost:
-        """Another instance over the same data, nothing in its caches. `host` is not used any more and has let go of its
-        scopes: that process ended in good order."""
-        raise NotImplementedError("say how to make a second instance")
+        """Return another instance over the same data, with empty caches.
+
+        `host` is not used any more and has released its scopes: its process ended normally.
+        """
+        raise NotImplementedError("override reopen")
 
     def after_crash(self, host: EffectHost) -> EffectHost:
-        """Another instance over the same data, when the process of `host` is dead and known to be: whatever lease it
-        held has expired."""
+        """Return another instance over the same data after the process of `host` died. Its leases have expired."""
         return self.reopen(host)
 
     def rival(self, host: EffectHost, *, waits: bool) -> EffectHost:
-        """Another worker beside a living `host`; while somebody else holds a scope it waits, or yields."""
-        raise NotImplementedError("say how to make a rival")
+        """Return another worker beside a living `host`. While a scope is held, it waits or yields."""
+        raise NotImplementedError("override rival")
 
     def expire_lease(self, host: EffectHost, scope: ExecutionScope) -> None:
-        """Lets the lease that `host` holds on the scope end. `host` does not notice: it was stopped meanwhile."""
-        raise NotImplementedError("say how a lease is made to expire")
+        """Expire the lease of `host` on the scope. `host` does not notice, as if it was stopped meanwhile."""
+        raise NotImplementedError("override expire_lease")
 
     def strict(self, host: EffectHost) -> EffectHost:
-        """Another instance over the same data that serves what is recorded and carries out nothing."""
-        raise NotImplementedError("say how to make a strict instance")
+        """Return another instance over the same data that serves the record and executes nothing."""
+        raise NotImplementedError("override strict")
 
     def settle(self, host: EffectHost, scope: ExecutionScope, replay_key: str, settlement: Settlement) -> None:
-        raise NotImplementedError("say how an effect in doubt is settled")
+        raise NotImplementedError("override settle")
 
 
 class Case(NamedTuple):
     name: str
-    needs: frozenset[Claim]
+    needs: frozenset[HostClaim]
     run: Callable[[EffectHostSubject], Awaitable[None]]
 
 
@@ -70,9 +71,9 @@ CASES: dict[str, Case] = {}
 
 
 def case(
-    *needs: Claim,
+    *needs: HostClaim,
 ) -> Callable[[Callable[[EffectHostSubject], Awaitable[None]]], Callable[[EffectHostSubject], Awaitable[None]]]:
-    """Makes a function of the subject a case of the suite, under its own name."""
+    """Register a function of the subject as a case of the suite, under its own name."""
 
     def register(run: Callable[[EffectHostSubject], Awaitable[None]]) -> Callable[[EffectHostSubject], Awaitable[None]]:
         add_case(run.__name__, needs, run)
@@ -82,9 +83,9 @@ def case(
 
 
 def host_case(
-    *needs: Claim,
+    *needs: HostClaim,
 ) -> Callable[[Callable[[EffectHost], Awaitable[None]]], Callable[[EffectHost], Awaitable[None]]]:
-    """The same for a function of a fresh host."""
+    """Register a function of a new host as a case of the suite, under its own name."""
 
     def register(run: Callable[[EffectHost], Awaitable[None]]) -> Callable[[EffectHost], Awaitable[None]]:
         add_case(run.__name__, needs, lambda subject: run(subject.make_host()))
@@ -93,7 +94,7 @@ def host_case(
     return register
 
 
-def add_case(name: str, needs: tuple[Claim, ...], run: Callable[[EffectHostSubject], Awaitable[None]]) -> None:
-    """A case under a name of its own."""
+def add_case(name: str, needs: tuple[HostClaim, ...], run: Callable[[EffectHostSubject], Awaitable[None]]) -> None:
+    """Register a case under the given name."""
     assert name not in CASES
     CASES[name] = Case(name, frozenset(needs), run)

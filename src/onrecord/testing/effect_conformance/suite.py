@@ -1,4 +1,4 @@
-"""The suite as a pytest class, and as a function for those who do not use pytest."""
+"""The suite as a pytest class, and as a function for use without pytest."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
-# Imported for what they register.
-from reenact.testing.effect_conformance import await_events, concurrency, durable_steps, leases, records, scopes
-from reenact.testing.effect_conformance.builders import Died
-from reenact.testing.effect_conformance.subject import CASES, TIMEOUT_SECONDS, Case, EffectHostSubject
+# Imported to register their cases.
+from onrecord.testing.effect_conformance import await_events, concurrency, durable_steps, leases, records, scopes
+from onrecord.testing.effect_conformance.builders import Died
+from onrecord.testing.effect_conformance.subject import CASES, TIMEOUT_SECONDS, Case, EffectHostSubject
 
 __all__ = ["EffectHostConformance", "await_events", "concurrency", "durable_steps", "leases", "records", "scopes"]
 
 
 class EffectHostConformance(EffectHostSubject):
-    """To be subclassed: see the package. One test for each case that the host claims."""
+    """Base class with one test for each claimed case; see the package."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if "case" in metafunc.fixturenames:
@@ -27,7 +27,7 @@ class EffectHostConformance(EffectHostSubject):
 
 
 def run_case(subject: EffectHostSubject, case: Case, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-    """Raises what the case found. A case that does not end is broken too."""
+    """Run a case and raise what it found. A case that does not end fails too."""
 
     async def run() -> None:
         async with asyncio.timeout(timeout_seconds):
@@ -36,11 +36,11 @@ def run_case(subject: EffectHostSubject, case: Case, timeout_seconds: float = TI
     try:
         asyncio.run(run())
     except Died:
-        raise AssertionError("the end of a process was recorded, and served as an outcome") from None
+        raise AssertionError("the end of a process was recorded and served as an outcome") from None
 
 
 def broken_rules(subject: EffectHostSubject, timeout_seconds: float = TIMEOUT_SECONDS) -> dict[str, BaseException]:
-    """Every case that the host claims and fails, with what was found."""
+    """Return the claimed cases that fail, with their errors."""
     found: dict[str, BaseException] = {}
     for case in CASES.values():
         if case.needs <= subject.claims:

@@ -1,4 +1,4 @@
-"""The suite every store passes. For a store of your own, subclass and say how to make one:
+"""The suite that every store passes. For your own store, subclass it and define how to make one:
 
     class TestMyStore(StoreContract):
         def make_store(self):
@@ -7,12 +7,12 @@
         def reopen(self, store):
             return MyStore(...)          # a second instance over the same data, or None
 
-Rules: each test takes one sentence of `reenact.store.contract` and tries to break it. Rows are arbitrary
-bytes, since a store parses none. Tests of races start their threads at a barrier and repeat; tests of forks
-need a store that survives one.
+Each test takes one sentence of `onrecord.store.contract` and tries to break it. Rows are arbitrary bytes, since a store
+parses none. Tests of races start their threads at a barrier and repeat; tests of forks need a store that survives a
+fork.
 """
 
-from reenact.testing.store_contract.builders import (
+from onrecord.testing.store_contract.builders import (
     NS,
     Writer,
     all_rows,
@@ -24,7 +24,7 @@ from reenact.testing.store_contract.builders import (
     header_row,
     in_child,
 )
-from reenact.testing.store_contract.suite import StoreContract
+from onrecord.testing.store_contract.suite import StoreContract
 
 __all__ = [
     "NS",

@@ -1,4 +1,4 @@
-"""Appends: what is refused, in which order, and that a refusal leaves nothing."""
+"""Appends: what is refused, in which order, and that a refusal changes nothing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from reenact.errors import MovedHead, NotFound, Refused, StaleEpoch
-from reenact.store.contract import DuplicateIds, EventRow, Head, NodeRow, PendingAppend, Store
-from reenact.testing.store_contract.builders import NS, Writer, all_rows, event_row, head_of
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.errors import MovedHead, NotFound, Refused, StaleEpoch
+from onrecord.store.contract import DuplicateIds, EventRow, Head, NodeRow, PendingAppend, Store
+from onrecord.testing.store_contract.builders import NS, Writer, all_rows, event_row, head_of
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
-class Appending(StoreHooks):
+class AppendCases(StoreHooks):
     def test_event_comes_back_as_it_was(self, writer: Writer, cold: Callable[[], Store]) -> None:
         rows = [
             event_row(1, content=bytes(range(256)) * 500),

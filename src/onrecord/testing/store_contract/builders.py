@@ -1,4 +1,4 @@
-"""What the tests are made of: rows of arbitrary bytes, a writer, threads that start together, children."""
+"""Building blocks of the tests: rows of arbitrary bytes, a writer, threads that start together, children."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reenact.store.contract import EventRow, Head, HeaderRow, PendingAppend, Store
+from onrecord.store.contract import EventRow, Head, HeaderRow, PendingAppend, Store
 
 NS = "default"
 
 
 def digest(*parts: object) -> bytes:
-    """32 bytes that differ when the parts do."""
+    """Return 32 bytes that differ if the parts do."""
     return hashlib.sha256(repr(parts).encode()).digest()
 
 
@@ -84,18 +84,18 @@ def all_rows(store: Store, run: str = "run-1", namespace: str = NS) -> list[Even
 
 
 def at_once(actions: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Runs the actions in threads that start together; results or exceptions, in order."""
+    """Run the actions in threads that start together. Return results or exceptions, in order."""
     barrier = threading.Barrier(len(actions))
     results: list[Any] = [None] * len(actions)
 
-    def carry_out(index: int) -> None:
+    def run(index: int) -> None:
         barrier.wait()
         try:
             results[index] = actions[index]()
         except Exception as error:
             results[index] = error
 
-    threads = [threading.Thread(target=carry_out, args=(i,)) for i in range(len(actions))]
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(actions))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -104,7 +104,7 @@ def at_once(actions: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def in_child(action: Callable[[], Any]) -> int:
-    """Runs the action in a forked child; its exit status."""
+    """Run the action in a forked child and return its exit status."""
     pid = os.fork()
     if pid == 0:
         status = 1

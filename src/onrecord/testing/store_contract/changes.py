@@ -1,4 +1,4 @@
-"""Which runs have something new: what a view of them is brought up to date by."""
+"""Changed runs: what a view of the runs needs to stay up to date."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from reenact.store.contract import Store
-from reenact.testing.store_contract.builders import NS, Writer, at_once, event_row, event_rows, header_row
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.store.contract import Store
+from onrecord.testing.store_contract.builders import NS, Writer, at_once, event_row, event_rows, header_row
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
 def all_since(store: Store, cursor: str, namespace: str = NS) -> tuple[str, set[str]]:
-    """Asked until nothing comes any more."""
+    """Collect changed runs until none is left."""
     found: set[str] = set()
     while True:
         cursor, runs = store.runs_since(namespace, cursor)
@@ -68,7 +68,7 @@ class Changes(StoreHooks):
         assert found is None or found == ["operations"]
 
     def test_a_removal_at_the_end_hides_nothing_that_comes(self, store: Store) -> None:
-        """Whatever a store does with the numbers of what it removes."""
+        """Must pass however a store reuses the numbers of removed rows."""
         operations = Writer(store, "operations", kind="operations")
         kept, gone = Writer(store, "kept"), Writer(store, "gone")
         kept.append(event_row(1))

@@ -1,4 +1,4 @@
-"""What a store says about itself to be tested, and the fixtures made of it."""
+"""The hooks with which a store describes itself to the suite, and fixtures made of them."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from reenact.store.contract import Store
-from reenact.store.opening import open_store
-from reenact.testing.store_contract.builders import Writer
+from onrecord.store.contract import Store
+from onrecord.store.factory import open_store
+from onrecord.testing.store_contract.builders import Writer
 
 
 class StoreHooks:
     race_rounds = 100
-    """How often a race is run. Raise it for a store that answers in microseconds."""
+    """How often each race runs. Raise it for a store that answers in microseconds."""
     shares_with_children = True
-    """False for a store whose data a forked child only has a copy of."""
+    """False if a forked child has only a copy of the data."""
 
     def make_store(self) -> Store:
-        """An empty store."""
-        raise NotImplementedError("say how to make an empty store")
+        """Return an empty store."""
+        raise NotImplementedError("override make_store")
 
     def reopen(self, store: Store) -> Store | None:
-        """A second instance over the same data, with nothing in its caches; None if there can be none."""
+        """Return a second instance over the same data, with empty caches; None if there can be none."""
         return None
 
     def open_url(self, url: str) -> Store:
-        """What another process does with a `private_url`. Override it where `open_store` does not know the scheme."""
+        """Open a `private_url` as another process does. Override it if `open_store` does not know the scheme."""
         return open_store(url)
 
     @pytest.fixture
@@ -37,7 +37,7 @@ class StoreHooks:
 
     @pytest.fixture
     def cold(self, store: Store) -> Iterator[Callable[[], Store]]:
-        """Another instance over what `store` holds; `store` itself where there can be none."""
+        """Yield a function that opens another instance over the data of `store`, or returns `store` itself."""
         opened: list[Store] = []
 
         def open_again() -> Store:

@@ -1,4 +1,4 @@
-"""Who may write to a run, and what others have to say to it."""
+"""Leases and the inbox of a run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from reenact.errors import NotFound, StaleEpoch
-from reenact.store.contract import Store
-from reenact.testing.store_contract.builders import NS, Writer, at_once, header_row
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.errors import NotFound, StaleEpoch
+from onrecord.store.contract import Store
+from onrecord.testing.store_contract.builders import NS, Writer, at_once, header_row
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
 class LeasesAndInbox(StoreHooks):

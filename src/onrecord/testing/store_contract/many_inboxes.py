@@ -1,4 +1,4 @@
-"""Looking into many inboxes at once: by key, and for whatever is new."""
+"""Inboxes of many runs at once: look-ups by key, and new rows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from reenact.errors import NotFound
-from reenact.store.contract import InboxArrival, Store
-from reenact.testing.store_contract.builders import NS, Writer, at_once, event_row, header_row
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.errors import NotFound
+from onrecord.store.contract import InboxArrival, Store
+from onrecord.testing.store_contract.builders import NS, Writer, at_once, event_row, header_row
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
 class ManyInboxes(StoreHooks):
@@ -21,8 +21,8 @@ class ManyInboxes(StoreHooks):
             store.create_run(NS, header_row(run))
             for number in (1, 2):
                 store.inbox_put(NS, run, f"key-{number}", f"{run}{number}".encode(), number * 10)
-        asked = [("a", "key-2"), ("b", "key-1"), ("b", "key-3"), ("c", "key-1"), ("a", "key-2")]
-        found = cold().inbox_find(NS, asked)
+        pairs = [("a", "key-2"), ("b", "key-1"), ("b", "key-3"), ("c", "key-1"), ("a", "key-2")]
+        found = cold().inbox_find(NS, pairs)
         assert found == {("a", "key-2"): (2, "key-2", b"a2", 20), ("b", "key-1"): (1, "key-1", b"b1", 10)}
         assert store.inbox_find(NS, []) == {}
 
@@ -48,7 +48,7 @@ class ManyInboxes(StoreHooks):
         store.create_run(NS, header_row())
         assert store.inbox_find(NS, [("run-1", "key")]) == {}
 
-    # What is new
+    # New rows
 
     def test_nothing_is_new_at_the_end(self, store: Store, writer: Writer) -> None:
         store.inbox_put(NS, "run-1", "before", b"", 1)
@@ -97,7 +97,7 @@ class ManyInboxes(StoreHooks):
         assert store.inbox_since(cursor)[1] == [InboxArrival(NS, "next", "key")]
 
     def test_many_new_rows_come_in_the_end(self, store: Store, writer: Writer) -> None:
-        """A store may give them in pages; whoever asks again gets the rest."""
+        """A store may return pages; the next call returns the rest."""
         cursor, _ = store.inbox_since(None)
         keys = {f"key-{number}" for number in range(300)}
         for key in sorted(keys):
@@ -111,7 +111,7 @@ class ManyInboxes(StoreHooks):
         assert sorted(seen) == sorted(keys)
 
     def test_nothing_is_missed_while_others_write(self, store: Store, cold: Callable[[], Store]) -> None:
-        """Each write is seen, and once, by a reader who asks all the time."""
+        """Check that a constantly polling reader sees each write exactly once."""
         runs = [f"run-{number}" for number in range(4)]
         for run in runs:
             store.create_run(NS, header_row(run))

@@ -1,10 +1,10 @@
-"""Nothing of one namespace is visible in another."""
+"""Namespaces: nothing of one is visible in another."""
 
 from __future__ import annotations
 
-from reenact.store.contract import NodeRow, SnapshotRow, Store
-from reenact.testing.store_contract.builders import NS, Writer, all_rows, event_row, event_rows
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.store.contract import NodeRow, SnapshotRow, Store
+from onrecord.testing.store_contract.builders import NS, Writer, all_rows, event_row, event_rows
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
 class Namespaces(StoreHooks):

@@ -1,4 +1,4 @@
-"""Several writers at once, in threads, instances and forked children."""
+"""Concurrent writers in threads, instances and forked children."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from reenact.errors import Refused
-from reenact.store.contract import Head, Store
-from reenact.testing.store_contract.builders import (
+from onrecord.errors import Refused
+from onrecord.store.contract import Head, Store
+from onrecord.testing.store_contract.builders import (
     NS,
     Writer,
     all_rows,
@@ -20,7 +20,7 @@ from reenact.testing.store_contract.builders import (
     header_row,
     in_child,
 )
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
 class Races(StoreHooks):
@@ -134,12 +134,12 @@ class Races(StoreHooks):
 
     @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
     def test_child_and_parent_go_on_after_a_fork(self, store: Store) -> None:
-        mine, its = Writer(store, "parent"), Writer(store, "child")
+        mine, others = Writer(store, "parent"), Writer(store, "child")
         mine.fill(2)
-        its.fill(2)
+        others.fill(2)
 
         def child() -> None:
-            its.fill(3)
+            others.fill(3)
             assert len(all_rows(store, "child")) == 5
             store.put_artifact(NS, b"c" * 32, b"from the child")
 

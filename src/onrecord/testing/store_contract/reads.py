@@ -1,15 +1,15 @@
-"""Events by position, by id, in scans and in lanes."""
+"""Read events by position, by id, in scans and in lanes."""
 
 from __future__ import annotations
 
 import pytest
 
-from reenact.store.contract import EventRow, Store
-from reenact.testing.store_contract.builders import NS, Writer, all_rows, event_row
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.store.contract import EventRow, Store
+from onrecord.testing.store_contract.builders import NS, Writer, all_rows, event_row
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
-class Reading(StoreHooks):
+class ReadCases(StoreHooks):
     def test_last_event(self, store: Store, writer: Writer) -> None:
         assert store.last_event(NS, "run-1") is None
         assert store.last_event(NS, "unknown") is None
@@ -94,7 +94,7 @@ class Reading(StoreHooks):
 
     # Lanes
 
-    def laned(self, writer: Writer) -> list[EventRow]:
+    def append_lanes(self, writer: Writer) -> list[EventRow]:
         lanes = ["0", "0.1", "0", "0.2", "0.10", "0.1", "0"]
         count: dict[str, int] = {}
         rows = []
@@ -107,7 +107,7 @@ class Reading(StoreHooks):
         return rows
 
     def test_event_by_its_place_in_a_lane(self, store: Store, writer: Writer) -> None:
-        rows = self.laned(writer)
+        rows = self.append_lanes(writer)
         for row in rows:
             if row.lane_seq is not None:
                 found = store.lane_event(NS, "run-1", row.lane, row.lane_seq)
@@ -118,7 +118,7 @@ class Reading(StoreHooks):
 
     @pytest.mark.parametrize("below", [None, 1, 2, 3, 5, 7, 8, 100])
     def test_last_behavioural_event_of_each_lane(self, store: Store, writer: Writer, below: int | None) -> None:
-        rows = self.laned(writer)
+        rows = self.append_lanes(writer)
         expected = {
             row.lane: row._replace(content=None)
             for row in rows

@@ -1,4 +1,4 @@
-"""Retention and erasure: only with their record, and exactly what was asked for."""
+"""Retention and erasure: only with their record, and exactly what was requested."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from reenact.errors import MovedHead, NotFound, StaleEpoch
-from reenact.store.contract import Head, NodeRow, SnapshotRow, Store
-from reenact.testing.store_contract.builders import NS, Writer, all_rows, event_row, event_rows, head_of, header_row
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.errors import MovedHead, NotFound, StaleEpoch
+from onrecord.store.contract import Head, NodeRow, SnapshotRow, Store
+from onrecord.testing.store_contract.builders import NS, Writer, all_rows, event_row, event_rows, head_of, header_row
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
 class Removal(StoreHooks):
     def operations(self, store: Store) -> Writer:
         return Writer(store, "operations", kind="operations")
 
-    def full_run(self, store: Store, run: str = "run-1") -> Writer:
+    def make_full_run(self, store: Store, run: str = "run-1") -> Writer:
         writer = Writer(store, run)
         nodes = [NodeRow(b"n" * 32, b"node"), NodeRow(b"o" * 32, b"kept")]
         writer.append(*event_rows(1, 5, run), nodes=nodes)
@@ -28,8 +28,8 @@ class Removal(StoreHooks):
         return writer
 
     def test_deleted_run_is_gone_and_recorded(self, store: Store, cold: Callable[[], Store]) -> None:
-        self.full_run(store)
-        kept = self.full_run(store, "kept")
+        self.make_full_run(store)
+        kept = self.make_full_run(store, "kept")
         operations = self.operations(store)
         record = operations.pending(event_row(1, "operations"))
         store.delete_run(NS, "run-1", record, [b"n" * 32], [b"a" * 32])
@@ -46,7 +46,7 @@ class Removal(StoreHooks):
         kept.fill(1)
 
     def test_deletion_without_its_record_does_not_happen(self, store: Store) -> None:
-        self.full_run(store)
+        self.make_full_run(store)
         operations = self.operations(store)
         record = operations.pending(event_row(1, "operations"))
         for broken, error in (
@@ -64,7 +64,7 @@ class Removal(StoreHooks):
         assert all_rows(store, "operations") == []
 
     def test_deleted_run_can_be_made_again(self, store: Store) -> None:
-        self.full_run(store)
+        self.make_full_run(store)
         operations = self.operations(store)
         store.delete_run(NS, "run-1", operations.pending(event_row(1, "operations")), [], [])
         with pytest.raises(NotFound):
@@ -74,7 +74,7 @@ class Removal(StoreHooks):
         assert [row.seq for row in all_rows(store)] == [1, 2]
 
     def test_erased_content_leaves_its_link(self, store: Store, cold: Callable[[], Store]) -> None:
-        self.full_run(store)
+        self.make_full_run(store)
         before = all_rows(store)
         operations = self.operations(store)
         record = operations.pending(event_row(1, "operations"))
@@ -93,7 +93,7 @@ class Removal(StoreHooks):
             assert len(all_rows(seen, "operations")) == 1
 
     def test_erasure_over_several_runs(self, store: Store) -> None:
-        first, second = self.full_run(store), self.full_run(store, "second")
+        first, second = self.make_full_run(store), self.make_full_run(store, "second")
         operations = self.operations(store)
         record = operations.pending(event_row(1, "operations"))
         store.erase_contents(NS, [("run-1", 5), ("second", 1)], [], record, [], [])
@@ -103,7 +103,7 @@ class Removal(StoreHooks):
         second.fill(1)
 
     def test_erasure_twice(self, store: Store) -> None:
-        self.full_run(store)
+        self.make_full_run(store)
         operations = self.operations(store)
         for seq in (1, 2):
             row = event_row(seq, "operations")
@@ -114,7 +114,7 @@ class Removal(StoreHooks):
 
     def test_exactly_the_inboxes_named_are_emptied(self, store: Store, cold: Callable[[], Store]) -> None:
         for run in ("run-1", "second", "third", "fourth"):
-            self.full_run(store, run)
+            self.make_full_run(store, run)
         store.create_run("other", header_row("second"))
         store.inbox_put("other", "second", "key", b"payload", 1)
         record = self.operations(store).pending(event_row(1, "operations"))
@@ -128,7 +128,7 @@ class Removal(StoreHooks):
         assert store.inbox_put(NS, "second", "key", b"again", 2).payload == b"again"
 
     def test_inboxes_stay_when_the_erasure_does_not_happen(self, store: Store) -> None:
-        self.full_run(store)
+        self.make_full_run(store)
         record = self.operations(store).pending(event_row(1, "operations"))
         broken = record._replace(expected=Head(3, b""))
         with pytest.raises(MovedHead):
@@ -139,7 +139,7 @@ class Removal(StoreHooks):
         assert all_rows(store, "operations") == []
 
     def test_erasure_without_its_record_does_not_happen(self, store: Store) -> None:
-        self.full_run(store)
+        self.make_full_run(store)
         before = all_rows(store)
         operations = self.operations(store)
         record = operations.pending(event_row(1, "operations"))
@@ -157,7 +157,7 @@ class Removal(StoreHooks):
         assert all_rows(store, "operations") == []
 
     def test_what_goes_is_chosen_while_nobody_else_appends(self, store: Store) -> None:
-        writer = self.full_run(store)
+        writer = self.make_full_run(store)
         operations = self.operations(store)
         record = operations.pending(event_row(1, "operations"))
         others: list[threading.Thread] = []
@@ -178,7 +178,7 @@ class Removal(StoreHooks):
         assert store.artifact(NS, b"a" * 32) is None
 
     def test_artifact_can_be_put_again_after_erasure(self, store: Store) -> None:
-        self.full_run(store)
+        self.make_full_run(store)
         operations = self.operations(store)
         store.erase_contents(NS, [("run-1", 1)], [], operations.pending(event_row(1, "operations")), [], [b"a" * 32])
         store.put_artifact(NS, b"a" * 32, b"again")

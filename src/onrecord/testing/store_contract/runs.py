@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from reenact.errors import InvalidInput, RunExists
-from reenact.store.contract import EventRow, HeaderRow, NodeRow, Store
-from reenact.testing.store_contract.builders import NS, Writer, all_rows, digest, event_row, event_rows, header_row
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.errors import InvalidInput, RunExists
+from onrecord.store.contract import EventRow, HeaderRow, NodeRow, Store
+from onrecord.testing.store_contract.builders import NS, Writer, all_rows, digest, event_row, event_rows, header_row
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
 class Runs(StoreHooks):
@@ -19,7 +19,7 @@ class Runs(StoreHooks):
 
     def test_private_url_opens_the_same_data(self, store: Store, writer: Writer, cold: Callable[[], Store]) -> None:
         if cold() is store:
-            pytest.skip("nobody else can open this store")
+            pytest.skip("no other process can open this store")
         rows = writer.fill(2)
         other = self.open_url(store.private_url)
         try:

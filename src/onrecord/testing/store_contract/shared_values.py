@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from reenact.store.contract import NodeRow, SnapshotRow, Store
-from reenact.testing.store_contract.builders import NS, Writer, at_once, digest, event_row
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.store.contract import NodeRow, SnapshotRow, Store
+from onrecord.testing.store_contract.builders import NS, Writer, at_once, digest, event_row
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
 class SharedValues(StoreHooks):
@@ -59,7 +59,7 @@ class SharedValues(StoreHooks):
         store.remove_artifacts("unknown", [b"a" * 32])
         store.remove_artifacts(NS, [])
         for seen in (store, cold()):
-            # A store may leave what it was asked to remove, but then whole.
+            # A store may keep an artifact that it was asked to remove, but then unchanged.
             left = seen.artifact(NS, b"a" * 32)
             assert left in (None, NS.encode())
             assert (b"a" * 32 in seen.all_artifacts(NS)) == (left is not None)

@@ -1,4 +1,4 @@
-"""A transaction that rows of the user's own share with an append. For stores that have it; the others are skipped."""
+"""Transactions that the user's own rows share with an append. Skipped for stores without them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from reenact.errors import MovedHead, NotFound, StaleEpoch
-from reenact.store.contract import DuplicateIds, NodeRow, PendingAppend, Store, TransactionalStore
-from reenact.testing.store_contract.builders import NS, Writer, all_rows, event_row
-from reenact.testing.store_contract.hooks import StoreHooks
+from onrecord.errors import MovedHead, NotFound, StaleEpoch
+from onrecord.store.contract import DuplicateIds, NodeRow, PendingAppend, Store, TransactionalStore
+from onrecord.testing.store_contract.builders import NS, Writer, all_rows, event_row
+from onrecord.testing.store_contract.hooks import StoreHooks
 
 
 class Transactions(StoreHooks):
     def make_own_rows(self, connection: Any) -> None:
-        """Writes to a table of the user's own. Override it where the connection does not speak SQL."""
+        """Write to a table of the user. Override it if the connection does not speak SQL."""
         connection.execute("CREATE TABLE IF NOT EXISTS guest_rows(number INTEGER)")
         connection.execute("INSERT INTO guest_rows VALUES(1)")
 

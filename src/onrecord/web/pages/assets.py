@@ -7,7 +7,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reenact.web.answers import HttpProblem
+from onrecord.web.responses import HttpProblem
 
 FOLDER = Path(__file__).parent.parent / "static"
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}

@@ -8,21 +8,21 @@ from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
-from reenact.errors import Damaged, ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.runs import RunFilter, run_report, runs_page
-from reenact.reports.side_by_side import event_difference
-from reenact.web.asked import Asked
-from reenact.web.comparisons import compare
-from reenact.web.pages.rendering import page
-from reenact.web.stores import Stores
+from onrecord.errors import Damaged, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.runs import RunFilter, run_report, runs_page
+from onrecord.reports.side_by_side import event_difference
+from onrecord.web.comparison_endpoints import compare
+from onrecord.web.pages.render import page
+from onrecord.web.query import RequestQuery
+from onrecord.web.stores import Stores
 
 PARAMETERS = ("at", "seq", "limit")
 OFFERED = 50
 PATCH_ROOM = 100_000
 
 
-def compare_page(stores: Stores, asked: Asked) -> Response:
+def compare_page(stores: Stores, asked: RequestQuery) -> Response:
     runs = [stores.run(asked.path[name]) for name in ("run", "other")]
     address = _address(*runs)
     if runs != [asked.path["run"], asked.path["other"]]:  # beginnings, or @last: the addresses of the runs are kept
@@ -65,7 +65,7 @@ def _detail(stores: Stores, told: dict[str, Any] | None, at: int) -> dict[str, A
     sides = [(JournalReader(stores.reading, one["run"], stores.namespace), one["seq"]) for one in _both(row)]
     try:
         found = event_difference(*sides[0], *sides[1])
-    except ReenactError:
+    except OnrecordError:
         return None  # the script asks again, and shows what is the matter
     return {**found, "patch_text": json.dumps(found["patch"], indent=2, ensure_ascii=False)[:PATCH_ROOM]}
 
@@ -74,7 +74,7 @@ def _both(row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return row["expected"], row["actual"]
 
 
-def choose_page(stores: Stores, asked: Asked) -> Response:
+def choose_page(stores: Stores, asked: RequestQuery) -> Response:
     """The runs that this one can be compared with, newest first."""
     run = stores.run(asked.path["run"])
     wanted = asked.text("other")

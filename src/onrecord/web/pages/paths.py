@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from reenact.web.asked import Asked
-from reenact.web.pages import comparing, replays, run, runs, search, waits
-from reenact.web.stores import Stores
-from reenact.web.threads import Threads
+from onrecord.web.pages import compare, replays, run, runs, search, waits
+from onrecord.web.query import RequestQuery
+from onrecord.web.stores import Stores
+from onrecord.web.threads import Threads
 
-Page = Callable[[Stores, Asked], Response]
+Page = Callable[[Stores, RequestQuery], Response]
 REPEATABLE = ("status", "agent")
 
 
@@ -30,8 +30,8 @@ class Pages:
         looking, judging = self._looking, self._judging
         table: tuple[tuple[str, Threads, Page, Collection[str]], ...] = (
             ("/runs/{run}", looking, run.run_page, run.PARAMETERS),
-            ("/runs/{run}/compare", looking, comparing.choose_page, ("other", "cursor")),
-            ("/runs/{run}/compare/{other}", judging, comparing.compare_page, comparing.PARAMETERS),
+            ("/runs/{run}/compare", looking, compare.choose_page, ("other", "cursor")),
+            ("/runs/{run}/compare/{other}", judging, compare.compare_page, compare.PARAMETERS),
             ("/runs/{run}/replay/{other}", judging, replays.replay_page, replays.PARAMETERS),
             ("/", looking, runs.list_page, runs.PARAMETERS),
             ("/search", looking, search.search_page, search.PARAMETERS),
@@ -41,7 +41,7 @@ class Pages:
 
     def _on(self, threads: Threads, made: Page, parameters: Collection[str]) -> Any:
         def work(request: Request) -> Response:
-            return made(self._stores, Asked(request, parameters, REPEATABLE))
+            return made(self._stores, RequestQuery(request, parameters, REPEATABLE))
 
         async def answer(request: Request) -> Response:
             return await threads.run(work, request)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from reenact.web.answers import told
-from reenact.web.pages.rendering import page
+from onrecord.web.pages.render import page
+from onrecord.web.responses import told
 
 _TITLES = {
     400: "This cannot be asked",

@@ -11,8 +11,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 from starlette.responses import Response
 
-from reenact.reports.json_text import json_bytes
-from reenact.web.pages import wording
+from onrecord.reports.json_text import json_bytes
+from onrecord.web.pages import text as wording
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 PAGE_HEADERS = {
@@ -52,7 +52,7 @@ def _environment() -> Environment:
 @cache
 def asset(name: str) -> str:
     """The address of one of our files; it changes with the file, which so may be kept for ever."""
-    from reenact.web.pages.assets import FOLDER
+    from onrecord.web.pages.assets import FOLDER
 
     digest = sha256((FOLDER / name).read_bytes()).hexdigest()[:12]
     return f"/static/{name}?v={digest}"

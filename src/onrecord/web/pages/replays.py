@@ -6,18 +6,18 @@ from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
-from reenact.errors import Damaged
-from reenact.journal.reader import JournalReader
-from reenact.reports.runs import run_report
-from reenact.web.asked import Asked
-from reenact.web.comparisons import measure_replay
-from reenact.web.pages.rendering import page
-from reenact.web.stores import Stores
+from onrecord.errors import Damaged
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.runs import run_report
+from onrecord.web.comparison_endpoints import measure_replay
+from onrecord.web.pages.render import page
+from onrecord.web.query import RequestQuery
+from onrecord.web.stores import Stores
 
 PARAMETERS = ("after", "limit", "step")
 
 
-def replay_page(stores: Stores, asked: Asked) -> Response:
+def replay_page(stores: Stores, asked: RequestQuery) -> Response:
     runs = [stores.run(asked.path[name]) for name in ("run", "other")]
     if runs != [asked.path["run"], asked.path["other"]]:
         return RedirectResponse(f"/runs/{quote(runs[0], safe='')}/replay/{quote(runs[1], safe='')}", 303)

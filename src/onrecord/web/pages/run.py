@@ -7,18 +7,18 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import RedirectResponse, Response
 
-from reenact.capture.usage import usage_of
-from reenact.errors import ReenactError
-from reenact.journal.reader import JournalReader
-from reenact.reports.gists import trimmed
-from reenact.reports.needs import doubts, open_waits
-from reenact.reports.runs import run_report
-from reenact.reports.spans import spans_page
-from reenact.reports.standing import Standing, standing_of
-from reenact.web.asked import Asked, row_of
-from reenact.web.pages.rendering import page
-from reenact.web.pages.waits import pretty
-from reenact.web.stores import Stores
+from onrecord.capture.usage import usage_of
+from onrecord.errors import OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.reports.gists import trimmed
+from onrecord.reports.open_questions import doubts, open_waits
+from onrecord.reports.runs import run_report
+from onrecord.reports.spans import spans_page
+from onrecord.reports.status import Standing, standing_of
+from onrecord.web.pages.render import page
+from onrecord.web.pages.waits import pretty
+from onrecord.web.query import RequestQuery, row_of
+from onrecord.web.stores import Stores
 
 VIEWS = ("timeline", "conversation", "receipts", "family", "about")
 PARAMETERS = ("seq", "view", "show")
@@ -28,7 +28,7 @@ ROWS_BEFORE = 6
 """That are shown above an event which a link leads to."""
 
 
-def run_page(stores: Stores, asked: Asked) -> Response:
+def run_page(stores: Stores, asked: RequestQuery) -> Response:
     reader = stores.reader(asked.path["run"])
     if reader.run != asked.path["run"]:  # a beginning, or @last: the address of the run itself is the one to keep
         given = {name: asked.text(name) for name in PARAMETERS if asked.text(name) is not None}
@@ -64,7 +64,7 @@ def _waits(stores: Stores, reader: JournalReader, standing: Standing) -> list[di
         return []
     try:
         return open_waits(stores.reading, stores.namespace, reader.run, lambda _: False)[:NEEDS_SHOWN]
-    except ReenactError:
+    except OnrecordError:
         return []  # what cannot be read is told by the verification
 
 

@@ -8,14 +8,14 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from reenact.errors import InvalidInput
-from reenact.index.lists import list_report
-from reenact.reports.runs import STATUSES
-from reenact.reports.times import iso_time
-from reenact.web.asked import Asked
-from reenact.web.lists import wanted_lines
-from reenact.web.pages.rendering import page
-from reenact.web.stores import Stores
+from onrecord.errors import InvalidInput
+from onrecord.index.lists import list_report
+from onrecord.reports.runs import STATUSES
+from onrecord.reports.times import iso_time
+from onrecord.web.list_endpoints import wanted_lines
+from onrecord.web.pages.render import page
+from onrecord.web.query import RequestQuery
+from onrecord.web.stores import Stores
 
 PARAMETERS = ("status", "agent", "within", "since", "until", "min_cost", "max_cost", "cursor")
 SPANS = {
@@ -28,7 +28,7 @@ LINES = 100
 LONGEST_CHOICE = 200
 
 
-def list_page(stores: Stores, asked: Asked) -> Response:
+def list_page(stores: Stores, asked: RequestQuery) -> Response:
     asked.drop_blanks()
     wanted = wanted_lines(asked)
     within = asked.text("within") or ""

@@ -6,18 +6,18 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from reenact.errors import InvalidInput
-from reenact.index.queries import LONGEST_QUERY, parse_query
-from reenact.index.searches import search_report
-from reenact.web.asked import Asked
-from reenact.web.lists import HITS
-from reenact.web.pages.rendering import page
-from reenact.web.stores import Stores
+from onrecord.errors import InvalidInput
+from onrecord.index.queries import LONGEST_QUERY, parse_query
+from onrecord.index.searches import search_report
+from onrecord.web.list_endpoints import HITS
+from onrecord.web.pages.render import page
+from onrecord.web.query import RequestQuery
+from onrecord.web.stores import Stores
 
 PARAMETERS = ("q", "cursor")
 
 
-def search_page(stores: Stores, asked: Asked) -> Response:
+def search_page(stores: Stores, asked: RequestQuery) -> Response:
     """What cannot be asked is told on the page, beside what was typed."""
     text = (asked.text("q") or "").strip()
     if not text:

@@ -7,20 +7,20 @@ from typing import Any
 
 from starlette.responses import Response
 
-from reenact.index.attention import attention_report
-from reenact.index.lists import place_of
-from reenact.reports.gists import trimmed
-from reenact.reports.needs import signs_here
-from reenact.web.asked import Asked
-from reenact.web.lists import NEEDS
-from reenact.web.pages.rendering import page
-from reenact.web.stores import Stores
+from onrecord.index.attention import attention_report
+from onrecord.index.lists import place_of
+from onrecord.reports.gists import trimmed
+from onrecord.reports.open_questions import signs_here
+from onrecord.web.list_endpoints import NEEDS
+from onrecord.web.pages.render import page
+from onrecord.web.query import RequestQuery
+from onrecord.web.stores import Stores
 
 PARAMETERS = ("cursor",)
 ROOM = 4_000
 
 
-def waits_page(stores: Stores, asked: Asked) -> Response:
+def waits_page(stores: Stores, asked: RequestQuery) -> Response:
     index = stores.indexed.current()
     place = place_of(index)  # before the look: what changes meanwhile is told
     report = attention_report(index, cursor=asked.text("cursor"), limit=NEEDS, signs=signs_here)

@@ -22,7 +22,7 @@ async function asked(path, options) {
     answer = await fetch(path, { credentials: "same-origin", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, { code: "away", message: "the server does not answer", hint: "Is `reenact serve` running?" });
+    throw new Problem(0, { code: "away", message: "the server does not answer", hint: "Is `onrecord serve` running?" });
   }
   const document = await answer.json();
   if (!answer.ok) throw new Problem(answer.status, document.error);

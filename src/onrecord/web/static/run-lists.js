@@ -18,7 +18,7 @@ export class Receipts {
     this.body = h("tbody");
     this.foot = h("p", { class: "row" });
     const names = ["Effect", "Outcome", "Model", "Events", "Receipt"].map((name) => h("th", { scope: "col" }, name));
-    this.box.replaceChildren(h("h2", { class: "unseen" }, "Receipts"), h("p", { class: "soft" }, "A receipt proves one effect to somebody who has nothing else of this run. ", h("code", {}, "reenact token verify"), " checks one."),
+    this.box.replaceChildren(h("h2", { class: "unseen" }, "Receipts"), h("p", { class: "soft" }, "A receipt proves one effect to somebody who has nothing else of this run. ", h("code", {}, "onrecord receipt check"), " checks one."),
       h("table", { class: "list stacked" }, h("thead", {}, h("tr", {}, names)), this.body), this.foot);
     this.load(0);
   }
@@ -68,7 +68,7 @@ export class Family {
       h("h2", { class: "unseen" }, "Family"),
       found.missing_parent ? h("p", { class: "notice" }, `It comes from run ${inert(found.missing_parent)}, which is not in this store.`) : null,
       h("ul", { class: "family" }, found.members.map((one) => this.member(one))),
-      alone ? h("p", { class: "soft" }, "No forks, replays, called agents or processes. ", h("code", {}, `reenact fork ${this.run} --at N`), " goes another way from an event.") : null,
+      alone ? h("p", { class: "soft" }, "No forks, replays, called agents or processes. ", h("code", {}, `onrecord fork ${this.run} --at N`), " goes another way from an event.") : null,
       found.more ? h("p", { class: "soft" }, "There may be more: only the newest runs were looked through.") : null,
     ].filter(Boolean));
   }

@@ -33,7 +33,7 @@ function prepare(card) {
       await post(`/runs/${encodeURIComponent(card.dataset.run)}/settle`, body);
       form.hidden = true;
       card.classList.add("answered");
-      card.querySelector("[data-outcome]").textContent = `${DONE[body.decision]} reenact resume ${card.dataset.run}`;
+      card.querySelector("[data-outcome]").textContent = `${DONE[body.decision]} onrecord resume ${card.dataset.run}`;
       say(DONE[body.decision]);
       card.dispatchEvent(new CustomEvent("settled", { bubbles: true, detail: { run: card.dataset.run, effect: body.effect } }));
     });

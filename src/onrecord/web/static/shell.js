@@ -11,7 +11,7 @@ function isDark() {
 function otherTheme() {
   root.dataset.theme = isDark() ? "light" : "dark";
   try {
-    localStorage.setItem("reenact-theme", root.dataset.theme);
+    localStorage.setItem("onrecord-theme", root.dataset.theme);
   } catch {
     // storage may be switched off: then it is for this page alone
   }

@@ -2,7 +2,7 @@
 {
   let chosen = null;
   try {
-    chosen = localStorage.getItem("reenact-theme");
+    chosen = localStorage.getItem("onrecord-theme");
   } catch {
     // storage may be switched off
   }

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from checkpoint_support import dies_at, done, ticks
 
-from effect.guards import hang_guard_of, own_keys
-
-__all__ = ["hang_guard", "own_keys"]
-
-hang_guard = hang_guard_of(120.0)
+from kit.checkpoints import dies_at, done, ticks
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,9 @@ import threading
 from typing import Any
 
 import pytest
-from checkpoint_support import (
+
+import onrecord
+from kit.checkpoints import (
     Counting,
     ask,
     ask_in_thread,
@@ -16,33 +18,33 @@ from checkpoint_support import (
     done,
     is_sound,
     pay,
-    resume,
     tick,
     ticks,
     without_snapshots,
 )
-
-import reenact
-from reenact.core.wait_keys import Resolution
-from reenact.effect.earlier import EarlierKeys
-from reenact.effect.places import HERE
-from reenact.effect.stopping import EffectConflict
-from reenact.effect.waits.desk import WaitDesk
+from kit.runtime import resume
+from kit.stores import any_store
+from onrecord.core.wait_keys import Resolution
+from onrecord.runtime.engine.context import HERE
+from onrecord.runtime.engine.stops import EffectConflict
+from onrecord.runtime.replay.checkpoint_entry import EarlierKeys
+from onrecord.runtime.waits.registry import WaitRegistry
 
 # Keys of the caller's own
 
 
 @pytest.mark.parametrize("snapshots", ["kept", "deleted"])
+@any_store
 def test_a_key_that_was_used_before_is_answered_from_the_record(store: Any, snapshots: str) -> None:
-    @reenact.agent(name="keyed")
+    @onrecord.agent(name="keyed")
     def keyed() -> Any:
-        state = reenact.restored() or {"turn": 0, "receipts": []}
+        state = onrecord.restored() or {"turn": 0, "receipts": []}
         while state["turn"] < 4:
             receipt = pay.keyed("rent", 500)
             ask(state["turn"])
             again = pay.keyed(f"extra {state['turn'] // 2}", 7)
             state = {"turn": state["turn"] + 1, "receipts": [*state["receipts"], receipt, again]}
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         return state["receipts"]
 
     for step in range(1, 9):
@@ -62,13 +64,13 @@ def test_earlier_history_is_looked_through_once_and_only_for_such_keys(monkeypat
     find = EarlierKeys.find
     monkeypatch.setattr(EarlierKeys, "find", lambda self, key: (looks.append(key), find(self, key))[1])
 
-    @reenact.agent(name="looks_back")
+    @onrecord.agent(name="looks_back")
     def looks_back() -> Any:
-        if reenact.restored() is None:
+        if onrecord.restored() is None:
             pay.keyed("first", 1)
             for number in range(20):
                 ask(number)
-            reenact.checkpoint("there")
+            onrecord.checkpoint("there")
         ask("behind")
         given = [pay.keyed("first", 1), pay.keyed("new", 2), pay.keyed("new", 2), pay.keyed("first", 1)]
         with pytest.raises(EffectConflict):
@@ -93,46 +95,46 @@ def test_earlier_history_is_looked_through_once_and_only_for_such_keys(monkeypat
 def test_a_key_given_out_before_is_the_one_that_is_waited_for(store: Any, snapshots: str, asynchronous: bool) -> None:
     sent: list[str] = []
 
-    @reenact.tool(idempotent=True)
+    @onrecord.tool(idempotent=True)
     def send(key: str) -> None:
         sent.append(key)
 
-    @reenact.agent(name="waiting")
+    @onrecord.agent(name="waiting")
     def waiting() -> Any:
-        state = reenact.restored()
+        state = onrecord.restored()
         if state is None or state["at"] == 1:
             if state is None:
-                state = {"key": reenact.wait_key("approval"), "at": 1}
+                state = {"key": onrecord.wait_key("approval"), "at": 1}
                 send(state["key"])
-                reenact.checkpoint(state)
+                onrecord.checkpoint(state)
             ask("between")
             state = {**state, "at": 2}
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         send(state["key"])
         ask("still")
-        first = reenact.wait_for("approval", timeout="1m")
-        reenact.checkpoint({"first": first, "at": 3, "key": reenact.wait_key("approval")})
-        send(reenact.wait_key("approval"))
-        return [first, reenact.wait_for("approval", timeout="1m")]
+        first = onrecord.wait_for("approval", timeout="1m")
+        onrecord.checkpoint({"first": first, "at": 3, "key": onrecord.wait_key("approval")})
+        send(onrecord.wait_key("approval"))
+        return [first, onrecord.wait_for("approval", timeout="1m")]
 
-    @reenact.agent(name="waiting_async")
+    @onrecord.agent(name="waiting_async")
     async def waiting_async() -> Any:
-        state = reenact.restored()
+        state = onrecord.restored()
         if state is None:
-            state = {"key": reenact.wait_key("approval"), "at": 1}
+            state = {"key": onrecord.wait_key("approval"), "at": 1}
             send(state["key"])
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         send(state["key"])
         await ask_later("still")
-        first = await reenact.wait_for("approval", timeout="1m")
-        send(reenact.wait_key("approval"))
-        return [first, await reenact.wait_for("approval", timeout="1m")]
+        first = await onrecord.wait_for("approval", timeout="1m")
+        send(onrecord.wait_key("approval"))
+        return [first, await onrecord.wait_for("approval", timeout="1m")]
 
     agent = waiting_async if asynchronous else waiting
     dies_at[0] = 1 if asynchronous else 3
     run_id = broken_off(agent, store=store)
     assert len(set(sent)) == 1
-    desk = WaitDesk(store)
+    desk = WaitRegistry(store)
     desk.resolve(sent[0], Resolution.ok("yes"))
     if snapshots == "deleted":
         without_snapshots(store, run_id)
@@ -142,23 +144,24 @@ def test_a_key_given_out_before_is_the_one_that_is_waited_for(store: Any, snapsh
     ahead.join()
     assert result == ["yes", "second"]
     assert all(key.startswith("rwk1.") for key in sent)
-    assert not any("rwk1." in str(one.event.content()) for one in reenact.JournalReader(store, run_id).scan())
+    assert not any("rwk1." in str(one.event.content()) for one in onrecord.JournalReader(store, run_id).scan())
     assert is_sound(agent, run_id, result, store)
 
 
-def _resolve_second(desk: WaitDesk, sent: list[str]) -> None:
+def _resolve_second(desk: WaitRegistry, sent: list[str]) -> None:
     while len(set(sent)) < 2:
         threading.Event().wait(0.005)
     second = next(key for key in reversed(sent) if key != sent[0])
     desk.resolve(second, Resolution.ok("second"))
 
 
+@any_store
 def test_a_state_with_a_key_in_it_is_the_same_when_the_run_comes_back(store: Any) -> None:
-    @reenact.agent(name="keeps_a_key")
+    @onrecord.agent(name="keeps_a_key")
     def keeps_a_key() -> Any:
-        reenact.set_state({"key": reenact.wait_key("approval")})
+        onrecord.set_state({"key": onrecord.wait_key("approval")})
         ask(1)
-        return len(reenact.state()["key"]) > 0
+        return len(onrecord.state()["key"]) > 0
 
     dies_at[0] = 2
     run_id = broken_off(keeps_a_key, store=store)
@@ -170,20 +173,21 @@ def test_a_state_with_a_key_in_it_is_the_same_when_the_run_comes_back(store: Any
 
 
 @pytest.mark.parametrize("snapshots", ["kept", "deleted"])
+@any_store
 def test_a_run_that_had_threads_goes_on_in_turns(store: Any, snapshots: str) -> None:
     tokens: list[bool] = []
 
-    @reenact.agent(name="had_threads")
+    @onrecord.agent(name="had_threads")
     def had_threads() -> Any:
-        if reenact.restored() is None:
+        if onrecord.restored() is None:
             thread = threading.Thread(target=ask_in_thread, args=(1,))
             thread.start()
             thread.join()
-            reenact.checkpoint("threads")
-        if reenact.restored() == "threads":
+            onrecord.checkpoint("threads")
+        if onrecord.restored() == "threads":
             tokens.append(HERE.token is not None)
             ask(2)
-            reenact.checkpoint("no more threads")
+            onrecord.checkpoint("no more threads")
         tokens.append(HERE.token is not None)
         return ask(3)
 
@@ -201,21 +205,22 @@ def test_a_run_that_had_threads_goes_on_in_turns(store: Any, snapshots: str) -> 
 # Budgets
 
 
+@any_store
 def test_what_was_spent_before_counts(store: Any) -> None:
-    @reenact.step
+    @onrecord.step
     def costly(tokens: int) -> Any:
         tick()
         return {"usage": {"total_tokens": tokens}}
 
-    @reenact.agent(name="spender", policy=reenact.Policy(budget=reenact.Budget(calls=20, tokens=100)))
+    @onrecord.agent(name="spender", policy=onrecord.Policy(budget=onrecord.Budget(calls=20, tokens=100)))
     def spender() -> Any:
-        state = reenact.restored() or 0
+        state = onrecord.restored() or 0
         try:
             while True:
                 costly(30)
                 state += 1
-                reenact.checkpoint(state)
-        except reenact.BudgetExceeded as exceeded:
+                onrecord.checkpoint(state)
+        except onrecord.BudgetExceeded as exceeded:
             return [state, exceeded.message]
 
     expected = [4, "the budget of 100 tokens is spent"]
@@ -228,21 +233,21 @@ def test_what_was_spent_before_counts(store: Any) -> None:
 
 def test_a_budget_that_is_newer_than_the_checkpoint_counts_from_the_beginning() -> None:
     def work() -> Any:
-        state = reenact.restored() or 0
+        state = onrecord.restored() or 0
         try:
             while state < 10:
                 ask(state)
                 state += 1
-                reenact.checkpoint(state)
-        except reenact.BudgetExceeded:
+                onrecord.checkpoint(state)
+        except onrecord.BudgetExceeded:
             return f"out of budget after {state}"
         return state
 
     store = Counting()
-    free = reenact.agent(name="budgeted_later")(work)
+    free = onrecord.agent(name="budgeted_later")(work)
     dies_at[0] = 7
     run_id = broken_off(free, store=store)
-    bound = reenact.agent(name="budgeted_later", policy=reenact.Policy(budget=reenact.Budget(calls=6)))(work)
+    bound = onrecord.agent(name="budgeted_later", policy=onrecord.Policy(budget=onrecord.Budget(calls=6)))(work)
     store.read = []
     assert resume(bound, run_id, store=store) == "out of budget after 6"
     assert 1 in store.read

@@ -10,18 +10,20 @@ import threading
 from typing import Any
 
 import pytest
-from checkpoint_support import Refused, ask, ask_in_thread, ask_later, checkpoints, is_sound, new_id, replay, run
 
-import reenact
-from reenact.errors import InvalidInput
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit.checkpoints import Refused, ask, ask_in_thread, ask_later, checkpoints, is_sound
+from kit.runtime import new_id, replay, run
+from kit.stores import any_store
+from onrecord.errors import InvalidInput
+from onrecord.store.memory import MemoryStore
 
 # Where it is allowed
 
 
 async def _in_a_task() -> None:
     async def checkpointed() -> None:
-        reenact.checkpoint(1)
+        onrecord.checkpoint(1)
 
     with Refused("checkpoint_in_branch"):
         await asyncio.create_task(checkpointed())
@@ -32,21 +34,21 @@ async def _in_a_task() -> None:
 async def _beside_a_task() -> None:
     task = asyncio.create_task(ask_later("beside"))
     with Refused("checkpoint_not_alone"):
-        reenact.checkpoint({"now": "it may"})
+        onrecord.checkpoint({"now": "it may"})
     await asyncio.sleep(0)
     with Refused("checkpoint_not_alone"):
-        reenact.checkpoint({"now": "it may"})
+        onrecord.checkpoint({"now": "it may"})
     await task
 
 
 async def _beside_a_timer() -> None:
     timer = asyncio.get_running_loop().call_later(60, print)
     with Refused("checkpoint_not_alone"):
-        reenact.checkpoint(1)
+        onrecord.checkpoint(1)
     timer.cancel()
     with Refused("checkpoint_not_alone"):
         async with asyncio.timeout(60):
-            reenact.checkpoint(1)
+            onrecord.checkpoint(1)
 
 
 async def _beside_a_job() -> None:
@@ -54,21 +56,21 @@ async def _beside_a_job() -> None:
     job = asyncio.create_task(asyncio.to_thread(goes_on.wait))
     await ask_later("the job is under way")
     with Refused("checkpoint_not_alone"):
-        reenact.checkpoint(1)
+        onrecord.checkpoint(1)
     goes_on.set()
     await job
 
 
 async def _in_a_job() -> None:
     with Refused("checkpoint_in_branch"):
-        await asyncio.to_thread(reenact.checkpoint, 1)
+        await asyncio.to_thread(onrecord.checkpoint, 1)
 
 
 async def _in_wait_for() -> None:
     async def checkpointed() -> None:
-        reenact.checkpoint(1)
+        onrecord.checkpoint(1)
 
-    with pytest.raises(InvalidInput, match="a checkpoint was asked for"):  # in a task, before Python 3.12
+    with pytest.raises(InvalidInput, match="`checkpoint` was called"):  # in a task, before Python 3.12
         await asyncio.wait_for(checkpointed(), 60)
 
 
@@ -76,12 +78,13 @@ REFUSED = [_in_a_task, _beside_a_task, _beside_a_timer, _beside_a_job, _in_a_job
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda one: one.__name__)
+@any_store
 def test_refused_where_something_is_under_way(refused: Any, store: Any) -> None:
-    @reenact.agent(name=f"refused{refused.__name__}")
+    @onrecord.agent(name=f"refused{refused.__name__}")
     async def agent() -> Any:
         await ask_later("first")
         await refused()
-        reenact.checkpoint({"now": "it may"})
+        onrecord.checkpoint({"now": "it may"})
         return await ask_later("last")
 
     run_id = new_id()
@@ -90,15 +93,16 @@ def test_refused_where_something_is_under_way(refused: Any, store: Any) -> None:
     assert is_sound(agent, run_id, "last", store)
 
 
+@any_store
 def test_refused_beside_a_thread_and_in_one(store: Any) -> None:
-    @reenact.agent(name="refused_threads")
+    @onrecord.agent(name="refused_threads")
     def agent() -> Any:
         goes_on = threading.Event()
         codes: list[str] = []
 
         def work() -> None:
             try:
-                reenact.checkpoint(1)
+                onrecord.checkpoint(1)
             except InvalidInput as error:
                 codes.append(error.code)
             goes_on.wait()
@@ -108,12 +112,12 @@ def test_refused_beside_a_thread_and_in_one(store: Any) -> None:
         thread.start()
         ask("beside")
         try:
-            reenact.checkpoint(1)
+            onrecord.checkpoint(1)
         except InvalidInput as error:
             codes.append(error.code)
         goes_on.set()
         thread.join()
-        reenact.checkpoint(2)
+        onrecord.checkpoint(2)
         return [sorted(codes), ask("last")]
 
     run_id = new_id()
@@ -125,7 +129,7 @@ def test_refused_beside_a_thread_and_in_one(store: Any) -> None:
 def test_a_thread_that_nobody_joins_may_take_its_time_to_end() -> None:
     slow = [False]
 
-    @reenact.agent(name="unjoined")
+    @onrecord.agent(name="unjoined")
     def agent() -> Any:
         told: queue.Queue[Any] = queue.Queue()
 
@@ -139,7 +143,7 @@ def test_a_thread_that_nobody_joins_may_take_its_time_to_end() -> None:
         told.get()
         while not slow[0] and thread.is_alive():
             _pause()
-        reenact.checkpoint(1)
+        onrecord.checkpoint(1)
         return ask("last")
 
     store, run_id = MemoryStore(), new_id()
@@ -155,25 +159,26 @@ def _pause() -> None:
     lock.acquire(timeout=0.05)
 
 
+@any_store
 def test_refused_in_an_effect_and_in_a_loop_of_its_own(store: Any) -> None:
-    @reenact.step
+    @onrecord.step
     def inside() -> Any:
-        assert reenact.restored() is None
+        assert onrecord.restored() is None
         with Refused("checkpoint_in_effect"):
-            reenact.checkpoint(1)
+            onrecord.checkpoint(1)
         return "inside"
 
     async def looped() -> None:
         with Refused("checkpoint_in_branch"):
-            reenact.checkpoint(1)
+            onrecord.checkpoint(1)
 
-    @reenact.agent(name="refused_inside")
+    @onrecord.agent(name="refused_inside")
     def agent() -> Any:
         inside()
         asyncio.run(looped())
         with Refused("state_without_value"):
-            reenact.checkpoint({"lock": threading.Lock()})
-        reenact.checkpoint(2)
+            onrecord.checkpoint({"lock": threading.Lock()})
+        onrecord.checkpoint(2)
         return ask("last")
 
     run_id = new_id()
@@ -181,13 +186,14 @@ def test_refused_in_an_effect_and_in_a_loop_of_its_own(store: Any) -> None:
     assert is_sound(agent, run_id, "last", store)
 
 
+@any_store
 def test_what_was_begun_before_asks_for_nothing_behind(store: Any) -> None:
-    @reenact.agent(name="left_behind")
+    @onrecord.agent(name="left_behind")
     def agent() -> Any:
         ask("first")
         before = contextvars.copy_context()
-        reenact.checkpoint(1)
-        for call in (lambda: ask(1), reenact.random, lambda: reenact.set_state(1), lambda: reenact.checkpoint(1)):
+        onrecord.checkpoint(1)
+        for call in (lambda: ask(1), onrecord.random, lambda: onrecord.set_state(1), lambda: onrecord.checkpoint(1)):
             with Refused("left_behind"):
                 before.run(call)
         return ask("last")
@@ -198,11 +204,11 @@ def test_what_was_begun_before_asks_for_nothing_behind(store: Any) -> None:
 
 
 def test_outside_of_a_run_it_says_so_once() -> None:
-    import reenact.effect.boundary as boundary
+    import onrecord.runtime.engine.boundary as boundary
 
     boundary._told -= {"checkpoint", "restored"}
     with pytest.warns(UserWarning, match="checkpoint was called outside"):
-        reenact.checkpoint({"turn": 1})
+        onrecord.checkpoint({"turn": 1})
     with pytest.warns(UserWarning, match="restored was called outside"):
-        assert reenact.restored() is None
-    reenact.checkpoint({"turn": 2})
+        assert onrecord.restored() is None
+    onrecord.checkpoint({"turn": 2})

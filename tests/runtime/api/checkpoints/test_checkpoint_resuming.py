@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from checkpoint_support import (
+
+import onrecord
+from kit.checkpoints import (
     AGENTS,
     Counting,
-    Died,
     ask,
     broken_off,
     checkpoints,
@@ -16,16 +17,14 @@ from checkpoint_support import (
     done,
     is_sound,
     kinds,
-    new_id,
     plain,
-    resume,
-    run,
     ticks,
     without_snapshots,
 )
-
-import reenact
-from reenact.store.memory import MemoryStore
+from kit.runtime import Died, new_id, resume, run
+from kit.soak import SOAK
+from kit.stores import any_store
+from onrecord.store.memory import MemoryStore
 
 # What it costs
 
@@ -53,14 +52,15 @@ def test_a_resume_reads_what_came_after_the_last_checkpoint(agent: Any) -> None:
     assert read[0] == read[1] < 40
 
 
-@pytest.mark.parametrize("turns", [200])
-def test_a_run_is_as_deep_as_it_likes(turns: int, store: Any) -> None:
+@any_store
+def test_a_run_is_as_deep_as_it_likes(store: Any) -> None:
+    turns = 200
     dies_at[0] = turns * 5
     run_id = broken_off(plain, turns, store=store)
     result = resume(plain, run_id, store=store)
     assert result == [{"turn": turns, "sum": sum(range(turns)) * 101}, "end"]
     assert len(store.snapshots("default", run_id)) == 2
-    assert {one.lane.count(".") for one in reenact.JournalReader(store, run_id).scan()} == {0, 1}
+    assert {one.lane.count(".") for one in onrecord.JournalReader(store, run_id).scan()} == {0, 1}
     assert [one.lane for one in checkpoints(store, run_id)] == [f"0.{number}" for number in range(1, turns + 1)]
     assert is_sound(plain, run_id, result, store)
 
@@ -74,7 +74,7 @@ def test_a_process_may_die_at_every_step(agent: Any, snapshots: str) -> None:
     run_id = new_id()
     expected = run(agent, 3, store=MemoryStore(), run_id=run_id)
     steps, undisturbed = ticks[0], sorted(map(str, done))
-    for step in range(1, steps + 1):
+    for step in range(1 if SOAK or snapshots == "kept" else 2, steps + 1, 1 if SOAK else 3):
         store = MemoryStore()
         done.clear()
         ticks[0], dies_at[0] = 0, step
@@ -111,16 +111,17 @@ def test_many_lives_are_one_run(agent: Any, store: Any) -> None:
     assert is_sound(agent, run_id, result, store)
 
 
+@any_store
 def test_what_was_drawn_before_a_checkpoint_and_behind_it_comes_again(store: Any) -> None:
-    @reenact.agent(name="draws")
+    @onrecord.agent(name="draws")
     def draws() -> Any:
-        state = reenact.restored() or []
+        state = onrecord.restored() or []
         while len(state) < 6:
-            state = [*state, [reenact.random(), str(reenact.uuid()), reenact.now().isoformat()]]
+            state = [*state, [onrecord.random(), str(onrecord.uuid()), onrecord.now().isoformat()]]
             ask(len(state))
-            state[-1].append(reenact.random())
+            state[-1].append(onrecord.random())
             if len(state) % 2 == 0:
-                reenact.checkpoint(state)
+                onrecord.checkpoint(state)
         return state
 
     dies_at[0] = 9
@@ -159,21 +160,22 @@ def test_a_snapshot_of_another_kind_is_no_beginning() -> None:
     store = Counting()
     dies_at[0] = 5 * 2 + 4
     run_id = broken_off(plain, 4, store=store)
-    with reenact.Journal.open(store, run_id) as journal:
-        reenact.SnapshotManager(journal, reenact.StateUpdatedOnlyReducer(), reenact.EveryEvents(1)).take()
+    with onrecord.Journal.open(store, run_id) as journal:
+        onrecord.SnapshotManager(journal, onrecord.StateUpdatedOnlyReducer(), onrecord.EveryEvents(1)).take()
     result = resume(plain, run_id, store=store)
     assert result == [{"turn": 4, "sum": 606}, "end"]
     assert is_sound(plain, run_id, result, store)
 
 
+@any_store
 def test_a_state_of_that_name_is_no_checkpoint(store: Any) -> None:
-    @reenact.agent(name="looks_alike")
+    @onrecord.agent(name="looks_alike")
     def looks_alike() -> Any:
-        assert reenact.restored() is None
-        reenact.set_state({"turn": 1}, step_id="checkpoint")
+        assert onrecord.restored() is None
+        onrecord.set_state({"turn": 1}, step_id="checkpoint")
         ask(1)
-        reenact.set_state({"turn": 2}, step_id="checkpoint")
-        return [ask(2), reenact.restored()]
+        onrecord.set_state({"turn": 2}, step_id="checkpoint")
+        return [ask(2), onrecord.restored()]
 
     dies_at[0] = 3
     run_id = broken_off(looks_alike, store=store)

@@ -7,8 +7,9 @@ import threading
 from typing import Any
 
 import pytest
-from checkpoint_support import (
-    Died,
+
+import onrecord
+from kit.checkpoints import (
     Refused,
     ask,
     broken_off,
@@ -17,33 +18,30 @@ from checkpoint_support import (
     done,
     is_sound,
     kinds,
-    new_id,
     plain,
-    replay,
-    resume,
-    run,
     tick,
     ticks,
     without_snapshots,
 )
-
-import reenact
-from reenact.effect.past import Past
-from reenact.store.memory import MemoryStore
+from kit.runtime import Died, new_id, replay, resume, run
+from kit.stores import any_store
+from onrecord.runtime.replay.history import History
+from onrecord.store.memory import MemoryStore
 
 # The rest of what a run can do
 
 
+@any_store
 def test_a_state_is_its_own(store: Any) -> None:
-    @reenact.agent(name="changes")
+    @onrecord.agent(name="changes")
     def changes() -> Any:
-        state = reenact.restored() or {"seen": []}
+        state = onrecord.restored() or {"seen": []}
         while len(state["seen"]) < 3:
             state["seen"].append(ask(len(state["seen"])))
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
             state["seen"].append("gone")
-            assert len(reenact.restored()["seen"]) == len(state["seen"]) - 1
-            reenact.restored()["seen"].clear()
+            assert len(onrecord.restored()["seen"]) == len(state["seen"]) - 1
+            onrecord.restored()["seen"].clear()
             state["seen"].pop()
         return state
 
@@ -55,43 +53,44 @@ def test_a_state_is_its_own(store: Any) -> None:
 
 
 def test_in_doubt_behind_a_checkpoint(store: Any) -> None:
-    @reenact.tool
+    @onrecord.tool
     def once(value: int) -> int:
         tick()
         done.append(value)
         return value
 
-    @reenact.agent(name="doubtful")
+    @onrecord.agent(name="doubtful")
     def doubtful() -> Any:
-        state = reenact.restored() or 0
+        state = onrecord.restored() or 0
         while state < 3:
             once(state)
             state += 1
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         return state
 
     dies_at[0] = 2
     run_id = broken_off(doubtful, store=store)
-    with pytest.raises(reenact.InDoubt):
+    with pytest.raises(onrecord.InDoubt):
         resume(doubtful, run_id, store=store)
-    reenact.settle(store, run_id, decision="done", value=1)
+    onrecord.settle(store, run_id, decision="done", value=1)
     assert resume(doubtful, run_id, store=store) == 3
     assert done == [0, 2]
     assert is_sound(doubtful, run_id, 3, store)
 
 
 @pytest.mark.parametrize("snapshots", ["kept", "deleted"])
+@any_store
 def test_changed_code_is_named_or_accepted(store: Any, snapshots: str) -> None:
     said = ["old"]
 
-    @reenact.agent(name="changing")
+    @onrecord.agent(name="changing")
     def changing() -> Any:
-        state = reenact.restored() or {"turn": 0, "said": []}
+        state = onrecord.restored() or {"turn": 0, "said": []}
         while state["turn"] < 4:
             word = said[0] if state["turn"] >= 2 else "old"
             state = {"turn": state["turn"] + 1, "said": [*state["said"], ask(f"{word} {state['turn']}")]}
             if state["turn"] % 2 == 0:
-                reenact.checkpoint(state)
+                onrecord.checkpoint(state)
         return state["said"]
 
     dies_at[0] = 7  # before the fourth: the checkpoint after the second is there
@@ -99,23 +98,24 @@ def test_changed_code_is_named_or_accepted(store: Any, snapshots: str) -> None:
     if snapshots == "deleted":
         without_snapshots(store, run_id)
     said[0] = "new"
-    with pytest.raises(reenact.Divergence):
+    with pytest.raises(onrecord.Divergence):
         resume(changing, run_id, store=store)
     result = resume(changing, run_id, store=store, accept_code=True)
     assert result == ["old 0", "old 1", "new 2", "new 3"]
     assert is_sound(changing, run_id, result, store)
 
 
+@any_store
 def test_a_checkpoint_that_changed_code_did_not_come_by_is_no_beginning(store: Any) -> None:
     said = ["old"]
 
-    @reenact.agent(name="passing_by")
+    @onrecord.agent(name="passing_by")
     def passing_by() -> Any:
-        state = reenact.restored() or {"turn": 0, "said": []}
+        state = onrecord.restored() or {"turn": 0, "said": []}
         while state["turn"] < 5:
             state = {"turn": state["turn"] + 1, "said": [*state["said"], ask(f"{said[0]} {state['turn']}")]}
             if state["turn"] != 4 or said[0] == "old":
-                reenact.checkpoint(state)
+                onrecord.checkpoint(state)
         return state["said"]
 
     dies_at[0] = 7
@@ -134,20 +134,21 @@ def test_a_checkpoint_that_changed_code_did_not_come_by_is_no_beginning(store: A
     assert is_sound(passing_by, run_id, result, store)
 
 
+@any_store
 def test_another_state_is_a_divergence(store: Any) -> None:
     word = ["one"]
 
-    @reenact.agent(name="other_state")
+    @onrecord.agent(name="other_state")
     def other_state() -> Any:
-        if reenact.restored() is None:
+        if onrecord.restored() is None:
             ask(1)
-            reenact.checkpoint(word[0])
+            onrecord.checkpoint(word[0])
         return ask(2)
 
     dies_at[0] = 3
     run_id = broken_off(other_state, store=store)
     word[0] = "two"
-    with pytest.raises(reenact.Divergence) as caught:
+    with pytest.raises(onrecord.Divergence) as caught:
         replay(other_state, run_id, store=store)
     assert caught.value.code == "conflicting_state"
     assert resume(other_state, run_id, store=store) == 2, "nobody asks for it any more"
@@ -158,11 +159,11 @@ def test_another_state_is_a_divergence(store: Any) -> None:
 def test_a_checkpoint_more_or_less_is_a_divergence() -> None:
     there = [True]
 
-    @reenact.agent(name="more_or_less")
+    @onrecord.agent(name="more_or_less")
     def more_or_less() -> Any:
         ask(1)
         if there[0]:
-            reenact.checkpoint(1)
+            onrecord.checkpoint(1)
         return ask(2)
 
     store = MemoryStore()
@@ -170,39 +171,40 @@ def test_a_checkpoint_more_or_less_is_a_divergence() -> None:
     run(more_or_less, store=store, run_id=with_one)
     there[0] = False
     run(more_or_less, store=store, run_id=without)
-    with pytest.raises(reenact.Divergence):
+    with pytest.raises(onrecord.Divergence):
         replay(more_or_less, with_one, store=store)
     there[0] = True
-    with pytest.raises(reenact.Divergence) as caught:
+    with pytest.raises(onrecord.Divergence) as caught:
         replay(more_or_less, without, store=store)
     assert caught.value.code == "unrecorded_checkpoint"
 
 
+@any_store
 def test_a_replay_of_a_run_that_has_not_ended_ends_where_it_does(store: Any) -> None:
     dies_at[0] = 12
     run_id = broken_off(plain, 4, store=store)
-    with pytest.raises(reenact.ReenactError) as caught:
+    with pytest.raises(onrecord.OnrecordError) as caught:
         replay(plain, run_id, store=store)
     assert caught.value.code == "record_ended"
     assert resume(plain, run_id, store=store)[0]["turn"] == 4
 
 
 def test_children_behind_a_checkpoint(store: Any) -> None:
-    @reenact.agent(name="checkpointed_child", store=store)
+    @onrecord.agent(name="checkpointed_child", store=store)
     def child(number: int) -> Any:
-        state = reenact.restored() or 0
+        state = onrecord.restored() or 0
         while state < 3:
             ask(f"{number}.{state}")
             state += 1
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         return number
 
-    @reenact.agent(name="checkpointed_parent", policy=reenact.Policy(budget=reenact.Budget(calls=100)))
+    @onrecord.agent(name="checkpointed_parent", policy=onrecord.Policy(budget=onrecord.Budget(calls=100)))
     def parent() -> Any:
-        state = reenact.restored() or []
+        state = onrecord.restored() or []
         while len(state) < 3:
             state = [*state, child(len(state))]
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         return state
 
     for step in (4, 8, 12, 16):
@@ -214,25 +216,26 @@ def test_children_behind_a_checkpoint(store: Any) -> None:
         assert is_sound(parent, run_id, [0, 1, 2], store)
 
 
+@any_store
 def test_streams_behind_a_checkpoint(store: Any) -> None:
-    @reenact.step
+    @onrecord.step
     async def words(text: str) -> Any:
         for word in text.split():
             tick()
             yield word
 
-    @reenact.agent(name="reading")
+    @onrecord.agent(name="reading")
     async def reading() -> Any:
-        state = reenact.restored() or []
+        state = onrecord.restored() or []
         while len(state) < 3:
             heard = []
             async for word in words(f"turn {len(state)} said"):
                 heard.append(word)
                 if len(heard) == 1:
                     with Refused("checkpoint_not_alone"):
-                        reenact.checkpoint(heard)
+                        onrecord.checkpoint(heard)
             state = [*state, heard]
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         return state
 
     expected = [["turn", str(number), "said"] for number in range(3)]
@@ -244,20 +247,21 @@ def test_streams_behind_a_checkpoint(store: Any) -> None:
             assert is_sound(reading, run_id, expected, store)
 
 
+@any_store
 def test_a_cancellation_is_heard_at_a_checkpoint(store: Any) -> None:
     """What was asked for before it must not be lost for whoever begins there."""
 
-    @reenact.agent(name="stubborn")
+    @onrecord.agent(name="stubborn")
     def stubborn() -> Any:
-        state = reenact.restored() or "first"
+        state = onrecord.restored() or "first"
         if state == "first":
             try:
                 ask("told")
                 told.wait(10)
-                reenact.checkpoint("never")
+                onrecord.checkpoint("never")
             except asyncio.CancelledError:
-                reenact.checkpoint("told")
-        return [reenact.restored(), ask("last")]
+                onrecord.checkpoint("told")
+        return [onrecord.restored(), ask("last")]
 
     told = threading.Event()
     run_id = new_id()
@@ -265,26 +269,27 @@ def test_a_cancellation_is_heard_at_a_checkpoint(store: Any) -> None:
     handle = stubborn.start(run_id=run_id, store=store)
     while "told" not in done:
         threading.Event().wait(0.005)
-    reenact.cancel(store, run_id)
+    onrecord.cancel(store, run_id)
     while "SignalReceived" not in kinds(store, run_id):
         threading.Event().wait(0.01)
     told.set()
     with pytest.raises(BaseException):  # noqa: B017
         handle.result(timeout=20)
     assert [one.event.payload for one in checkpoints(store, run_id)] == ["told"]
-    with pytest.raises(reenact.ReenactError) as caught:
+    with pytest.raises(onrecord.OnrecordError) as caught:
         replay(stubborn, run_id, store=store)
     assert caught.value.code == "record_ended"
 
 
+@any_store
 def test_a_recorded_block_may_have_checkpoints(store: Any) -> None:
-    with reenact.record("nightly", run_id="nightly", store=store):
+    with onrecord.record("nightly", run_id="nightly", store=store):
         ask(1)
-        reenact.checkpoint({"at": 1})
+        onrecord.checkpoint({"at": 1})
         ask(2)
-        assert reenact.restored() == {"at": 1}
-    assert reenact.verify_run(store, "nightly", deep=True).valid
-    assert [one.lane for one in reenact.JournalReader(store, "nightly").scan() if one.kind == "ActionRequested"] == [
+        assert onrecord.restored() == {"at": 1}
+    assert onrecord.verify_run(store, "nightly", deep=True).valid
+    assert [one.lane for one in onrecord.JournalReader(store, "nightly").scan() if one.kind == "ActionRequested"] == [
         "0",
         "0.1",
     ]
@@ -293,7 +298,7 @@ def test_a_recorded_block_may_have_checkpoints(store: Any) -> None:
 def test_the_past_behind_a_checkpoint_is_part_of_the_whole(store: Any) -> None:
     dies_at[0] = 13
     run_id = broken_off(plain, 4, store=store)
-    whole = Past.read(reenact.JournalReader(store, run_id))
+    whole = History.read(onrecord.JournalReader(store, run_id))
     assert [one.lane for one in whole.lanes["0"].requests] == ["0", "0"]
     assert whole.last_number("0") == len(checkpoints(store, run_id))
     assert all(whole.lanes[one.lane].main for one in checkpoints(store, run_id))

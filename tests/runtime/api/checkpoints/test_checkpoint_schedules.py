@@ -3,32 +3,32 @@ and from any of the checkpoints."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
-from checkpoint_support import dies_at, is_sound, new_id, resume, run, tick, ticks, without_snapshots
 
-import reenact
-from effect import random_programs
-from reenact.errors import InvalidInput
-from reenact.store.memory import MemoryStore
+import onrecord
+from kit import random_programs
+from kit.checkpoints import dies_at, is_sound, tick, ticks, without_snapshots
+from kit.runtime import new_id, resume, run
+from kit.soak import SOAK
+from onrecord.errors import InvalidInput
+from onrecord.store.memory import MemoryStore
 
-RUNS = 1_000 if os.environ.get("REENACT_SOAK") else 48
-CHUNKS = 4
+RUNS, CHUNKS = (1_000, 4) if SOAK else (10, 1)  # ten: twice every step to die at
 PROGRAMS = 3
 
 
-@reenact.agent
+@onrecord.agent
 async def programs(seed: int) -> Any:
-    state = reenact.restored() or {"seen": [], "refused": 0}
+    state = onrecord.restored() or {"seen": [], "refused": 0}
     while len(state["seen"]) < PROGRAMS:
         program = random_programs.Program(PROGRAMS * seed + len(state["seen"]))
         found = await program.main()
         tick()
         state = {"seen": [*state["seen"], found], "refused": state["refused"]}
         try:
-            reenact.checkpoint(state)
+            onrecord.checkpoint(state)
         except InvalidInput as refusal:
             assert refusal.code == "checkpoint_not_alone"  # noqa: PT017
             state["refused"] += 1
@@ -44,7 +44,7 @@ def test_programs_with_checkpoints_in_between(chunk: int) -> None:
         ticks[0], dies_at[0] = 0, 1 + seed % (2 * PROGRAMS - 1)
         with pytest.raises(SystemExit):
             run(programs, seed, store=store, run_id=run_id)
-        if seed % 5 == 4:
+        if seed % 3 == 2:
             without_snapshots(store, run_id)
         dies_at[0] = ticks[0] + 1  # the record behind the checkpoint has been used up, or the next program is over
         with pytest.raises(SystemExit):

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from math import inf, nan
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import reenact
-from reenact import Budget, Policy, Retry
-from reenact.effect import attempts as attempts_module
-from reenact.errors import InvalidInput
-from reenact.store.memory import MemoryStore
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from policy_support import Broken, Died, RateLimited, attempts, awaited, events, kinds
+import onrecord
+from kit.policies import Broken, RateLimited, attempts, awaited, kinds
+from kit.runtime import Died, events
+from onrecord import Budget, Policy, Retry
+from onrecord.errors import InvalidInput
+from onrecord.runtime.engine import attempts as attempts_module
+from onrecord.store.memory import MemoryStore
 
 AT_ONCE = Retry(delay_seconds=0)
-
-
-@pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
 
 
 class Pauses:
@@ -68,7 +60,7 @@ def failing(times: int, error: type[Exception] = RateLimited) -> Any:
 
 
 def agent_of(effect: Any, **options: Any) -> Any:
-    @reenact.agent(**options)
+    @onrecord.agent(**options)
     def trying() -> Any:
         return effect()
 
@@ -144,13 +136,13 @@ def test_one_request_and_one_result(store: MemoryStore, is_async: bool) -> None:
         found: str = call(what)
         return found
 
-    effect: Any = reenact.tool(call_async if is_async else call, name="call", idempotent=True, retry=AT_ONCE)
+    effect: Any = onrecord.tool(call_async if is_async else call, name="call", idempotent=True, retry=AT_ONCE)
 
-    @reenact.agent
+    @onrecord.agent
     async def trying_async() -> Any:
         return await effect("mail")
 
-    @reenact.agent
+    @onrecord.agent
     def trying() -> Any:
         return effect("mail")
 
@@ -170,7 +162,7 @@ def test_one_request_and_one_result(store: MemoryStore, is_async: bool) -> None:
 
 def test_the_last_failure_is_the_result(store: MemoryStore) -> None:
     call = failing(9)
-    trying = agent_of(reenact.tool(call, name="call", retry=AT_ONCE))
+    trying = agent_of(onrecord.tool(call, name="call", retry=AT_ONCE))
     with pytest.raises(RateLimited, match="attempt 3"):
         trying.run(run_id="r", store=store)
     assert [one.status for one in attempts(store, "r")] == ["retried", "retried", "failed"]
@@ -180,35 +172,35 @@ def test_the_last_failure_is_the_result(store: MemoryStore) -> None:
 
 
 def test_without_a_policy_or_without_a_failure_there_is_nothing_to_record(store: MemoryStore) -> None:
-    agent_of(reenact.tool(failing(0), name="call", retry=AT_ONCE)).run(run_id="r1", store=store)
+    agent_of(onrecord.tool(failing(0), name="call", retry=AT_ONCE)).run(run_id="r1", store=store)
     with pytest.raises(Broken):
-        agent_of(reenact.tool(failing(1, Broken), name="call")).run(run_id="r2", store=store)
+        agent_of(onrecord.tool(failing(1, Broken), name="call")).run(run_id="r2", store=store)
     assert attempts(store, "r1") == attempts(store, "r2") == []
 
 
 def test_what_an_attempt_keeps(store: MemoryStore) -> None:
-    @reenact.step
+    @onrecord.step
     def look_up(what: str) -> str:
         return what
 
     made: list[int] = []
 
-    @reenact.tool(retry=Retry(attempts=2, delay_seconds=0, on=(RateLimited, "OSError")))
+    @onrecord.tool(retry=Retry(attempts=2, delay_seconds=0, on=(RateLimited, "OSError")))
     def mail(to: str) -> str:
         made.append(1)
         look_up("address")
-        reenact.note_attempt("guardrail", {"checked": to})
-        reenact.note_attempt("artifact", b"\0letter")
+        onrecord.note_attempt("guardrail", {"checked": to})
+        onrecord.note_attempt("artifact", b"\0letter")
         if len(made) == 1:
             raise RateLimited("slow down")
         return "sent"
 
-    @reenact.agent(policy=Policy(allow=["mail", "chat"], budget=Budget(tokens=100)))
+    @onrecord.agent(policy=Policy(allow=["mail", "chat"], budget=Budget(tokens=100)))
     def mailing() -> Any:
-        reenact.set_state({"step": 1})
+        onrecord.set_state({"step": 1})
         try:
             look_up("denied")
-        except reenact.Denied:
+        except onrecord.Denied:
             chat()
         return mail("someone@example.org")
 
@@ -229,28 +221,28 @@ def test_what_an_attempt_keeps(store: MemoryStore) -> None:
     assert failed.snapshots["guardrails"] == ["0/look_up/0"]
     expected = [["tool", "look_up"], ["guardrail", {"checked": "someone@example.org"}], ["artifact", b"\0letter"]]
     assert failed.snapshots["events"] == succeeded.snapshots["events"] == expected
-    rows = {one.seq: one for one in reenact.JournalReader(store, "r").scan()}
+    rows = {one.seq: one for one in onrecord.JournalReader(store, "r").scan()}
     request = next(seq for seq, row in rows.items() if getattr(row.event, "name", "") == "mail")
     assert failed.snapshots["checkpoint"] == {"seq": request}
     assert succeeded.snapshots["checkpoint"] == {"seq": request + 1}
 
 
-@reenact.tool
+@onrecord.tool
 def chat() -> dict[str, Any]:
     return {"usage": {"total_tokens": 7}}
 
 
 def test_notes_belong_to_an_attempt() -> None:
     with pytest.raises(InvalidInput) as refusal:
-        reenact.note_attempt("tool", "x")
+        onrecord.note_attempt("tool", "x")
     assert refusal.value.code == "outside_effect"
 
 
 def test_the_input_is_not_stored_again(store: MemoryStore) -> None:
     call = failing(2)
-    effect: Any = reenact.tool(call, name="call", retry=AT_ONCE)
+    effect: Any = onrecord.tool(call, name="call", retry=AT_ONCE)
 
-    @reenact.agent
+    @onrecord.agent
     def trying() -> Any:
         return effect("a very particular sentence")[:1]
 
@@ -264,7 +256,7 @@ def test_the_input_is_not_stored_again(store: MemoryStore) -> None:
 def test_a_pause_survives_the_process(store: MemoryStore, pauses: Pauses) -> None:
     call = failing(3)
     retry = Retry(attempts=5, delay_seconds=100, factor=2, jitter=0, max_delay_seconds=1000)
-    trying = agent_of(reenact.tool(call, name="call", idempotent=True, retry=retry))
+    trying = agent_of(onrecord.tool(call, name="call", idempotent=True, retry=retry))
     pauses.dies_in = 2
     with pytest.raises(Died):
         trying.run(run_id="r", store=store)
@@ -283,7 +275,7 @@ def test_a_pause_survives_the_process(store: MemoryStore, pauses: Pauses) -> Non
 
 
 def test_a_pause_that_is_over_is_not_waited_for(store: MemoryStore, pauses: Pauses) -> None:
-    trying = agent_of(reenact.tool(failing(1), name="call", idempotent=True, retry=Retry(delay_seconds=50, jitter=0)))
+    trying = agent_of(onrecord.tool(failing(1), name="call", idempotent=True, retry=Retry(delay_seconds=50, jitter=0)))
     pauses.dies_in = 1
     with pytest.raises(Died):
         trying.run(run_id="r", store=store)
@@ -293,7 +285,7 @@ def test_a_pause_that_is_over_is_not_waited_for(store: MemoryStore, pauses: Paus
 
 
 def test_a_clock_that_was_set_back_makes_no_pause_longer(store: MemoryStore, pauses: Pauses) -> None:
-    trying = agent_of(reenact.tool(failing(1), name="call", idempotent=True, retry=Retry(delay_seconds=50, jitter=0)))
+    trying = agent_of(onrecord.tool(failing(1), name="call", idempotent=True, retry=Retry(delay_seconds=50, jitter=0)))
     pauses.dies_in = 1
     with pytest.raises(Died):
         trying.run(run_id="r", store=store)
@@ -305,7 +297,7 @@ def test_a_clock_that_was_set_back_makes_no_pause_longer(store: MemoryStore, pau
 def test_the_count_goes_on_across_processes(store: MemoryStore, pauses: Pauses) -> None:
     call = failing(99)
     retry = Retry(attempts=4, delay_seconds=1, jitter=0)
-    trying = agent_of(reenact.tool(call, name="call", idempotent=True, retry=retry))
+    trying = agent_of(onrecord.tool(call, name="call", idempotent=True, retry=retry))
     for pause in (1, 3):
         pauses.dies_in = pause
         with pytest.raises(Died):
@@ -319,7 +311,7 @@ def test_the_count_goes_on_across_processes(store: MemoryStore, pauses: Pauses) 
 def test_the_time_for_all_attempts_is_limited_across_processes(store: MemoryStore, pauses: Pauses) -> None:
     call = failing(99)
     retry = Retry(attempts=99, delay_seconds=10, factor=1, jitter=0, max_seconds=35)
-    trying = agent_of(reenact.tool(call, name="call", idempotent=True, retry=retry))
+    trying = agent_of(onrecord.tool(call, name="call", idempotent=True, retry=retry))
     with pytest.raises(RateLimited, match="attempt 4"):
         trying.run(run_id="r", store=store)
     assert pauses.slept == [10, 10, 10]
@@ -327,7 +319,7 @@ def test_the_time_for_all_attempts_is_limited_across_processes(store: MemoryStor
 
 def test_a_run_that_is_stopped_in_a_pause_makes_no_further_attempt(store: MemoryStore, pauses: Pauses) -> None:
     call = failing(5)
-    trying = agent_of(reenact.tool(call, name="call", idempotent=True, retry=Retry(delay_seconds=1)))
+    trying = agent_of(onrecord.tool(call, name="call", idempotent=True, retry=Retry(delay_seconds=1)))
     sleep = pauses.sleep
 
     def lose(seconds: float) -> None:
@@ -335,12 +327,12 @@ def test_a_run_that_is_stopped_in_a_pause_makes_no_further_attempt(store: Memory
         epoch = store.run_row("default", "r").epoch  # type: ignore[union-attr]
         store.release("default", "r", epoch)
         store.claim("default", "r", "somebody else", 60)
-        reenact.effect.keeping.keeper.find(store, "r", "default").stop(  # type: ignore[attr-defined]
-            reenact.Suspended("told to stop")
+        onrecord.runtime.engine.lease_keeper.keeper.find(store, "r", "default").stop(  # type: ignore[attr-defined]
+            onrecord.Suspended("told to stop")
         )
 
     pauses.sleep = lose  # type: ignore[method-assign]
-    with pytest.raises(reenact.ReenactError):
+    with pytest.raises(onrecord.OnrecordError):
         trying.run(run_id="r", store=store)
     assert len(call.made) == 1
 
@@ -351,7 +343,7 @@ def test_a_run_that_is_stopped_in_a_pause_makes_no_further_attempt(store: Memory
 def test_a_task_that_takes_too_long_is_cancelled(store: MemoryStore) -> None:
     ended: list[str] = []
 
-    @reenact.tool(timeout=0.05, retry=Retry(attempts=2, delay_seconds=0))
+    @onrecord.tool(timeout=0.05, retry=Retry(attempts=2, delay_seconds=0))
     async def slow() -> None:
         try:
             await asyncio.sleep(60)
@@ -359,7 +351,7 @@ def test_a_task_that_takes_too_long_is_cancelled(store: MemoryStore) -> None:
             ended.append("cancelled")
             raise
 
-    @reenact.agent
+    @onrecord.agent
     async def waiting() -> str:
         try:
             await slow()
@@ -377,7 +369,7 @@ def test_a_thread_that_takes_too_long_is_left_to_itself(store: MemoryStore) -> N
     go_on, over = threading.Event(), threading.Event()
     calls: list[int] = []
 
-    @reenact.tool(timeout=0.05, idempotent=True, retry=Retry(attempts=2, delay_seconds=0))
+    @onrecord.tool(timeout=0.05, idempotent=True, retry=Retry(attempts=2, delay_seconds=0))
     def slow() -> str:
         calls.append(1)
         if len(calls) == 1:
@@ -396,15 +388,15 @@ def test_a_thread_that_takes_too_long_is_left_to_itself(store: MemoryStore) -> N
 
 
 def test_a_thread_with_a_limit_belongs_to_the_effect(store: MemoryStore) -> None:
-    @reenact.tool(timeout=60)
+    @onrecord.tool(timeout=60)
     def quick() -> str:
-        return reenact.idempotency_key()
+        return onrecord.idempotency_key()
 
-    @reenact.tool(timeout=60)
+    @onrecord.tool(timeout=60)
     def broken() -> None:
         raise Broken("mine")
 
-    @reenact.agent
+    @onrecord.agent
     def trying() -> Any:
         try:
             broken()
@@ -419,7 +411,7 @@ def test_a_thread_with_a_limit_belongs_to_the_effect(store: MemoryStore) -> None
 def test_the_limit_for_all_attempts_ends_the_one_under_way(store: MemoryStore) -> None:
     release = threading.Event()
 
-    @reenact.tool(retry=Retry(attempts=9, delay_seconds=0, max_seconds=0.05))
+    @onrecord.tool(retry=Retry(attempts=9, delay_seconds=0, max_seconds=0.05))
     def slow() -> None:
         release.wait(60)
 

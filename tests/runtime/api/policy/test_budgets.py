@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from decimal import Decimal
 from math import inf, nan
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-import reenact
-from reenact import Budget, BudgetExceeded, Denied, Policy, ReenactError
-from reenact.effect import policy
-from reenact.errors import InvalidInput
-from reenact.store.memory import MemoryStore
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from policy_support import Died, awaited, events, kinds
-
-
-@pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
+import onrecord
+from kit.policies import awaited, kinds
+from kit.runtime import Died, events
+from onrecord import Budget, BudgetExceeded, Denied, OnrecordError, Policy
+from onrecord.errors import InvalidInput
+from onrecord.runtime.api import policy
+from onrecord.store.memory import MemoryStore
 
 
-@reenact.tool
+@onrecord.tool
 def chat(tokens: int, cost: float = 0.0) -> dict[str, Any]:
     return {"text": "…", "usage": {"total_tokens": tokens, "cost": cost}}
 
 
-@reenact.step
+@onrecord.step
 def free() -> int:
     return 0
 
 
-@reenact.tool
+@onrecord.tool
 async def chat_later(tokens: int) -> dict[str, Any]:
     return {"usage": {"input_tokens": tokens, "output_tokens": 0}}
 
@@ -60,7 +52,7 @@ def denials(store: Any, run: str) -> list[Any]:
     ],
 )
 def test_a_reached_limit_stops_the_run_for_good(store: MemoryStore, budget: Budget, allowed: int) -> None:
-    @reenact.agent(policy=Policy(budget=budget))
+    @onrecord.agent(policy=Policy(budget=budget))
     def greedy() -> list[str]:
         seen = []
         for _ in range(6):
@@ -81,11 +73,11 @@ def test_a_reached_limit_stops_the_run_for_good(store: MemoryStore, budget: Budg
 
 
 def test_everything_is_denied_once_a_limit_is_reached(store: MemoryStore) -> None:
-    @reenact.agent(policy=Policy(budget=Budget(tokens=10)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=10)))
     async def greedy() -> list[str]:
         await chat_later(10)
         seen = []
-        for effect in (free, lambda: reenact.sleep(0.001), lambda: reenact.wait_for("word")):
+        for effect in (free, lambda: onrecord.sleep(0.001), lambda: onrecord.wait_for("word")):
             try:
                 made = effect()
                 if made is not None and hasattr(made, "__await__"):
@@ -99,7 +91,7 @@ def test_everything_is_denied_once_a_limit_is_reached(store: MemoryStore) -> Non
 
 
 def test_an_agent_that_does_not_catch_it_fails_with_it(store: MemoryStore) -> None:
-    @reenact.agent(policy=Policy(budget=Budget(calls=1)))
+    @onrecord.agent(policy=Policy(budget=Budget(calls=1)))
     def greedy() -> None:
         free()
         free()
@@ -114,7 +106,7 @@ def test_an_agent_that_does_not_catch_it_fails_with_it(store: MemoryStore) -> No
 def test_a_resumed_run_has_spent_what_it_had_spent(store: MemoryStore, budget: Budget, dies_after: int) -> None:
     lives: list[int] = []
 
-    @reenact.agent(policy=Policy(budget=budget))
+    @onrecord.agent(policy=Policy(budget=budget))
     def greedy() -> list[str]:
         seen = []
         for number in range(4):
@@ -153,10 +145,10 @@ def test_a_larger_budget_lets_a_run_go_on(store: MemoryStore) -> None:
                 raise Died
         return seen
 
-    first: Any = reenact.agent(greedy, name="greedy", policy=Policy(budget=budgets[0]))
+    first: Any = onrecord.agent(greedy, name="greedy", policy=Policy(budget=budgets[0]))
     with pytest.raises(Died):
         first.run(run_id="r", store=store)
-    second: Any = reenact.agent(greedy, name="greedy", policy=Policy(budget=Budget(calls=3)))
+    second: Any = onrecord.agent(greedy, name="greedy", policy=Policy(budget=Budget(calls=3)))
     assert second.resume("r", store=store) == ["done", "denied", "done", "done"]
 
 
@@ -173,7 +165,7 @@ def test_time_counts_from_the_runs_beginning(store: MemoryStore, monkeypatch: py
     monkeypatch.setattr(policy, "time", Clock)
     lives: list[int] = []
 
-    @reenact.agent(policy=Policy(budget=Budget(seconds=600)))
+    @onrecord.agent(policy=Policy(budget=Budget(seconds=600)))
     def slow() -> str:
         free()
         if not lives:
@@ -230,13 +222,13 @@ class Reply:
     ],
 )
 def test_the_usual_shapes_of_usage(result: Any, spent: dict[str, float]) -> None:
-    assert policy.usual_usage(result) == spent
+    assert policy.find_usage(result) == spent
 
 
 def test_a_typed_result_counts_the_same_from_the_record(store: MemoryStore) -> None:
     lives: list[int] = []
 
-    @reenact.agent(policy=Policy(budget=Budget(tokens=9)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=9)))
     def greedy() -> str:
         assert typed() == Reply("…", Usage(4, 5))
         if not lives:
@@ -253,17 +245,17 @@ def test_a_typed_result_counts_the_same_from_the_record(store: MemoryStore) -> N
     assert greedy.resume("r", store=store) == "budget_exceeded"
 
 
-@reenact.tool
+@onrecord.tool
 def typed() -> Reply:
     return Reply("…", Usage(4, 5))
 
 
 def test_a_declared_reader(store: MemoryStore) -> None:
-    @reenact.tool(usage=lambda result: {"tokens": len(result), "cost": 0.1})
+    @onrecord.tool(usage=lambda result: {"tokens": len(result), "cost": 0.1})
     def say(text: str) -> str:
         return text
 
-    @reenact.agent(policy=Policy(budget=Budget(tokens=10)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=10)))
     def talking() -> str:
         say("12345")
         say("67890")
@@ -282,11 +274,11 @@ def test_a_declared_reader(store: MemoryStore) -> None:
 def test_a_reader_that_tells_nonsense_stops_the_run(store: MemoryStore, told: Any) -> None:
     nonsense = [told]
 
-    @reenact.tool(usage=lambda _: nonsense[0])
+    @onrecord.tool(usage=lambda _: nonsense[0])
     def say() -> str:
         return "…"
 
-    @reenact.agent(policy=Policy(budget=Budget(tokens=10)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=10)))
     def talking() -> str:
         try:
             found: str = say()
@@ -303,7 +295,7 @@ def test_a_reader_that_tells_nonsense_stops_the_run(store: MemoryStore, told: An
 
 
 def test_an_answer_counts_once(store: MemoryStore) -> None:
-    @reenact.agent(policy=Policy(budget=Budget(tokens=60)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=60)))
     def asking() -> str:
         for _ in range(5):
             chat.keyed("the same", 30)
@@ -331,11 +323,11 @@ def test_limits_that_are_none_are_refused(name: str, limit: Any) -> None:
 def test_a_denial_is_recorded_and_can_be_lived_with(store: MemoryStore) -> None:
     policies = Policy(allow=["free"], check=lambda name, kind, payload: None)
 
-    @reenact.agent(policy=policies)
+    @onrecord.agent(policy=policies)
     def modest() -> list[Any]:
         try:
             chat(1)
-        except reenact.Denied as denial:
+        except onrecord.Denied as denial:
             return [denial.code, free()]
         return []
 
@@ -347,20 +339,20 @@ def test_a_denial_is_recorded_and_can_be_lived_with(store: MemoryStore) -> None:
 def test_a_key_that_was_denied_is_denied_again_and_on_record_once(store: MemoryStore) -> None:
     """Two denials under one key would leave a record that cannot be read."""
 
-    @reenact.tool
+    @onrecord.tool
     def forbidden(value: int) -> int:
         raise AssertionError("never carried out")
 
-    @reenact.agent(policy=Policy(allow=["chat"]))
+    @onrecord.agent(policy=Policy(allow=["chat"]))
     def stubborn() -> int:
         for _ in range(3):
             with pytest.raises(Denied):
                 forbidden.keyed("mine", 1)
-        with pytest.raises(ReenactError):
+        with pytest.raises(OnrecordError):
             forbidden.keyed("mine", 2)
         return 3
 
     assert stubborn.run(run_id="r", store=store) == 3
-    kinds = [event.kind for event in reenact.JournalReader(store, "r").scan()]
+    kinds = [event.kind for event in onrecord.JournalReader(store, "r").scan()]
     assert kinds == ["ActionDenied", "Completed"]
     assert stubborn.replay("r", store=store) == 3

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import reenact
-from reenact import Denied, Policy
-from reenact.store.memory import MemoryStore
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from policy_support import awaited, events, kinds
+import onrecord
+from kit.policies import awaited, kinds
+from kit.runtime import events
+from onrecord import Denied, Policy
+from onrecord.store.memory import MemoryStore
 
 
 class Unspeakable(Exception):
@@ -22,12 +19,12 @@ class Unspeakable(Exception):
         raise ValueError("no words")
 
 
-@reenact.step
+@onrecord.step
 def one() -> int:
     return 1
 
 
-@reenact.step
+@onrecord.step
 async def one_later() -> int:
     return 1
 
@@ -50,14 +47,14 @@ def test_a_check_that_fails_is_a_denial_on_record(error: BaseException, said: st
         calls.append(name)
         raise error
 
-    @reenact.agent(policy=Policy(check=check))
+    @onrecord.agent(policy=Policy(check=check))
     def careful() -> Any:
         try:
             return one()
         except Denied as denial:
             return [denial.code, denial.message, denial.hint]
 
-    @reenact.agent(policy=Policy(check=check))
+    @onrecord.agent(policy=Policy(check=check))
     async def careful_later() -> Any:
         try:
             return await one_later()
@@ -86,7 +83,7 @@ def test_a_process_that_is_told_to_end_in_a_check_has_been_denied_nothing() -> N
             raise told.pop()
         return None
 
-    @reenact.agent(policy=Policy(check=check))
+    @onrecord.agent(policy=Policy(check=check))
     def careful() -> int:
         found: int = one()
         return found

@@ -5,42 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from policy_support import Died, awaited, events, kinds
 
-import reenact
-from reenact import Budget, BudgetExceeded, Policy
-from reenact.core.events import ProcessAttached
-from reenact.store.memory import MemoryStore
-
-
-@pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
+import onrecord
+from kit.policies import awaited, kinds
+from kit.runtime import Died, events
+from onrecord import Budget, BudgetExceeded, Policy
+from onrecord.core.events import ProcessAttached
+from onrecord.store.memory import MemoryStore
 
 
-@reenact.step
+@onrecord.step
 def ask(tokens: int) -> dict[str, Any]:
     return {"usage": {"total_tokens": tokens}}
 
 
-@reenact.step(usage=lambda result: {"cost": result["price"]})
+@onrecord.step(usage=lambda result: {"cost": result["price"]})
 def buy(price: float) -> dict[str, Any]:
     return {"price": price}
 
 
-@reenact.agent
+@onrecord.agent
 def helper(times: int) -> dict[str, Any]:
     for _ in range(times):
         answer = ask(10)
     return answer
 
 
-@reenact.agent
+@onrecord.agent
 def middle(times: int) -> Any:
     return helper(times)
 
 
-@reenact.agent
+@onrecord.agent
 async def helper_later(times: int) -> str:
     for _ in range(times):
         ask(10)
@@ -52,7 +48,7 @@ def spent(store: MemoryStore, run: str) -> list[Any]:
 
 
 def test_a_child_spends_its_parents_budget(store: MemoryStore) -> None:
-    @reenact.agent(policy=Policy(budget=Budget(tokens=50)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=50)))
     def boss() -> str:
         helper(3)
         ask(20)
@@ -68,7 +64,7 @@ def test_a_child_spends_its_parents_budget(store: MemoryStore) -> None:
 
 
 def test_a_child_is_stopped_by_its_parents_budget(store: MemoryStore) -> None:
-    @reenact.agent(policy=Policy(budget=Budget(tokens=25)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=25)))
     def boss() -> str:
         try:
             middle(5)
@@ -83,7 +79,7 @@ def test_a_child_is_stopped_by_its_parents_budget(store: MemoryStore) -> None:
 
 
 def test_calls_of_children_are_calls(store: MemoryStore) -> None:
-    @reenact.agent(policy=Policy(budget=Budget(calls=4)))
+    @onrecord.agent(policy=Policy(budget=Budget(calls=4)))
     def boss() -> str:
         helper(2)
         ask(1)
@@ -95,12 +91,12 @@ def test_calls_of_children_are_calls(store: MemoryStore) -> None:
 
 
 def test_a_childs_own_limit_is_its_own(store: MemoryStore) -> None:
-    @reenact.agent(policy=Policy(budget=Budget(tokens=15)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=15)))
     def careful() -> None:
         for _ in range(5):
             ask(10)
 
-    @reenact.agent(policy=Policy(budget=Budget(tokens=1000)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=1000)))
     def boss() -> str:
         with pytest.raises(BudgetExceeded):
             careful()
@@ -114,7 +110,7 @@ def test_a_childs_own_limit_is_its_own(store: MemoryStore) -> None:
 def test_children_side_by_side_share_what_is_left(store: MemoryStore) -> None:
     import asyncio
 
-    @reenact.agent(policy=Policy(budget=Budget(calls=9)))
+    @onrecord.agent(policy=Policy(budget=Budget(calls=9)))
     async def boss() -> list[str]:
         found = await asyncio.gather(*(helper_later(4) for _ in range(3)), return_exceptions=True)
         return sorted(type(one).__name__ for one in found)
@@ -127,7 +123,7 @@ def test_children_side_by_side_share_what_is_left(store: MemoryStore) -> None:
 def test_what_children_spent_is_spent_after_a_crash(store: MemoryStore) -> None:
     dies = [True]
 
-    @reenact.agent(policy=Policy(budget=Budget(tokens=40)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=40)))
     def boss() -> str:
         helper(3)
         ask(5)
@@ -147,7 +143,7 @@ def test_what_children_spent_is_spent_after_a_crash(store: MemoryStore) -> None:
 def test_a_child_that_goes_on_is_counted_once(store: MemoryStore) -> None:
     dies = [True]
 
-    @reenact.agent
+    @onrecord.agent
     def interrupted() -> None:
         ask(10)
         ask(10)
@@ -155,7 +151,7 @@ def test_a_child_that_goes_on_is_counted_once(store: MemoryStore) -> None:
             raise Died
         ask(10)
 
-    @reenact.agent(policy=Policy(budget=Budget(tokens=40)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=40)))
     def boss() -> str:
         interrupted()
         ask(10)
@@ -173,14 +169,14 @@ def test_a_child_that_goes_on_is_counted_once(store: MemoryStore) -> None:
 def test_a_child_that_somebody_else_ended_counts_by_its_record(store: MemoryStore) -> None:
     dies = [True]
 
-    @reenact.agent
+    @onrecord.agent
     def alone() -> None:
         ask(10)
         if dies[0]:
             raise Died
         ask(20)
 
-    @reenact.agent(policy=Policy(budget=Budget(tokens=35)))
+    @onrecord.agent(policy=Policy(budget=Budget(tokens=35)))
     def boss() -> str:
         alone()
         ask(5)
@@ -199,24 +195,24 @@ def test_a_child_that_somebody_else_ended_counts_by_its_record(store: MemoryStor
 def test_what_is_on_record_of_a_child_is_not_counted_again(store: MemoryStore) -> None:
     """A process died between that note and the child's answer: whoever comes back finds the child ended once more."""
 
-    @reenact.agent
+    @onrecord.agent
     def spender() -> None:
         ask(10)
 
     spender.run(run_id="child", store=store)
-    guard = Policy(budget=Budget(tokens=40)).guard()
-    told = guard.child_ended("child", None, lambda: reenact.JournalReader(store, "child"))
+    guard = Policy(budget=Budget(tokens=40)).make_guard()
+    told = guard.count_child("child", None, lambda: onrecord.JournalReader(store, "child"))
     assert told == {"calls": 1, "tokens": 10.0, "cost": 0.0}
-    assert guard.child_ended("child", None, lambda: reenact.JournalReader(store, "child")) is None
+    assert guard.count_child("child", None, lambda: onrecord.JournalReader(store, "child")) is None
     assert guard.spent()["tokens"] == 10
 
 
 def test_a_declared_reader_counts_in_a_child(store: MemoryStore) -> None:
-    @reenact.agent
+    @onrecord.agent
     def shopper() -> None:
         buy(3.0)
 
-    @reenact.agent(policy=Policy(budget=Budget(cost=5.0)))
+    @onrecord.agent(policy=Policy(budget=Budget(cost=5.0)))
     def boss() -> str:
         shopper()
         shopper()

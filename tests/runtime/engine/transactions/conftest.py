@@ -1,21 +1,13 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from effect.guards import hang_guard_of, own_keys
-from reenact.store.opening import open_store
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from transaction_steps import creating
-
-__all__ = ["hang_guard", "own_keys"]
-
-hang_guard = hang_guard_of(60.0)
+from kit.transaction_steps import creating
+from onrecord.store.factory import open_store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

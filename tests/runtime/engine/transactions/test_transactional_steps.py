@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import reenact
-from reenact.effect.stopping import OutsideRun
-from reenact.errors import InvalidInput
-from reenact.journal.verify import verify_run
-from reenact.store.memory import MemoryStore
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from transaction_steps import TooMuch, awaited, events, kinds, paid, pay
+import onrecord
+from kit.transaction_steps import TooMuch, awaited, events, kinds, paid, pay
+from onrecord.errors import InvalidInput
+from onrecord.journal.verify import verify_run
+from onrecord.runtime.engine.stops import OutsideRun
+from onrecord.store.memory import MemoryStore
 
 
 def test_the_connection_is_no_part_of_what_is_recorded(store: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def paying() -> list[int]:
         return [pay("a"), pay("b", times=10)]
 
@@ -32,12 +28,12 @@ def test_the_connection_is_no_part_of_what_is_recorded(store: Any) -> None:
 
 
 def test_an_error_undoes_the_rows_and_is_the_outcome(store: Any) -> None:
-    @reenact.step(transactional=True)
+    @onrecord.step(transactional=True)
     def overpay(db: Any) -> None:
         db.execute("INSERT INTO paid VALUES('too much')")
         raise TooMuch("9")
 
-    @reenact.agent
+    @onrecord.agent
     def paying() -> Any:
         try:
             overpay()
@@ -51,7 +47,7 @@ def test_an_error_undoes_the_rows_and_is_the_outcome(store: Any) -> None:
 
 
 def test_an_error_of_the_database_is_the_outcome_too(store: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def paying() -> str:
         pay("a")
         try:
@@ -80,16 +76,16 @@ def test_each_attempt_is_a_transaction_of_its_own(store: Any, is_async: bool) ->
     async def once_async(db: Any) -> int:
         return once(db)
 
-    step: Any = reenact.step(
-        once_async if is_async else once, name="once", transactional=True, retry=reenact.Retry(delay_seconds=0)
+    step: Any = onrecord.step(
+        once_async if is_async else once, name="once", transactional=True, retry=onrecord.Retry(delay_seconds=0)
     )
 
-    @reenact.agent
+    @onrecord.agent
     def paying() -> int:
         found: int = step()
         return found
 
-    @reenact.agent
+    @onrecord.agent
     async def paying_async() -> int:
         found: int = await step()
         return found
@@ -109,12 +105,12 @@ def test_a_method_gets_its_instance_and_the_connection(sqlite: Any) -> None:
         def __init__(self, name: str) -> None:
             self.name = name
 
-        @reenact.step(transactional=True)
+        @onrecord.step(transactional=True)
         def pay(self, db: Any, what: str) -> str:
             db.execute(f"INSERT INTO paid VALUES('{self.name} {what}')")
             return self.name
 
-    @reenact.agent
+    @onrecord.agent
     def paying() -> str:
         found: str = Shop("corner").pay("bread")
         return found
@@ -135,11 +131,11 @@ def test_outside_of_a_run_there_is_no_transaction() -> None:
 
 
 def test_inside_an_effect_there_is_none_either(sqlite: Any) -> None:
-    @reenact.step
+    @onrecord.step
     def outer() -> None:
         pay("a")
 
-    @reenact.agent
+    @onrecord.agent
     def paying() -> str:
         try:
             outer()
@@ -154,7 +150,7 @@ def test_inside_an_effect_there_is_none_either(sqlite: Any) -> None:
 def test_a_store_without_transactions_is_refused_before_anything_is_recorded() -> None:
     store = MemoryStore()
 
-    @reenact.agent
+    @onrecord.agent
     def paying() -> str:
         try:
             pay("a")
@@ -174,22 +170,22 @@ def test_what_cannot_be_such_a_step() -> None:
 
     for function, options in ((lambda: None, {}), (keywords, {}), (yields, {}), (lambda db: None, {"timeout": 1.0})):
         with pytest.raises(InvalidInput) as refusal:
-            reenact.step(function, transactional=True, **options)
+            onrecord.step(function, transactional=True, **options)
         assert refusal.value.code == "bad_transactional_step"
 
 
 def test_the_stores_own_tables_are_refused_as_an_outcome(store: Any) -> None:
-    own = "SELECT * FROM events" if store.url.startswith("sqlite") else "SELECT * FROM reenact.events"
+    own = "SELECT * FROM events" if store.url.startswith("sqlite") else "SELECT * FROM onrecord.events"
 
-    @reenact.step(transactional=True)
+    @onrecord.step(transactional=True)
     def meddle(db: Any) -> None:
         db.execute(own)
 
-    @reenact.agent
+    @onrecord.agent
     def meddling() -> str:
         try:
             meddle()
-        except reenact.ReenactError as refusal:
+        except onrecord.OnrecordError as refusal:
             return refusal.code
         return ""
 
@@ -199,12 +195,12 @@ def test_the_stores_own_tables_are_refused_as_an_outcome(store: Any) -> None:
 def test_the_connection_is_dead_once_the_step_has_returned(store: Any) -> None:
     kept: list[Any] = []
 
-    @reenact.step(transactional=True)
+    @onrecord.step(transactional=True)
     def keep(db: Any) -> int:
         kept[:] = [db, db.execute("SELECT what FROM paid")]
         return 1
 
-    @reenact.agent
+    @onrecord.agent
     def keeping() -> list[Any]:
         found: list[Any] = [keep()]
         for use in (lambda: kept[0].execute("DELETE FROM paid"), lambda: kept[1].fetchall()):

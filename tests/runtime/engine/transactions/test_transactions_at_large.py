@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import reenact
-from reenact.errors import OutcomeUnknown, StoreUnavailable
-from reenact.journal.verify import verify_run
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from transaction_steps import awaited, kinds, paid, pay, pay_later, think
+import onrecord
+from kit.transaction_steps import awaited, kinds, paid, pay, pay_later, think
+from onrecord.errors import OutcomeUnknown, StoreUnavailable
+from onrecord.journal.verify import verify_run
 
 # When the store fails
 
@@ -50,7 +46,7 @@ class Faulty:
 
 @pytest.mark.parametrize("happened", [True, False])
 def test_an_unknown_result_is_looked_up(store: Any, happened: bool) -> None:
-    @reenact.agent
+    @onrecord.agent
     def paying() -> list[int]:
         return [pay("a"), pay("b"), pay("c")]
 
@@ -63,7 +59,7 @@ def test_an_unknown_result_is_looked_up(store: Any, happened: bool) -> None:
 
 
 def test_a_store_that_cannot_be_reached_is_no_outcome(store: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def paying() -> int:
         try:
             found: int = pay("a")
@@ -89,24 +85,24 @@ def test_a_process_that_lost_the_run_writes_nothing(store: Any, is_async: bool) 
     async def work_async(db: Any) -> None:
         work(db)
 
-    step: Any = reenact.step(work_async if is_async else work, name="work", transactional=True)
+    step: Any = onrecord.step(work_async if is_async else work, name="work", transactional=True)
 
     def lose() -> None:
-        holder.append(reenact.JournalReader(store, "r").store.run_row("default", "r"))
+        holder.append(onrecord.JournalReader(store, "r").store.run_row("default", "r"))
         store.release("default", "r", holder[0].epoch)
         store.claim("default", "r", "somebody else", 60)
 
-    @reenact.agent
+    @onrecord.agent
     def paying() -> None:
         lose()
         step()
 
-    @reenact.agent
+    @onrecord.agent
     async def paying_async() -> None:
         lose()
         await step()
 
-    with pytest.raises(reenact.ReenactError) as stopped:
+    with pytest.raises(onrecord.OnrecordError) as stopped:
         if is_async:
             awaited(paying_async.run(run_id="r", store=store))
         else:
@@ -119,7 +115,7 @@ def test_a_process_that_lost_the_run_writes_nothing(store: Any, is_async: bool) 
 
 
 def test_lanes_come_back_in_the_recorded_order(store: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def mixing() -> list[str]:
         order: list[str] = []
 
@@ -128,7 +124,7 @@ def test_lanes_come_back_in_the_recorded_order(store: Any) -> None:
                 what = f"{number}.{turn}"
                 order.append(await (pay_later if (number + turn) % 2 else think)(what))
                 if turn == 1:
-                    await reenact.sleep(0.001)
+                    await onrecord.sleep(0.001)
 
         await asyncio.gather(*(one(number) for number in range(6)))
         return order
@@ -139,18 +135,18 @@ def test_lanes_come_back_in_the_recorded_order(store: Any) -> None:
         emptying.run(store=store)
 
 
-@reenact.step(transactional=True)
+@onrecord.step(transactional=True)
 def empty(db: Any) -> None:
     db.execute("DELETE FROM paid")
 
 
-@reenact.agent
+@onrecord.agent
 def emptying() -> None:
     empty()
 
 
 def test_threads_of_an_agent(store: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def paying() -> list[str]:
         order: list[str] = []
 
@@ -172,7 +168,7 @@ def test_threads_of_an_agent(store: Any) -> None:
 
 
 def test_a_step_that_the_agent_gives_up_is_there_or_not_but_the_record_knows(store: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def hurried() -> str:
         try:
             async with asyncio.timeout(0):
@@ -188,7 +184,7 @@ def test_a_step_that_the_agent_gives_up_is_there_or_not_but_the_record_knows(sto
 
 
 def test_many_runs_in_one_loop(store: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     async def paying(number: int) -> str:
         await think("first")
         found: str = await pay_later(f"run {number}")
@@ -201,7 +197,7 @@ def test_many_runs_in_one_loop(store: Any) -> None:
 
 
 def test_a_key_of_the_callers_own(store: Any) -> None:
-    @reenact.agent
+    @onrecord.agent
     def paying() -> list[int]:
         return [pay.keyed("the one payment", "a"), pay.keyed("the one payment", "a")]
 

@@ -4,7 +4,7 @@
 -- An index costs every append, so events have one that all need and two for the few: an id that begins with `_` ends with its seq and is found
 -- by that, and in lane 0 seq and lane_seq grow together.
 
-create table reenact.runs (
+create table onrecord.runs (
     run_no bigint generated always as identity primary key,
     namespace text collate "C" not null,
     run text collate "C" not null,
@@ -21,11 +21,11 @@ create table reenact.runs (
     lease_until timestamptz,
     unique (namespace, run)
 );
-alter table reenact.runs alter column content set storage external;
+alter table onrecord.runs alter column content set storage external;
 -- Of the listed ones only, so that nobody takes it for an index of names: while runs are few, it looks as good as that.
-create index runs_by_time on reenact.runs (namespace, created desc, run desc) where kind <> 'operations';
+create index runs_by_time on onrecord.runs (namespace, created desc, run desc) where kind <> 'operations';
 
-create table reenact.events (
+create table onrecord.events (
     run_no bigint not null,
     seq bigint not null check (seq > 0),
     id text collate "C" not null,
@@ -40,29 +40,29 @@ create table reenact.events (
     content bytea,
     primary key (run_no, seq)
 );
-alter table reenact.events alter column content set storage external;
-create unique index events_by_id on reenact.events (run_no, id) where not starts_with(id, '_');
-create unique index events_by_lane on reenact.events (run_no, lane, lane_seq) where lane <> '0' and lane_seq is not null;
+alter table onrecord.events alter column content set storage external;
+create unique index events_by_id on onrecord.events (run_no, id) where not starts_with(id, '_');
+create unique index events_by_lane on onrecord.events (run_no, lane, lane_seq) where lane <> '0' and lane_seq is not null;
 
-create table reenact.nodes (
+create table onrecord.nodes (
     namespace text collate "C" not null,
     address bytea not null,
     blob bytea not null,
     primary key (namespace, address)
 );
-alter table reenact.nodes alter column blob set storage external;
+alter table onrecord.nodes alter column blob set storage external;
 
 -- One row per part of at most 8 MB; part 0 is written with the others in one transaction, so its presence means that all are there.
-create table reenact.artifacts (
+create table onrecord.artifacts (
     namespace text collate "C" not null,
     address bytea not null,
     part integer not null,
     data bytea not null,
     primary key (namespace, address, part)
 );
-alter table reenact.artifacts alter column data set storage external;
+alter table onrecord.artifacts alter column data set storage external;
 
-create table reenact.inbox (
+create table onrecord.inbox (
     run_no bigint not null,
     number bigint not null,
     key text collate "C" not null,
@@ -73,9 +73,9 @@ create table reenact.inbox (
     primary key (run_no, number),
     unique (run_no, key)
 );
-create index inbox_by_transaction on reenact.inbox (transaction);
+create index inbox_by_transaction on onrecord.inbox (transaction);
 
-create table reenact.snapshots (
+create table onrecord.snapshots (
     run_no bigint not null,
     seq bigint not null,
     head bytea not null,
@@ -87,7 +87,7 @@ create table reenact.snapshots (
 );
 
 -- Permission slips, valid in the transaction that wrote them and only with their record in an operations journal (003_guards.sql).
-create table reenact.tombstones (
+create table onrecord.tombstones (
     run_no bigint not null,
     namespace text collate "C" not null,
     run text collate "C" not null,
@@ -97,10 +97,10 @@ create table reenact.tombstones (
     time timestamptz not null default clock_timestamp(),
     primary key (run_no)
 );
-create index tombstones_by_transaction on reenact.tombstones (transaction);
+create index tombstones_by_transaction on onrecord.tombstones (transaction);
 
 -- seq 0 is the header's facts; null permits new prefix digests in that run and nothing else.
-create table reenact.erasures (
+create table onrecord.erasures (
     erasure_no bigint generated always as identity primary key,
     run_no bigint,
     seq bigint,
@@ -110,4 +110,4 @@ create table reenact.erasures (
     transaction xid8 not null default pg_current_xact_id(),
     time timestamptz not null default clock_timestamp()
 );
-create index erasures_by_transaction on reenact.erasures (transaction, run_no, seq);
+create index erasures_by_transaction on onrecord.erasures (transaction, run_no, seq);

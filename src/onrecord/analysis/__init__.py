@@ -1,0 +1,1 @@
+"""Read journals back: compare values, align runs, judge live replays and many runs."""

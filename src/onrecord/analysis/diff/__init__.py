@@ -1,0 +1,1 @@
+"""Compare two runs: find the first divergence by bisection, align the rest, and name every difference."""

@@ -1,0 +1,1 @@
+"""HTTP requests as effects, for any library that sends them."""

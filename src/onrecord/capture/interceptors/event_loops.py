@@ -1,0 +1,41 @@
+"""Interceptors for foreign event loops, whose order of callbacks cannot be recorded or repeated.
+
+uvloop has asyncio's interface: asyncio's own loop replaces it, and the summary says so. trio has not: a program that
+runs trio is refused before trio starts, instead of being recorded with holes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from onrecord.capture.interceptors.import_hooks import Replace, current_lane
+from onrecord.capture.unrecorded import guard
+from onrecord.runtime.engine.execution import trio_refused
+
+REPLACED = "uvloop replaced by asyncio's own loop"
+
+
+class AsyncioLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop as `uvloop.Loop`, the class that every function of uvloop uses."""
+
+    def __init__(self) -> None:
+        guard.remark(REPLACED)
+        super().__init__()
+
+
+def patch(module: ModuleType, replace: Replace) -> None:
+    if module.__name__ == "uvloop":
+        replace(module, "Loop", AsyncioLoop)
+    else:
+        replace(module, "run", _refuse_trio)
+        replace(module.lowlevel, "start_guest_run", _refuse_trio)
+
+
+def _refuse_trio(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    lane = current_lane()
+    if lane is not None and not lane.run.is_stopped:
+        lane.run.stop_here(trio_refused())
+    return run(*args, **kwargs)

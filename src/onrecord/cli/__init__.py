@@ -1,0 +1,1 @@
+"""Command line: parse options, call the layers below, print values."""

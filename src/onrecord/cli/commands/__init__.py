@@ -1,0 +1,1 @@
+"""Commands: one module for each command or family of commands."""

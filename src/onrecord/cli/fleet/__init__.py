@@ -1,0 +1,1 @@
+"""Replay and verify many runs, on worker processes."""

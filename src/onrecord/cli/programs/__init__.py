@@ -1,0 +1,1 @@
+"""Start, replay and examine recorded programs."""

@@ -1,0 +1,1 @@
+"""Agents and effects: recorded, resumed, replayed and forked."""

@@ -1,0 +1,1 @@
+"""Names that agents use: agent, tool, step, wait, policy, worker."""

@@ -1,0 +1,1 @@
+"""Live runs: requests, outcomes, streams, leases, transactions."""

@@ -1,0 +1,1 @@
+"""Forks of runs: the change, the policy of the tail, substitutes for effects."""

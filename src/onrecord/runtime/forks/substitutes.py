@@ -1,0 +1,366 @@
+"""Serve effects from another run's record instead of executing them (fork tails and live replays).
+
+Each effect is decided after its request was recorded, before it would be executed:
+
+1. `stopped`: the run stops before its first new effect. `mocked`: no effect is executed; a request that the other
+   record does not have stops the run. `live`: model calls, steps and named tools are executed; any other tool is served
+   from the other record, or stops the run. So a replay never sends a mail by default.
+2. A request is served by an equal request of the other record: the same kind, name and input, preferably the same key.
+   Each answer is used once. An error is served as an error. A cancelled request of that record is never answered.
+3. In a live replay, waits, sleeps and draws are inputs: they come from the other record as long as it has them.
+4. A note (`stood_in`) records each served request, so that a resume does not use the same answer twice.
+5. The policy belongs to its run and to the runs that it calls: it is one of their facts. A resume may change it. An
+   interrupted effect may have begun if a policy that was in force since its request executes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from shlex import quote
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from onrecord.core.events import ProcessAttached
+from onrecord.errors import Damaged, NotFound, OnrecordError
+from onrecord.journal.chain import Draft
+from onrecord.journal.lineage import LONGEST
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.outcomes import is_opaque
+from onrecord.runtime.engine.stops import NotCarriedOut, NotReplayable, Suspended
+from onrecord.runtime.forks.overrides import FACT as CHANGE
+from onrecord.runtime.forks.overrides import MODEL, Overrides, load_overrides
+from onrecord.runtime.forks.recorded_answers import SubstituteAnswer, SubstituteRecord, child_id
+from onrecord.runtime.forks.tail_policy import (
+    FACT,
+    INPUT_KINDS,
+    LIVE,
+    MOCKED,
+    STOPPED,
+    TailPolicy,
+    check_mode,
+    check_tool_names,
+)
+from onrecord.runtime.replay.history import History, stood_in_before
+
+if TYPE_CHECKING:
+    from onrecord.runtime.engine.open_effect import EffectSpec, MakeEvent, OpenEffect
+    from onrecord.runtime.engine.run import LiveRun
+
+_MEMBERS = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
+
+
+class Substitutes:
+    """The substitutes of a fork or a live replay."""
+
+    def __init__(self, run: LiveRun, policy: TailPolicy, past: History | None, overrides: Overrides) -> None:
+        self._run = run
+        self.policy = policy
+        self._past = past
+        self._earlier_policies: list[tuple[int, TailPolicy]] = []
+        """The policies of earlier processes, each with the seq from which it was in force."""
+        self._begun: set[OpenEffect] = set()
+        """Effects that are being executed."""
+        self._record: SubstituteRecord | None = None
+        self._is_loaded = self._has_looked_back = False
+        self._overrides = overrides
+        self._lock = threading.Lock()
+        self._arriving: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def executes_nothing(self) -> bool:
+        return self.policy.mode != LIVE
+
+    @functools.cached_property
+    def origin(self) -> str:
+        """Return the first ancestor by fork or live replay. Idempotency keys of all these runs use its name."""
+        run = self.policy.run
+        for _ in range(LONGEST):
+            with suppress(NotFound):
+                reader = JournalReader(self._run.reader.store, run, self._run.reader.namespace)
+                if reader.header.parent is not None and FACT in (facts := reader.facts() or {}):
+                    run = TailPolicy.from_fact(facts[FACT]).run
+                    continue
+            return run
+        raise Damaged(f"the lineage of run {self._run.name} has no beginning", code="endless_lineage")
+
+    # Calls
+
+    def substitute_call(
+        self, spec: EffectSpec, make: MakeEvent, call: Callable[[], Any], *, blocking: bool = False
+    ) -> tuple[MakeEvent, Callable[[], Any]]:
+        """Return the request with its overrides, and a call that serves or executes the effect."""
+        make, call = self._apply_overrides(spec, make, call)
+        return make, self._wrap_blocking(spec, call) if blocking else self._wrap_async(spec, call)
+
+    def substitute_stream(
+        self, spec: EffectSpec, make: MakeEvent, generate: Callable[[], Any]
+    ) -> tuple[MakeEvent, Callable[[], Any]]:
+        make, generate = self._apply_overrides(spec, make, generate)
+        return make, self._wrap_stream(spec, generate)
+
+    def _apply_overrides(self, spec: EffectSpec, make: MakeEvent, call: Callable[[], Any]) -> tuple[MakeEvent, Any]:
+        with self._run.lock:
+            return self._overrides.apply(spec, make, call)
+
+    def _wrap_async(self, spec: EffectSpec, call: Callable[[], Any]) -> Callable[[], Any]:
+        async def serve_or_call() -> Any:
+            answer = self._choose_answer()
+            if answer is None:
+                return await call()
+            await self._wait_for_turn(answer)
+            return self._decode(answer, spec)
+
+        return serve_or_call
+
+    def _wrap_blocking(self, spec: EffectSpec, call: Callable[[], Any]) -> Callable[[], Any]:
+        def serve_or_call() -> Any:
+            answer = self._choose_answer()
+            return call() if answer is None else self._decode(answer, spec)
+
+        return serve_or_call
+
+    def _wrap_stream(self, spec: EffectSpec, generate: Callable[[], Any]) -> Callable[[], Any]:
+        async def serve_or_generate() -> AsyncIterator[Any]:
+            answer = self._choose_answer()
+            if answer is None:
+                async for chunk in generate():
+                    yield chunk
+                return
+            record = self._load_record()
+            assert record is not None
+            with self._stopping_on_damage():
+                chunks = list(record.chunks(answer))
+            for chunk in chunks:
+                yield chunk
+            await self._wait_for_turn(answer)
+            self._decode(answer, spec)  # raises the error that ended the stream
+
+        return serve_or_generate
+
+    def find_draw(self, lane: str, kind: str, ordinal: int) -> Any:
+        """Return the draw of the other record in a list, or None if the value must be drawn now."""
+        if self.policy.mode == LIVE and not self.policy.is_replay:
+            return None
+        record = self._load_record()
+        values = record.draws.get((lane, kind), ()) if record is not None else ()
+        return [values[ordinal]] if ordinal < len(values) else None
+
+    @contextmanager
+    def _stopping_on_damage(self) -> Iterator[None]:
+        """Stop the run if the other record is damaged: the agent must not handle that error."""
+        try:
+            yield
+        except Damaged as damage:
+            self._run.stop_here(damage)
+
+    # Deciding
+
+    def _choose_answer(self) -> SubstituteAnswer | None:
+        """Return the recorded answer to the current effect, or None if it is executed. Otherwise stop the run."""
+        place = PLACE.get()
+        assert isinstance(place, Inside)
+        ticket, policy = place.ticket, self.policy
+        spec = ticket.spec
+        if policy.mode == STOPPED:
+            hint = f"Continue it: onrecord resume {self._run.name} --tail live, or --tail mocked"
+            reason = f"run {self._run.name} stopped before its first new effect, {spec.name}"
+            self._stop_before(ticket, Suspended(reason, hint=hint, code="fork_stopped"))
+        if self.executes(spec):
+            with self._run.lock:
+                self._run.check_going_on()
+                self._begun &= self._run.waiting
+                self._begun.add(ticket)
+            return None
+        answer = self._take(ticket)
+        if answer is not None:
+            # The outcome is known: no retry, no timeout.
+            ticket.spec = spec._replace(retry=None, timeout_seconds=None)
+            self._note(ticket, answer)
+            return answer
+        if policy.mode == LIVE and spec.kind in INPUT_KINDS and (spec.kind == "sleep" or not policy.is_replay):
+            return None
+        self._stop_before(ticket, self._make_refusal(spec))
+
+    def executes(self, spec: EffectSpec) -> bool:
+        return self.policy.executes(spec)
+
+    def add_earlier_policy(self, at: int, policy: TailPolicy) -> None:
+        self._earlier_policies.append((at, policy))
+
+    def may_have_begun(self, ticket: OpenEffect) -> bool:
+        """Return True if a policy in force since the request executes the effect: an earlier process may have begun."""
+        assert ticket.recorded is not None
+        requested_at = ticket.recorded.row.seq
+        before = [policy for at, policy in self._earlier_policies if at < requested_at]
+        since = [policy for at, policy in self._earlier_policies if at > requested_at]
+        return any(policy.executes(ticket.spec) for policy in (*before[-1:], *since))
+
+    def _take(self, ticket: OpenEffect) -> SubstituteAnswer | None:
+        event = self._run.secrets.redact_event(ticket.event)
+        match = self._run.rules.match_of(event.kind, event.content())
+        record = self._load_record()
+        if record is None:
+            return None
+        with self._lock:
+            served_seq = self._find_served().get(ticket.key)
+            answer = record.find_taken(served_seq, event.kind, match) if served_seq is not None else None
+            return answer or record.take(event.kind, match, ticket.key)
+
+    def _load_record(self) -> SubstituteRecord | None:
+        """Return the other record, or None if that run does not exist (a child run that was never called there)."""
+        with self._stopping_on_damage(), self._lock:
+            if not self._is_loaded:
+                self._is_loaded = True
+                with suppress(NotFound):
+                    reader = JournalReader(self._run.reader.store, self.policy.run, self._run.reader.namespace)
+                    self._record = SubstituteRecord(reader, self.policy.after, set(self._find_served().values()))
+            return self._record
+
+    def _find_served(self) -> dict[str, int]:
+        """Return the answers (seq) that earlier processes served, by key.
+
+        Notes before a checkpoint are read here, so that a run that needs no substitute never reads that far back.
+        """
+        past = self._past
+        if past is None:
+            return {}
+        if past.began_at > 0 and not self._has_looked_back:
+            self._has_looked_back = True
+            past.stood_in = {**stood_in_before(past), **past.stood_in}
+        return past.stood_in
+
+    def _note(self, ticket: OpenEffect, answer: SubstituteAnswer) -> None:
+        detail = {"action": ticket.key, "run": self.policy.run, "seq": answer.seq}
+        with self._run.lock:
+            if not self._run.is_stopped:
+                self._run.note(ProcessAttached({"stood_in": detail}))
+
+    def refuse_inside(self, name: str) -> None:
+        """Stop the run if an executed effect calls a tool or an agent that was not named.
+
+        A call inside an effect is not recorded, so no substitute can serve it.
+        """
+        if self.policy.mode != LIVE or name in self.policy.live_tools:
+            return
+        self._run.stop_here(
+            NotCarriedOut(
+                f"{name} was called inside another effect, where no record can serve it; it was not executed",
+                hint=f"Allow it to run: onrecord resume {self._run.name} --live-tool {quote(name)}",
+            )
+        )
+
+    def _stop_before(self, ticket: OpenEffect, reason: OnrecordError) -> NoReturn:
+        """Stop the run, and note that this effect and every other open one have not begun, so that none is in doubt."""
+        run = self._run
+        with run.lock:
+            run.check_going_on()
+            not_begun = [ticket, *(one for one in run.waiting if one is not ticket and self._has_not_begun(one))]
+            new = [one.key for one in not_begun if one.recorded is None or not one.recorded.not_begun]
+            if new:
+                run.write([Draft(ProcessAttached({"not_begun": key})) for key in new], sync=True)
+            run.stop_here(reason)
+
+    def _has_not_begun(self, ticket: OpenEffect) -> bool:
+        answered = ticket.recorded is not None and ticket.recorded.answer is not None
+        return ticket.spec.once and ticket not in self._begun and ticket.answer is None and not answered
+
+    def _make_refusal(self, spec: EffectSpec) -> NotCarriedOut:
+        missing = f"the record of run {self.policy.run[:128]} has no answer to {spec.name} with this input"
+        if self.policy.mode == MOCKED:
+            return NotCarriedOut(
+                f"{missing}; a mocked tail executes nothing",
+                hint=f"Continue live: onrecord resume {self._run.name} --tail live; --live-tool allows a tool to run",
+                code="beyond_the_record",
+            )
+        return NotCarriedOut(
+            f"{missing}; it was not executed, because it was not named",
+            hint=f"Allow it to run: onrecord resume {self._run.name} --live-tool {quote(spec.name)}",
+        )
+
+    # Answering
+
+    async def _wait_for_turn(self, answer: SubstituteAnswer) -> None:
+        """Wait until the answers of concurrent requests are in recorded order. Never return for a cancelled request."""
+        record, loop = self._load_record(), asyncio.get_running_loop()
+        assert record is not None
+        future: asyncio.Future[None] = loop.create_future()
+        if answer.seq not in record.cancelled:
+            with self._lock:
+                self._arriving.append((record.answers[answer.seq], future))
+            loop.call_soon(self._release_next, loop)
+        await future
+
+    def _release_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Release the earliest answer of this loop: each thread of the agent may have its own loop."""
+        with self._lock:
+            first = min((one for one in self._arriving if one[1].get_loop() is loop), key=lambda one: one[0])
+            self._arriving.remove(first)
+        if not first[1].done():
+            first[1].set_result(None)
+
+    def _decode(self, answer: SubstituteAnswer, spec: EffectSpec) -> Any:
+        """Return the recorded value, or raise the recorded error."""
+        record = self._load_record()
+        assert record is not None
+        with self._stopping_on_damage():
+            kind, tree, reader = record.tree(record.answers[answer.seq])
+        inner = tree.get(_MEMBERS[kind]) if tree is not None else None
+        if tree is None or (kind != "ActionFailed" and is_opaque(inner)):
+            message = f"the answer to event {answer.seq} of run {reader.run} was recorded without a usable value"
+            self._run.stop_here(NotReplayable(message))
+        with self._stopping_on_damage():
+            value = reader.decoded(inner, spec.annotation)
+        if kind == "ActionFailed":
+            raise value if isinstance(value, BaseException) else OnrecordError(f"the effect failed: {value!r}")
+        return value
+
+    # Child runs
+
+    def facts_for_child(self, ticket: OpenEffect) -> dict[str, Any]:
+        """Return the facts of a run that this effect calls. The run that was called there is its substitute."""
+        answer = self._take(ticket)
+        if answer is not None:
+            self._note(ticket, answer)
+        caller, key = self.policy.run, ticket.key
+        if answer is not None and self._record is not None:
+            caller, key = self._record.owner(answer), answer.key
+        child = child_id(f"{caller}/{key}")
+        model = self._overrides.model
+        change = {CHANGE: {"kind": MODEL, "model": model}} if model is not None else {}
+        return {FACT: self.policy._replace(run=child, after=0).to_fact(), **change}
+
+
+def load_substitutes(run: LiveRun, *, mode: str | None = None, tools: Iterable[str] = ()) -> Substitutes | None:
+    """Return the substitutes of a fork or a live replay, or None for an ordinary run.
+
+    Another mode and further tools are recorded before they take effect.
+    """
+    parent = run.reader.header.parent
+    if parent is None:
+        return None
+    facts, past = run.reader.facts() or {}, run.past
+    if FACT not in facts:
+        if parent.relation in ("fork", "replay"):
+            raise Damaged(f"the facts of run {run.name} have no tail policy", code="bad_content")
+        return None
+    recorded = [(0, facts[FACT])]
+    if past is not None and past.began_at > 0:
+        recorded = [(past.began_at, (past.carried or {}).get(FACT, facts[FACT]))]
+    recorded += past.standing_in if past is not None else ()
+    policies = [(at, TailPolicy.from_fact(fact)) for at, fact in recorded]
+    policy, caller = policies[-1][1], PLACE.get()
+    if isinstance(caller, Inside) and caller.run.substitutes is not None:  # a called run has its caller's policy
+        mode, tools = caller.run.substitutes.policy.mode, caller.run.substitutes.policy.live_tools
+    wanted = policy._replace(
+        mode=check_mode(mode or policy.mode), live_tools=policy.live_tools | check_tool_names(tools)
+    )
+    if wanted != policy and run.journal is not None:
+        run.note(ProcessAttached({FACT: wanted.to_fact()}))
+    substitutes = Substitutes(run, wanted, past, load_overrides(run, facts, policy.run))
+    for at, one in policies:
+        substitutes.add_earlier_policy(at, one)
+    return substitutes

@@ -1,0 +1,1 @@
+"""History of a run, and what a replay compares with it."""

@@ -1,0 +1,1 @@
+"""Lanes and deliveries: one order for tasks, threads, jobs and locks."""

@@ -1,0 +1,1 @@
+"""Keys, redaction and seals of one user."""

@@ -1,0 +1,1 @@
+"""Stores: verbs about bytes and sequence numbers, in memory, SQLite and Postgres."""

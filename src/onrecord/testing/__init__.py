@@ -1,0 +1,1 @@
+"""Test suites for stores and effect hosts of others."""

@@ -1,1 +1,0 @@
-"""Cassettes of vcrpy and its kin: read as the hostile input they may be, and played or kept as runs."""

@@ -1,1 +1,0 @@
-"""Reading runs back and judging them: replay, drift, divergence, evidence, forks."""

@@ -1,1 +1,0 @@
-"""Where two runs part: found by bisection, the rest aligned, every difference named."""

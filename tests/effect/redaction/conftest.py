@@ -1,7 +1,0 @@
-from __future__ import annotations
-
-from effect.guards import hang_guard_of, own_keys
-
-__all__ = ["hang_guard", "own_keys"]
-
-hang_guard = hang_guard_of(60.0)
