@@ -1,7 +1,4 @@
-"""Documents that are run and checked:
-
-examples work, links lead somewhere, every acceptance row names tests that exist.
-"""
+"""Run the examples of the documents; check links, commands, acceptance rows and the generated reference."""
 
 from __future__ import annotations
 
@@ -9,12 +6,15 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from kit.cli import onrecord
+
 ROOT = Path(__file__).parents[2]
-SUITE = ROOT / "src/reenact/testing/store_contract"
+SUITE = ROOT / "src/onrecord/testing/store_contract"
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 PYTHON_BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 EXAMPLES = [
@@ -32,8 +32,8 @@ def test_there_are_examples() -> None:
 def test_example_runs(code: str, tmp_path: Path) -> None:
     example = tmp_path / "example.py"
     example.write_text(code)
-    outside = {**os.environ, "REENACT_KEY_FILE": str(tmp_path / "keys.json")}
-    outside.pop("REENACT_STORE", None)
+    outside = {**os.environ, "ONRECORD_KEY_FILE": str(tmp_path / "keys.json")}
+    outside.pop("ONRECORD_STORE", None)
     done = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
         cwd=tmp_path,
@@ -59,8 +59,8 @@ def test_links_lead_to_files(path: Path) -> None:
 
 def test_readme_commands_exist() -> None:
     readme = (ROOT / "README.md").read_text()
-    commands = set(re.findall(r"^\$ reenact (\w+)", readme, re.MULTILINE))
-    listed = subprocess.run([sys.executable, "-m", "reenact.cli.main", "--help"], capture_output=True, text=True).stdout
+    commands = set(re.findall(r"^\$ onrecord (\w+)", readme, re.MULTILINE))
+    listed = onrecord("--help").stdout
     assert commands
     assert {name for name in commands if not re.search(rf"^\s+{name}\b", listed, re.MULTILINE)} == set()
 
@@ -71,38 +71,35 @@ def test_ci_runs_the_readme_test_command() -> None:
     assert script.rstrip().endswith("make test")
 
 
-def test_every_acceptance_row_names_tests_that_exist() -> None:
-    text = (ROOT / "docs" / "acceptance.md").read_text()
-    rows = re.findall(r"^\| (\d+) \|.*?\| (.+?) \|$", text, re.MULTILINE)
-    assert {int(number) for number, _ in rows} >= {*range(1, 132)}
+TEST_NAME = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:::(\w+))?`")
+
+
+def test_every_acceptance_row_names_a_test() -> None:
+    text = (ROOT / "docs" / "evidence" / "acceptance.md").read_text()
+    rows = {int(number): cell for number, cell in re.findall(r"^\| (\d+) \|.*?\| (.+?) \|$", text, re.MULTILINE)}
+    assert rows.keys() >= {*range(1, 132)}
+    assert [number for number, cell in rows.items() if not TEST_NAME.search(cell)] == []
+
+
+def test_every_test_of_the_acceptance_page_exists() -> None:
     missing = []
-    for number, cell in rows:
-        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)(?:::(\w+))?`", cell)
-        if not named:
-            missing.append(f"row {number} names no test")
-        for file, *names in named:
-            source = (ROOT / file).read_text() if (ROOT / file).exists() else ""
-            if "StoreContract" in source:
-                source += "".join(path.read_text() for path in SUITE.glob("*.py"))
-            missing.extend(
-                f"row {number}: {file}::{name}"
-                for name in names
-                if name and not re.search(rf"(?:def|class) {name}\b", source)
-            )
+    for file, *names in TEST_NAME.findall((ROOT / "docs" / "evidence" / "acceptance.md").read_text()):
+        source = (ROOT / file).read_text() if (ROOT / file).exists() else ""
+        if "StoreContract" in source:
+            source += "".join(path.read_text() for path in SUITE.glob("*.py"))
+        missing += [f"{file}::{name}" for name in names if name and not re.search(rf"(?:def|class) {name}\b", source)]
     assert missing == []
 
 
-def test_the_reference_is_what_the_code_says() -> None:
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        import api_reference
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
-    assert (ROOT / "docs/api.md").read_text() == api_reference.write(), "`make reference` writes it anew"
+@pytest.mark.parametrize(("page", "tool"), [("api", "api_reference"), ("errors", "error_reference")])
+def test_the_reference_is_what_the_code_says(page: str, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    written = import_module(tool).write()
+    assert (ROOT / f"docs/reference/{page}.md").read_text() == written, "`make reference` writes it again"
 
 
 def test_everything_in_the_reference_is_explained() -> None:
-    entries = re.split(r"^### ", (ROOT / "docs/api.md").read_text(), flags=re.MULTILINE)[1:]
+    entries = re.split(r"^### ", (ROOT / "docs/reference/api.md").read_text(), flags=re.MULTILINE)[1:]
     names_and_rest = [entry.split("\n", 1) for entry in entries]
     silent = [name for name, rest in names_and_rest if not re.sub(r"```text.*?```|^#.*", "", rest, flags=re.S).strip()]
     assert silent == []

@@ -1,4 +1,4 @@
-"""A component that is not there is seen: tests that need it fail or are skipped with the reason, and never pass."""
+"""Check that tests fail, or skip with the reason, when a component they need is missing; they never pass."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_without_a_postgres_no_postgres_test_passes() -> None:
 
 
 def test_without_the_outside_data_its_tests_are_skipped_and_say_so(tmp_path: Path) -> None:
-    """The same files in a place that has no data beside it."""
+    """Copy the tests to a folder without the data."""
     copied = tmp_path / "project" / "tests" / "core"
     copied.mkdir(parents=True)
     for name in ("test_outside_vectors.py", "codec_examples.py"):

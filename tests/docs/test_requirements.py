@@ -1,4 +1,4 @@
-"""`make test` installs what the tests import: in a fresh place they would not even be collected otherwise."""
+"""Check that `make test` installs what the tests import; in a fresh environment they are not collected otherwise."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NOT_FOREIGN = {"reenact", "bench", "situations", "tests", "tools"}
-COME_WITH_OTHERS = {"urllib3": "requests"}
+OWN_PACKAGES = {"onrecord", "bench", "situations", "tests", "tools"}
+INSTALLED_WITH = {"urllib3": "requests"}
 
 
 def test_everything_that_tests_import_is_installed_for_them() -> None:
@@ -29,7 +29,7 @@ def test_everything_that_tests_import_is_installed_for_them() -> None:
 
 
 def _foreign_imports(path: Path) -> Iterator[str]:
-    """Those at the top, without which the file is no test at all; what is imported later may say what is missing."""
+    """Yield the modules imported at the top of a file. A later import may report what is missing."""
     for statement in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.Import):
             names = [one.name for one in statement.names]
@@ -38,8 +38,8 @@ def _foreign_imports(path: Path) -> Iterator[str]:
         else:
             continue
         for name in (one.partition(".")[0] for one in names):
-            if name not in _own_modules() | NOT_FOREIGN | sys.stdlib_module_names:
-                yield COME_WITH_OTHERS.get(name, name)
+            if name not in _own_modules() | OWN_PACKAGES | sys.stdlib_module_names:
+                yield INSTALLED_WITH.get(name, name)
 
 
 @cache
@@ -58,3 +58,11 @@ def _installed_for_tests() -> Iterator[str]:
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_page_of_frameworks_names_the_versions_that_are_installed() -> None:
+    page = (ROOT / "docs" / "evidence" / "frameworks.md").read_text(encoding="utf-8")
+    named = dict(re.findall(r"`([\w-]+)` (?:\| )?≥\s([\d.]*\d)", page))
+    required = dict(re.findall(r"^([\w-]+)>=([\d.]+)", (ROOT / "requirements-dev.txt").read_text(), re.MULTILINE))
+    assert len(named) >= 15
+    assert {name: required.get(name) for name in named} == named

@@ -1,26 +1,32 @@
-"""Documents that are followed from top to bottom, as a reader would.
+"""Follow the tutorial and the guides from top to bottom, as a reader does.
 
-A code block whose fence names a file (` ```python agent.py `) is written to it. Of a console block each `$ ` line is a
-command, and what stands under it comes in its output, in this order, each line once; `…` stands for anything. A command
-ends with 0, or as its comment says (`# ends with 1`). Port 8123 is one that is free.
+A code block whose fence names a file (` ```python agent.py `) is written to that file. In a console block each `$ `
+line is a command. The lines below it occur in its output, in this order, each once; `…` matches anything. A command
+ends with 0, or with the status in its comment (`# ends with 1`). Port 8123 is replaced by a free one.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from kit.command_server import ForkedProcess
+
 ROOT = Path(__file__).parents[2]
-WALKTHROUGHS = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+WALKTHROUGHS = [ROOT / "docs" / "start" / "tutorial.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)(?: ([\w./-]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 STATUS = re.compile(r"# ends with (\d+)")
+SHELL = re.compile(r"[|&;<>$`*?\\]")
+"""Characters that a shell reads, so the command is not forked from the loaded one."""
 SECONDS = 120
 
 
@@ -56,7 +62,7 @@ def pattern_of(line: str) -> re.Pattern[str]:
 
 
 class Reader:
-    """Sits in a folder and does what the document says."""
+    """Runs the commands of a document in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -64,11 +70,13 @@ class Reader:
         self.environment = {
             **os.environ,
             "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]),
-            "REENACT_KEY_FILE": str(folder.parent / "keys.json"),
+            "ONRECORD_KEY_FILE": str(folder.parent / "keys.json"),
             "COLUMNS": "160",
             "NO_COLOR": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # a reader has no other plugin
+            "PYTEST_PLUGINS": "onrecord.pytest_plugin.plugin",
         }
-        self.environment.pop("REENACT_STORE", None)
+        self.environment.pop("ONRECORD_STORE", None)
         self.environment.pop("CI", None)
         self.background: list[subprocess.Popen[bytes]] = []
 
@@ -90,24 +98,34 @@ class Reader:
         if line.endswith("&"):
             self._start(line.removesuffix("&").strip())
             return
-        done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SECONDS,
-        )
-        status = done.returncode if done.returncode >= 0 else 128 - done.returncode  # as a shell has it
-        assert status == command.status, f"$ {line}\n{done.stdout}"
-        left = [re.sub(r"\s+", " ", one).strip() for one in done.stdout.splitlines()]
+        status, printed = self._run(line)
+        assert status == command.status, f"$ {line}\n{printed}"
+        left = [re.sub(r"\s+", " ", one).strip() for one in printed.splitlines()]
         for expected in command.expected:
             wanted = pattern_of(re.sub(r"\s+", " ", expected))
             at = next((number for number, one in enumerate(left) if wanted.search(one)), None)
-            assert at is not None, f"$ {line}\ndoes not say {expected!r} any more, but:\n{done.stdout}"
+            assert at is not None, f"$ {line}\ndoes not print {expected!r}:\n{printed}"
             del left[: at + 1]
+
+    def _run(self, line: str) -> tuple[int, str]:
+        """Return the status, as a shell reports it, and both streams of a command."""
+        with tempfile.TemporaryFile() as printed, open(os.devnull) as nothing:
+            streams = {0: nothing.fileno(), 1: printed.fileno(), 2: printed.fileno()}
+            if line.startswith("onrecord ") and not SHELL.search(line):
+                arguments = shlex.split(line)[1:]
+                status = ForkedProcess(arguments, streams, cwd=self.folder, env=self.environment).wait(SECONDS)
+            else:
+                status = subprocess.run(
+                    ["bash", "-c", line],
+                    cwd=self.folder,
+                    env=self.environment,
+                    stdin=nothing,
+                    stdout=printed,
+                    stderr=printed,
+                    timeout=SECONDS,
+                ).returncode
+            printed.seek(0)
+            return (status if status >= 0 else 128 - status), printed.read().decode()
 
     def _start(self, line: str) -> None:
         process = subprocess.Popen(["bash", "-c", f"exec {line}"], cwd=self.folder, env=self.environment)
