@@ -6,12 +6,18 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 from kit.cli import STORE, asking, onrecord, onrecord_json, opened, record, whole_run
 from kit.terminal import Terminal, assert_nothing_acted
 from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, StateUpdated, WaitCreated
 from onrecord.journal.chain import Draft
 from onrecord.journal.journal import Journal
+from onrecord.store.contract import EventRow
+from onrecord.store.sqlite.reads import SqliteReads
 
 
 def test_events_appear_as_they_come_and_the_end_ends_it() -> None:
@@ -26,6 +32,21 @@ def test_events_appear_as_they_come_and_the_end_ends_it() -> None:
             assert terminal.end() == 0
             assert "Completed" in terminal.text
             assert_nothing_acted(terminal)
+
+
+def test_an_end_that_is_committed_after_the_scan_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened() as store, Journal.create(store, "one") as journal:
+        journal.append(StateUpdated(payload=1))
+        scan = SqliteReads.scan
+
+        def scan_then_end(self: SqliteReads, *position: Any) -> Iterator[EventRow]:
+            yield from scan(self, *position)
+            if journal.head().seq == 1:
+                journal.append(Completed())
+
+        monkeypatch.setattr(SqliteReads, "scan", scan_then_end)
+        shown = onrecord("show", "one", "--follow")
+    assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == ["1", "2"], shown.output
 
 
 def test_a_run_that_has_ended_is_shown_and_left() -> None:

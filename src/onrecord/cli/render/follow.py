@@ -64,18 +64,19 @@ def _rows(reader: JournalReader, start: int, told: Any) -> Iterator[EventRow]:
             start, rested_since = row.seq + 1, time.monotonic()
             if row.kind in TERMINAL_KINDS:
                 return
-        if start > 1 and _has_ended(reader):
-            return  # it was begun behind the end
+        if start > 1 and _ended_before(reader, start):
+            return
         if time.monotonic() - rested_since >= STANDING_AFTER_SECONDS:
             told.rests()
         time.sleep(POLL_SECONDS)
 
 
-def _has_ended(reader: JournalReader) -> bool:
+def _ended_before(reader: JournalReader, start: int) -> bool:
+    """Return True if the run's terminal event is before `start`. One committed since the scan is still to be shown."""
     last = reader.store.last_event(reader.namespace, reader.run)
     if last is None and reader.store.run_row(reader.namespace, reader.run) is None:
         raise NotFound(f"run {reader.run} was removed meanwhile", code="unknown_run")
-    return last is not None and last.kind in TERMINAL_KINDS
+    return last is not None and last.seq < start and last.kind in TERMINAL_KINDS
 
 
 class _FollowedRows:
