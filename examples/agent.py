@@ -4,7 +4,8 @@
 #   onrecord replay @last
 #   onrecord show @last
 #
-# OPENAI_BASE_URL and OPENAI_API_KEY name the model server, as for the OpenAI SDK.
+# To record it, set OPENAI_API_KEY, or OPENAI_BASE_URL for another server with the same API. A replay sends nothing and
+# needs no key; OPENAI_BASE_URL must be the same as in the recording, because it is part of each request.
 
 import datetime
 import json
@@ -13,13 +14,16 @@ import sys
 import urllib.request
 
 URL = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1") + "/chat/completions"
-HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ.get("OPENAI_API_KEY", "")}
 
 
 def ask(messages):
     body = json.dumps({"model": "gpt-5-mini", "messages": messages}).encode()
-    with urllib.request.urlopen(urllib.request.Request(URL, body, HEADERS)) as answer:
-        return json.load(answer)["choices"][0]["message"]["content"]
+    try:
+        with urllib.request.urlopen(urllib.request.Request(URL, body, HEADERS)) as answer:
+            return json.load(answer)["choices"][0]["message"]["content"]
+    except OSError as error:
+        sys.exit(f"No answer from {URL}: {error}. Set OPENAI_API_KEY, or OPENAI_BASE_URL for another server.")
 
 
 messages = [

@@ -6,7 +6,7 @@
 import onrecord
 
 
-@onrecord.tool  # has a side effect: never repeated without a decision
+@onrecord.tool  # has a side effect: after a crash it runs again only if you say so
 def send_mail(to, text):
     print(f"mail to {to}: {text}", flush=True)
     return "sent"

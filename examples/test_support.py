@@ -1,4 +1,5 @@
 # A test that calls a model once and replays the recording from then on, with the OpenAI SDK.
+# It needs `pip install pytest openai` and, to record, OPENAI_API_KEY.
 #
 #   pytest --onrecord=once test_support.py   (calls the model, once)
 #   pytest test_support.py                   (replays: no network, no cost)

@@ -49,12 +49,24 @@ def test_an_example_does_what_its_comment_says(name: str, tmp_path: Path, enviro
         assert expected in printed, command
 
 
-def test_a_replay_calls_no_model(tmp_path: Path, environment: dict[str, str], model: ModelServer) -> None:
+def test_a_replay_needs_no_model_and_no_key(tmp_path: Path, environment: dict[str, str], model: ModelServer) -> None:
     shutil.copy(EXAMPLES / "agent.py", tmp_path)
     assert run('onrecord run agent.py "Where is it?"', tmp_path, environment)[0] == 0
     assert len(model.requests) == 2
-    assert run("onrecord replay @last", tmp_path, environment)[0] == 0
+    del environment["OPENAI_API_KEY"]
+    status, printed = run("onrecord replay @last", tmp_path, environment)
+    assert status == 0, printed
     assert len(model.requests) == 2
+
+
+def test_without_an_answer_the_agent_ends_with_one_sentence(tmp_path: Path, environment: dict[str, str]) -> None:
+    shutil.copy(EXAMPLES / "agent.py", tmp_path)
+    del environment["OPENAI_API_KEY"]
+    environment["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"  # nothing listens there
+    status, printed = run('python agent.py "Where is it?"', tmp_path, environment)
+    assert status == 1
+    (sentence,) = printed.splitlines()
+    assert "OPENAI_API_KEY" in sentence
 
 
 def test_an_agent_that_is_killed_mails_once(tmp_path: Path, environment: dict[str, str]) -> None:

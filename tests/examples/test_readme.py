@@ -9,13 +9,15 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from kit.commands import run
 from kit.paths import ROOT
 
 README = (ROOT / "README.md").read_text()
 CONSOLE = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
 VARYING = [(r"\b[0-9a-f]{20}\b", "ID"), (r"\d+:\d\d:\d\d", "TIME"), (r"127\.0\.0\.1:\d+", "HOST")]
-VARYING += [(r"[\d.]+ m?s\b", "SPAN"), (r" · cost [\d.]+", ""), (r" +", " ")]
+VARYING += [(r"[\d.]+ m?s\b", "SPAN"), (r" · cost [\d.]+|, <?\$[\d.]+$", ""), (r" +", " ")]
 
 
 def stable(line: str) -> str:
@@ -31,15 +33,14 @@ def session(block: str) -> list[tuple[str, list[str]]]:
 
 
 def assert_prints(lines: list[str], printed: str) -> None:
-    """Each line is printed, in this order; … stands for anything that is left out."""
-    left = [stable(line) for line in printed.splitlines()]
-    for line in lines:
-        if line == "…":
-            continue
-        pattern = re.compile(".*".join(map(re.escape, stable(line).split("…"))))
-        found = next((number for number, one in enumerate(left) if pattern.match(one)), None)
-        assert found is not None, (line, printed)
-        left = left[found + 1 :]
+    """Assert that exactly these lines are printed. A `…` replaces any text, alone on a line any number of lines."""
+    parts = ["(?:.*\n)*?" if line == "…" else pattern_of(stable(line)) for line in lines]
+    text = "".join(stable(line) + "\n" for line in printed.splitlines())
+    assert re.fullmatch("".join(parts), text), printed
+
+
+def pattern_of(line: str) -> str:
+    return ".*".join(map(re.escape, line.split("…"))) + "\n"
 
 
 def test_it_fits_two_screens() -> None:
@@ -51,13 +52,23 @@ def test_it_fits_two_screens() -> None:
 
 
 def test_the_three_commands_print_what_it_says(tmp_path: Path, environment: dict[str, str]) -> None:
-    shutil.copy(ROOT / "examples" / "agent.py", tmp_path)
-    block = next(session(block) for block in CONSOLE if "onrecord run" in block)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    enter, key, *block = next(session(block) for block in CONSOLE if "onrecord run" in block)
+    assert (enter, key) == (("cd examples", []), ("export OPENAI_API_KEY=sk-…", []))
     assert [command.split()[1] for command, _ in block] == ["run", "replay", "show"]
     for command, lines in block:
-        status, printed = run(command, tmp_path, {**environment, "COLUMNS": "200"})
+        status, printed = run(command, tmp_path / "examples", {**environment, "COLUMNS": "200"})
         assert status == 0, printed
         assert_prints(lines, printed)
+
+
+@pytest.mark.parametrize("lines", [["one", "three"], ["one", "two"], ["one", "…"], ["…", "two", "three", "…"]])
+def test_a_line_that_is_left_out_needs_an_ellipsis(lines: list[str]) -> None:
+    if "…" in lines:
+        assert_prints(lines, "one\ntwo\nthree\n")
+    else:
+        with pytest.raises(AssertionError):
+            assert_prints(lines, "one\ntwo\nthree\n")
 
 
 def test_its_agent_is_killed_and_resumed_as_it_says(tmp_path: Path, environment: dict[str, str]) -> None:
