@@ -9,7 +9,7 @@ MODEL_STAMP := $(VENV)/.model-installed
 BENCH_STAMP := $(VENV)/.bench-installed
 SITUATIONS_STAMP := $(VENV)/.situations-installed
 # Many tests wait for processes, so there are more workers than cores. A file's tests share what they record.
-WORKERS := -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile
+WORKERS := -n $(shell expr 3 \* $$(nproc 2>/dev/null || echo 2)) --dist loadfile --no-loadscope-reorder
 APT := apt-get --yes --quiet --option DPkg::Lock::Timeout=300
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%s %d" % (sys.version.split()[0], sys.version_info >= (3, 11)))' 2>/dev/null)
@@ -33,14 +33,16 @@ demo: $(DEMO)/.installed ## kill an agent, resume it, verify its record, find an
 	@echo "starting the demo"
 	@$(DEMO)/bin/onrecord demo
 
-# Tests start thousands of processes. Compiling once is faster than compiling in each of them.
+# Tests start thousands of processes, and each worker collects every test: compiling once is faster.
+COMPILE = $(BIN)/python -m compileall -q src && $(BIN)/python -m pytest --collect-only --quiet --quiet >/dev/null
+
 test: $(MODEL_STAMP) browser ## run every test, with a real Postgres, a real browser and a small model
-	$(BIN)/python -m compileall -q src tests
+	$(COMPILE)
 	$(BIN)/python -m pytest $(WORKERS) --durations=20
 
 # A file or folder can be named: `make soak TESTS=tests/faults`.
 soak: $(MODEL_STAMP) browser ## run every test with all its seeds, kills and pairs: hours
-	$(BIN)/python -m compileall -q src tests
+	$(COMPILE)
 	ONRECORD_SOAK=1 $(BIN)/python -m pytest -m 'soak or not soak' $(WORKERS) --durations=20 $(TESTS)
 
 check: $(STAMP) ## check format, lint, types, imports and words

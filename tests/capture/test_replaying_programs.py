@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kit.programs import Server, onrecord
+from kit.soak import cases
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -179,7 +180,7 @@ async def main():
     await read(client, "two")
 asyncio.run(main())
 """
-STREAMS = pytest.mark.parametrize("program", [STREAM, ASYNC_STREAM, SDK_STREAM, ASYNC_SDK_STREAM])
+STREAMS = pytest.mark.parametrize("program", cases([STREAM, ASYNC_SDK_STREAM], [ASYNC_STREAM, SDK_STREAM]))
 
 
 @STREAMS

@@ -27,9 +27,10 @@ CLIENTS = {
 }
 PROGRAM = """
 import asyncio, http.client, sys, urllib.request, urllib.parse
-import aiohttp, httpx, requests, urllib3
+IMPORTS
 
 async def in_a_task(url):
+    import aiohttp
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         return await answer.text()
 
@@ -47,6 +48,15 @@ url = sys.argv[1]
 text = TEXT
 print(len(text), text.endswith('"end"}'))
 """
+
+
+def program_of(client: str) -> str:
+    """Return a program that reads one answer; it imports what it needs alone."""
+    name = client.partition(",")[0]
+    imports = f"import {name}" if name in ("httpx", "requests", "urllib3") else ""
+    return PROGRAM.replace("IMPORTS", imports).replace("TEXT", CLIENTS[client])
+
+
 KILLED = """
 import os, signal, sys
 import CLIENT
@@ -128,7 +138,7 @@ def test_without_its_secret_an_answer_is_whole_elsewhere(
     client: str, length: int, sender: Sender, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A placeholder is longer or shorter than what it stands for."""
-    Path("program.py").write_text(PROGRAM.replace("TEXT", CLIENTS[client]))
+    Path("program.py").write_text(program_of(client))
     done = onrecord("run", "--run-id", "one", "program.py", f"{sender.url}/?n={length}")
     assert done.stdout.endswith(" True\n"), done.stderr
     here = onrecord("replay", "one")
@@ -143,7 +153,7 @@ def test_without_its_secret_an_answer_is_whole_elsewhere(
 
 @pytest.mark.parametrize(("client", "value"), pairs(CLIENTS, ["e", "e" * 99]))
 def test_a_patched_answer_is_whole(client: str, value: str, sender: Sender) -> None:
-    Path("program.py").write_text(PROGRAM.replace("TEXT", CLIENTS[client]).replace("print(len", "print(text, len"))
+    Path("program.py").write_text(program_of(client).replace("print(len", "print(text, len"))
     assert onrecord("run", "--run-id", "one", "program.py", f"{sender.url}/?n=20").returncode == 0
     events = json.loads(onrecord("show", "one", "--json").stdout)["timeline"]
     answer = next(str(event["seq"]) for event in events if event["kind"] == "ActionSucceeded")

@@ -20,7 +20,11 @@ def model() -> Iterator[ModelServer]:
 def environment(tmp_path: Path, model: ModelServer) -> dict[str, str]:
     """An environment as a user has it, also in CI: commands on the PATH, a key, a configuration folder of its own."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    kept = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith(("ONRECORD_", "PYTEST_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "CI" and not name.startswith(("ONRECORD_", "PYTEST_"))
+    }
     return {
         **kept,
         "PATH": path,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,15 +20,16 @@ if TYPE_CHECKING:
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
 
 
-def load_sdks(*namespaces: dict[str, Any]) -> None:
-    """Import the clients into this module and into others. That takes seconds, which collecting tests need not wait."""
-    import anthropic
-    import openai
-    from google import genai
-    from google.genai import types
-
+def load_sdks(*namespaces: dict[str, Any], only: str = "") -> None:
+    """Import the clients, or those of one use, into this module and others. Collecting tests need not wait for it."""
+    found: dict[str, Any] = {}
+    for name in ("openai", "anthropic"):
+        if only.startswith(name) or not only:
+            found[name] = import_module(name)
+    if only.startswith("google") or not only:
+        found |= {"genai": import_module("google.genai"), "types": import_module("google.genai.types")}
     for namespace in (globals(), *namespaces):
-        namespace.update(anthropic=anthropic, genai=genai, openai=openai, types=types)
+        namespace.update(found)
 
 
 def _openai(url: str) -> list[Any]:
@@ -117,6 +119,6 @@ def carried(made: Any) -> Any:
 
 
 if __name__ == "__main__":
-    load_sdks()
+    load_sdks(only=sys.argv[1])
     for seen in carried(USES[sys.argv[1]](sys.argv[2])):
         print(seen)

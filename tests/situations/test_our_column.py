@@ -15,7 +15,7 @@ from kit.soak import SOAK, cases
 NOT_YET = {"size": " KB"}
 """What does not hold, and what is said instead. Whoever changes that takes it out of here."""
 
-QUICK = ("gather", "threads", "stream-cut", "retries", "chance", "changed-prompt", "killed-in-tool", "child", "nothing")
+QUICK = ("gather", "stream-cut", "changed-prompt", "killed-in-tool", "nothing")
 TRIED = {name: SITUATIONS[name] for name in (SITUATIONS if SOAK else QUICK)}
 """Each takes several processes with an SDK in them. All of them are tried by `make soak` and `make situations`."""
 
