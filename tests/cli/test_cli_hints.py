@@ -138,7 +138,10 @@ def test_code_that_moved_is_named_after_the_run(first: Path) -> None:
 
 def test_an_ended_run_is_not_executed_again_and_says_so(first: Path) -> None:
     done = onrecord("resume", "first")
-    assert (done.stdout, done.stderr) == ("looked for hi\n", "run first has ended; nothing was executed\n")
+    assert (done.stdout, done.stderr) == ("looked for hi\n", "run first has ended; nothing is executed\n")
+    Path("agent.py").write_text("import time\nprint(time.time())\n")
+    assert onrecord_process("run", "--run-id", "one", "agent.py").returncode == 0
+    assert onrecord_process("resume", "one").stderr.startswith("run one has ended; nothing is executed\n")
 
 
 @pytest.mark.parametrize("target", ["nofile.py", "nofile.py:f", "."])

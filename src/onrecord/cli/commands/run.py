@@ -182,15 +182,16 @@ def resume(
             )
         reader = JournalReader(store, name, settings.namespace)
         program = program_of(open_facts(reader, needed=True))
+        has_ended = _terminal_kind(store, settings.namespace, name) is not None
         ended, output = _recorded_result(settings, reader) if program is None else (False, None)
-        if program is not None and not reader.imported and _terminal_kind(store, settings.namespace, name) is None:
+        if has_ended and not settings.json:
+            note(f"run {inert(name)} has ended; nothing is executed")
+        if program is not None and not reader.imported and not has_ended:
             refuse_missing_code(reader, program)
     if program is not None:
         with mark_own_failures():
             restart_program(settings, reader, program, "resume")
     if ended:
-        if not settings.json:
-            note(f"run {inert(name)} has ended; nothing was executed")
         say_result(settings, name, output)
         return
     with mark_own_failures(), agent_output(settings), writing(settings) as store:

@@ -195,7 +195,7 @@ def advise(run: LiveRun, divergence: Divergence) -> str:
             choices.append(f"accept the new code: `onrecord resume {reader.run} --accept-code{options}`")
         if seq:
             choices.append(f"fork the run before this point: `onrecord fork {reader.run} --at {seq - 1}{options}`")
-    return f"{'; or '.join(choices)}."
+    return f"{'; or '.join(choices)}." if len(choices) > 1 else divergence.default_hint
 
 
 def _failure_in_words(failure: BaseException) -> str:
