@@ -15,7 +15,7 @@
     │   ├── ClosedRun           the run has ended
     │   ├── ConflictingDuplicate  the event id exists with other content
     │   ├── UnknownKind         an event kind that this version cannot write
-    │   └── RunExists           the run id exists with another header
+    │   └── RunExists           another run has this id
     ├── Damaged                 recorded bytes are not what was written
     │   ├── BadRecording        an exported file that breaks the format
     │   └── SchemaMismatch      a store of another program or version
@@ -47,6 +47,10 @@ class OnrecordError(Exception):
             self.code = code
         if self.hint:
             self.add_note(self.hint)  # Python prints notes under an uncaught error; `str` stays one line
+
+    def replace_hint(self, hint: str) -> None:
+        self.__notes__ = [hint if note == self.hint else note for note in getattr(self, "__notes__", [])]
+        self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions cross process boundaries in parallel verification; pickling would lose keyword arguments.
@@ -126,7 +130,7 @@ class RunExists(Refused):
 class Damaged(OnrecordError):
     code = "damaged"
     exit_status = 4
-    default_hint = "`onrecord verify` locates the damage; `onrecord recover` copies the valid prefix to a new store."
+    default_hint = "`onrecord verify --all` names the damaged runs and events."
 
 
 class BadRecording(Damaged):

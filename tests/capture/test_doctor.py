@@ -116,6 +116,6 @@ def test_what_is_no_program() -> None:
 @pytest.mark.parametrize(("words", "code"), [(["none.py"], "no_file"), (["-m", "none_such"], "no_module")])
 def test_a_program_that_is_not_there_is_not_examined(words: list[str], code: str) -> None:
     done = onrecord("doctor", "--", "python", *words)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (3, "")
     assert f"[{code}]" in done.stderr
     assert "-- COMMAND" in onrecord("doctor", "--help").stdout

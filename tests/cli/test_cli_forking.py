@@ -60,7 +60,7 @@ def test_what_it_may_cost_is_told_before_it_is_spent() -> None:
     done = onrecord_process("fork", "base", "--at", "2", "--dry-run")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.splitlines() == [
-        "shares 2 events with base; 2 effects follow there",
+        "shares 2 events with base; base has 2 effects after that",
         "executed again: 1 x ask · 11 tokens · cost 0.5000",
         "answered from the record: 1 x mail",
     ]

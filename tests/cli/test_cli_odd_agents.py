@@ -120,7 +120,7 @@ def test_a_run_whose_record_lacks_a_value_goes_on_as_a_fork_that_is_told_it() ->
     done = onrecord_process("resume", "o1")
     assert (done.returncode, done.stdout) == (6, "")
     assert_two_lines(done.stderr.removeprefix("run o1\n"), "not_replayable")
-    assert done.stderr.endswith("onrecord fork o1 --event 2 --answer JSON\n")
+    assert done.stderr.endswith("onrecord fork o1 --event 2 --answer null\n")
     forked = onrecord_process("fork", "o1", "--event", "2", "--answer", '"127.0.0.1"')
     assert (forked.returncode, forked.stdout) == (0, "127.0.0.1\n")
 
@@ -177,7 +177,7 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_decision_that_a_called_run_needs_is_asked_for_and_given_at_its_caller() -> None:
     done = onrecord_process("run", "calling.py:asks_for_a_decision", "--run-id", "o1")
     assert done.returncode == 6
-    assert done.stderr.endswith("Decide: onrecord resume o1 --decision JSON\n")
+    assert done.stderr.endswith("""Decide: onrecord resume o1 --decision '"yes"'\n""")
     done = onrecord_process("resume", "o1", "--decision", '"yes"')
     assert (done.returncode, done.stdout) == (0, "yes\n")
 
@@ -188,8 +188,10 @@ def test_a_run_that_waits_in_one_that_it_has_called_does_not_wait_when_it_is_tol
     assert done.returncode == 6
     assert_two_lines(done.stderr.removeprefix("run o1\n"), "waiting")
     called = next(one["run"] for one in onrecord_json("ls")["runs"] if one["run"] != "o1")
-    assert onrecord_process("resolve", "--run", called, "--value", '"yes"').returncode == 0
-    assert onrecord_process("resume", "o1").stdout == "yes\n"
+    command = done.stderr.partition("or here: onrecord ")[2].partition(";")[0]
+    assert command.startswith(f"resolve --run {called} --wait ")
+    assert onrecord_process(*command.split()).returncode == 0, "the hint works as printed"
+    assert onrecord_process("resume", "o1").stdout == "true\n"
 
 
 @pytest.mark.usefixtures("keys")
@@ -202,6 +204,6 @@ def test_the_command_that_settles_a_doubt_names_the_called_run() -> None:
     assert "Run o1 called it: resume that run" in alone.stderr
     done = onrecord_process("resume", "o1")
     assert done.returncode == 6
-    assert f"onrecord settle {called} --effect 1 --done JSON" in done.stderr
-    assert done.stderr.endswith("; then onrecord resume o1\n")
+    assert f"onrecord settle {called} --effect 1 --retry" in done.stderr
+    assert done.stderr.endswith(" Then: onrecord resume o1\n")
     assert onrecord_process("settle", "o1", "--effect", "1", "--done", '"paid"').returncode == 3

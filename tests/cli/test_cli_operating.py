@@ -165,13 +165,13 @@ def test_a_divergence_is_shown_with_its_place() -> None:
     assert done.returncode == 1
     assert_two_lines("\n".join(done.stderr.splitlines()[-2:]), "conflicting_request")
     shown = dict(line.split(None, 1) for line in done.stdout.splitlines())
-    assert shown["path"] == "/payload/right"
-    assert shown["line"].rpartition("/")[2].startswith("shop.py:")
-    assert '"right": 2' in shown["expected"]
-    assert '"right": 3' in shown["actual"]
+    assert shown["asked"].startswith("add, at shop.py:"), "as for a program"
+    assert shown["differs"] == "/payload/right: recorded 2, now 3"
+    assert done.stderr.splitlines()[-1].endswith("`onrecord fork r1 --at 2`."), "the request is event 3"
     as_json = json.loads(onrecord_process("replay", "r1", "--json").stdout)
     assert (as_json["status"], as_json["divergence"]["code"]) == ("diverged", "conflicting_request")
     assert as_json["divergence"]["expected"]["payload"] == {"left": 1, "right": 2}
+    assert as_json["divergence"]["miss"]["differences"][0]["path"] == "/payload/right"
 
 
 def test_another_result_is_a_divergence() -> None:

@@ -33,7 +33,7 @@ def test_a_script_that_is_gone_is_told_before_anything_is_done(command: tuple[st
     recorded(PROGRAM)
     Path("program.py").unlink()
     done = onrecord_process(*command)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.splitlines()[-2].endswith("[no_file]")
     assert "program.py" in done.stderr
     assert "two" not in onrecord_process("ls").stdout, "no fork was begun"
@@ -43,7 +43,7 @@ def test_a_run_that_was_cut_off_does_not_go_on_without_its_script() -> None:
     recorded(UNFINISHED)
     Path("program.py").unlink()
     done = onrecord_process("resume", "one")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert_two_lines(done.stderr, "no_file")
 
 
@@ -57,7 +57,7 @@ def test_a_module_that_is_gone() -> None:
     recorded(PROGRAM, "-m", "shop.main", name="shop/main.py")
     shutil.rmtree("shop")
     done = onrecord_process("replay", "one")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert_two_lines(done.stderr, "no_module")
 
 
@@ -67,7 +67,7 @@ def test_a_command_that_is_gone() -> None:
     recorded(PROGRAM, "--", "./start")
     Path("start").unlink()
     done = onrecord_process("replay", "one")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert_two_lines(done.stderr, "no_command")
 
 

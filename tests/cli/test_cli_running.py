@@ -177,7 +177,7 @@ def test_an_interrupt_ends_with_6_and_the_decision_goes_on() -> None:
     done = onrecord_process("run", "shop.py:deciding", "--input", '["may I?"]', "--run-id", "r1")
     assert (done.returncode, done.stdout) == (6, "")
     assert_two_lines(done.stderr.replace("run r1\n", "", 1), "blocked")
-    assert done.stderr.splitlines()[-1] == "Decide: onrecord resume r1 --decision JSON"
+    assert done.stderr.splitlines()[-1] == """Decide: onrecord resume r1 --decision '"yes"'"""
     assert onrecord_json("ls")["runs"][0]["status"] == "blocked"
     done = onrecord_process("resume", "r1", "--decision", '{"yes": true}', "--json")
     assert json.loads(done.stdout)["result"] == ["may I?", {"yes": True}]
@@ -198,7 +198,9 @@ def test_an_effect_in_doubt_is_not_repeated_until_it_is_settled() -> None:
     done = onrecord_process("resume", "r1")
     assert done.returncode == 6
     assert done.stderr.splitlines()[-2].endswith("[in_doubt]")
-    assert "onrecord settle r1 --effect 1 --done JSON | --retry | --fail MESSAGE" in done.stderr
+    for choice in ("--done null", "--retry", "--fail failed"):
+        assert f"onrecord settle r1 --effect 1 {choice}" in done.stderr
+    assert "|" not in done.stderr, "a pasted pipe would start another command"
     assert ledger() == ["mail bob"]
     settled = onrecord_process("settle", "r1", "--done", '"sent"')
     assert settled.stderr.splitlines()[-1] == "Go on: onrecord resume r1"

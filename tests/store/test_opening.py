@@ -1,5 +1,6 @@
 """Which store a URL, a setting or nothing at all leads to."""
 
+import contextlib
 import os
 import stat
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from onrecord.errors import InvalidInput, StoreUnavailable
+from onrecord.journal.journal import Journal
 from onrecord.store.contract import Store
 from onrecord.store.factory import open_store
 from onrecord.store.location import default_url
@@ -145,3 +147,22 @@ def test_postgres_without_its_driver(scheme: str, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(StoreUnavailable, match="psycopg") as caught:
         open_store(f"{scheme}://localhost/x")
     assert "[postgres]" in caught.value.hint
+
+
+def test_a_store_in_a_folder_without_write_permission_is_read_and_nothing_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with contextlib.closing(SqliteStore(path)) as writer:
+        Journal.create(writer, "a", facts={}).release()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "access", lambda *_: False)
+        reader = SqliteStore(path, read_only=True)
+    with contextlib.closing(reader):
+        assert [row.header.run for row in reader.list_runs("default")] == ["a"]
+        assert sorted(one.name for one in tmp_path.iterdir()) == ["store.db"], "nothing is created"
+        with contextlib.closing(SqliteStore(path)) as writer:
+            Journal.create(writer, "b", facts={}).release()
+            assert (tmp_path / "store.db-wal").stat().st_size > 0
+            assert {row.header.run for row in reader.list_runs("default")} == {"a", "b"}, "it is in the log"
+        assert {row.header.run for row in reader.list_runs("default")} == {"a", "b"}, "the log is gone"

@@ -43,12 +43,7 @@ class ExpectedTail:
 
 
 def expected_tail(
-    reader: JournalReader,
-    at: int,
-    *,
-    tail: str = LIVE,
-    live_tools: Iterable[str] = (),
-    change: Change | None = None,
+    reader: JournalReader, at: int, *, tail: str = LIVE, live_tools: Iterable[str] = (), change: Change | None = None
 ) -> ExpectedTail:
     """Estimate the tail of a fork from the record, without executing anything.
 
@@ -150,12 +145,7 @@ def _member(event: SequencedEvent) -> str:
 
 
 def fork(
-    run_id: str,
-    at: int | None = None,
-    *,
-    store: Store | str | None = None,
-    namespace: str = "default",
-    **options: Any,
+    run_id: str, at: int | None = None, *, store: Store | str | None = None, namespace: str = "default", **options: Any
 ) -> Any:
     """Fork a run of any loaded agent after event `at`. Options are those of `Agent.fork`."""
     opened = store_of(store)

@@ -40,7 +40,7 @@ def _find_request(past: History, name: str, seq: int) -> RecordedRequest:
             return request
     raise InvalidInput(
         f"event {seq} of run {name} belongs to no effect",
-        hint="Name a request or its answer: `onrecord show` lists them.",
+        hint=f"Name a request or its answer: `onrecord show {name}` lists them.",
         code="no_effect",
     )
 

@@ -13,7 +13,8 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dis import opname
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -52,6 +53,8 @@ _NUMPY_DRAWS = (
 )
 _TORCH_DRAWS = ("rand", "randn", "randint", "randperm", "normal")
 _MAX_CHARACTERS = 200
+_ENVIRONMENT_FILES = ("<frozen os>", "os.py", "<frozen _collections_abc>", "_collections_abc.py")
+"""The code between a program and its variables: `os.getenv`, `os.environ.get`."""
 
 
 class DoctorProbe:
@@ -60,6 +63,7 @@ class DoctorProbe:
         self._noted: set[tuple[str, str]] = set()
         self._read: dict[str, str] = {}
         self._written: set[str] = set()
+        self._iterated = ""
         self._is_noting = False
 
     def install(self) -> None:
@@ -67,6 +71,7 @@ class DoctorProbe:
             setattr(module, name, self._wrap_function(getattr(module, name), what))
         environ: Any = os._Environ
         environ.__getitem__ = self._wrap_environment(environ.__getitem__)
+        environ.__iter__ = self._wrap_iteration(environ.__iter__)
         sys.addaudithook(self._audit)
         on_import("numpy.random", self._watch_numpy)
         on_import("torch", self._watch_torch)
@@ -95,7 +100,7 @@ class DoctorProbe:
 
     def _wrap_environment(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def get_variable(environ: Any, name: Any) -> Any:
-            where = _find_own_line(sys._getframe(1))
+            where = "" if name == self._iterated else _find_reading_line(sys._getframe(1))
             if where:
                 advice = (
                     "Its value is not recorded: a replay elsewhere may see another. A divergence names changed ones."
@@ -104,6 +109,15 @@ class DoctorProbe:
             return original(environ, name)
 
         return get_variable
+
+    def _wrap_iteration(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def iterate(environ: Any) -> Iterator[Any]:
+            for name in original(environ):
+                self._iterated = name  # a read of it is not a read by name
+                yield name
+            self._iterated = ""
+
+        return iterate
 
     # Files
 
@@ -183,6 +197,15 @@ class DoctorProbe:
         for name in names:
             if hasattr(module, name):
                 setattr(module, name, wrap_draw(getattr(module, name), name))
+
+
+def _find_reading_line(frame: FrameType | None) -> str:
+    """Return the line of the program's own code that reads a variable by name. `dict(os.environ)` reads none."""
+    if frame is None or not opname[frame.f_code.co_code[frame.f_lasti]].startswith("BINARY"):
+        return ""
+    while frame is not None and os.path.basename(frame.f_code.co_filename) in _ENVIRONMENT_FILES:
+        frame = frame.f_back
+    return _find_own_line(frame) if frame is not None and is_own_file(frame.f_code.co_filename) else ""
 
 
 def _find_own_line(frame: FrameType | None) -> str:

@@ -22,12 +22,21 @@ def explain_problem(problem: OnrecordError, reader: JournalReader, program: Prog
     if not isinstance(problem, Divergence):
         return
     yield from explained(problem, reader).texts()
-    changes = changed_variables(reader.facts())
-    for what, names in changes.items():
-        more = ", …" if len(names) > SHOWN_VARIABLES else ""
-        listed = ", ".join(name[:64] if name.isprintable() else ascii(name)[:64] for name in names[:SHOWN_VARIABLES])
-        yield f"  environment: {what} since the recording: {listed}{more}"
+    for what, names in changed_variables(reader.facts()).items():
+        yield f"  environment: {what} since the recording: {_list_names(names)}"
     yield f"  to record again: {record_command(program)}"
+
+
+def name_gone_variables(problem: OnrecordError, reader: JournalReader) -> None:
+    """Add to the hint of a divergence the variables that were set in the recording and are not set now."""
+    gone = changed_variables(reader.facts()).get("gone") if isinstance(problem, Divergence) else None
+    if gone:
+        problem.replace_hint(f"Set what is gone since the recording ({_list_names(gone)}). {problem.hint}")
+
+
+def _list_names(names: list[str]) -> str:
+    more = ", …" if len(names) > SHOWN_VARIABLES else ""
+    return ", ".join(name[:64] if name.isprintable() else ascii(name)[:64] for name in names[:SHOWN_VARIABLES]) + more
 
 
 def verdict_data(problem: OnrecordError | None, live: LiveRun, program: Program) -> dict[str, Any]:

@@ -111,8 +111,10 @@ class ProgramVerdict:
                     print(line, file=sys.stderr)
 
     def _print_problem(self, problem: OnrecordError) -> None:
-        from onrecord.capture.explain import explain_problem, verdict_data  # slow to import and seldom needed
+        from onrecord.capture.explain import explain_problem, name_gone_variables, verdict_data  # slow, seldom needed
 
+        if self.agent.live is not None:
+            name_gone_variables(problem, self.agent.live.reader)
         self._print_inexact()
         self.print_lines(f"error: {problem.message} [{problem.code}]")
         if self.agent.live is not None:

@@ -177,6 +177,8 @@ def _starts_run(target: Target, start: StartedWhileLoading) -> Refused:
 
 def _run_file(target: Target) -> ModuleType:
     path = target.source
+    if os.path.isdir(path):
+        raise NotFound(f"{path} is a folder", hint="Name a file in it, or add a __main__.py to run it.", code="no_file")
     if not os.path.isfile(path):
         raise NotFound(f"there is no file {path}", hint="Check the path.", code="no_file")
     name = os.path.splitext(os.path.basename(path))[0]

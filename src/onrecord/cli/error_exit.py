@@ -19,6 +19,7 @@ may quote recorded values.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -37,6 +38,8 @@ INTERNAL = 70
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
+_NO_NUMBER = re.compile(r"is not a valid integer( range)?")
+"""Click's words for a text where a number is needed."""
 _HINTS = {
     2: "`onrecord --help` lists the commands, `onrecord COMMAND --help` the options of one.",
     3: "`onrecord ls` lists the runs of this store.",
@@ -82,7 +85,7 @@ def complaint_of(error: BaseException) -> Complaint:
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "onrecord"
         hint = getattr(error, "hint", None) or f"`{command} --help` shows the usage."
-        return Complaint(USAGE, "usage", error.format_message(), hint)
+        return Complaint(USAGE, "usage", _NO_NUMBER.sub("is not a whole number", error.format_message()), hint)
     if isinstance(error, click.ClickException):
         return Complaint(USAGE, "usage", error.format_message(), _HINTS[USAGE])
     if isinstance(error, OSError):

@@ -100,18 +100,16 @@ def explain_stop(settings: Settings, run: str, reason: OnrecordError) -> Onrecor
         Superseded,
         Suspended,
     )
+    from onrecord.runtime.replay.in_doubt import settling_hint
 
     if isinstance(reason, InDoubt):
         settle = command_for(settings, "settle", reason.run or run, "--effect", str(reason.seq))
-        go_on = "resume it." if reason.run in ("", run) else command_for(settings, "resume", run)
-        return RunNotEnded(
-            reason.message,
-            hint=f"Find out whether it happened, then: {settle} --done JSON | --retry | --fail MESSAGE; then {go_on}",
-            code=reason.code,
-        )
+        hint = f"{settling_hint(settle)} Then: {command_for(settings, 'resume', run)}"
+        return RunNotEnded(reason.message, hint=hint, code=reason.code)
     if isinstance(reason, Divergence):
         again = command_for(settings, "resume", run)
-        hint = f"Nothing was executed. Restore the recorded code, then: {again}; or accept the new code: --accept-code"
+        accept = command_for(settings, "resume", run, "--accept-code")
+        hint = f"Nothing was executed. Restore the recorded code, then: {again}; or accept the new code: {accept}"
         return RunNotEnded(reason.message, hint=hint, code=reason.code)
     if isinstance(reason, Suspended):
         return RunNotEnded(reason.message, hint=f"Go on: {command_for(settings, 'resume', run)}", code=reason.code)
@@ -119,7 +117,7 @@ def explain_stop(settings: Settings, run: str, reason: OnrecordError) -> Onrecor
         return RunNotEnded(reason.message, hint=reason.hint, code=reason.code)
     if isinstance(reason, NotReplayable):
         fork = command_for(settings, "fork", run, "--event", str(reason.seq)) if reason.seq else ""
-        answer_it = f"; or fork the run and give the answer: {fork} --answer JSON" if fork else ""
+        answer_it = f"; or fork the run and give the answer: {fork} --answer null" if fork else ""
         return RunNotEnded(reason.message, hint=f"Change the code to return data{answer_it}", code=reason.code)
     if isinstance(reason, InvalidValue):
         go_on = command_for(settings, "resume", run)
@@ -151,22 +149,27 @@ def explain_suspension(settings: Settings, store: Store, run: str, reason: RunRe
         return error
     go_on = command_for(settings, "resume", run)
     if reason.standing is not None:
-        return _explain_wait(settings, run, reason.standing.status, reason.standing.about)
+        return _explain_wait(settings, store, run, reason.standing.status, reason.standing.about)
     word = "interrupted" if reason.number == signal.SIGINT else "terminated"
     error = RunNotEnded(f"run {run} was suspended: this process was {word}", hint=f"Go on: {go_on}", code="suspended")
     error.exit_status = 128 + reason.number
     return error
 
 
-def _explain_wait(settings: Settings, run: str, status: str, about: tuple[str, ...]) -> RunNotEnded:
+def _explain_wait(settings: Settings, store: Store, run: str, status: str, about: tuple[str, ...]) -> RunNotEnded:
+    from onrecord.reports.status import with_called_runs
+    from onrecord.runtime.waits.listed_waits import load_waits
+
     if status == "blocked":
-        go_on = command_for(settings, "resume", run, "--decision")
-        return RunNotEnded(f"run {run} is blocked: it needs a decision", hint=f"Decide: {go_on} JSON", code="blocked")
+        decide = command_for(settings, "resume", run, "--decision", '"yes"')
+        return RunNotEnded(f"run {run} is blocked: it needs a decision", hint=f"Decide: {decide}", code="blocked")
     names = fit(inert(", ".join(about)), 80)
-    go_on = command_for(settings, "resume", run)
-    return RunNotEnded(
-        f"run {run} waits for {names}", hint=f"Resolve it by its wait key, then: {go_on}", code="waiting"
-    )
+    runs = with_called_runs(store, settings.namespace, run)
+    waits = [(one, wait) for one in runs for wait in load_waits(store, one, settings.namespace) if wait.state == "open"]
+    waiting, which = (waits[0][0], ("--wait", waits[0][1].name)) if waits else (run, ())
+    resolve = command_for(settings, "resolve", "--run", waiting, *which, "--value", "true")
+    hint = f"Resolve it by its wait key, or here: {resolve}; then: {command_for(settings, 'resume', run)}"
+    return RunNotEnded(f"run {run} waits for {names}", hint=hint, code="waiting")
 
 
 def mark_own_failure(error: Exception) -> OnrecordError:

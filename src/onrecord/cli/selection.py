@@ -16,6 +16,7 @@ import click
 
 from onrecord.cli.commands.completion import complete_agent
 from onrecord.cli.render.text import fit, inert
+from onrecord.cli.settings import Settings
 from onrecord.errors import InvalidInput, NotFound
 from onrecord.reports.run_selector import select_run, short_id
 from onrecord.reports.summaries import agent_of, kind_of_run
@@ -31,7 +32,10 @@ STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "stopped
 def selected_run(store: Store, namespace: str, text: str) -> str:
     """Return the id of the run that the text names. If there is none, the error suggests similar ids."""
     try:
-        return select_run(store, namespace, text)
+        run = select_run(store, namespace, text)
+        if (context := click.get_current_context(silent=True)) is not None:
+            context.ensure_object(Settings).selected_run = run
+        return run
     except NotFound as missing:
         close = [] if text.startswith("@") else _similar_ids(store, namespace, text)
         if not close:
@@ -198,12 +202,4 @@ def parse_time(text: str | None) -> int | None:
         ) from None
 
 
-__all__ = [
-    "RunSelection",
-    "SelectedRun",
-    "filter_options",
-    "kind_of_run",
-    "select_runs",
-    "selected_run",
-    "short_id",
-]
+__all__ = ["RunSelection", "SelectedRun", "filter_options", "kind_of_run", "select_runs", "selected_run", "short_id"]

@@ -17,6 +17,8 @@ class Settings:
     namespace: str = "default"
     json: bool = False
     verbose: bool = False
+    selected_run: str | None = None
+    """The run that the command is about, for the hint of an error."""
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
+
 from onrecord.cli.render.output import note
 from onrecord.cli.render.text import inert
 from onrecord.cli.settings import Settings
-from onrecord.errors import NotFound
+from onrecord.errors import Damaged, NotFound
 from onrecord.store.location import default_url, sqlite_path
 
 if TYPE_CHECKING:  # the store's modules are loaded only when one is opened
@@ -24,7 +26,15 @@ def store_url(settings: Settings) -> str:
 
 def store_exists(settings: Settings) -> bool:
     path = sqlite_path(store_url(settings))
-    return path is None or os.path.lexists(path)
+    if path is None:
+        return True
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass  # a folder that cannot be entered: opening the store reports it
+    return True
 
 
 @contextmanager
@@ -35,7 +45,7 @@ def reading(settings: Settings) -> Iterator[Store]:
         path = sqlite_path(store_url(settings))
         raise NotFound(
             f"there is no store at {path}",
-            hint="Record a run with `onrecord demo`, or name another store with --store or ONRECORD_STORE.",
+            hint="Record a run with `onrecord run agent.py` or `onrecord demo`, or name its store with --store.",
             code="no_store",
         )
     with _open(store_url(settings), read_only=True) as store:
@@ -71,8 +81,25 @@ def _open(url: str | None, *, read_only: bool) -> Iterator[Store]:
         note(f"warning: {inert(str(warning.message))}")
     try:
         yield store
+    except Damaged as damage:
+        if damage.hint == Damaged.default_hint:
+            damage.replace_hint(_advise_recovery() or damage.hint)
+        raise
     finally:
         store.close()
+
+
+def _advise_recovery() -> str:
+    """Return the commands for the damaged run, if the command is about one run."""
+    from onrecord.cli.results import command_for
+
+    context = click.get_current_context(silent=True)
+    settings = context.find_object(Settings) if context is not None else None
+    if settings is None or settings.selected_run is None:
+        return ""
+    verify = command_for(settings, "verify", settings.selected_run)
+    recover = command_for(settings, "recover", settings.selected_run, "--to", "saved.db")
+    return f"`{verify}` locates the damage; `{recover}` copies the events before it."
 
 
 def _check_namespace(settings: Settings) -> None:

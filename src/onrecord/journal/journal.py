@@ -25,12 +25,7 @@ from onrecord.core.canonical import stored_bytes
 from onrecord.core.codec import encode
 from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, Event, event_from_content
 from onrecord.core.hashing import SALT_BYTES
-from onrecord.core.links import (
-    OPERATIONS_RUN,
-    ParentRun,
-    check_namespace,
-    check_run_id,
-)
+from onrecord.core.links import OPERATIONS_RUN, ParentRun, check_namespace, check_run_id
 from onrecord.core.matching import VolatilePath
 from onrecord.core.state import Reducer, StateUpdatedOnlyReducer
 from onrecord.errors import (
@@ -156,11 +151,7 @@ class Journal(JournalReader):
     # `prepare`, `confirm_append` and `fail_append` decide; `append` and `append_from_task` do the I/O.
 
     def append(
-        self,
-        events: Event | Draft | Sequence[Event | Draft],
-        *,
-        expected: Head | None = None,
-        sync: bool = True,
+        self, events: Event | Draft | Sequence[Event | Draft], *, expected: Head | None = None, sync: bool = True
     ) -> list[SequencedEvent]:
         """Append a batch, all or nothing.
 

@@ -236,11 +236,4 @@ class JournalReader:
         return decode(tree, loaded_classes=not self.holds_foreign, annotation=annotation, artifact=self.nodes.artifact)
 
 
-__all__ = [
-    "ErasedEvent",
-    "JournalReader",
-    "NodeReader",
-    "SequencedEvent",
-    "UnknownEvent",
-    "check_node",
-]
+__all__ = ["ErasedEvent", "JournalReader", "NodeReader", "SequencedEvent", "UnknownEvent", "check_node"]

@@ -172,11 +172,7 @@ def keep_snapshot(journal: Journal, reducer: Reducer, pending: PendingSnapshot, 
 
 
 def load_snapshot(
-    reader: JournalReader,
-    reducer: Reducer,
-    *,
-    at_most: int | None = None,
-    migrations: Migrations | None = None,
+    reader: JournalReader, reducer: Reducer, *, at_most: int | None = None, migrations: Migrations | None = None
 ) -> tuple[Snapshot | None, list[RejectedSnapshot]]:
     """Return the newest trusted snapshot, and the skipped ones with reasons."""
     rejected: list[RejectedSnapshot] = []
@@ -245,13 +241,7 @@ class StateFold:
     """Folds the events of a run into its state: step by step, to a position, or to the end."""
 
     def __init__(
-        self,
-        reader: JournalReader,
-        reducer: Reducer,
-        *,
-        state: Any = None,
-        position: int = 0,
-        use_state: bool = False,
+        self, reader: JournalReader, reducer: Reducer, *, state: Any = None, position: int = 0, use_state: bool = False
     ) -> None:
         self._reader = reader
         self._reducer = reducer

@@ -177,10 +177,7 @@ def _check_header(store: Store, namespace: str, run: str, problems: list[Problem
     if header_hash(header_row.header) != header_row.hash:
         problems.append(Problem(0, "failure", "bad_header", "the header does not match its hash"))
     moved = header.run != run or header.namespace != namespace
-    if (moved and not header_row.imported) or (header.kind, header.created) != (
-        header_row.kind,
-        header_row.created,
-    ):
+    if (moved and not header_row.imported) or (header.kind, header.created) != (header_row.kind, header_row.created):
         problems.append(Problem(0, "failure", "bad_header", "the store's index disagrees with the header"))
     if header_row.imported != is_imported(store, namespace, run, header_row.hash):
         which = "marked as imported, and no import" if header_row.imported else "not marked as imported, and an import"
@@ -270,13 +267,7 @@ def _verify_range_in_child(
 
 
 def _verify_in_parallel(
-    store: Store,
-    run: str,
-    namespace: str,
-    deep: bool,
-    total: int,
-    processes: int,
-    facts: dict[str, Any] | None,
+    store: Store, run: str, namespace: str, deep: bool, total: int, processes: int, facts: dict[str, Any] | None
 ) -> list[RangeResult]:
     # Imported here: most programs never verify in parallel, and these modules are slow to import.
     from concurrent.futures import ProcessPoolExecutor

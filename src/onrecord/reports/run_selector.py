@@ -60,7 +60,7 @@ def _by_position(store: Store, namespace: str, text: str) -> str:
         before = page[-1].header.created, page[-1].header.run
     raise NotFound(
         f"there is no {text}: namespace {namespace!r} has too few runs",
-        hint="`onrecord ls` lists the runs, `onrecord demo` records one.",
+        hint="`onrecord ls` lists the runs; `onrecord run agent.py` records one.",
         code="unknown_run",
     )
 

@@ -24,6 +24,7 @@ PROJECT_FILE = "pyproject.toml"
 DEFAULT_FOLDER = ".onrecord"
 DEFAULT_FILE = "onrecord.db"
 _SQLITE = "sqlite:///"
+ELSEWHERE_HINT = "Allow yourself to use that folder, or record elsewhere: export ONRECORD_STORE=$HOME/onrecord.db"
 
 
 def default_url(*, read_only: bool = False) -> str:
@@ -47,6 +48,25 @@ def sqlite_path(url: str) -> str | None:
     if url.startswith(_SQLITE):
         return url[len(_SQLITE) :]
     return None if "://" in url else url
+
+
+def store_options(url: str, namespace: str) -> str:
+    """Return the options that name a store in a command, each after a space; none for the default store."""
+    path = sqlite_path(url)
+    try:
+        usual = default_url(read_only=True)
+    except InvalidInput:
+        usual = ""
+    is_default = url == usual or (
+        path is not None and os.path.realpath(path) == os.path.realpath(sqlite_path(usual) or "")
+    )
+    words = [] if is_default or "@" in url else ["--store", path or url]  # a URL with an @ may hold a password
+    words += ["--namespace", namespace] if namespace != "default" else []
+    if not words:
+        return ""
+    import shlex
+
+    return f" {shlex.join(words)}"
 
 
 def absolute_url(url: str) -> str:
@@ -127,4 +147,4 @@ def _make_folder(folder: str) -> None:
             with open(ignored, "w") as file:
                 file.write("*\n")
     except OSError as error:
-        raise StoreUnavailable(f"cannot create {folder}: {error.strerror}") from error
+        raise StoreUnavailable(f"cannot create {folder}: {error.strerror}", hint=ELSEWHERE_HINT) from error

@@ -116,7 +116,7 @@ class MemoryStore:
             found = self._find(namespace, header.run)
             if found is not None:
                 if found.header.header != header.header:
-                    raise RunExists(f"run {header.run!r} exists in namespace {namespace!r} with another header")
+                    raise RunExists(f"there is another run {header.run!r} in namespace {namespace!r} already")
                 return
             space = self._spaces.setdefault(namespace, _Space())
             space.runs[header.run] = self._mark_changed(_Run(header))
@@ -396,12 +396,7 @@ class MemoryStore:
     # Retention and erasure
 
     def delete_run(
-        self,
-        namespace: str,
-        run: str,
-        record: PendingAppend,
-        nodes: Iterable[bytes],
-        artifacts: Iterable[bytes],
+        self, namespace: str, run: str, record: PendingAppend, nodes: Iterable[bytes], artifacts: Iterable[bytes]
     ) -> None:
         with self._lock:
             nodes, artifacts = list(nodes), list(artifacts)

@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from onrecord.analysis.diff.bisection import (
-    Divergences,
-    LaneDivergence,
-    OrderDivergence,
-    find_divergences,
-    open_pair,
-)
+from onrecord.analysis.diff.bisection import Divergences, LaneDivergence, OrderDivergence, find_divergences, open_pair
 from onrecord.analysis.diff.contents import Contents, begun_differently, describe_contents
 from onrecord.analysis.diff.lane_alignment import NO_PARTNER, AlignedStep, LaneAlignment, steps_in_order
 from onrecord.analysis.diff.lane_events import LaneEvents, LaneReader

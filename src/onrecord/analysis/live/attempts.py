@@ -202,7 +202,7 @@ def _find_effect(run: RunEffects, effect: str | int) -> EffectPlace:
         if by_seq is None:
             raise BadPosition(
                 f"event {effect} of run {run.reader.run} is not the request of an effect",
-                hint="`onrecord show` lists the events of a run.",
+                hint=f"`onrecord show {run.reader.run}` lists the events.",
             )
         return by_seq
     by_key = next((place for place in run.effects if place.key == effect), None)
@@ -210,7 +210,7 @@ def _find_effect(run: RunEffects, effect: str | int) -> EffectPlace:
     if by_key is None:
         raise NotFound(
             f"run {run.reader.run} has no effect with the replay key {effect[:128]!r}",
-            hint="`onrecord show` lists the events of a run with their keys.",
+            hint=f"`onrecord show {run.reader.run}` lists the events with their keys.",
             code="unknown_effect",
         )
     return by_key
@@ -280,7 +280,7 @@ def compare_run_attempts(
             replay=None,
             effects=len(RunEffects(JournalReader(store, run, namespace)).effects),
             steps=(),
-            reasons=(Reason(live_codes.ONE_ATTEMPT, "", "never replayed live"),),
+            reasons=(Reason(live_codes.ONE_ATTEMPT, "", "no live replay yet"),),
             tolerance=tolerance.to_data(),
             masks=(Masks() if masks is None else masks).to_data(),
         )

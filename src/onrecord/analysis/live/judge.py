@@ -32,12 +32,7 @@ PROCESS = "process"
 MODEL_REQUEST = "model_request"
 """The mask kind of a model call's input; that of other inputs is `input`."""
 
-_DRAWN_IDS = (
-    "/*/tool_calls/*/id",
-    "/*/tool_call_id",
-    "/*/content/*/id",
-    "/*/content/*/tool_use_id",
-)
+_DRAWN_IDS = ("/*/tool_calls/*/id", "/*/tool_call_id", "/*/content/*/id", "/*/content/*/tool_use_id")
 _CONVERSATIONS = ("/messages", "/*/messages", "/*/*/messages", "/history", "/conversation")
 _REQUEST_MASKS = Masks(MaskRule(place + drawn, MODEL_REQUEST) for place in _CONVERSATIONS for drawn in _DRAWN_IDS)
 """Masks for the ids that link a tool's result to its call: each answer has new ones, which a conversation repeats."""
@@ -225,13 +220,7 @@ class EffectJudge:
         return dataclasses.replace(result, value=_OWN_NAME.applied(result.kind, result.value))
 
     def _add_reasons(
-        self,
-        view: EffectView,
-        found: tuple[Reason, ...],
-        reasons: Reasons,
-        *,
-        code: str | None = None,
-        total: int = 0,
+        self, view: EffectView, found: tuple[Reason, ...], reasons: Reasons, *, code: str | None = None, total: int = 0
     ) -> None:
         """Add reasons, with the tool rule applied to tool calls."""
         rule = self.tolerance.tools if view.kind == TOOL_CALL else "exact"

@@ -15,16 +15,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from onrecord.capture.http.addresses import split_url
 from onrecord.capture.http.bodies import body_bytes, normalize_boundary, request_body, response_body
 
-RECORDED_HEADERS = frozenset(
-    {
-        "accept",
-        "anthropic-beta",
-        "anthropic-version",
-        "content-type",
-        "openai-beta",
-        "range",
-    }
-)
+RECORDED_HEADERS = frozenset({"accept", "anthropic-beta", "anthropic-version", "content-type", "openai-beta", "range"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _ENCODING = "content-encoding"
 _LENGTH_OF_ENCODING = len(_ENCODING)

@@ -8,7 +8,7 @@ import click
 
 from onrecord.cli.commands.completion import complete_run
 from onrecord.cli.live_replay import COLOURS, ToleranceOptions, format_reason, print_replay, tolerance_options
-from onrecord.cli.render.output import Column, paint, say, say_json, suggest, table
+from onrecord.cli.render.output import Column, note, paint, say, say_json, suggest, table
 from onrecord.cli.render.text import inert
 from onrecord.cli.results import command_for
 from onrecord.cli.settings import Settings, shared_options
@@ -81,6 +81,8 @@ def _compare_runs(settings: Settings, store: Store, run: str, which: Which, tole
         table(RUN_COLUMNS, [[str(number), inert(name)] for number, name in enumerate(names, 1)])
         say()
     print_replay(settings, replay)
+    if replay.replay is None and not settings.json:
+        note(f"no live replay yet: {command_for(settings, 'replay', run, '--live')}")
     if replay.replay is not None:
         suggest(settings, (command_for(settings, "diff", replay.run, replay.replay), "compare event by event"))
     return replay.exit_status

@@ -38,6 +38,7 @@ COLOURS = {"same": "green", "reordered": "yellow", "unknown": "yellow", "empty":
 LEAST_LINES, LINES_BELOW, PLAIN_LINES = 5, 5, 400
 """Lines of contents: at least, kept free below them for the prompt, and without a terminal."""
 PATHS_ON_TERMINAL = 3
+FACTS_IN_WORDS = {"standing_in": "how effects are answered", "change": "the change of the fork"}
 COLUMNS = (
     Column("", "red"),
     Column("what", "bold"),
@@ -139,7 +140,8 @@ def _print_comparison(
     """Print the changes, then the first divergence: it stays visible above the prompt."""
     say(paint(comparison.verdict, fg=COLOURS[comparison.verdict], bold=True) + "  " + inert(comparison.message))
     if comparison.begun_differently:
-        say(f"their facts differ: {inert(', '.join(comparison.begun_differently))}")
+        names = [FACTS_IN_WORDS.get(name, name) for name in comparison.begun_differently]
+        say(f"they began differently: {inert(', '.join(names))}")
     if comparison.aligned and not comparison.same:
         say()
         say(" · ".join(f"{number:,} {status}" for status, number in comparison.counts.items() if number))

@@ -17,7 +17,7 @@ from onrecord.cli.render.text import bytes_text, inert, url_text
 from onrecord.cli.settings import Settings, shared_options
 from onrecord.cli.stores import reading, store_exists, store_url
 from onrecord.errors import OnrecordError
-from onrecord.store.location import absolute_path, sqlite_path
+from onrecord.store.location import ELSEWHERE_HINT, absolute_path, sqlite_path
 
 FOUND_SOMETHING = 1
 LITTLE_DISK_BYTES = 100 * 1024 * 1024
@@ -118,6 +118,9 @@ def _check_file(seen: Examination, path: str) -> None:
     seen.facts["free_disk_bytes"] = free
     if free is not None and free < LITTLE_DISK_BYTES:
         seen.problems.append(f"the disk of the store has only {bytes_text(free)} free")
+    places = (_nearest_folder(path), *([path] if os.path.lexists(path) else []))
+    if refused := [place for place in places if not os.access(place, os.W_OK)]:
+        seen.problems.append(f"{refused[0]} cannot be written, so nothing can be recorded. {ELSEWHERE_HINT}")
     try:
         mode = stat.S_IMODE(os.lstat(path).st_mode)
     except OSError:
@@ -138,7 +141,7 @@ def _nearest_folder(path: str) -> str:
 def _check_contents(seen: Examination, settings: Settings) -> None:
     if not store_exists(settings):
         seen.facts["runs"] = None
-        seen.facts["state"] = "no store yet; the first recording creates it (`onrecord demo`)"
+        seen.facts["state"] = "no store yet; the first recording creates it: `onrecord run agent.py` or `onrecord demo`"
         return
     try:
         with reading(settings) as store:
@@ -150,4 +153,4 @@ def _check_contents(seen: Examination, settings: Settings) -> None:
                 before = (page[-1].header.created, page[-1].header.run)
             seen.facts["runs"] = runs if runs < RUNS_COUNTED else f"{RUNS_COUNTED} or more"
     except OnrecordError as error:
-        seen.problems.append(f"the store cannot be used: {error.message}{' ' + error.hint if error.hint else ''}")
+        seen.problems.append(f"the store cannot be used: {error.message}{'. ' + error.hint if error.hint else ''}")

@@ -9,16 +9,18 @@ import click
 
 from onrecord.cli.commands.completion import complete_run
 from onrecord.cli.render.output import note, say_json, suggest
-from onrecord.cli.render.text import inert
+from onrecord.cli.render.text import count_text, inert
 from onrecord.cli.results import command_for
 from onrecord.cli.settings import Settings, shared_options
 from onrecord.cli.stores import reading, writing
-from onrecord.errors import InvalidInput
+from onrecord.core.links import check_run_id
+from onrecord.errors import InvalidInput, RunExists
 
 if TYPE_CHECKING:  # loaded when the command runs
     from onrecord.analysis.fork import ExpectedTail
     from onrecord.journal.reader import JournalReader
     from onrecord.runtime.forks.fork import Change
+    from onrecord.store.contract import Store
 
 TAILS = ("live", "mocked", "stopped")
 TAIL_HELP = "How the tail gets its answers: executed (live), recorded (mocked), or none yet (stopped)."
@@ -67,6 +69,7 @@ def fork(settings: Settings, /, run: str, target: str | None, module: str | None
 
     with reading(settings) as store:  # check everything before the fork is created
         reader = JournalReader(store, selected_run(store, settings.namespace, run), settings.namespace)
+        _refuse_taken_id(store, settings, options["fork_id"])
         change = _parse_change(reader, options)
         expected = _estimate_tail(reader, change, options)
         program = program_of(open_facts(reader))
@@ -85,6 +88,11 @@ def fork(settings: Settings, /, run: str, target: str | None, module: str | None
         name, result = _execute_fork(settings, store, reader, agent, change, options)
     print_result(settings, name, result)
     suggest(settings, (command_for(settings, "diff", reader.run, name), "find where they diverge"))
+
+
+def _refuse_taken_id(store: Store, settings: Settings, run: str | None) -> None:
+    if run is not None and store.run_row(settings.namespace, check_run_id(run)) is not None:
+        raise RunExists(f"there is a run {run} already", hint="Choose another --fork-id, or leave it out.")
 
 
 def _parse_change(reader: JournalReader, options: dict[str, Any]) -> Change | None:
@@ -124,8 +132,8 @@ def _estimate_tail(reader: JournalReader, change: Change | None, options: dict[s
 
 def _print_estimate(expected: ExpectedTail) -> None:
     """Print what the fork shares and may cost, before anything is executed."""
-    shared, effects = _format_count(expected.at, "event"), _format_count(expected.effects, "effect")
-    note(f"shares {shared} with {inert(expected.run)}; {effects} follow there")
+    run, effects = inert(expected.run), count_text(expected.effects, "effect")
+    note(f"shares {count_text(expected.at, 'event')} with {run}; {run} has {effects} after that")
     if expected.carried_out:
         spent = [f"{expected.tokens:,.0f} tokens"] if expected.tokens else []
         spent += [f"cost {expected.cost:,.4f}"] if expected.cost else []
@@ -133,10 +141,6 @@ def _print_estimate(expected: ExpectedTail) -> None:
         note(f"executed again: {_format_counts(expected.carried_out)}{' · ' + ' · '.join(spent) if spent else ''}")
     if expected.answered:
         note(f"answered from the record: {_format_counts(expected.answered)}")
-
-
-def _format_count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _format_counts(counts: dict[str, int]) -> str:

@@ -24,6 +24,7 @@ from onrecord.cli.stores import reading, writing
 from onrecord.errors import Damaged, InvalidInput, OnrecordError, StoreError
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from onrecord.reports.misses import Miss
     from onrecord.runtime.api.agent import Agent
     from onrecord.runtime.engine.stops import Divergence
     from onrecord.store.contract import Store
@@ -135,6 +136,8 @@ def _replay_one(
     from onrecord.cli.commands.run import load_agent_of
     from onrecord.cli.selection import selected_run
     from onrecord.journal.reader import JournalReader
+    from onrecord.reports.misses import explained
+    from onrecord.runtime.engine.stops import Divergence
     from onrecord.runtime.secrets.run_secrets import open_facts
 
     with reading(settings) as store:
@@ -144,15 +147,17 @@ def _replay_one(
         if program is not None:
             terms = how.terms(json=settings.json)
             restart_program(settings, reader, program, "replay", words=command_words(), replaying=terms)
-        how.refuse("agents")
+        how.refuse("agents", name)
         if command_words() is not None:
             raise InvalidInput(
                 f"run {name} was recorded by an agent, not a program; name FILE.PY:FUNCTION", code="usage"
             )
         agent = load_agent_of(reader, target, module)
         verdict = replay_verdict(agent, name, store, strict)
-        events = JournalReader(store, name, settings.namespace).head().seq
-    return _print_verdict(settings, name, events, verdict)
+        reader = JournalReader(store, name, settings.namespace)
+        miss = explained(verdict, reader) if isinstance(verdict, Divergence) else None
+        events = reader.head().seq
+    return _print_verdict(settings, name, events, verdict, miss)
 
 
 def replay_verdict(agent: Agent[..., Any], run: str, store: Store, strict: bool) -> OnrecordError | None:
@@ -196,7 +201,9 @@ def _recorded_end(store: Store, namespace: str, run: str) -> str | None:
     return last.kind if last is not None else None
 
 
-def _print_verdict(settings: Settings, run: str, events: int, verdict: OnrecordError | None) -> int | None:
+def _print_verdict(
+    settings: Settings, run: str, events: int, verdict: OnrecordError | None, miss: Miss | None
+) -> int | None:
     from onrecord.runtime.engine.stops import Divergence, NotReplayable, RecordEnded
 
     if verdict is None or isinstance(verdict, RecordEnded):
@@ -213,7 +220,11 @@ def _print_verdict(settings: Settings, run: str, events: int, verdict: OnrecordE
     if settings.json:
         status = "not_replayable" if isinstance(verdict, NotReplayable) else "diverged"
         problem = {"code": verdict.code, "message": verdict.message, "hint": verdict.hint, **where}
+        problem |= {"miss": miss.data} if miss is not None else {}
         say_json({"run": run, "status": status, "events": events, "divergence": problem})
+    elif miss is not None and miss.lines:
+        for line in miss.texts():
+            say(line)
     elif where:
         fields([(name, _format_value(value)) for name, value in where.items()])
     note(f"error: {inert(verdict.message)} [{verdict.code}]")

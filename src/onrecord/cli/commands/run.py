@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -25,7 +26,7 @@ from onrecord.cli.render.output import note, suggest
 from onrecord.cli.render.text import inert, status_text
 from onrecord.cli.settings import Settings, shared_options
 from onrecord.cli.stores import reading, writing
-from onrecord.errors import InvalidInput, InvalidValue, OnrecordError, Refused
+from onrecord.errors import InvalidInput, InvalidValue, NotFound, OnrecordError, Refused
 
 if TYPE_CHECKING:  # loaded when the command runs
     from onrecord.cli.suspend import Suspender
@@ -181,8 +182,11 @@ def resume(
             )
         reader = JournalReader(store, name, settings.namespace)
         program = program_of(open_facts(reader, needed=True))
+        has_ended = _terminal_kind(store, settings.namespace, name) is not None
         ended, output = _recorded_result(settings, reader) if program is None else (False, None)
-        if program is not None and not reader.imported and _terminal_kind(store, settings.namespace, name) is None:
+        if has_ended and not settings.json:
+            note(f"run {inert(name)} has ended; nothing is executed")
+        if program is not None and not reader.imported and not has_ended:
             refuse_missing_code(reader, program)
     if program is not None:
         with mark_own_failures():
@@ -223,6 +227,13 @@ def load_agent_of(reader: JournalReader, target: str | None, module: str | None)
         raise InvalidInput("FILE.PY:FUNCTION and -m MODULE:FUNCTION exclude each other", code="usage")
     name = target or module
     found = parse_target(name, is_module=module is not None) if name is not None else recorded_target(reader)
+    if name is None and not found.is_module and not os.path.exists(found.source):
+        again = f"onrecord {click.get_current_context().info_name} {reader.run} FILE.PY:{found.function or 'FUNCTION'}"
+        raise NotFound(
+            f"run {reader.run} was recorded from {found.source}, which no longer exists",
+            hint=f"Name the file that has its code now: {again}",
+            code="no_file",
+        )
     agent = load_agent(found)
     agent.namespace = reader.namespace
     return agent

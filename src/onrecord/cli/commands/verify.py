@@ -170,7 +170,8 @@ def _verify_run(
         if target.startswith("@"):
             raise
         # The name may be a mistyped file.
-        raise NotFound(f"no file of that name, and {missing.message}", hint=missing.hint, code=missing.code) from None
+        message = f"there is no file {inert(target)}, and {missing.message}"
+        raise NotFound(message, hint=missing.hint, code=missing.code) from None
 
 
 def _verify_all(settings: Settings, deep: bool, chosen: RunSelection, how: FleetOptions) -> int:

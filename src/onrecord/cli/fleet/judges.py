@@ -101,7 +101,7 @@ class VerifyJudge:
             else ""
             if report.events
             else "no events",
-            hint="`onrecord recover` copies the valid beginning of a run to another store." if not report.valid else "",
+            hint="" if report.valid else f"Copy what is before it: onrecord recover {run} --to saved.db",
             status=0 if report.valid else INTEGRITY_BROKEN,
             report=verification_report(report),
         )

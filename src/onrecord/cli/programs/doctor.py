@@ -144,7 +144,8 @@ def _print_findings(settings: Settings, findings: DoctorFindings) -> int:
     if settings.json:
         say_json({"status": status, **findings.facts, "findings": findings.found})
         return FOUND_SOMETHING if problems else 0
-    fields([(name, inert(str(value))) for name, value in findings.facts.items()])
+    facts = {**findings.facts, "compared": "yes" if findings.facts.get("compared") else "no"}
+    fields([(name, inert(str(value))) for name, value in facts.items()])
     for one in sorted(findings.found, key=lambda one: one["level"] != "problem"):
         title = paint("problem", fg="red", bold=True) if one["level"] == "problem" else "note   "
         place = f" at {inert(one['where'])}" if one["where"] else ""

@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from onrecord.errors import InvalidInput
+from onrecord.errors import NotFound
 
 if TYPE_CHECKING:  # loaded when the command runs
     from onrecord.capture.program_task import Program
@@ -23,7 +23,7 @@ def refuse_missing_code(reader: JournalReader, program: Program) -> None:
     what = _find_missing(program)
     if what is not None:
         instead = "COMMAND" if program.is_command else "python agent.py"
-        raise InvalidInput(
+        raise NotFound(
             f"there is no {what} {_display_name(program, what)}, which run {reader.run} needs",
             hint=_HINT.format(run=reader.run, instead=instead),
             code=f"no_{what}",
@@ -34,7 +34,7 @@ def refuse_missing_program(program: Program) -> None:
     """Refuse a named program that does not exist."""
     what = _find_missing(program)
     if what is not None:
-        raise InvalidInput(
+        raise NotFound(
             f"there is no {what} {_display_name(program, what)}", hint="Name a script, or -m MODULE.", code=f"no_{what}"
         )
 
@@ -55,7 +55,7 @@ def _display_name(program: Program, what: str) -> str:
 
 def refuse_missing_folder(reader: JournalReader, program: Program) -> None:
     if not os.path.isdir(program.cwd):
-        raise InvalidInput(
+        raise NotFound(
             f"the folder of run {reader.run} no longer exists: {program.cwd[:200]}",
             hint=_HINT.format(run=reader.run, instead="python agent.py"),
             code="no_folder",

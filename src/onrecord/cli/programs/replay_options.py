@@ -14,6 +14,13 @@ if TYPE_CHECKING:  # loaded when the command runs
     from onrecord.capture.program_task import ReplayTerms
 
 
+INSTEAD = {
+    "--loose": "Replay it live, within a tolerance: `onrecord replay {run} --live --content normalised`.",
+    "--break-at": "Write `breakpoint()` in the agent and replay it; `onrecord step {run}` steps through its events.",
+}
+"""Option → the hint for an agent."""
+
+
 class ProgramReplayOptions:
     """Values of the options."""
 
@@ -22,7 +29,7 @@ class ProgramReplayOptions:
         self.break_at = break_at
         self.realtime = realtime
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, what: str, run: str = "") -> None:
         """Refuse the options for anything but one program."""
         given = [
             name
@@ -30,7 +37,8 @@ class ProgramReplayOptions:
             if value
         ]
         if given:
-            raise InvalidInput(f"{given[0]} is for the replay of one program, not for {what}", code="usage")
+            message = f"{given[0]} is for the replay of one program, not for {what}"
+            raise InvalidInput(message, hint=INSTEAD.get(given[0], "").format(run=run) if run else "", code="usage")
 
     def terms(self, *, json: bool) -> ReplayTerms:
         from onrecord.capture.program_task import ReplayTerms

@@ -12,7 +12,7 @@ import click
 from onrecord.cli.fast_start import flush, hash_seed, is_folder_of_code, is_script, new_run_id
 from onrecord.cli.programs.paths import refuse_missing_code, refuse_missing_folder
 from onrecord.cli.stores import store_url
-from onrecord.errors import InvalidInput, Refused
+from onrecord.errors import InvalidInput, NotFound, Refused
 from onrecord.store.location import absolute_url, working_folder
 
 if TYPE_CHECKING:  # loaded when the command runs
@@ -131,7 +131,7 @@ def start_program(
     from onrecord.capture.program_task import Program
 
     if not is_module and not (os.path.isfile(path) or is_folder_of_code(path)):
-        raise InvalidInput(f"there is no file {path[:200]!r}", hint="Name a script, or -m MODULE.", code="no_file")
+        raise NotFound(f"there is no file {path[:200]!r}", hint="Name a script, or -m MODULE.", code="no_file")
     program = Program(
         path=path,
         args=args,

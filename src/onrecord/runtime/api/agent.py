@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from onrecord.core.events import TERMINAL_KINDS, Completed, Failed
 from onrecord.core.links import ParentRun
-from onrecord.errors import InvalidInput, NotFound, RunExists
+from onrecord.errors import Damaged, InvalidInput, NotFound, RunExists, StoreUnavailable
 from onrecord.journal.journal import LEASE_SECONDS, Journal
 from onrecord.journal.reader import JournalReader
 from onrecord.runtime.api.child_run import ChildCalls, find_last_event
@@ -35,12 +35,15 @@ from onrecord.runtime.scheduler.lanes import Lane
 from onrecord.runtime.secrets.run_secrets import FACT as REDACTION_FACT
 from onrecord.runtime.secrets.run_secrets import Secrets, load_secrets
 from onrecord.store.contract import EventRow, Store
+from onrecord.store.location import store_options
 
 if TYPE_CHECKING:
     from onrecord.runtime.forks.fork import Change
     from onrecord.runtime.secrets.redaction import Redaction
 
 _agents: dict[str, Agent[..., Any]] = {}
+_SHORT_ERRORS = (RunExists, StoreUnavailable, Damaged)
+"""Errors about the store: only the caller's line matters, so the lines of this package are left out."""
 
 
 P = ParamSpec("P")
@@ -136,20 +139,23 @@ class Agent(ChildCalls, Generic[P, R]):
             place.run.substitutes.refuse_inside(self.name)  # it would be an unlinked run without a tail policy
         if type(place) is Lane and place.run.calls_agents_inline:
             return self.function(*args, **kwargs)  # type: ignore[no-any-return]
-        result: R = self.call_as_child(args, kwargs) if type(place) is Lane else self._run(args, kwargs, None, None)
-        return result
+        if type(place) is Lane:
+            return self.call_as_child(args, kwargs)  # type: ignore[no-any-return]
+        try:
+            return self._run(args, kwargs, None, None)  # type: ignore[no-any-return]
+        except _SHORT_ERRORS as error:
+            raise error.with_traceback(None) from None
 
     def run(self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any) -> Any:
         """Execute a run with this id and store, and return its result. Inside another run, this is an effect of it."""
-        place = PLACE.get()
-        if type(place) is not Lane:
-            try:
-                return self._run(args, kwargs, run_id, store)
-            except RunExists as error:
-                raise error.with_traceback(None) from None  # only the caller's line matters
-        if run_id is None and store is None:
+        if type(PLACE.get()) is Lane and run_id is None and store is None:
             return self(*args, **kwargs)
-        return self.call_with_id(args, kwargs, lambda: self._run(args, kwargs, run_id, store), run_id, store)
+        try:
+            if type(PLACE.get()) is not Lane:
+                return self._run(args, kwargs, run_id, store)
+            return self.call_with_id(args, kwargs, lambda: self._run(args, kwargs, run_id, store), run_id, store)
+        except _SHORT_ERRORS as error:
+            raise error.with_traceback(None) from None
 
     def _run(self, args: Any, kwargs: Any, run_id: str | None, store: Store | str | None) -> Any:
         def begin() -> Any:
@@ -307,13 +313,7 @@ class Agent(ChildCalls, Generic[P, R]):
         from onrecord.runtime.forks.fork import begin_live_replay
 
         live_run = begin_live_replay(
-            opened,
-            run_id,
-            namespace,
-            live_tools=live_tools,
-            model=model,
-            run_id=live_run_id,
-            facts=self.own_facts(),
+            opened, run_id, namespace, live_tools=live_tools, model=model, run_id=live_run_id, facts=self.own_facts()
         )
         return self.resume(live_run, store=opened, namespace=namespace)
 
@@ -429,8 +429,7 @@ class Agent(ChildCalls, Generic[P, R]):
         except RunExists as error:
             if parent is not None:
                 raise
-            is_default = store is None and self._store is None
-            raise _run_exists(opened, self.namespace, run_id, is_default=is_default) from error
+            raise _run_exists(opened, self.namespace, run_id) from error
         if originals:
             from onrecord.runtime.secrets.redaction import seal_facts
 
@@ -463,7 +462,7 @@ class Agent(ChildCalls, Generic[P, R]):
         if facts is None or facts.get("agent") != self.name or "input" not in facts:
             raise InvalidInput(
                 f"run {reader.run} was not recorded by the agent {self.name}",
-                hint="`onrecord show` names its agent.",
+                hint=f"`onrecord show {reader.run}` names its agent.",
                 code="other_agent",
             )
         if is_opaque((reader.facts_tree() or {}).get("input")):
@@ -475,9 +474,8 @@ class Agent(ChildCalls, Generic[P, R]):
         return given["args"], given["kwargs"]
 
 
-def _run_exists(store: Store, namespace: str, run: str | None, *, is_default: bool) -> RunExists:
-    where = "" if is_default or "@" in store.url else f" --store {store.url}"  # a URL with an @ may hold a password
-    where += f" --namespace {namespace}" if namespace != "default" else ""
+def _run_exists(store: Store, namespace: str, run: str | None) -> RunExists:
+    where = store_options(store.url, namespace)
     choices = f"Continue it: `onrecord resume {run}{where}`; replay it: `onrecord replay {run}{where}`; or give"
     hint = f"{'Give' if store.url.startswith('memory:') else choices} the new run another run_id."
     return RunExists(f"there is a run {run} already", hint=hint)
@@ -485,7 +483,10 @@ def _run_exists(store: Store, namespace: str, run: str | None, *, is_default: bo
 
 async def _begin_when_awaited(begin: Callable[[], Any]) -> Any:
     """Begin the run only when awaited: a coroutine may be dropped unused."""
-    return await begin()
+    try:
+        return await begin()
+    except _SHORT_ERRORS as error:
+        raise error.with_traceback(None) from None
 
 
 def _release_run(live: LiveRun) -> None:
@@ -507,9 +508,7 @@ def find_agent(name: str) -> Agent[..., Any]:
     found = _agents.get(name)
     if found is None:
         raise NotFound(
-            f"no agent named {name!r} is loaded",
-            hint="Import the module that defines it first.",
-            code="unknown_agent",
+            f"no agent named {name!r} is loaded", hint="Import the module that defines it first.", code="unknown_agent"
         )
     return found
 

@@ -90,7 +90,9 @@ def _select_effect(run: str, past: History, effect: int | None) -> RecordedReque
         called = [] if past.end is not None else [child_id(f"{run}/{one.key}") for one in _open_requests(past)]
         hint = f"It called {', '.join(called[:3])}: settle the effects in doubt there." if called else ""
         raise NotFound(
-            f"run {run} has no effect in doubt", hint=hint or "`onrecord show` shows its status.", code="no_doubt"
+            f"run {run} has no effect in doubt",
+            hint=hint or f"`onrecord show {run}` shows its status.",
+            code="no_doubt",
         )
     if effect is None and len(open_requests) == 1:
         return open_requests[0]

@@ -19,13 +19,7 @@ from weakref import WeakSet
 
 from onrecord.core.canonical import parse_stored, stored_bytes
 from onrecord.core.codec import decode, encode
-from onrecord.core.events import (
-    ActionDenied,
-    ActionRequested,
-    AttemptRecorded,
-    Event,
-    StateUpdated,
-)
+from onrecord.core.events import ActionDenied, ActionRequested, AttemptRecorded, Event, StateUpdated
 from onrecord.core.matching import MatchRules
 from onrecord.core.wait_keys import WaitIdentity
 from onrecord.errors import InvalidInput, OnrecordError, StaleEpoch
@@ -43,7 +37,7 @@ from onrecord.runtime.engine.stops import Denied, Divergence, RunStopped, Supers
 from onrecord.runtime.engine.writer import RunWriter
 from onrecord.runtime.forks.substitutes import Substitutes
 from onrecord.runtime.replay.checkpoint_entry import Carrier, come_in_behind, left_behind
-from onrecord.runtime.replay.divergence import beyond_the_record
+from onrecord.runtime.replay.divergence import advise, beyond_the_record
 from onrecord.runtime.replay.history import History
 from onrecord.runtime.replay.loose_match import LooseMatch
 from onrecord.runtime.replay.records import RecordedRequest
@@ -509,6 +503,9 @@ class LiveRun(Answering):
         with self.lock:
             if self.is_stopped:
                 return
+            if isinstance(reason, Divergence) and reason.hint == Divergence.default_hint:
+                with nowhere():
+                    reason.replace_hint(advise(self, reason))
             self.stopped, self.is_stopped = reason, True
             waiting, self.waiting = self.waiting, set()
             for ticket in waiting:

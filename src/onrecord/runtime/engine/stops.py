@@ -20,7 +20,7 @@ class Divergence(OnrecordError):
 
     code = "divergence"
     exit_status = 1
-    default_hint = "Put the recorded code back, fork the run before this point, or accept the new code from here."
+    default_hint = "Put the recorded code back, or record the run again."
 
     def __init__(self, message: str, *, hint: str = "", code: str | None = None, **where: Any) -> None:
         super().__init__(message, hint=hint, code=code)

@@ -155,7 +155,7 @@ def _find_row(reader: JournalReader, seq: int) -> EventRow:
     if row is None:
         raise BadPosition(
             f"run {reader.run} has no event {seq}: its events are 1 to {reader.head().seq}",
-            hint="`onrecord show` lists them.",
+            hint=f"`onrecord show {reader.run}` lists them.",
         )
     return row
 

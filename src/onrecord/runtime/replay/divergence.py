@@ -17,6 +17,7 @@ from onrecord.core.matching import VOLATILE_MEMBERS
 from onrecord.runtime.engine.stops import Divergence, RecordCancelled, RecordEnded
 from onrecord.runtime.replay.python_paths import INSTALLED, ONRECORD, PYTHONS
 from onrecord.runtime.replay.records import HandOver, RecordedCheckpoint, RecordedMark, RecordedRequest, RecordedTurn
+from onrecord.store.location import store_options
 
 if TYPE_CHECKING:
     from onrecord.core.events import Event
@@ -184,10 +185,24 @@ def resting_too_early(run: LiveRun, failure: BaseException | None = None) -> Div
     )
 
 
+def advise(run: LiveRun, divergence: Divergence) -> str:
+    """Return what can be done about a divergence, as commands that work as printed."""
+    reader, choices = run.reader, ["Put the recorded code back"]
+    seq = divergence.where.get("seq") or divergence.where.get("nearest")
+    if not reader.store.url.startswith("memory:"):
+        options = store_options(reader.store.url, reader.namespace)
+        if run.past is not None and run.past.end is None and "program" not in (reader.facts() or {}):
+            choices.append(f"accept the new code: `onrecord resume {reader.run} --accept-code{options}`")
+        if seq:
+            choices.append(f"fork the run before this point: `onrecord fork {reader.run} --at {seq - 1}{options}`")
+    return f"{'; or '.join(choices)}." if len(choices) > 1 else divergence.default_hint
+
+
 def _failure_in_words(failure: BaseException) -> str:
     """Its class and the agent's own line. Its text is left out: it may quote what was recorded."""
     frames = traceback.extract_tb(failure.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_BETWEEN)]
+    called = [frame for frame in frames if not frame.filename.startswith((*_BETWEEN, "<"))]
+    own = [frame for frame in called if not frame.filename.startswith(_LIBRARIES)] or called
     if not own:
         return f"{type(failure).__name__}: it cannot be called with the recorded input"
     return f"{type(failure).__name__} at {os.path.basename(own[-1].filename)}:{own[-1].lineno}"

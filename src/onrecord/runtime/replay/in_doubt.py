@@ -19,11 +19,18 @@ def may_be_done_again(spec: EffectSpec, recorded: RecordedRequest) -> bool:
     return recorded.not_begun or recorded.settled is not None  # a settlement but for `retry` comes with an answer
 
 
+def settling_hint(settle: str) -> str:
+    """Return the three commands that settle an effect; each works as printed."""
+    choices = (("It happened", "--done null"), ("it did not", "--retry"), ("it failed", "--fail failed"))
+    return f"Find out. {'; '.join(f'{case}: {settle} {option}' for case, option in choices)}."
+
+
 def effect_in_doubt(run: str, spec: EffectSpec, recorded: RecordedRequest) -> InDoubt:
     seq = recorded.row.seq
+    settle = f"onrecord settle {run} --effect {seq}"
     return InDoubt(
         f"run {run}: {spec.name} at seq {seq} was begun and may have happened; it is not repeated unasked",
-        hint=f"Find out, then: onrecord settle {run} --effect {seq} --done VALUE | --retry | --fail MESSAGE",
+        hint=settling_hint(settle),
         key=recorded.key,
         seq=seq,
         run=run,

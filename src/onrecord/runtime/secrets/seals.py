@@ -114,6 +114,9 @@ class SealKeys(KeyRing):
         return {member["id"]: member for member in self._load().members if member.get("purpose") == PURPOSE}
 
 
+_warnings_shown: dict[Any, Any] = {}
+
+
 class Seals:
     """Write and open seals. The key ring is opened on first use, since most runs hold no secrets."""
 
@@ -135,7 +138,9 @@ class Seals:
             if not self._warned:
                 self._warned = True
                 reason = _name_missing() if isinstance(error, ImportError) else str(error)
-                warnings.warn(f"secrets were redacted and could not be sealed: {reason}", stacklevel=2)
+                text = f"secrets were redacted and could not be sealed: {reason}"
+                # Without a file of its own the warning is one line; the registry shows it once in a process.
+                warnings.warn_explicit(text, UserWarning, "onrecord", 1, registry=_warnings_shown)
             return
         reader.store.inbox_put(reader.namespace, reader.run, owner.name, payload, time_us)
 

@@ -124,13 +124,7 @@ def check_size(pending: PendingAppend) -> PendingAppend:
 
 def make_check_parameters(pending: PendingAppend) -> tuple[Any, ...]:
     return (
-        *(
-            pending.namespace,
-            pending.run,
-            bigint(pending.expected.seq),
-            pending.expected.hash,
-            bigint(pending.epoch),
-        ),
+        *(pending.namespace, pending.run, bigint(pending.expected.seq), pending.expected.hash, bigint(pending.epoch)),
         *(bigints([event.seq for event in pending.events]), texts([event.id for event in pending.events])),
     )
 
@@ -217,12 +211,7 @@ class Appender:
             return find_by_id(connection, pending.namespace, pending.run, [event.id for event in pending.events])
 
     def raise_refusal(
-        self,
-        pending: PendingAppend,
-        status: int,
-        epoch: int | None,
-        head_seq: int | None,
-        *_: Any,
+        self, pending: PendingAppend, status: int, epoch: int | None, head_seq: int | None, *_: Any
     ) -> None:
         if status == _OK:
             return
@@ -268,12 +257,7 @@ class Appender:
                             if answer[0] == _OK
                         ],
                     )
-            except (
-                errors.UniqueViolation,
-                InvalidInput,
-                errors.SerializationFailure,
-                errors.DeadlockDetected,
-            ):
+            except (errors.UniqueViolation, InvalidInput, errors.SerializationFailure, errors.DeadlockDetected):
                 break  # one append fails the transaction of all: append one by one below
             except Lost as lost:
                 deadline = deadline or time.monotonic() + self.pool.timeouts.resolve

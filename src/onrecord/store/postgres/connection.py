@@ -24,15 +24,7 @@ import psycopg
 from psycopg import conninfo, errors
 from psycopg.abc import PQGen
 
-from onrecord.errors import (
-    Damaged,
-    InvalidInput,
-    OnrecordError,
-    Refused,
-    SchemaMismatch,
-    StoreError,
-    StoreUnavailable,
-)
+from onrecord.errors import Damaged, InvalidInput, OnrecordError, Refused, SchemaMismatch, StoreError, StoreUnavailable
 from onrecord.store.postgres import arrays
 
 Row = tuple[Any, ...]
@@ -190,13 +182,7 @@ class ConnectionPool:
         if isinstance(error, errors.ReadOnlySqlTransaction):
             return self.unavailable("the database is read-only; nothing was written")
         if isinstance(
-            error,
-            (
-                errors.UndefinedTable,
-                errors.UndefinedFunction,
-                errors.UndefinedColumn,
-                errors.InvalidSchemaName,
-            ),
+            error, (errors.UndefinedTable, errors.UndefinedFunction, errors.UndefinedColumn, errors.InvalidSchemaName)
         ):
             return SchemaMismatch(f"the schema `onrecord` is not what this version made ({self.shown})")
         if isinstance(error, errors.InsufficientPrivilege):
@@ -244,12 +230,7 @@ class ConnectionPool:
             arrays.register(connection)
             connection.execute(
                 SETUP,
-                (
-                    milliseconds["statement"],
-                    milliseconds["lock"],
-                    milliseconds["answer"],
-                    self.durability == "relaxed",
-                ),
+                (milliseconds["statement"], milliseconds["lock"], milliseconds["answer"], self.durability == "relaxed"),
             )
             facts = connection.execute(FACTS).fetchone()
             assert facts is not None
@@ -274,11 +255,7 @@ class ConnectionPool:
             raise self.unavailable(f"the database's encoding must be UTF8, it is {encoding}")
         if self.durability == "relaxed":
             return
-        settings = {
-            "synchronous_commit": synchronous_commit,
-            "fsync": fsync,
-            "full_page_writes": full_page_writes,
-        }
+        settings = {"synchronous_commit": synchronous_commit, "fsync": fsync, "full_page_writes": full_page_writes}
         weak = [f"{name}={value}" for name, value in settings.items() if value == "off"]
         if weak:
             raise StoreUnavailable(

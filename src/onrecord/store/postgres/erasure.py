@@ -69,12 +69,7 @@ class Eraser:
         self.appender = appender
 
     def delete_run(
-        self,
-        namespace: str,
-        run: str,
-        record: PendingAppend,
-        nodes: Iterable[bytes],
-        artifacts: Iterable[bytes],
+        self, namespace: str, run: str, record: PendingAppend, nodes: Iterable[bytes], artifacts: Iterable[bytes]
     ) -> None:
         if (namespace, run) == (record.namespace, record.run):
             raise InvalidInput(f"run {run} cannot hold the record of its own removal")
@@ -112,12 +107,10 @@ class Eraser:
             permissions = permissions or [(None, None)]  # nodes and artifacts alone
             columns = list(zip(*permissions, strict=True))
             connection.execute(
-                ERASURES,
-                (namespace, record_run_no, record.events[0].seq, bigints(columns[0]), bigints(columns[1])),
+                ERASURES, (namespace, record_run_no, record.events[0].seq, bigints(columns[0]), bigints(columns[1]))
             )
             done = connection.execute(
-                ERASE_EVENTS,
-                (bigints([numbers[run] for run, _ in events]), bigints([seq for _, seq in events])),
+                ERASE_EVENTS, (bigints([numbers[run] for run, _ in events]), bigints([seq for _, seq in events]))
             ).rowcount
             if done != len(events):
                 raise NotFound(
@@ -129,12 +122,10 @@ class Eraser:
             if connection.execute(NEW_PREFIXES, values).rowcount != len(digests):
                 raise NotFound("some events whose prefix digest changes do not exist; nothing was erased")
             connection.execute(
-                "delete from onrecord.snapshots where run_no = any (%b)",
-                (bigints([numbers[run] for run in runs]),),
+                "delete from onrecord.snapshots where run_no = any (%b)", (bigints([numbers[run] for run in runs]),)
             )
             connection.execute(
-                "delete from onrecord.inbox where run_no = any (%b)",
-                (bigints([numbers[run] for run in inboxes]),),
+                "delete from onrecord.inbox where run_no = any (%b)", (bigints([numbers[run] for run in inboxes]),)
             )
             connection.execute(LOCK_APPENDS)
             shared[:] = [list(nodes), list(artifacts)]
@@ -186,10 +177,7 @@ class Eraser:
                         connection.execute(
                             PUT_NODES,
                             (
-                                *(
-                                    texts([record.namespace] * len(nodes)),
-                                    blobs([node.address for node in nodes]),
-                                ),
+                                *(texts([record.namespace] * len(nodes)), blobs([node.address for node in nodes])),
                                 blobs([node.blob for node in nodes]),
                             ),
                         )

@@ -136,8 +136,7 @@ class PostgresStore:
     def _check_writable(self) -> None:
         if self._read_only:
             raise SchemaMismatch(
-                f"{self._read_only} ({self.url}); it can be read",
-                hint="Upgrade Onrecord to write to this store.",
+                f"{self._read_only} ({self.url}); it can be read", hint="Upgrade Onrecord to write to this store."
             )
 
     @staticmethod
@@ -170,7 +169,7 @@ class PostgresStore:
         )
         rows = self._fetch(f"select onrecord.create_run({', '.join(['%b'] * 12)})", parameters, writing=True)
         if not rows[0][0]:
-            raise RunExists(f"run {header.run} exists in namespace {namespace} with another header")
+            raise RunExists(f"there is another run {header.run!r} in namespace {namespace!r} already")
 
     def import_run(
         self,
@@ -393,12 +392,7 @@ class PostgresStore:
     # Retention and erasure
 
     def delete_run(
-        self,
-        namespace: str,
-        run: str,
-        record: PendingAppend,
-        nodes: Iterable[bytes],
-        artifacts: Iterable[bytes],
+        self, namespace: str, run: str, record: PendingAppend, nodes: Iterable[bytes], artifacts: Iterable[bytes]
     ) -> None:
         self._check_writable()
         self._eraser.delete_run(namespace, run, record, nodes, artifacts)

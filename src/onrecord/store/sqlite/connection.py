@@ -21,6 +21,10 @@ from onrecord.errors import Damaged, OnrecordError, OutcomeUnknown, StoreUnavail
 from onrecord.store.sqlite import file_checks
 
 OLDEST_LIBRARY = (3, 51, 3)
+NO_STORE_HINT = (
+    "The file is not an Onrecord store, or it is damaged. Restore a backup of it, or import exported recordings: "
+    "`onrecord import run.jsonl --store new.db`."
+)
 
 
 def check_library() -> None:
@@ -95,9 +99,12 @@ def translate(error: apsw.Error | UnicodeDecodeError, path: str, *, committing: 
             hint="Try again; find the process that keeps the store locked.",
         )
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
-        return Damaged(text)
+        return Damaged(text, hint=NO_STORE_HINT)
     if committing and not isinstance(error, apsw.ConstraintError):
         return OutcomeUnknown(f"{text} (while committing)")
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
-        return StoreUnavailable(f"{text}; the store or its folder cannot be written or opened")
+        return StoreUnavailable(
+            f"{text}; the store or its folder cannot be written or opened",
+            hint="Copy the store, with the -wal file beside it, to a folder where you can write, and use the copy.",
+        )
     return StoreUnavailable(text)

@@ -13,7 +13,7 @@ import threading
 import warnings
 
 from onrecord.errors import InvalidInput, StoreUnavailable
-from onrecord.store.location import absolute_path
+from onrecord.store.location import ELSEWHERE_HINT, absolute_path
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "9p", "afs", "auristorfs", "coda"}
@@ -41,7 +41,7 @@ def check_kind(path: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise StoreUnavailable(f"cannot inspect {path}: {error.strerror}") from error
+        raise StoreUnavailable(f"cannot inspect {path}: {error.strerror}", hint=ELSEWHERE_HINT) from error
     kinds = (
         (stat.S_ISLNK, "a symbolic link"),
         (stat.S_ISDIR, "a folder"),
@@ -76,7 +76,7 @@ def create(path: str) -> None:
     except FileExistsError:
         check_kind(path)
     except OSError as error:
-        raise StoreUnavailable(f"cannot create {path}: {error.strerror}") from error
+        raise StoreUnavailable(f"cannot create {path}: {error.strerror}", hint=ELSEWHERE_HINT) from error
 
 
 def sync_folder(folder: str) -> None:
@@ -112,11 +112,17 @@ def refuse_network(path: str) -> None:
         )
 
 
-def is_read_only(folder: str) -> bool:
+def unlogged_version(path: str) -> tuple[int, int, int] | None:
+    """Return the version of the file: inode, size and time. None while a log beside it may hold committed events."""
     try:
-        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+        if os.lstat(path + "-wal").st_size > 0:
+            return None
+    except FileNotFoundError:
+        pass
     except OSError:
-        return False
+        return None
+    found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def free_bytes(path: str) -> int | None:

@@ -37,19 +37,7 @@ T = TypeVar("T")
 class CommitRequest:
     """A queued append; `error` is the exception for its caller."""
 
-    __slots__ = (
-        "done",
-        "epoch",
-        "error",
-        "events",
-        "expected",
-        "gate",
-        "known",
-        "namespace",
-        "nodes",
-        "run",
-        "sync",
-    )
+    __slots__ = ("done", "epoch", "error", "events", "expected", "gate", "known", "namespace", "nodes", "run", "sync")
 
     def __init__(
         self,

@@ -16,8 +16,9 @@ from typing import TypeVar
 
 import apsw
 
-from onrecord.errors import OnrecordError
+from onrecord.errors import Damaged, OnrecordError, StoreUnavailable
 from onrecord.store.sqlite.connection import connect, discard, translate
+from onrecord.store.sqlite.file_checks import unlogged_version
 
 MOST_IDLE = 8
 POLL_SECONDS = 0.001
@@ -26,11 +27,13 @@ T = TypeVar("T")
 
 
 class Readers:
-    def __init__(self, path: str, busy_seconds: float, immutable: bool) -> None:
+    def __init__(self, path: str, busy_seconds: float, *, without_locks: bool) -> None:
         self.path = path
         self.refusal: OnrecordError | None = None
         self._busy_seconds = busy_seconds
-        self._immutable = immutable
+        self._without_locks = without_locks
+        """Where no -shm can be created, SQLite has no locks: each read checks that the file is the same as before."""
+        self._version: tuple[int, int, int] | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -40,6 +43,23 @@ class Readers:
 
     def read(self, work: Callable[[apsw.Cursor], T]) -> T:
         """Run `work` with a cursor that no other thread uses meanwhile."""
+        if not self._without_locks:
+            return self._read(work, immutable=False)
+        while True:
+            version = unlogged_version(self.path)
+            if version != self._version:
+                self._version = version
+                self.drop(checkpoint=False)
+            try:
+                result = self._read(work, immutable=version is not None)
+            except (Damaged, StoreUnavailable):
+                if version is None or unlogged_version(self.path) == version:
+                    raise
+                continue
+            if version is None or unlogged_version(self.path) == version:
+                return result
+
+    def _read(self, work: Callable[[apsw.Cursor], T], *, immutable: bool) -> T:
         if self.refusal is not None:
             raise self.refusal
         lent, token = self._lent, object()
@@ -53,7 +73,7 @@ class Readers:
             with suppress(IndexError):
                 connection = self._free.pop()
             if connection is None:
-                connection = connect(self.path, write=False, busy_seconds=self._busy_seconds, immutable=self._immutable)
+                connection = connect(self.path, write=False, busy_seconds=self._busy_seconds, immutable=immutable)
             cursor = connection.cursor()
             try:
                 result = work(cursor)

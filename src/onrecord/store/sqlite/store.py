@@ -17,13 +17,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from onrecord.errors import (
-    InvalidInput,
-    OnrecordError,
-    RunExists,
-    SchemaMismatch,
-    StoreUnavailable,
-)
+from onrecord.errors import InvalidInput, OnrecordError, RunExists, SchemaMismatch, StoreUnavailable
 from onrecord.store.contract import (
     DURABILITY_LEVELS,
     Claim,
@@ -69,10 +63,9 @@ class SqliteStore(SqliteReads):
         self._artifacts = Artifacts(self.path + ".artifacts")
         file_checks.refuse_network(self.path)
         exists = file_checks.check_kind(self.path)
-        # Without space for -shm, SQLite reads only what no process can be writing: a read-only file system.
-        immutable = read_only and file_checks.is_read_only(os.path.dirname(self.path))
+        can_create = os.access(os.path.dirname(self.path), os.W_OK)  # False on a read-only file system, too
         self._writer = SqliteWriter(self.path, durability, busy_seconds)
-        self._readers = Readers(self.path, busy_seconds, immutable and not _has_log(self.path))
+        self._readers = Readers(self.path, busy_seconds, without_locks=read_only and not can_create)
         try:
             self._open(exists)
         except apsw.Error as error:
@@ -166,7 +159,7 @@ class SqliteStore(SqliteReads):
             found = self._writer.read_header(cursor, namespace, header.run)
             if found is not None:
                 if found != header.header:
-                    raise RunExists(f"run {header.run!r} exists in namespace {namespace!r} with another header")
+                    raise RunExists(f"there is another run {header.run!r} in namespace {namespace!r} already")
                 return
             self._writer.add_run(cursor, namespace, header, nodes)
 
@@ -318,12 +311,7 @@ class SqliteStore(SqliteReads):
     # Retention and erasure
 
     def delete_run(
-        self,
-        namespace: str,
-        run: str,
-        record: PendingAppend,
-        nodes: Iterable[bytes],
-        artifacts: Iterable[bytes],
+        self, namespace: str, run: str, record: PendingAppend, nodes: Iterable[bytes], artifacts: Iterable[bytes]
     ) -> None:
         def work(cursor: apsw.Cursor) -> None:
             erasure.delete_run(cursor, self._writer, namespace, run)
@@ -389,10 +377,3 @@ def _make_not_scrubbed(path: str, why: str) -> StoreUnavailable:
         hint="Call scrub() again; do not repeat the erasure.",
         code="not_scrubbed",
     )
-
-
-def _has_log(path: str) -> bool:
-    try:
-        return os.lstat(path + "-wal").st_size > 0
-    except FileNotFoundError:
-        return False
