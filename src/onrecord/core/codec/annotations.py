@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from onrecord.core.codec.registry import label_of, loaded_class
+from onrecord.core.codec.registry import label_of, loaded_class, unmarked
 
 Candidates: TypeAlias = "tuple[Any, ...]"
 
@@ -62,10 +62,10 @@ def class_among(options: Candidates, label: str) -> type | None:
     """Return the class with that label among the candidates and their subclasses."""
     origins: list[Any] = [typing.get_origin(each) or each for each in options]
     named = [cls for cls in origins if isinstance(cls, type) and cls is not object]
+    live, label = loaded_class(label), unmarked(label)
     for cls in named:
         if label_of(cls) == label:
             return cls
-    live = loaded_class(label)
     if live is not None and issubclass(live, tuple(named)):
         return live
     # A dataclass with slots leaves the class it was made from, under the same name: take the later one.
