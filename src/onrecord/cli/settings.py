@@ -17,6 +17,8 @@ class Settings:
     namespace: str = "default"
     json: bool = False
     verbose: bool = False
+    owns_process: bool = False
+    """True if the process ends with the command."""
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
