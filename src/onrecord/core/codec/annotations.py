@@ -45,12 +45,7 @@ def candidates(annotation: Any) -> Candidates:
     origin = typing.get_origin(annotation)
     if origin is typing.Union or origin is types.UnionType:
         return tuple(each for option in typing.get_args(annotation) for each in candidates(option))
-    if origin is typing.Annotated or origin in (
-        typing.Required,
-        typing.NotRequired,
-        typing.Final,
-        typing.ClassVar,
-    ):
+    if origin is typing.Annotated or origin in (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar):
         return candidates(typing.get_args(annotation)[0])
     inner = getattr(annotation, "__supertype__", None) or getattr(annotation, "__value__", None)
     if inner is not None and not isinstance(annotation, type):  # NewType, and the `type` statement of 3.12

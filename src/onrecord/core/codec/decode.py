@@ -14,15 +14,7 @@ from typing import Any, NamedTuple
 
 from onrecord.core import hashing
 from onrecord.core.codec import scalars
-from onrecord.core.codec.annotations import (
-    Candidates,
-    FieldTypes,
-    candidates,
-    class_among,
-    item_of,
-    key_of,
-    value_of,
-)
+from onrecord.core.codec.annotations import Candidates, FieldTypes, candidates, class_among, item_of, key_of, value_of
 from onrecord.core.codec.failures import MAX_BASES, MEMBERS, build_error
 from onrecord.core.codec.json_text import write_json_text
 from onrecord.core.codec.registry import (

@@ -142,10 +142,7 @@ def _class_in(module: str, path: str) -> type | None:
 
 default_registry = Registry()
 default_registry.register_type(
-    SimpleNamespace,
-    "types:SimpleNamespace",
-    lambda value: dict(vars(value)),
-    lambda data: SimpleNamespace(**data),
+    SimpleNamespace, "types:SimpleNamespace", lambda value: dict(vars(value)), lambda data: SimpleNamespace(**data)
 )
 
 

@@ -55,13 +55,13 @@ def find_unfinished(store: Store, namespace: str = "default") -> Iterator[RunRow
 
 
 def sweep(
-    store: Store | str | None = None, namespace: str = "default", *, agents: Sequence[Agent[..., Any]] | None = None
+    store: Store | str | None = None, namespace: str = "default", *, agents: Sequence[Agent[..., Any]] = ()
 ) -> list[SweptRun]:
     """Resume, once, every run that no process holds and whose agent is loaded here. Return their outcomes.
 
     The runs execute concurrently, each in a thread. A run that waits for a resolution from outside is reported as
     `waiting`. It keeps waiting in this process, but the sweep returns without it. A run whose code is in another file
-    is left alone and reported as `other_code`. `agents` limits the agents, which are otherwise all that are loaded.
+    is left alone and reported as `other_code`. `agents` are preferred to other loaded agents of the same name.
     """
     opened = store_of(store)
     outcomes: list[SweptRun | None] = []
@@ -75,9 +75,7 @@ def sweep(
 class Sweeper:
     """Repeated sweeps that do not wait for the resumed runs, so that a long run does not delay others."""
 
-    def __init__(
-        self, store: Store, namespace: str = "default", agents: Sequence[Agent[..., Any]] | None = None
-    ) -> None:
+    def __init__(self, store: Store, namespace: str = "default", agents: Sequence[Agent[..., Any]] = ()) -> None:
         self._store = store
         self._namespace = namespace
         self._agents = agents
@@ -92,8 +90,7 @@ class Sweeper:
                 break
             known = self._resumed.get(row.header.run)
             if row.header.run not in self._left_alone and (known is None or not known.is_running):
-                run = _ResumedRun(self._store, self._namespace, row.header.run, self._agents)
-                self._resumed[row.header.run] = run
+                self._resumed[row.header.run] = _ResumedRun(self._store, self._namespace, row.header.run, self._agents)
                 active += 1
 
     def take_outcomes(self) -> list[SweptRun]:
@@ -114,7 +111,7 @@ class Sweeper:
 class _ResumedRun:
     """A run that is resumed in a thread of its own."""
 
-    def __init__(self, store: Store, namespace: str, run: str, agents: Sequence[Agent[..., Any]] | None = None) -> None:
+    def __init__(self, store: Store, namespace: str, run: str, agents: Sequence[Agent[..., Any]] = ()) -> None:
         self._store = store
         self._namespace = namespace
         self._run = run
@@ -146,17 +143,15 @@ class _ResumedRun:
         return self._outcome
 
 
-def _resume(store: Store, namespace: str, run: str, agents: Sequence[Agent[..., Any]] | None = None) -> SweptRun | None:
+def _resume(store: Store, namespace: str, run: str, agents: Sequence[Agent[..., Any]] = ()) -> SweptRun | None:
     try:
         facts = JournalReader(store, run, namespace).facts()
         if facts is None or "agent" not in facts:
             return None
         try:
-            named = [one for one in agents or [find_agent(facts["agent"])] if one.name == facts["agent"]]
+            named = [one for one in agents if one.name == facts["agent"]] or [find_agent(facts["agent"])]
         except NotFound:
             return None  # another worker may have loaded it
-        if not named:
-            return None
         agent = choose_agent(named, facts.get("origin"))
         if agent is None:
             return SweptRun(run, OTHER_CODE, facts["origin"].get("file") or facts["origin"].get("module"))
