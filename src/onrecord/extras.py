@@ -1,7 +1,7 @@
 """Name the command that adds an extra to this installation.
 
 The package is not on an index, so its bare name may install nothing, or another project's package. The command names
-the checkout, archive or repository that this installation came from.
+the checkout, archive or repository that this installation came from; if that is gone, the packages of the extra.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PACKAGE = "onrecord"
 
 
 def install_command(extra: str) -> str:
-    return " ".join([*_pip(), "install", *_requirement(f"[{extra}]")])
+    return " ".join([*_pip(), "install", *_requirement(extra)])
 
 
 def _pip() -> list[str]:
@@ -35,11 +35,11 @@ def _pip() -> list[str]:
     return [shlex.quote(sys.executable), "-m", "pip"]  # a bare pip would install into another environment
 
 
-def _requirement(extra: str) -> list[str]:
+def _requirement(name: str) -> list[str]:
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
-    source = _source()
+    source, extra = _source(), f"[{name}]"
     url = str(source.get("url", ""))
     path = url2pathname(urlsplit(url).path) if url.startswith("file:") else ""
     if "dir_info" in source and os.path.isdir(path):
@@ -50,7 +50,23 @@ def _requirement(extra: str) -> list[str]:
         return [shlex.quote(f"{PACKAGE}{extra} @ {vcs.get('vcs')}+{url}@{vcs.get('commit_id')}")]
     if "archive_info" in source and (not path or os.path.isfile(path)):
         return [shlex.quote(f"{PACKAGE}{extra} @ {url}")]
-    return [shlex.quote(PACKAGE + extra)]
+    gone = [f" # {path} is gone, which {PACKAGE} was installed from"] if path else []
+    return [*(_packages(name) or [shlex.quote(PACKAGE + extra)]), *gone]
+
+
+def _packages(extra: str) -> list[str]:
+    """Return the requirements of an extra, from the metadata of this installation."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        found = [one.partition(";") for one in requires(PACKAGE) or ()]
+    except PackageNotFoundError:
+        return []
+    return [
+        shlex.quote(one.strip())
+        for one, _, marker in found
+        if marker.strip() in (f"extra == '{extra}'", f'extra == "{extra}"')
+    ]
 
 
 def _source() -> dict[str, dict[str, object]]:

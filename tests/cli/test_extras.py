@@ -13,10 +13,14 @@ import pytest
 from onrecord import extras
 from onrecord.extras import install_command
 
+PACKAGES = "'uvicorn>=0.30' 'jinja2>=3'"
+GONE = " is gone, which onrecord was installed from"
+
 
 class Installed:
     def __init__(self, source: Any) -> None:
         self.text = json.dumps(source) if source is not None else None
+        self.requires = ["apsw>=3", "uvicorn>=0.30; extra == 'web'", 'jinja2>=3; extra == "web"', "x; extra == 'y'"]
 
     def read_text(self, name: str) -> str | None:
         assert name == "direct_url.json"
@@ -41,10 +45,10 @@ def test_a_checkout_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("source", "requirement"),
     [
-        (None, "'onrecord[web]'"),
-        ([], "'onrecord[web]'"),
-        ({"url": "file:///gone/for/good", "dir_info": {}}, "'onrecord[web]'"),
-        ({"url": "file:///gone/onrecord.whl", "archive_info": {}}, "'onrecord[web]'"),
+        (None, PACKAGES),
+        ([], PACKAGES),
+        ({"url": "file:///gone/for/good", "dir_info": {}}, f"{PACKAGES}  # /gone/for/good{GONE}"),
+        ({"url": "file:///gone/onrecord.whl", "archive_info": {}}, f"{PACKAGES}  # /gone/onrecord.whl{GONE}"),
         ({"url": "https://host/o.whl", "archive_info": {}}, "'onrecord[web] @ https://host/o.whl'"),
         (
             {"url": "https://host/o.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},

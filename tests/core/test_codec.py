@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import datetime as dt
 import io
 import json
@@ -315,6 +316,36 @@ def test_nothing_is_resolved_or_imported_because_data_names_it() -> None:
         tree["$object"]["type"] = label
         assert isinstance(decode(tree, loaded_classes=True), Plain)
     assert "antigravity" not in sys.modules
+
+
+def test_a_missing_class_is_named_and_an_unreachable_one_is_not() -> None:
+    gone: list[str] = []
+    tree = {"$object": {"type": "codec_examples:Gone", "form": "dataclass", "fields": {"a": 1}}}
+    for value in (tree, {"$enum": {"type": "gone:Gone", "name": "A", "value": 1}}, {"$error": {"type": "gone:Error"}}):
+        decode(value, loaded_classes=True, missing=gone)
+        decode(value, missing=gone)  # foreign data stays plain
+    assert gone == ["codec_examples:Gone", "gone:Gone", "gone:Error"]
+    made = type("Made", (Exception,), {"__module__": "codec_examples"})
+    for value in (dataclasses.make_dataclass("Made", ["a"])(1), made(1), Line("a")):
+        decode(encode(value).tree, loaded_classes=True, missing=gone)
+    assert len(gone) == 3
+    assert encode(made(1)).tree["$error"]["type"] == "codec_examples:<unreachable>.Made"
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"$object": {"type": "codec_examples:Line", "form": "dataclass", "fields": {"other": "a"}}},
+        {"$object": {"type": "codec_examples:Line", "form": "attrs", "fields": {"text": "a"}}},
+        {"$object": {"type": "codec_examples:Line", "form": "registered", "fields": {"value": "a"}}},
+        {"$enum": {"type": "codec_examples:Colour", "name": "GONE", "value": 77}},
+        {"$error": {"type": "a:<unreachable>.b", "bases": ["gone:Base", "builtins:Exception"]}},
+    ],
+)
+def test_a_class_that_has_changed_is_missing(tree: Any) -> None:
+    gone: list[str] = []
+    decode(tree, loaded_classes=True, missing=gone)
+    assert len(gone) == 1
 
 
 def test_a_lazy_module_is_not_woken() -> None:

@@ -16,7 +16,7 @@ import click
 from onrecord.cli.error_exit import ReaderGoneError, run_guarded
 from onrecord.cli.fast_start import start_at_once
 from onrecord.cli.render.output import terminal_width
-from onrecord.cli.settings import shared_options
+from onrecord.cli.settings import Settings, shared_options
 
 INTERRUPTED, TERMINATED = 130, 143
 THREADS_MAY_TAKE_SECONDS = 2.0
@@ -196,7 +196,7 @@ def run() -> NoReturn:
         # A character that the terminal's encoding lacks is printed as an escape.
         sys.stdout = io.TextIOWrapper(binary, encoding=sys.stdout.encoding, errors="backslashreplace")
     try:
-        cli.main(prog_name="onrecord")
+        cli.main(prog_name="onrecord", obj=Settings(owns_process=True))
     except SystemExit as end:
         if end.code in (INTERRUPTED, TERMINATED):
             _leave_threads(int(end.code or 0))

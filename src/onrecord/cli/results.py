@@ -113,7 +113,7 @@ def explain_stop(settings: Settings, run: str, reason: OnrecordError) -> Onrecor
         return RunNotEnded(reason.message, hint=hint, code=reason.code)
     if isinstance(reason, Suspended):
         return RunNotEnded(reason.message, hint=f"Go on: {command_for(settings, 'resume', run)}", code=reason.code)
-    if isinstance(reason, (CodeChanged, NotCarriedOut, Superseded)):
+    if isinstance(reason, (CodeChanged, NotCarriedOut, Superseded)) or reason.code == "class_missing":
         return RunNotEnded(reason.message, hint=reason.hint, code=reason.code)
     if isinstance(reason, NotReplayable):
         fork = command_for(settings, "fork", run, "--event", str(reason.seq)) if reason.seq else ""

@@ -19,6 +19,8 @@ class Settings:
     verbose: bool = False
     selected_run: str | None = None
     """The run that the command is about, for the hint of an error."""
+    owns_process: bool = False
+    """True if the process ends with the command."""
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:

@@ -231,9 +231,10 @@ class JournalReader:
         except Damaged as damage:
             raise Damaged(f"event {row.seq} of run {self.run}: {damage.message}", code=damage.code) from None
 
-    def decoded(self, tree: Any, annotation: Any = None) -> Any:
+    def decoded(self, tree: Any, annotation: Any = None, *, missing: list[str] | None = None) -> Any:
         """Return the value of an encoded tree of this run. Loaded classes are used unless the run is foreign."""
-        return decode(tree, loaded_classes=not self.holds_foreign, annotation=annotation, artifact=self.nodes.artifact)
+        classes, artifact = not self.holds_foreign, self.nodes.artifact
+        return decode(tree, loaded_classes=classes, annotation=annotation, artifact=artifact, missing=missing)
 
 
 __all__ = ["ErasedEvent", "JournalReader", "NodeReader", "SequencedEvent", "UnknownEvent", "check_node"]

@@ -462,8 +462,9 @@ def test_an_effect_that_is_cancelled_inside_comes_back_as_that(memory: Any) -> N
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_an_error_whose_class_is_gone_is_still_caught_as_what_it_was(
-    memory: Any, monkeypatch: pytest.MonkeyPatch, is_async: bool
+@pytest.mark.parametrize("was_reachable", [False, True])
+def test_an_error_whose_class_is_gone_stops_a_replay_unless_nobody_could_find_it(
+    memory: Any, monkeypatch: pytest.MonkeyPatch, is_async: bool, was_reachable: bool
 ) -> None:
     class Refused(ValueError):
         def __init__(self, code: int) -> None:
@@ -471,7 +472,8 @@ def test_an_error_whose_class_is_gone_is_still_caught_as_what_it_was(
             self.code = code
 
     Refused.__qualname__ = "Refused"
-    monkeypatch.setattr(sys.modules[__name__], "Refused", Refused, raising=False)
+    if was_reachable:
+        monkeypatch.setattr(sys.modules[__name__], "Refused", Refused, raising=False)
 
     @onrecord.step
     def refusing() -> None:
@@ -500,8 +502,14 @@ def test_an_error_whose_class_is_gone_is_still_caught_as_what_it_was(
 
     agent, run_id = catching_later if is_async else catching, new_id()
     assert run(agent, store=memory, run_id=run_id) == ["refused with 7", 7]
-    monkeypatch.delattr(sys.modules[__name__], "Refused")
-    assert replay(agent, run_id, store=memory) == ["refused with 7", 7]
+    monkeypatch.delattr(sys.modules[__name__], "Refused", raising=was_reachable)
+    if was_reachable:
+        with pytest.raises(
+            onrecord.NotReplayable, match=r"the class test_runtime_values:Refused of the result of refus"
+        ):
+            replay(agent, run_id, store=memory)
+    else:
+        assert replay(agent, run_id, store=memory) == ["refused with 7", 7]
 
 
 @pytest.mark.parametrize("duration", [float("nan"), float("inf"), "soon", "1x", [1]])

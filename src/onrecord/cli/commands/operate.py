@@ -19,6 +19,7 @@ from onrecord.cli.stores import reading, writing
 from onrecord.errors import InvalidInput
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from onrecord.runtime.api.agent import Agent
     from onrecord.runtime.api.worker import SweptRun
 
 SWEEP_SECONDS = 5.0
@@ -137,49 +138,53 @@ def worker(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...],
     onrecord worker agent.py
     onrecord worker -m agents.support --once
     """
-    from onrecord.runtime.api.worker import Sweeper, sweep
+    from onrecord.runtime.api.worker import OTHER_CODE, Sweeper, sweep
 
-    names = _load_agents(settings, files, modules)
-    if not names:
+    agents = _load_agents(settings, files, modules)
+    if not agents:
         raise InvalidInput(
             "worker needs a file or module that defines agents",
             hint="For example: `onrecord worker agent.py`.",
             code="no_agent",
         )
     if not settings.json:
-        note(f"sweeping for {count_text(len(names), 'agent')}: {inert(', '.join(names))}")
+        note(f"sweeping for {count_text(len(agents), 'agent')}: {inert(', '.join(one.name for one in agents))}")
     swept: list[SweptRun] = []
 
     def report(found: list[SweptRun]) -> None:
         swept.extend(found)
         for one in found if not settings.json else ():
             say(f"{inert(one.run)} {inert(one.outcome)}")
+            if one.outcome == OTHER_CODE:
+                note(f"{inert(one.run)} was recorded by {inert(str(one.result))}: give that file to a worker")
 
     with writing(settings) as store:
-        sweeper = Sweeper(store, settings.namespace)
+        sweeper = Sweeper(store, settings.namespace, agents)
         with _until_stopped() as stopped:
             if once:
-                report(sweep(store, settings.namespace))
+                report(sweep(store, settings.namespace, agents=agents))
             while not once and not stopped.is_set():
                 sweeper.sweep()
                 stopped.wait(seconds)
                 report(sweeper.take_outcomes())
         report(sweeper.take_outcomes())
     if settings.json:
-        say_json({"runs": [{"run": one.run, "outcome": one.outcome} for one in swept]})
+        found = [(one, {"recorded_by": one.result} if one.outcome == OTHER_CODE else {}) for one in swept]
+        say_json({"runs": [{"run": one.run, "outcome": one.outcome, **more} for one, more in found]})
 
 
-def _load_agents(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...]) -> list[str]:
-    from onrecord.cli.agent_loader import agents_in, load_module, parse_target
+def _load_agents(settings: Settings, files: tuple[str, ...], modules: tuple[str, ...]) -> list[Agent[..., Any]]:
+    from onrecord.cli.agent_loader import Target, agents_in, load_beside, parse_target
 
     targets = [parse_target(f"{one}:") for one in files] + [parse_target(f"{one}:", is_module=True) for one in modules]
-    names = []
+    loaded: dict[Target, Any] = {}
+    agents = []
     for target in targets:
-        for name, agent in agents_in(load_module(target)).items():
+        for name, agent in agents_in(load_beside(target, loaded)).items():
             agent.namespace = settings.namespace
             agent.origin = target._replace(function=name).origin()
-            names.append(agent.name)
-    return names
+            agents.append(agent)
+    return agents
 
 
 @contextmanager

@@ -77,8 +77,8 @@ def replay(
     A divergence is shown, and the exit status is 1. Status 7 means that an effect has no recorded value. An unfinished
     run is replayed up to its last event.
 
-    A run that `onrecord run` started knows its code. Name the code of any other run, and always of an imported one. To
-    run another program instead of the recorded one, give it after --: `onrecord replay @last -- python agent.py`.
+    A run records where its code is. Name the code of an imported run, and to use other code. To run another program
+    instead of the recorded one, give it after --: `onrecord replay @last -- python agent.py`.
 
     With --live the models are called and the steps run again, and each outcome is compared within a tolerance. A tool
     runs only if --live-tool names it. Status 0 means that every difference is within the tolerance.
@@ -137,6 +137,7 @@ def _replay_one(
     from onrecord.cli.selection import selected_run
     from onrecord.journal.reader import JournalReader
     from onrecord.reports.misses import explained
+    from onrecord.runtime.api.origins import forbid_starts, forbid_starts_for_good
     from onrecord.runtime.engine.stops import Divergence
     from onrecord.runtime.secrets.run_secrets import open_facts
 
@@ -152,8 +153,11 @@ def _replay_one(
             raise InvalidInput(
                 f"run {name} was recorded by an agent, not a program; name FILE.PY:FUNCTION", code="usage"
             )
-        agent = load_agent_of(reader, target, module)
-        verdict = replay_verdict(agent, name, store, strict)
+        if settings.owns_process:
+            forbid_starts_for_good()  # a thread of the loaded code may run longer than the command
+        with forbid_starts():
+            agent = load_agent_of(reader, target, module)
+            verdict = replay_verdict(agent, name, store, strict)
         reader = JournalReader(store, name, settings.namespace)
         miss = explained(verdict, reader) if isinstance(verdict, Divergence) else None
         events = reader.head().seq
@@ -162,6 +166,8 @@ def _replay_one(
 
 def replay_verdict(agent: Agent[..., Any], run: str, store: Store, strict: bool) -> OnrecordError | None:
     """Replay a run. Return None if it did the same, else what differs. The agent's output goes to stderr."""
+    from onrecord.cli.agent_loader import starts_run
+    from onrecord.runtime.api.origins import StartedWhileLoading
     from onrecord.runtime.engine.stops import Divergence, NotReplayable, RecordEnded
 
     try:
@@ -173,6 +179,8 @@ def replay_verdict(agent: Agent[..., Any], run: str, store: Store, strict: bool)
         return _find_cause(divergence)
     except (RecordEnded, NotReplayable) as verdict:
         return verdict
+    except StartedWhileLoading as start:
+        raise starts_run(f"the code of {agent.name}", start) from None
     except (Damaged, StoreError):
         raise  # not a verdict about the code
     except SystemExit as exiting:

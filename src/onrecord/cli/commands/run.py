@@ -221,7 +221,7 @@ def resume(
 
 def load_agent_of(reader: JournalReader, target: str | None, module: str | None) -> Agent[..., Any]:
     """Load the agent of a run: the one that the user names, else the one that the run was started with."""
-    from onrecord.cli.agent_loader import load_agent, parse_target, recorded_target
+    from onrecord.cli.agent_loader import load_agent, name_as_recorded, parse_target, recorded_target
 
     if target is not None and module is not None:
         raise InvalidInput("FILE.PY:FUNCTION and -m MODULE:FUNCTION exclude each other", code="usage")
@@ -235,6 +235,8 @@ def load_agent_of(reader: JournalReader, target: str | None, module: str | None)
             code="no_file",
         )
     agent = load_agent(found)
+    if name is not None:
+        name_as_recorded(reader, agent)
     agent.namespace = reader.namespace
     return agent
 

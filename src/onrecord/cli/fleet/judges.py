@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -21,6 +21,8 @@ from onrecord.cli.render.text import brief
 from onrecord.errors import Damaged, InvalidInput, NotFound, OnrecordError
 
 if TYPE_CHECKING:  # loaded by the judge that needs it
+    from types import ModuleType
+
     from onrecord.cli.agent_loader import Target
     from onrecord.journal.reader import JournalReader
     from onrecord.runtime.api.agent import Agent
@@ -60,17 +62,6 @@ def describe_failure(error: BaseException) -> Finding:
     else:
         verdict, status = "error", complaint.status if complaint.status in OWN_STATUS else CHECK_FOUND_SOMETHING
     return Finding(verdict=verdict, code=complaint.code, message=complaint.message, hint=complaint.hint, status=status)
-
-
-@contextmanager
-def catch_exit(source: str) -> Iterator[None]:
-    """Turn a SystemExit of loaded code into LoadFailed."""
-    from onrecord.cli.agent_loader import LoadFailed
-
-    try:
-        yield
-    except SystemExit as exit_error:
-        raise LoadFailed(f"{source} failed while it was loaded: SystemExit({exit_error.code!r})") from None
 
 
 class VerifyJudge:
@@ -119,6 +110,7 @@ class ReplayJudge:
         import onrecord.runtime.api.agent  # noqa: F401 - loaded before the first run is timed
 
         self._store, self._namespace, self._strict = store, namespace, bool(options.get("strict"))
+        self._modules: dict[Target, ModuleType] = {}
         self._loaded: dict[Target, Agent[..., Any] | OnrecordError] = {}
         self._verify = VerifyJudge(store, namespace, {})
         self._scripts: dict[str, str] = options.get("scripts", {})
@@ -128,17 +120,17 @@ class ReplayJudge:
         self._named_agents: dict[str, Agent[..., Any]] = {}
         self._ambiguous: set[str] = set()
         for text, is_module in options.get("code", ()):
-            with catch_exit(text):
-                self._load_named_code(text, is_module)
+            self._load_named_code(text, is_module)
 
     def _load_named_code(self, text: str, is_module: bool) -> None:
-        from onrecord.cli.agent_loader import agents_in, load_agent, load_module, parse_target
+        from onrecord.cli.agent_loader import agents_in, load_agent, load_beside, parse_target
 
         target = parse_target(text, is_module=is_module)
+        module = load_beside(target, self._modules)
         if target.function is not None:
-            found = [load_agent(target)]
+            found = [load_agent(target, module)]
         else:
-            found = list(agents_in(load_module(target)).values())
+            found = list(agents_in(module).values())
             if not found:
                 raise InvalidInput(
                     f"{target.source} has no agent", hint="Name a function after a colon.", code="no_agent"
@@ -246,17 +238,16 @@ class ReplayJudge:
         """Load the named programs, which may have agents too, for a run without other known code."""
         while self._unloaded_programs:
             text, is_module = self._unloaded_programs.pop()
-            with suppress(InvalidInput), catch_exit(text):  # a program without agents is refused
+            with suppress(InvalidInput):  # a program without agents is refused
                 self._load_named_code(text, is_module)
 
     def _load(self, target: Target) -> Agent[..., Any]:
         """Return the agent of a target. It is loaded once, even if that fails."""
-        from onrecord.cli.agent_loader import load_agent
+        from onrecord.cli.agent_loader import load_agent, load_beside
 
         if target not in self._loaded:
             try:
-                with catch_exit(target.source):
-                    self._loaded[target] = load_agent(target)
+                self._loaded[target] = load_agent(target, load_beside(target, self._modules))
             except OnrecordError as error:
                 self._loaded[target] = error
         found = self._loaded[target]

@@ -65,9 +65,12 @@ def _read_messages(connection: Connection, messages: queue.SimpleQueue[dict[str,
 
 
 def _make_judge(settings: dict[str, Any]) -> RunJudge:
+    from onrecord.runtime.api.origins import forbid_starts_for_good
     from onrecord.store.factory import open_store
 
     store = open_store(settings["store"], read_only=settings["judge"] not in WRITING_JUDGES)
+    if settings["judge"] not in WRITING_JUDGES:
+        forbid_starts_for_good()
     return JUDGES[settings["judge"]](store, settings["namespace"], settings["options"])
 
 

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from onrecord.core.codec.registry import label_of, loaded_class
+from onrecord.core.codec.registry import label_of, loaded_class, unmarked
 
 Candidates: TypeAlias = "tuple[Any, ...]"
 
@@ -45,12 +45,7 @@ def candidates(annotation: Any) -> Candidates:
     origin = typing.get_origin(annotation)
     if origin is typing.Union or origin is types.UnionType:
         return tuple(each for option in typing.get_args(annotation) for each in candidates(option))
-    if origin is typing.Annotated or origin in (
-        typing.Required,
-        typing.NotRequired,
-        typing.Final,
-        typing.ClassVar,
-    ):
+    if origin is typing.Annotated or origin in (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar):
         return candidates(typing.get_args(annotation)[0])
     inner = getattr(annotation, "__supertype__", None) or getattr(annotation, "__value__", None)
     if inner is not None and not isinstance(annotation, type):  # NewType, and the `type` statement of 3.12
@@ -62,10 +57,10 @@ def class_among(options: Candidates, label: str) -> type | None:
     """Return the class with that label among the candidates and their subclasses."""
     origins: list[Any] = [typing.get_origin(each) or each for each in options]
     named = [cls for cls in origins if isinstance(cls, type) and cls is not object]
+    live, label = loaded_class(label), unmarked(label)
     for cls in named:
         if label_of(cls) == label:
             return cls
-    live = loaded_class(label)
     if live is not None and issubclass(live, tuple(named)):
         return live
     # A dataclass with slots leaves the class it was made from, under the same name: take the later one.

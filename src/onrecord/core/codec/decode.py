@@ -17,7 +17,14 @@ from onrecord.core.codec import scalars
 from onrecord.core.codec.annotations import Candidates, FieldTypes, candidates, class_among, item_of, key_of, value_of
 from onrecord.core.codec.failures import MAX_BASES, MEMBERS, build_error
 from onrecord.core.codec.json_text import write_json_text
-from onrecord.core.codec.registry import Registered, Registry, default_registry, loaded_class, standard_class
+from onrecord.core.codec.registry import (
+    Registered,
+    Registry,
+    default_registry,
+    is_unreachable,
+    loaded_class,
+    standard_class,
+)
 from onrecord.core.codec.shapes import FORMS, MismatchError
 from onrecord.core.codec.unresolved import Erased, NonReplayable, Plain, UnknownTag
 from onrecord.core.codec.walk import Inner, RefusalError, Walk
@@ -41,16 +48,19 @@ def decode(
     loaded_classes: bool = False,
     annotation: Any = None,
     artifact: Callable[[bytes], bytes] | None = None,
+    missing: list[str] | None = None,
 ) -> Any:
     """Return the value of a tree; the tree itself if it holds no tag. Raise `Damaged` for a malformed tag.
 
     `loaded_classes` is for recordings of the reader's own store. Without it the data counts as foreign, and an integer
     of more than 4,300 digits is refused. `artifact` returns the bytes of an address; without it, references to
-    artifacts stay unknown tags.
+    artifacts stay unknown tags. `missing` gets the labels of classes that the recording program found and this one
+    does not, or finds with other fields: a stand-in for their values differs from what was recorded.
     """
     if not _has_tags(tree):
         return tree
     decoder = _Decoder(registry or default_registry, loaded_classes, artifact)
+    decoder.missing = missing
     return decoder.run((tree, candidates(annotation)))
 
 
@@ -86,6 +96,7 @@ class _Decoder(Walk):
         self.registry = registry
         self.loaded_classes = loaded_classes
         self.artifact = artifact
+        self.missing: list[str] | None = None
         self.field_types: dict[type, FieldTypes] = {}
         self.json_levels = 0  # how many `$json` tags enclose the current value
         self.json_left = MAX_JSON_CHARACTERS
@@ -163,7 +174,14 @@ class _Decoder(Walk):
         found = class_among(options, label) or standard_class(label)
         if found is None and self.loaded_classes:
             found = loaded_class(label)
-        return found if found is not None and fits(found) else None
+        if found is not None and fits(found):
+            return found
+        self.note_missing(label)
+        return None
+
+    def note_missing(self, label: str) -> None:
+        if self.missing is not None and self.loaded_classes and not is_unreachable(label):
+            self.missing.append(label)
 
 
 def _refuse_tag(tag: str) -> RefusalError:
@@ -237,6 +255,8 @@ def _decode_enum(decoder: _Decoder, tag: _Tag) -> Any:
 
     def build(done: list[Any]) -> Any:
         member = _find_member(cls, done[0]) if cls is not None else None
+        if member is None and cls is not None and not issubclass(cls, Flag) and type(done[0]) in (str, int):
+            decoder.note_missing(label)
         return Plain(label, "enum", {"name": name, "value": done[0]}) if member is None else member
 
     return decoder.build_inner(tag, [(tag.content["value"], ())], build)
@@ -264,6 +284,8 @@ def _decode_object(decoder: _Decoder, tag: _Tag) -> Any:
     registered = decoder.registry.for_name(label) if form_name == "registered" else None
     form = FORMS.get(form_name)
     cls = decoder.find_class(label, tag.options, form.matches) if form is not None else None
+    if form is None and registered is None:
+        decoder.note_missing(label)
     hints: Candidates = ()
     if cls is not None and form is not None:
         hints = (decoder.field_types.setdefault(cls, FieldTypes(lambda: form.hints(cls))),)
@@ -277,7 +299,9 @@ def _decode_object(decoder: _Decoder, tag: _Tag) -> Any:
         if cls is not None and form is not None:
             try:
                 return form.build(cls, members)
-            except (MismatchError, *_DATA_ERRORS):  # the class has changed since the recording
+            except MismatchError:
+                decoder.note_missing(label)
+            except _DATA_ERRORS:  # the class cannot be built from its fields; the recording program could not, either
                 pass
         return Plain(label, form_name, members.pop("fields"), members)
 

@@ -20,7 +20,7 @@ from onrecord.core import hashing
 from onrecord.core.canonical import MAX_DEPTH, OddFloats, canonical_bytes, plain_text, stored_bytes
 from onrecord.core.codec import scalars
 from onrecord.core.codec.failures import MAX_CHAIN, read_error
-from onrecord.core.codec.registry import Registry, default_registry, label_of
+from onrecord.core.codec.registry import Registry, default_registry, label_of, recorded_label
 from onrecord.core.codec.shapes import FORMS, form_of
 from onrecord.core.codec.unresolved import Erased, NonReplayable, Plain, UnknownTag
 from onrecord.core.codec.walk import Inner, Walk
@@ -92,7 +92,7 @@ class _Encoder(Walk):
         form = form_of(cls)
         if form is None:
             return self.encode_opaque(value)
-        return self.encode_object(value, label_of(cls), form, FORMS[form].read(value))
+        return self.encode_object(value, recorded_label(cls), form, FORMS[form].read(value))
 
     def encode_object(self, value: Any, label: str, form: str, members: dict[str, Any]) -> Inner:
         names = list(members)
@@ -202,7 +202,7 @@ def _encode_set(tag: str) -> Callable[[_Encoder, Any], Any]:
 
 
 def _encode_enum(_: _Encoder, value: Enum) -> Any:
-    label = label_of(type(value))
+    label = recorded_label(type(value))
 
     def finish(done: list[Any]) -> Any:
         return {"$enum": {"type": label, "name": value._name_, "value": done[0]}}

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from onrecord.core.codec.registry import label_of
+from onrecord.core.codec.registry import recorded_label
 from onrecord.core.codec.unresolved import RecordedError
 
 MAX_CHAIN = 10  # how many causes deep errors are recorded
@@ -69,12 +69,12 @@ def _read_real(error: BaseException) -> dict[str, Any]:
     attributes.update((name, value) for name, value in known if value is not None)
     group: Any = error if isinstance(error, BaseExceptionGroup) else None
     return {
-        "type": label_of(cls),
+        "type": recorded_label(cls),
         "message": _read_message(error),
         "args": [group.message] if group is not None else list(_read_args(error)),
         "attributes": attributes,
         "members": list(group.exceptions) if group is not None else None,
-        "bases": [label_of(base) for base in cls.__mro__[1:] if base is not object],
+        "bases": [recorded_label(base) for base in cls.__mro__[1:] if base is not object],
     }
 
 

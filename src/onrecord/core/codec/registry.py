@@ -10,6 +10,7 @@ import builtins
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from functools import lru_cache
 from os.path import basename, splitext
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -51,6 +52,15 @@ class Registry:
 
 
 _MAIN = ("__main__", "__mp_main__")
+_scripts: dict[str, str] = {}
+"""The module name of a loaded script → the name that its classes have in labels."""
+_UNREACHABLE = "<unreachable>."
+
+
+def name_script(loaded: str, name: str) -> None:
+    """Label the classes of a loaded module as those of a script of that name, and find them by these labels."""
+    _scripts[loaded] = name
+    _recorded_label.cache_clear()
 
 
 def name_of_main() -> str:
@@ -63,10 +73,41 @@ def name_of_main() -> str:
 
 
 def label_of(cls: type) -> str:
-    """Return `module:qualified.name`, always valid UTF-8 text."""
-    module = cls.__module__
-    label = f"{name_of_main() if module in _MAIN else module}:{cls.__qualname__}"
+    """Return `module:qualified.name`, always valid UTF-8 text.
+
+    A script that another module imports too exists twice: the class of the started one has the module `__main__`.
+    """
+    module, path = cls.__module__, cls.__qualname__
+    script = name_of_main() if module in _MAIN else _scripts.get(module)
+    if script is not None:
+        module = script if _class_in(script, path) in (None, cls) else "__main__"
+    label = f"{module}:{path}"
     return label if label.isascii() else label.encode("utf-8", "backslashreplace").decode()
+
+
+def recorded_label(cls: type) -> str:
+    """Return the label of a class. If a look-up by it does not give the class, mark the label so that it never will:
+    the agent got a stand-in when the value was recorded, and gets one again.
+    """
+    return _recorded_label(cls, len(sys.modules))
+
+
+@lru_cache(maxsize=1024)
+def _recorded_label(cls: type, _modules: int) -> str:
+    """`_modules` is the number of loaded modules: another one may hold a class of that name."""
+    label = label_of(cls)
+    if loaded_class(label) is cls or is_unreachable(label):
+        return label
+    return label.replace(":", f":{_UNREACHABLE}", 1)
+
+
+def is_unreachable(label: str) -> bool:
+    """Return True if no reader can find the class: it was made in a function, or its label is marked."""
+    return "<" in label
+
+
+def unmarked(label: str) -> str:
+    return label.replace(_UNREACHABLE, "", 1)
 
 
 # Building the standard library's own containers and exceptions runs no user code.
@@ -83,26 +124,25 @@ def standard_class(label: str) -> type | None:
 
 def loaded_class(label: str) -> type | None:
     """Return the class with that label if its module is loaded. Dictionary look-ups run no lazy import."""
-    module_name, _, path = label.partition(":")
-    names = ("__main__", module_name) if module_name == name_of_main() else (module_name,)
-    return next((cls for name in names if (cls := _class_in(sys.modules.get(name), path, label)) is not None), None)
+    module, _, path = label.partition(":")
+    names = [] if module in _MAIN else [module]
+    names += [loaded for loaded, script in reversed(_scripts.items()) if module in (script, *_MAIN)]
+    names += ["__main__"] if module in (name_of_main(), *_MAIN) else []
+    return next((cls for name in names if (cls := _class_in(name, path)) is not None), None)
 
 
-def _class_in(found: Any, path: str, label: str) -> type | None:
-    if not isinstance(found, ModuleType) or not path:
-        return None
+def _class_in(module: str, path: str) -> type | None:
+    found: Any = sys.modules.get(module)
     for name in path.split("."):
         found = vars(found).get(name) if isinstance(found, ModuleType | type) else None
-    # The label must be the class's own: an alias in another module is not the recorded class.
-    return found if isinstance(found, type) and label_of(found) == label else None
+    # The class must be the module's own: an alias in another module is not the recorded class.
+    is_own = isinstance(found, type) and (found.__module__ == module or {found.__module__, module} <= set(_MAIN))
+    return found if is_own and found.__qualname__ == path else None
 
 
 default_registry = Registry()
 default_registry.register_type(
-    SimpleNamespace,
-    "types:SimpleNamespace",
-    lambda value: dict(vars(value)),
-    lambda data: SimpleNamespace(**data),
+    SimpleNamespace, "types:SimpleNamespace", lambda value: dict(vars(value)), lambda data: SimpleNamespace(**data)
 )
 
 

@@ -25,7 +25,7 @@ class Form(NamedTuple):
 
 
 class MismatchError(Exception):
-    """The class does not match the recorded fields; they stay plain data."""
+    """The class has other fields than were recorded: it has changed since."""
 
 
 def form_of(cls: type) -> str | None:
@@ -147,7 +147,7 @@ def _build_namedtuple(cls: Any, members: dict[str, Any]) -> Any:
 def _build_msgspec(cls: Any, members: dict[str, Any]) -> Any:
     fields = _check_names(members["fields"], cls.__struct_fields__)
     if hasattr(cls, "__post_init__"):  # msgspec always calls it, and it is user code
-        raise MismatchError
+        raise TypeError
     try:
         return cls(**fields)
     except TypeError:

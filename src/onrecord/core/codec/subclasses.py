@@ -92,11 +92,7 @@ _BASES: dict[type, tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]]]
         lambda v: datetime(*_datetime_parts(v), fold=v.fold),
         lambda cls, v: datetime.__new__(cls, *_datetime_parts(v), fold=v.fold),
     ),
-    date: (
-        date,
-        lambda v: date(v.year, v.month, v.day),
-        lambda cls, v: date.__new__(cls, v.year, v.month, v.day),
-    ),
+    date: (date, lambda v: date(v.year, v.month, v.day), lambda cls, v: date.__new__(cls, v.year, v.month, v.day)),
     time: (
         time,
         lambda v: time(*_time_parts(v), fold=v.fold),

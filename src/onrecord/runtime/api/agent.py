@@ -22,7 +22,7 @@ from onrecord.runtime.api.policy import Policy, PolicyGuard
 from onrecord.runtime.engine.context import PLACE, Inside
 from onrecord.runtime.engine.execution import carry, carry_async
 from onrecord.runtime.engine.lease_keeper import keeper
-from onrecord.runtime.engine.outcomes import is_opaque
+from onrecord.runtime.engine.outcomes import class_missing, is_opaque
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.engine.stops import CodeChanged, Divergence, NotReplayable, RecordCancelled
 from onrecord.runtime.engine.stores import store_of
@@ -470,6 +470,10 @@ class Agent(ChildCalls, Generic[P, R]):
                 f"the input of run {reader.run} holds a value of which only the type was recorded",
                 hint="Give agents plain values, and open clients and files inside the agent.",
             )
+        missing: list[str] = []
+        reader.decoded((reader.facts_tree() or {}).get("input"), missing=missing)
+        if missing:
+            raise class_missing(missing, "the input", reader.run)
         given = load_secrets(reader).unseal_facts(reader, facts["input"], needed=needed)
         return given["args"], given["kwargs"]
 

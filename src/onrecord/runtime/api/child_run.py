@@ -16,6 +16,7 @@ from onrecord.runtime.api.policy import PolicyGuard
 from onrecord.runtime.engine.boundary import perform, perform_blocking
 from onrecord.runtime.engine.context import PLACE, Inside
 from onrecord.runtime.engine.open_effect import EffectSpec
+from onrecord.runtime.engine.outcomes import class_missing
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.engine.stops import Divergence, RunStopped, Suspended
 from onrecord.runtime.engine.stores import store_of
@@ -192,7 +193,11 @@ class ChildCalls:
 
     def _read_child_outcome(self, parent: LiveRun, child: str) -> Any:
         reader = JournalReader(parent.reader.store, child, self.namespace)
-        return self.read_outcome(reader, find_last_event(reader), parent.secrets)
+        last, missing = find_last_event(reader), list[str]()
+        reader.decoded(reader.content_tree(last, reader.link(last)), missing=missing)
+        if missing:
+            parent.stop_here(class_missing(missing, f"the end at seq {last.seq}", child))
+        return self.read_outcome(reader, last, parent.secrets)
 
     def _stop_unless_ended(self, parent: LiveRun, child: str, live: LiveRun | None, error: Exception) -> None:
         """Raise the error if the child run failed with it. Return if another process has ended the run.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -37,6 +37,12 @@ def forbid_starts() -> Iterator[None]:
         _loads -= 1
 
 
+def forbid_starts_for_good() -> None:
+    """Make every start of a run in this process raise `StartedWhileLoading` from here on: the process only replays."""
+    global _loads
+    _loads += 1
+
+
 def refuse_while_loading(name: str, agent: Any = None) -> None:
     """Raise `StartedWhileLoading` inside `forbid_starts`."""
     if _loads:
@@ -51,8 +57,8 @@ def find_origin(agent: Any) -> dict[str, str] | None:
     if module is None or name is None or not isinstance(file, str) or not file.endswith(".py"):
         return None
     path, spec = os.path.abspath(file), getattr(module, "__spec__", None)
-    if module.__name__ == "__main__" and spec is None:
-        return {"file": path, "function": name}
+    if module.__name__ == "__main__" and (spec is None or spec.name == "__main__"):  # a file, or a folder's __main__.py
+        return {"file": path, "function": name} if os.path.isfile(path) else None  # a file in an archive: None
     imported = str(spec.name) if spec is not None else module.__name__
     folder = _import_folder(imported, path)
     return {"module": imported, "function": name, "folder": folder} if folder is not None else None
@@ -73,3 +79,28 @@ def _import_folder(module: str, path: str) -> str | None:
     place = path.removesuffix(".py").removesuffix(f"{os.sep}__init__")
     tail = os.sep + module.replace(".", os.sep)
     return place.removesuffix(tail) or os.sep if place.endswith(tail) else None
+
+
+def choose_agent(agents: Sequence[Any], origin: Any) -> Any:
+    """Return the agent with that origin; else one of a file or module of that name, for code that has moved; else None.
+
+    A run without an origin, and an agent without one, fit every agent of the name.
+    """
+    if not isinstance(origin, dict) or not origin.keys() & {"file", "module"}:
+        return agents[-1]
+    recorded = _place(origin)
+    places = [[_place(own) for own in (find_origin(one), one.origin) if own] or [recorded] for one in agents]
+    for part in (0, 1):
+        for one, found in zip(agents, places, strict=True):
+            if any(place[part] == recorded[part] for place in found):
+                return one
+    return None
+
+
+def _place(origin: Mapping[str, str]) -> tuple[str, str]:
+    """Return the path of the code without .py, and its last name. A package is named by its folder."""
+    parts = [origin.get("folder", ""), *origin["module"].split(".")] if "module" in origin else [origin["file"]]
+    place = os.path.realpath(os.path.join(*parts)).removesuffix(".py")
+    if os.path.basename(place) in ("__init__", "__main__"):
+        place = os.path.dirname(place)
+    return place, os.path.basename(place)

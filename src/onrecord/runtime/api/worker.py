@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from contextvars import Context
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from onrecord.core.events import TERMINAL_KINDS
 from onrecord.errors import NotFound, OnrecordError, Refused, StoreError
 from onrecord.journal.reader import JournalReader
-from onrecord.runtime.api.agent import find_agent
+from onrecord.runtime.api.agent import Agent, find_agent
+from onrecord.runtime.api.origins import choose_agent
 from onrecord.runtime.engine.lease_keeper import keeper
 from onrecord.runtime.engine.stops import Suspended
 from onrecord.runtime.engine.stores import store_of
@@ -25,11 +26,15 @@ AT_ONCE = 64
 PAGE = 100
 
 
+OTHER_CODE = "other_code"
+
+
 class SweptRun(NamedTuple):
     run: str
     outcome: str
-    """`completed`, `failed`, `cancelled`, `waiting`, or the error code that stopped it."""
+    """`completed`, `failed`, `cancelled`, `waiting`, `other_code`, or the error code that stopped it."""
     result: Any = None
+    """The result or the error; for `other_code` the file or module that recorded the run."""
 
 
 _ASKED_FOR = (b'"relation":"fork"', b'"relation":"replay"')
@@ -49,17 +54,20 @@ def find_unfinished(store: Store, namespace: str = "default") -> Iterator[RunRow
         before = (page[-1].header.created, page[-1].header.run)
 
 
-def sweep(store: Store | str | None = None, namespace: str = "default") -> list[SweptRun]:
+def sweep(
+    store: Store | str | None = None, namespace: str = "default", *, agents: Sequence[Agent[..., Any]] = ()
+) -> list[SweptRun]:
     """Resume, once, every run that no process holds and whose agent is loaded here. Return their outcomes.
 
     The runs execute concurrently, each in a thread. A run that waits for a resolution from outside is reported as
-    `waiting`. It keeps waiting in this process, but the sweep returns without it.
+    `waiting`. It keeps waiting in this process, but the sweep returns without it. A run whose code is in another file
+    is left alone and reported as `other_code`. `agents` are preferred to other loaded agents of the same name.
     """
     opened = store_of(store)
     outcomes: list[SweptRun | None] = []
     runs = [row.header.run for row in find_unfinished(opened, namespace)]
     for start in range(0, len(runs), AT_ONCE):
-        resumed = [_ResumedRun(opened, namespace, run) for run in runs[start : start + AT_ONCE]]
+        resumed = [_ResumedRun(opened, namespace, run, agents) for run in runs[start : start + AT_ONCE]]
         outcomes += [one.wait_for_outcome() for one in resumed]
     return [outcome for outcome in outcomes if outcome is not None]
 
@@ -67,10 +75,12 @@ def sweep(store: Store | str | None = None, namespace: str = "default") -> list[
 class Sweeper:
     """Repeated sweeps that do not wait for the resumed runs, so that a long run does not delay others."""
 
-    def __init__(self, store: Store, namespace: str = "default") -> None:
+    def __init__(self, store: Store, namespace: str = "default", agents: Sequence[Agent[..., Any]] = ()) -> None:
         self._store = store
         self._namespace = namespace
+        self._agents = agents
         self._resumed: dict[str, _ResumedRun] = {}
+        self._left_alone: set[str] = set()
 
     def sweep(self) -> None:
         """Begin to resume the runs that no process holds."""
@@ -79,8 +89,8 @@ class Sweeper:
             if active >= AT_ONCE:
                 break
             known = self._resumed.get(row.header.run)
-            if known is None or not known.is_running:
-                self._resumed[row.header.run] = _ResumedRun(self._store, self._namespace, row.header.run)
+            if row.header.run not in self._left_alone and (known is None or not known.is_running):
+                self._resumed[row.header.run] = _ResumedRun(self._store, self._namespace, row.header.run, self._agents)
                 active += 1
 
     def take_outcomes(self) -> list[SweptRun]:
@@ -93,23 +103,26 @@ class Sweeper:
             elif not one.reported_waiting and one.is_waiting:
                 one.reported_waiting = True
                 outcomes.append(SweptRun(run, "waiting"))
-        return [outcome for outcome in outcomes if outcome is not None]
+        found = [outcome for outcome in outcomes if outcome is not None]
+        self._left_alone.update(one.run for one in found if one.outcome == OTHER_CODE)
+        return found
 
 
 class _ResumedRun:
     """A run that is resumed in a thread of its own."""
 
-    def __init__(self, store: Store, namespace: str, run: str) -> None:
+    def __init__(self, store: Store, namespace: str, run: str, agents: Sequence[Agent[..., Any]] = ()) -> None:
         self._store = store
         self._namespace = namespace
         self._run = run
+        self._agents = agents
         self._outcome: SweptRun | None = None
         self.reported_waiting = False
         self._thread = threading.Thread(target=self._execute, name=f"onrecord-{run}", daemon=True)
         Context().run(self._thread.start)
 
     def _execute(self) -> None:
-        self._outcome = _resume(self._store, self._namespace, self._run)
+        self._outcome = _resume(self._store, self._namespace, self._run, self._agents)
 
     @property
     def is_running(self) -> bool:
@@ -130,15 +143,18 @@ class _ResumedRun:
         return self._outcome
 
 
-def _resume(store: Store, namespace: str, run: str) -> SweptRun | None:
+def _resume(store: Store, namespace: str, run: str, agents: Sequence[Agent[..., Any]] = ()) -> SweptRun | None:
     try:
         facts = JournalReader(store, run, namespace).facts()
         if facts is None or "agent" not in facts:
             return None
         try:
-            agent = find_agent(facts["agent"])
+            named = [one for one in agents if one.name == facts["agent"]] or [find_agent(facts["agent"])]
         except NotFound:
             return None  # another worker may have loaded it
+        agent = choose_agent(named, facts.get("origin"))
+        if agent is None:
+            return SweptRun(run, OTHER_CODE, facts["origin"].get("file") or facts["origin"].get("module"))
         result = agent.resume(run, store=store, namespace=namespace)
         result = asyncio.run(_await(result)) if agent.is_async else result
     except Refused as refused:

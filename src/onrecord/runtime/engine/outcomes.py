@@ -111,10 +111,13 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer, *, cou
         what = f"the result of {spec.name} at seq {row.seq} of run {reader.run}"
         message = f"{what} has no value that could be recorded: of the {kind} in it only the type was"
         raise _stopped(run, message, row.seq if reader is run.reader else 0)
+    missing: list[str] = []
     try:
-        value = reader.decoded(inner, spec.annotation)
+        value = reader.decoded(inner, spec.annotation, missing=missing)
     except Damaged as damage:
         run.stop_here(damage)
+    if missing:
+        run.stop_here(class_missing(missing, f"the result of {spec.name} at seq {row.seq}", reader.run, row.seq))
     if row.kind == "ActionFailed":
         raise value if isinstance(value, BaseException) else OnrecordError(f"the effect failed: {value!r}")
     if counted:
@@ -135,6 +138,20 @@ def _stopped(run: LiveRun, message: str, seq: int = 0) -> RunStopped:
     reason = NotReplayable(message, seq=seq)
     run.stop(reason)
     return RunStopped(reason)
+
+
+def class_missing(labels: list[str], what: str, run: str, seq: int = 0) -> NotReplayable:
+    """Return the stop of a run whose agent would get a stand-in for a value that had its class when it was recorded.
+
+    With a stand-in `isinstance` and `except` take another branch than the recording program did.
+    """
+    module = labels[0].partition(":")[0]
+    return NotReplayable(
+        f"the class {labels[0]} of {what} of run {run} is missing here or has changed; nothing was written",
+        hint=f"Use the code that recorded the run. If only a function imports {module}, import it in the agent's file.",
+        code="class_missing",
+        seq=seq,
+    )
 
 
 def _denial(reason: Any) -> Denied:

@@ -26,7 +26,7 @@ from onrecord.core.events import ChunkReceived, ProcessAttached
 from onrecord.runtime.engine.attempts import Attempts
 from onrecord.runtime.engine.context import PLACE, nobody
 from onrecord.runtime.engine.open_effect import EffectSpec, MakeEvent, OpenEffect
-from onrecord.runtime.engine.outcomes import foretold, open_answer
+from onrecord.runtime.engine.outcomes import class_missing, foretold, open_answer
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.engine.stops import RunStopped
 from onrecord.runtime.replay.records import RecordedChunk
@@ -112,7 +112,11 @@ def opened(run: LiveRun, chunk: ChunkReceived | RecordedChunk, *, as_is: bool = 
     """A chunk as the agent is handed it: what the record will give for it, shared with nobody, if it may be changed."""
     if isinstance(chunk, RecordedChunk):
         assert run.past is not None
-        return run.past.members(chunk.row)["chunk"]
+        missing: list[str] = []
+        value = run.past.members(chunk.row, missing)["chunk"]
+        if missing:
+            run.stop_here(class_missing(missing, f"the chunk at seq {chunk.row.seq}", run.name, chunk.row.seq))
+        return value
     if as_is:
         return chunk.chunk
     encoded = encode(chunk.chunk)

@@ -29,7 +29,7 @@ from onrecord.journal.chain import Draft
 from onrecord.journal.lineage import LONGEST
 from onrecord.journal.reader import JournalReader
 from onrecord.runtime.engine.context import PLACE, Inside
-from onrecord.runtime.engine.outcomes import is_opaque
+from onrecord.runtime.engine.outcomes import class_missing, is_opaque
 from onrecord.runtime.engine.stops import NotCarriedOut, NotReplayable, Suspended
 from onrecord.runtime.forks.overrides import FACT as CHANGE
 from onrecord.runtime.forks.overrides import MODEL, Overrides, load_overrides
@@ -312,8 +312,11 @@ class Substitutes:
         if tree is None or (kind != "ActionFailed" and is_opaque(inner)):
             message = f"the answer to event {answer.seq} of run {reader.run} was recorded without a usable value"
             self._run.stop_here(NotReplayable(message))
+        missing: list[str] = []
         with self._stopping_on_damage():
-            value = reader.decoded(inner, spec.annotation)
+            value = reader.decoded(inner, spec.annotation, missing=missing)
+        if missing:
+            self._run.stop_here(class_missing(missing, f"the answer to event {answer.seq}", reader.run))
         if kind == "ActionFailed":
             raise value if isinstance(value, BaseException) else OnrecordError(f"the effect failed: {value!r}")
         return value

@@ -437,16 +437,16 @@ class History:
                 return values
         return []
 
-    def members(self, row: EventRow) -> Any:
+    def members(self, row: EventRow, missing: list[str] | None = None) -> Any:
         """The decoded content of a row. An erased one cannot be handed over again."""
         try:
-            return self._members(row)
+            return self._members(row, missing)
         except Damaged as damage:
             if self.on_damage is None:
                 raise
             self.on_damage(damage)
 
-    def _members(self, row: EventRow) -> Any:
+    def _members(self, row: EventRow, missing: list[str] | None) -> Any:
         tree = self._tree(row)
         if tree is None:
             raise Damaged(
@@ -456,7 +456,7 @@ class History:
             )
         if self.opens_parts is not None and row.kind == "ChunkReceived":
             tree = self.opens_parts(self.reader_of(row), row, tree)
-        return self.reader_of(row).decoded(tree)
+        return self.reader_of(row).decoded(tree, missing=missing)
 
     def _tree(self, row: EventRow) -> Any:
         """The encoded content of a row; None once erased."""
