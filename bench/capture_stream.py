@@ -12,10 +12,7 @@ from bench.child_process import Child
 from bench.measurement import Row, Workplace, use_own_keys
 
 MUST_BE = 1.2
-PATHS = {
-    "/stream/thinking": "it comes after 10 ms, like the others",
-    "/stream": "it comes at once",
-}
+PATHS = {"/stream/thinking": "it comes after 10 ms, like the others", "/stream": "it comes at once"}
 
 
 def measure_stream(workplace: Workplace) -> Iterator[Row]:
@@ -32,12 +29,7 @@ def measure_stream(workplace: Workplace) -> Iterator[Row]:
     recorded.close()
     server.stop()
     parts = STREAM_PARTS * STREAM_PARTS
-    yield Row(
-        "parts that the program had before the next was sent",
-        f"{parts - late} of {parts}",
-        "all",
-        late == 0,
-    )
+    yield Row("parts that the program had before the next was sent", f"{parts - late} of {parts}", "all", late == 0)
 
 
 def _measure_first_part(plain: Child, recorded: Child, path: str, title: str, times: int) -> Iterator[Row]:

@@ -101,12 +101,7 @@ def measure_effect_replay(workplace: Workplace) -> Iterator[Row]:
             ratio <= 2.5,
         )
     growth = found[sizes[-1]].ratio() / found[sizes[0]].ratio()
-    yield Row(
-        f"the same of {sizes[-1]:,} against of {sizes[0]:,}",
-        f"{growth:.2f} ×",
-        "flat: ≤ 1.2 ×",
-        growth <= 1.2,
-    )
+    yield Row(f"the same of {sizes[-1]:,} against of {sizes[0]:,}", f"{growth:.2f} ×", "flat: ≤ 1.2 ×", growth <= 1.2)
 
 
 class _Interrupted(BaseException):

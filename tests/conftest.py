@@ -26,10 +26,7 @@ SLOW_FIRST = ("capture", "web/browser", "situations", "examples", "faults", "doc
 
 # A busy machine is slow: no example fails because of the time it took.
 settings.register_profile(
-    "onrecord",
-    max_examples=500 if SOAK else 40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    "onrecord", max_examples=500 if SOAK else 40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("onrecord")
 

@@ -52,8 +52,7 @@ def test_an_earlier_record_is_still_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "fact",
-    [None, {}, {"environment": 1}, {"environment": {}}, {"environment": {"key": "none", "variables": ["A b"]}}],
+    "fact", [None, {}, {"environment": 1}, {"environment": {}}, {"environment": {"key": "none", "variables": ["A b"]}}]
 )
 def test_what_nobody_can_tell(fact: dict[str, object] | None) -> None:
     assert changed_variables(fact, {"A": "1"}) == {}

@@ -8,16 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.cli import (
-    STORE,
-    assert_two_lines,
-    exported,
-    flip_content,
-    onrecord,
-    onrecord_json,
-    record,
-    tampering,
-)
+from kit.cli import STORE, assert_two_lines, exported, flip_content, onrecord, onrecord_json, record, tampering
 
 
 def test_an_export_can_be_verified_and_imported() -> None:

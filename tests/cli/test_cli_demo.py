@@ -84,14 +84,7 @@ def assert_demo_run(made: dict[str, Any]) -> None:
     assert (shown["run"], shown["status"]) == (made["run"], "completed")
     assert shown["facts"]["origin"]["module"] == "onrecord.cli.commands.demo_agent"
     kinds = {event["kind"] for event in shown["timeline"]}
-    assert kinds == {
-        "StateUpdated",
-        "ActionRequested",
-        "ActionSucceeded",
-        "WaitCreated",
-        "WaitResolved",
-        "Completed",
-    }
+    assert kinds == {"StateUpdated", "ActionRequested", "ActionSucceeded", "WaitCreated", "WaitResolved", "Completed"}
     assert onrecord_json("verify", "@last", "--deep")["nodes"] > 0, "the conversation is shared"
     asked = [event for event in shown["timeline"] if "ask_for_approval" in str(event["key"])]
     assert asked[0]["content"]["payload"]["key"].startswith("<wait key "), "the key is not on record"

@@ -8,16 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kit.cli import (
-    assert_two_lines,
-    flip_content,
-    onrecord,
-    onrecord_json,
-    onrecord_process,
-    opened,
-    record,
-    tampering,
-)
+from kit.cli import assert_two_lines, flip_content, onrecord, onrecord_json, onrecord_process, opened, record, tampering
 from kit.fleet import AGENTS, codes, record_runs, steady_runs, verdicts, write_agents, written
 from onrecord.analysis.compare.kept_differences import keep_difference
 from onrecord.analysis.fleet.shard import shard_number

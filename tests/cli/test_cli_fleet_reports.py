@@ -9,11 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kit.cli import (
-    assert_two_lines,
-    onrecord,
-    onrecord_json,
-)
+from kit.cli import assert_two_lines, onrecord, onrecord_json
 from kit.fleet import record_runs, steady_runs, verdicts, write_agents, written
 from onrecord.core.events import Completed
 from onrecord.journal.journal import Journal

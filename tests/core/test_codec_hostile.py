@@ -191,13 +191,7 @@ def test_any_failure_of_a_registered_function_is_damage() -> None:
 
 
 @pytest.mark.parametrize(
-    "tree",
-    [
-        {"$dict": ""},
-        {"$dict": {"ab": 1}},
-        {"$dict": ["ab"]},
-        {"$error": {"type": "m:E", "message": 3}},
-    ],
+    "tree", [{"$dict": ""}, {"$dict": {"ab": 1}}, {"$dict": ["ab"]}, {"$error": {"type": "m:E", "message": 3}}]
 )
 def test_malformed_tags_are_not_taken_for_something_else(tree: Any) -> None:
     with pytest.raises(Damaged):

@@ -36,12 +36,7 @@ def test_an_effect_in_the_journal(subject: JournalHostSubject) -> None:
     assert (asked.event.name, asked.event.effect, asked.event.meta) == ("mail", "tool_call", {"once": True})
     assert asked.event.payload == {
         "command": {"kind": "tool_call", "tool": "send_mail", "arguments": {"to": "a"}},
-        "scope": {
-            "session_id": "conformance-session",
-            "turn_id": "conformance-turn",
-            "turn_index": 7,
-            "iteration": 0,
-        },
+        "scope": {"session_id": "conformance-session", "turn_id": "conformance-turn", "turn_index": 7, "iteration": 0},
     }
     assert (answered.kind, answered.parent, answered.event.output) == ("ActionSucceeded", asked.seq, "sent")
     assert pure.event.meta is None

@@ -314,11 +314,7 @@ def test_a_denial_of_a_request_is_its_result(memory: MemoryStore) -> None:
 def test_an_answer_must_name_an_event_of_the_kind_it_answers(store: Store) -> None:
     journal = begin(store)
     journal.append([Interrupted("?"), ActionRequested("a1", 1)])
-    for wrong in (
-        Draft(Resumed(1), parent=2),
-        Draft(ActionSucceeded("a1", 1), parent=1),
-        Draft(WaitResolved("a1", 1)),
-    ):
+    for wrong in (Draft(Resumed(1), parent=2), Draft(ActionSucceeded("a1", 1), parent=1), Draft(WaitResolved("a1", 1))):
         with pytest.raises(MissingParent):
             journal.append(wrong)
     journal.append([Draft(Resumed(1), parent=1), Draft(ActionSucceeded("a1", 1), parent=2)])

@@ -65,9 +65,7 @@ def alterations() -> dict[str, Any]:
     def sealed(row: Any, **more: Any) -> Any:
         row = row._replace(**more)
         stored = row.blob[1:]
-        return row._replace(
-            seal=snapshot_seal("r1", row.seq, row.head, row.reducer, row.state_version, stored),
-        )
+        return row._replace(seal=snapshot_seal("r1", row.seq, row.head, row.reducer, row.state_version, stored))
 
     return {
         "another state": lambda row: row._replace(blob=pack(b'{"sum":9,"seen":[]}')),

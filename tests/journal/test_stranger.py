@@ -278,10 +278,7 @@ def test_a_stranger_refuses_the_tail_of_another_run() -> None:
     golden_run(store, "golden-2", FixedSources("other"))
     other = _export(store, "golden-2").split(b"\n")[:-1]
     for seq in (1, 5, 22):
-        spliced = [
-            *LINES[: LINK_LINES[seq]],
-            *other[LINK_LINES[seq] :],
-        ]
+        spliced = [*LINES[: LINK_LINES[seq]], *other[LINK_LINES[seq] :]]
         with pytest.raises(ValueError, match=rf"^seq {seq}:"):
             verify(joined(spliced))
 

@@ -16,14 +16,7 @@ from click.testing import CliRunner, Result
 
 from kit import command_server
 from onrecord.cli.main import cli
-from onrecord.core.events import (
-    ActionRequested,
-    ActionSucceeded,
-    Completed,
-    Event,
-    Interrupted,
-    StateUpdated,
-)
+from onrecord.core.events import ActionRequested, ActionSucceeded, Completed, Event, Interrupted, StateUpdated
 from onrecord.journal.chain import Draft
 from onrecord.journal.journal import Journal
 from onrecord.store.contract import Store

@@ -265,10 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _openai(self, asked: dict[str, Any]) -> None:
         number = self.server_of.number("openai")
         if asked["model"] == "flaky" and number % 2:
-            self.json(
-                {"error": {"message": "busy"}},
-                status=503,
-            )
+            self.json({"error": {"message": "busy"}}, status=503)
             return
         base = {"id": f"c{number}", "created": 1, "model": "gpt-4o-mini"}
         usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}

@@ -18,12 +18,7 @@ from onrecord.errors import StaleEpoch
 from onrecord.hosts.contract import Durability, EffectHost, LocalExecutor, ScopedEffectController, Settlement
 from onrecord.hosts.decision import Busy, Decision, DecisionPolicy, Lease, Observed, Record, Settled, decide
 from onrecord.hosts.delivery import Handover
-from onrecord.hosts.envelopes import (
-    RuntimeEffectControllerError,
-    RuntimeEffectEnvelope,
-    RuntimeEffectOutcome,
-    Sleep,
-)
+from onrecord.hosts.envelopes import RuntimeEffectControllerError, RuntimeEffectEnvelope, RuntimeEffectOutcome, Sleep
 from onrecord.hosts.in_process import ProcessKeyRing
 from onrecord.hosts.outcomes import BUSY, CONFLICT, IN_DOUBT, MISSING_RECORD
 from onrecord.hosts.scopes import ExecutionScope, run_id

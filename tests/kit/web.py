@@ -111,12 +111,7 @@ def until(true: Any, seconds: float = 60) -> None:
 
 
 def record(
-    url: str,
-    run: str,
-    events: Sequence[Event | Draft] | None = None,
-    *,
-    namespace: str = "default",
-    **options: Any,
+    url: str, run: str, events: Sequence[Event | Draft] | None = None, *, namespace: str = "default", **options: Any
 ) -> str:
     options.setdefault("facts", {"agent": "tester"})
     store = open_store(url)

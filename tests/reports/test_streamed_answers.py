@@ -32,11 +32,7 @@ def test_openai_chat() -> None:
         part(tool_calls=[{"index": 0, "function": {"arguments": 'der": 1}'}}]),
         {"choices": [], "usage": {"total_tokens": 3}},
     )
-    assert told(text) == {
-        "role": "assistant",
-        "text": "Hello",
-        "calls": [{"name": "look_up", "input": {"order": 1}}],
-    }
+    assert told(text) == {"role": "assistant", "text": "Hello", "calls": [{"name": "look_up", "input": {"order": 1}}]}
 
 
 def test_openai_responses() -> None:

@@ -21,13 +21,7 @@ from onrecord.hosts.envelopes import (
 from onrecord.hosts.in_process import InProcessEffectHost
 from onrecord.hosts.recording_host import RecordingEffectHost, RecordingEffectHostRecord
 from onrecord.hosts.scopes import ExecutionScope, RuntimeScope
-from onrecord.testing.effect_conformance import (
-    EffectHostSubject,
-    await_events,
-    concurrency,
-    durable_steps,
-    scopes,
-)
+from onrecord.testing.effect_conformance import EffectHostSubject, await_events, concurrency, durable_steps, scopes
 
 JOURNALS = ["memory", "sqlite", "postgres"]
 

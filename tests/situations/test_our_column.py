@@ -22,9 +22,7 @@ TRIED = {name: SITUATIONS[name] for name in (SITUATIONS if SOAK else QUICK)}
 MISSING = [name for name in ("openai", "anthropic", "google-genai") if not list(distributions(name=name))]
 """SDKs that the situations import, in processes of their own. To import them here would take seconds."""
 
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
-]
+pytestmark = [pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")]
 _found: dict[str, Verdict] = {}
 
 

@@ -265,12 +265,7 @@ def test_erased_bytes_are_in_no_data_file(store: PostgresStore, postgres_server:
         connection.execute("checkpoint")
     assert data_files_holding(postgres_server, small)
     store.erase_contents(
-        "n",
-        [("r", 0), ("r", 1)],
-        [("r", 2, b"q" * 32)],
-        pending("n", "ops", GENESIS, "o1"),
-        [b"a" * 32],
-        [b"c" * 32],
+        "n", [("r", 0), ("r", 1)], [("r", 2, b"q" * 32)], pending("n", "ops", GENESIS, "o1"), [b"a" * 32], [b"c" * 32]
     )
     first, second = store.scan("n", "r")
     assert (first.content, first.salt, first.match) == (None, None, None)

@@ -17,15 +17,7 @@ import apsw
 import pytest
 
 from kit.soak import SOAK, cases
-from onrecord.errors import (
-    Damaged,
-    InvalidInput,
-    MovedHead,
-    NotFound,
-    OutcomeUnknown,
-    SchemaMismatch,
-    StoreUnavailable,
-)
+from onrecord.errors import Damaged, InvalidInput, MovedHead, NotFound, OutcomeUnknown, SchemaMismatch, StoreUnavailable
 from onrecord.store.contract import Head, NodeRow, SnapshotRow, Store
 from onrecord.store.sqlite import connection, leases, schema
 from onrecord.store.sqlite import file_checks as files

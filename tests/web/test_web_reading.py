@@ -8,19 +8,7 @@ from typing import Any
 import pytest
 
 from kit.postgres_server import private_server
-from kit.web import (
-    V1,
-    Served,
-    command,
-    flip_content,
-    once,
-    problem,
-    record,
-    serving,
-    states,
-    until,
-    whole_run,
-)
+from kit.web import V1, Served, command, flip_content, once, problem, record, serving, states, until, whole_run
 from onrecord.core.events import StateUpdated
 from onrecord.core.wait_keys import WaitIdentity
 from onrecord.runtime.waits import WaitRegistry

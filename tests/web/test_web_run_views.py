@@ -8,18 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kit.web import (
-    V1,
-    Served,
-    command,
-    events_of_stream,
-    flip_content,
-    once,
-    record,
-    serving,
-    states,
-    whole_run,
-)
+from kit.web import V1, Served, command, events_of_stream, flip_content, once, record, serving, states, whole_run
 from onrecord.core.events import ActionFailed, ActionRequested, ActionSucceeded, Completed, StateUpdated
 from onrecord.journal.chain import Draft
 from onrecord.runtime.forks.fork import begin_fork

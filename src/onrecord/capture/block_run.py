@@ -61,13 +61,7 @@ class BlockRun:
 
     @classmethod
     def recorded(
-        cls,
-        store: Store,
-        run_id: str,
-        facts: Mapping[str, Any],
-        *,
-        namespace: str = "default",
-        redacts: bool = True,
+        cls, store: Store, run_id: str, facts: Mapping[str, Any], *, namespace: str = "default", redacts: bool = True
     ) -> BlockRun:
         """Begin a run. Secrets are redacted by default."""
         redaction_fact = {REDACTION: Redaction().to_fact()} if redacts else {}

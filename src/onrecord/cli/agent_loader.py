@@ -123,11 +123,7 @@ def _find_function(module: ModuleType, source: str, name: str) -> Any:
     found = _find_in(module, name)
     if isinstance(found, Agent) or inspect.isfunction(found):
         return found
-    raise NotFound(
-        f"{source} has no function {name}",
-        hint="Check the name after the colon.",
-        code="no_agent",
-    )
+    raise NotFound(f"{source} has no function {name}", hint="Check the name after the colon.", code="no_agent")
 
 
 def _find_in(module: ModuleType, name: str) -> Any:

@@ -116,10 +116,7 @@ _TOLERANCE: tuple[tuple[str, dict[str, Any]], ...] = (
             "help": "How tool calls are compared: in order, in any order, by tool only, or not at all.",
         },
     ),
-    (
-        "--ignore",
-        {"multiple": True, "metavar": "PATH", "help": "Do not compare this path: /usage/**, /input/nonce, …"},
-    ),
+    ("--ignore", {"multiple": True, "metavar": "PATH", "help": "Do not compare this path: /usage/**, /input/nonce, …"}),
 )
 _LIVE: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--live", {"is_flag": True, "help": "Call the models and run the steps again, in a new run."}),

@@ -325,11 +325,7 @@ def _write(tree: Any, *, canonical: bool) -> bytes:
 
 
 def _open_container(
-    value: Any,
-    frames: list[_Frame],
-    parts: list[str],
-    canonical: bool,
-    refuse: Callable[[str, str], NoReturn],
+    value: Any, frames: list[_Frame], parts: list[str], canonical: bool, refuse: Callable[[str, str], NoReturn]
 ) -> None:
     if any(frame.container is value for frame in frames):
         refuse("the value contains itself", "cycle")

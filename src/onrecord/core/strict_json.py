@@ -27,8 +27,7 @@ MAX_DIGITS = 4300
 _BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 # Escapes are matched from left to right, so an escaped backslash never begins another escape.
 _ESCAPES = Pattern(
-    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 _WORTH_AN_OFFSET = 1024 * 1024  # characters; the loop takes about a second for this many
 _ORJSON_DEPTH = 254  # orjson writes at most this deep

@@ -23,12 +23,7 @@ from onrecord.hosts.contract import Durability, ScopedEffectController, Settleme
 from onrecord.hosts.decision import Busy, DecisionPolicy, Record
 from onrecord.hosts.envelopes import AwaitEvent, RuntimeEffectEnvelope
 from onrecord.hosts.host_identity import HostSources
-from onrecord.hosts.journal_controller import (
-    ControllerSettings,
-    JournalController,
-    settlement_key,
-    settlement_to_data,
-)
+from onrecord.hosts.journal_controller import ControllerSettings, JournalController, settlement_key, settlement_to_data
 from onrecord.hosts.outcomes import IN_DOUBT, RuntimeEffectControllerError
 from onrecord.hosts.retirement import RetirementCounts, retire_process, retire_session
 from onrecord.hosts.scope_journal import HostSettings, ScopeJournal

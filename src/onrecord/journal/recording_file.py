@@ -46,8 +46,7 @@ _ARTIFACT = re.compile(
     + rb')","parts":([1-9][0-9]{0,3}),"part":(0|[1-9][0-9]{0,3}),"base64":"([A-Za-z0-9+/=]*)"\}\Z'
 )
 _CONTENT = re.compile(
-    rb'\{"seq":([1-9][0-9]{0,15}),"kind":"([A-Za-z]{1,64})",(?:"erased":true|"stored":(\{.*\}))\}\Z',
-    re.DOTALL,
+    rb'\{"seq":([1-9][0-9]{0,15}),"kind":"([A-Za-z]{1,64})",(?:"erased":true|"stored":(\{.*\}))\}\Z', re.DOTALL
 )
 _LINK = re.compile(
     rb'\{"link":(\{.*\}),"salt":(null|"[0-9a-f]{32}"),"match":(null|"' + _HASH + rb'"),"hash":"(' + _HASH + rb')"\}\Z',

@@ -80,11 +80,7 @@ def retire_run(
             code="run_has_forks",
         )
     tombstone = RunRetired(
-        run=run,
-        header_hash=render(row.header.hash),
-        events=row.last.seq,
-        head=render(row.last.hash),
-        reason=reason,
+        run=run, header_hash=render(row.header.hash), events=row.last.seq, head=render(row.last.hash), reason=reason
     )
     candidates = parts_of(store, namespace, contents_of(store, namespace, row), [run])
 

@@ -47,12 +47,7 @@ def add_options(parser: pytest.Parser) -> None:
         help="none: replay, record nothing (default); once: record tests without a recording; "
         "new: replay recorded effects and record the others; all: record everything again.",
     )
-    group.addoption(
-        "--onrecord-in-ci",
-        dest="onrecord_in_ci",
-        action="store_true",
-        help="Allow recording in CI.",
-    )
+    group.addoption("--onrecord-in-ci", dest="onrecord_in_ci", action="store_true", help="Allow recording in CI.")
     parser.addini("onrecord_mode", "The default mode: none, once, new or all.", default=NONE)
     parser.addini(
         "onrecord_block_network",

@@ -127,8 +127,4 @@ def _is_wanted(facts: dict[str, Any] | None, wanted: RunFilter) -> bool:
 
 def _line(store: Store, namespace: str, row: RunRow, facts: dict[str, Any] | None, wanted: RunFilter) -> dict[str, Any]:
     kind = {"kind": kind_of_run(facts)} if wanted.every_kind else {}
-    return {
-        **summary_of(store, namespace, row).to_json(),
-        **kind,
-        "short": short_id(store, namespace, row.header.run),
-    }
+    return {**summary_of(store, namespace, row).to_json(), **kind, "short": short_id(store, namespace, row.header.run)}

@@ -42,11 +42,7 @@ def state_at(reader: JournalReader, position: int) -> StateReport:
     found = _last_update(reader, position)
     tree = _first_state(reader) if found is None else _state_set_by(reader, found)
     return StateReport(
-        reader.run,
-        position,
-        tree,
-        render(state_hash_of(canonical_bytes(tree))),
-        None if found is None else found.seq,
+        reader.run, position, tree, render(state_hash_of(canonical_bytes(tree))), None if found is None else found.seq
     )
 
 

@@ -42,8 +42,7 @@ def open_store(
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(url, level, read_only)
     raise InvalidInput(
-        f"no kind of store is called {scheme!r}",
-        hint="Use a file path, sqlite:///…, postgresql://… or memory://.",
+        f"no kind of store is called {scheme!r}", hint="Use a file path, sqlite:///…, postgresql://… or memory://."
     )
 
 
@@ -72,7 +71,6 @@ def _open_postgres(url: str, durability: str, read_only: bool) -> Store:
         if error.name is None or error.name.split(".")[0] not in ("psycopg", "psycopg_pool", "psycopg_binary"):
             raise
         raise StoreUnavailable(
-            "a PostgreSQL store needs the package psycopg, which is not installed",
-            hint=install_command("postgres"),
+            "a PostgreSQL store needs the package psycopg, which is not installed", hint=install_command("postgres")
         ) from error
     return PostgresStore(url, durability=durability, read_only=read_only)

@@ -118,11 +118,7 @@ CAUSES: dict[str, tuple[list[Op], list[Op], str]] = {
     "another state": ([*ALIKE, Op("state", 1), *REST], [*ALIKE, Op("state", 2), *REST], "other_state"),
     "another end": ([*ALIKE, Op("end", 1)], [*ALIKE, Op("end", 2)], "other_end"),
     "another kind": ([*ALIKE, Op("state", 1), *END], [*ALIKE, *call("x"), *END], "other_event"),
-    "another order": (
-        [*ALIKE, *call("x"), *call("y"), *REST],
-        [*ALIKE, *call("y"), *call("x"), *REST],
-        "other_order",
-    ),
+    "another order": ([*ALIKE, *call("x"), *call("y"), *REST], [*ALIKE, *call("y"), *call("x"), *REST], "other_order"),
     "answers exchanged": (
         [ask("x"), ask("x"), answer(1), answer(1), *END],
         [ask("x"), ask("x"), Op("answer-newest", 1), answer(1), *END],

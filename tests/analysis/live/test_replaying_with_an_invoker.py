@@ -11,13 +11,7 @@ from kit.journals import Altered
 from kit.live_replays import Done, Invoker, asked, mailed, readers, write
 from onrecord import NotReplayable
 from onrecord.analysis.compare.tolerance import DriftTolerance
-from onrecord.analysis.live import (
-    CameOfIt,
-    LiveCall,
-    RunReplay,
-    replay_with_invoker,
-    replay_with_invoker_async,
-)
+from onrecord.analysis.live import CameOfIt, LiveCall, RunReplay, replay_with_invoker, replay_with_invoker_async
 from onrecord.errors import Damaged, InvalidInput
 from onrecord.journal.erasure import erase_value
 from onrecord.journal.reader import JournalReader

@@ -70,14 +70,7 @@ async def _act(
 
 @pytest.mark.parametrize("seed", seeds(3, 40))
 @pytest.mark.parametrize(
-    "works",
-    [
-        pytest.param([_ask, _ask], id="whole"),
-        pytest.param(
-            [_get, _stream],
-            id="streamed",
-        ),
-    ],
+    "works", [pytest.param([_ask, _ask], id="whole"), pytest.param([_get, _stream], id="streamed")]
 )
 def test_whatever_happened_comes_back(works: list[Any], seed: int, server: Server, store: MemoryStore) -> None:
     @onrecord.agent(store=store)

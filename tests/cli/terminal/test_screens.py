@@ -200,9 +200,7 @@ def test_usage_filters_and_sums() -> None:
     record("dear", priced(20_000, 2.5))
     record("none", [Completed()])
     listed = json.loads(onrecord("ls", "--min-cost", "0.5", "--json").stdout)["runs"]
-    assert [(one["run"], one["usage"]) for one in listed] == [
-        ("dear", {"calls": 1, "tokens": 20_000, "cost": 2.5}),
-    ]
+    assert [(one["run"], one["usage"]) for one in listed] == [("dear", {"calls": 1, "tokens": 20_000, "cost": 2.5})]
     assert [one["run"] for one in json.loads(onrecord("ls", "--min-tokens", "10", "--json").stdout)["runs"]] == [
         "dear",
         "cheap",
@@ -221,11 +219,7 @@ FEW_CLOSED = [(">&-", "ls"), ("<&-", "step one"), ("2>&-", "show one --follow"),
 
 
 @pytest.mark.parametrize(
-    ("closed", "arguments"),
-    cases(
-        FEW_CLOSED,
-        [both for both in product(CLOSED, LOOKING) if both not in FEW_CLOSED],
-    ),
+    ("closed", "arguments"), cases(FEW_CLOSED, [both for both in product(CLOSED, LOOKING) if both not in FEW_CLOSED])
 )
 def test_streams_that_somebody_has_closed(closed: str, arguments: str) -> None:
     record("one")

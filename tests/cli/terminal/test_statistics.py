@@ -122,8 +122,7 @@ def test_it_fits_narrow_terminals_and_has_plots() -> None:
 
 
 @pytest.mark.parametrize(
-    ("series", "plot"),
-    [([1, 1], "██"), ([0, 1, 2, 4], "▁▃▅█"), ([0, 0], "▁▁"), (list(range(100)), None)],
+    ("series", "plot"), [([1, 1], "██"), ([0, 1, 2, 4], "▁▃▅█"), ([0, 0], "▁▁"), (list(range(100)), None)]
 )
 def test_a_plot_goes_from_nothing_to_the_highest(series: list[float], plot: str | None) -> None:
     found = sparkline(series)

@@ -9,12 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from crash_programs import (
-    long_blocking_sleep_agent,
-    long_blocking_wait_agent,
-    long_sleep_agent,
-    long_wait_agent,
-)
+from crash_programs import long_blocking_sleep_agent, long_blocking_wait_agent, long_sleep_agent, long_wait_agent
 from crash_scene import Scene
 
 from kit import crash_ledger

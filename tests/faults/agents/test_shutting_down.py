@@ -114,12 +114,7 @@ def by_cancelling_the_agents_own_task(run: Coroutine[Any, Any, Any]) -> None:
     asyncio.run(main())
 
 
-HOW = [
-    by_an_exit,
-    by_cancelling_everybody,
-    by_cancelling_everybody_backwards,
-    by_cancelling_the_agents_own_task,
-]
+HOW = [by_an_exit, by_cancelling_everybody, by_cancelling_everybody_backwards, by_cancelling_the_agents_own_task]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)

@@ -201,12 +201,7 @@ def test_a_flow_stops_at_the_first_divergence() -> None:
 
 def test_all_divergences_are_collected_when_asked_for() -> None:
     result = replay_flow(log_of(1, 2, 3, 4), "default", by_step(1, "x", 3, "y"), collect_all=True)
-    assert [one.verdict for one in result.results] == [
-        Verdict.MATCH,
-        Verdict.DIVERGED,
-        Verdict.MATCH,
-        Verdict.DIVERGED,
-    ]
+    assert [one.verdict for one in result.results] == [Verdict.MATCH, Verdict.DIVERGED, Verdict.MATCH, Verdict.DIVERGED]
     assert [one.effect_name for one in result.divergences] == ["step1", "step3"]
     assert not result.stopped
 

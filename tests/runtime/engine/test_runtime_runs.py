@@ -395,14 +395,8 @@ def test_a_check_sees_name_kind_and_input_and_says_why(memory: Any) -> None:
     "policy",
     [
         pytest.param(onrecord.Policy(check=lambda *_: "no"), id="check"),
-        pytest.param(
-            onrecord.Policy(allow=[]),
-            id="allow",
-        ),
-        pytest.param(
-            onrecord.Policy(budget=onrecord.Budget(calls=0)),
-            id="budget",
-        ),
+        pytest.param(onrecord.Policy(allow=[]), id="allow"),
+        pytest.param(onrecord.Policy(budget=onrecord.Budget(calls=0)), id="budget"),
     ],
 )
 def test_an_uncaught_denial_ends_the_run_as_failed(memory: Any, policy: onrecord.Policy) -> None:

@@ -272,10 +272,7 @@ def keeping_child(text: str) -> int:
     return len(text)
 
 
-@pytest.mark.parametrize(
-    "carrier",
-    list(KEY_CARRIERS),
-)
+@pytest.mark.parametrize("carrier", list(KEY_CARRIERS))
 def test_a_key_is_nowhere_in_the_store(sqlite: Any, tmp_path: Path, carrier: str) -> None:
     keys: list[str] = []
 

@@ -587,14 +587,7 @@ def imported(number: int) -> list[Any]:
     return [type(fetch(number)).__name__, look(1)]
 
 
-@pytest.mark.parametrize(
-    "at",
-    [
-        0,
-        1,
-        2,
-    ],
-)
+@pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_fork_of_an_imported_run_has_plain_data(memory: MemoryStore, at: int) -> None:
     parent = new_id()
     assert imported.run(3, run_id=parent, store=memory)[0] == "Order"

@@ -100,7 +100,7 @@ def too_late() -> Any:
 
 
 WAYS: list[Callable[[], Any]] = [
-    *(by_map, by_results, in_the_order_they_end, the_first, by_join, by_event, by_queue, too_late),
+    *(by_map, by_results, in_the_order_they_end, the_first, by_join, by_event, by_queue, too_late)
 ]
 
 

@@ -166,10 +166,7 @@ def test_errors_come_back_with_their_secrets(store: Store) -> None:
             return [str(error), error.response]  # type: ignore[attr-defined]
         return []
 
-    assert unlucky.run(run_id="r1", store=store) == [
-        f"401: {TOKEN} / {JWT}",
-        {"headers": {"set-cookie": "abc=def"}},
-    ]
+    assert unlucky.run(run_id="r1", store=store) == [f"401: {TOKEN} / {JWT}", {"headers": {"set-cookie": "abc=def"}}]
     text = recorded(store)
     assert_clean(text)
     assert "abc=def" not in text

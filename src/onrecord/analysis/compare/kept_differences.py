@@ -21,12 +21,7 @@ KIND = "difference"
 
 
 def keep_difference(
-    store: Store,
-    namespace: str,
-    data: bytes,
-    *,
-    runs: Sequence[str] = (),
-    sources: Sources | None = None,
+    store: Store, namespace: str, data: bytes, *, runs: Sequence[str] = (), sources: Sources | None = None
 ) -> str:
     """Store the bytes and return their digest, which results refer to. `runs` are the compared runs."""
     sources = sources or SystemSources()

@@ -87,9 +87,7 @@ def _parse_yaml(data: bytes, name: str) -> Any:
         import yaml
     except ImportError:
         raise InvalidInput(
-            f"{name} is YAML, and no YAML reader is installed",
-            hint=install_command("vcr"),
-            code="missing_extra",
+            f"{name} is YAML, and no YAML reader is installed", hint=install_command("vcr"), code="missing_extra"
         ) from None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -137,8 +135,7 @@ class _YamlWalk:
         tag = event.tag
         if tag is not None and tag != "!" and tag not in _TAGS:
             raise _bad_cassette(
-                f"{self._name}, line {_line_number(event)}: the tag {tag[:60]!r} is not a plain value's",
-                "cassette_tag",
+                f"{self._name}, line {_line_number(event)}: the tag {tag[:60]!r} is not a plain value's", "cassette_tag"
             )
         if is_open:
             self._open.append((event.anchor, self._nodes))

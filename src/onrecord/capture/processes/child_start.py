@@ -86,13 +86,7 @@ def open_run(ticket: Ticket, *, command: list[str], lane: Lane | None = None) ->
         found = _RunFinder(ticket, session, agent, command, name).find()
         found.live.secrets.learn((), command)
         current = ProcessRun(
-            found.live,
-            session,
-            mode=ticket.mode,
-            strict=ticket.strict,
-            agent=agent,
-            ticket=ticket,
-            name=agent.name,
+            found.live, session, mode=ticket.mode, strict=ticket.strict, agent=agent, ticket=ticket, name=agent.name
         )
         current.recorded_status = found.recorded_status
         process_run.set_current(current)

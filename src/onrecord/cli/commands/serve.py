@@ -54,8 +54,7 @@ def serve(settings: Settings, host: str, port: int, hosts: tuple[str, ...], no_a
         if error.name is None or error.name.split(".")[0] not in _EXTRA:
             raise
         raise MissingExtra(
-            f"`onrecord serve` needs the package {error.name}, which is not installed",
-            hint=install_command("web"),
+            f"`onrecord serve` needs the package {error.name}, which is not installed", hint=install_command("web")
         ) from error
     from onrecord.store.factory import open_store
 

@@ -45,9 +45,7 @@ _MEMBER = Pattern(
     rf"(?:(?P=quote)(?P<text>(?s:.){{1,{LONGEST_VALUE}}}?)(?<!\\)(?P=quote)|(?P<number>[0-9\x01]{{3,32}}))"
 )
 # A keyword argument, as in Python's `repr` of an object and in calls.
-_KEYWORD = Pattern(
-    rf"=(?P<quote>\\{{0,31}}[\"'])(?P<text>[^\n]{{1,{LONGEST_VALUE}}}?)(?<!\\)(?P=quote)",
-)
+_KEYWORD = Pattern(rf"=(?P<quote>\\{{0,31}}[\"'])(?P<text>[^\n]{{1,{LONGEST_VALUE}}}?)(?<!\\)(?P=quote)")
 _PARAMETER = Pattern(r"=(?P<text>[^&;#\s\"'<>\\]+|<secret:[^>\s]{1,90}>)")
 # A field of a multipart form: the headers of the part, an empty line, the value.
 _FIELD_BEFORE = Pattern(r"[Ff]orm-[Dd]ata;[^\r\n]{0,128}\bname=\"\Z")

@@ -84,10 +84,7 @@ class BundleReport(msgspec.Struct):
 
 
 def check_bundle(
-    data: bytes | str | Path,
-    public_keys: Iterable[PublicKey | bytes | str],
-    *,
-    max_bytes: int = MAX_BUNDLE_BYTES,
+    data: bytes | str | Path, public_keys: Iterable[PublicKey | bytes | str], *, max_bytes: int = MAX_BUNDLE_BYTES
 ) -> BundleReport:
     """Check a bundle, given as bytes or by its path, against the keys that the checker trusts."""
     trusted = {key.id: key for key in map(public_key, public_keys)}

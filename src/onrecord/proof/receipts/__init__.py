@@ -5,12 +5,7 @@ from onrecord.proof.receipts.chain import ChainProblem, ChainReport, check_chain
 from onrecord.proof.receipts.journal_log import JournalReplayLog
 from onrecord.proof.receipts.log import InMemoryReplayLog, ReplayLog
 from onrecord.proof.receipts.mint import check_place, mint
-from onrecord.proof.receipts.replay import (
-    replay_flow,
-    replay_flow_async,
-    replay_token,
-    replay_token_async,
-)
+from onrecord.proof.receipts.replay import replay_flow, replay_flow_async, replay_token, replay_token_async
 from onrecord.proof.receipts.results import FlowBroken, FlowReplay, TokenReplay, Verdict
 from onrecord.proof.receipts.sampling_params import SamplingParams
 from onrecord.proof.receipts.token import JournalPosition, ReplayToken, TokenProblem

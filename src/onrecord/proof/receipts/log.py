@@ -100,9 +100,7 @@ def check_acceptable(token: ReplayToken, namespace: str) -> None:
         raise InvalidInput(f"the receipt does not verify: {problem.message}", code="bad_token")
     if token.namespace != namespace:
         raise Refused(
-            "the receipt belongs to another namespace",
-            hint="Open the log of that namespace.",
-            code="other_namespace",
+            "the receipt belongs to another namespace", hint="Open the log of that namespace.", code="other_namespace"
         )
 
 

@@ -144,9 +144,7 @@ def _make_options(
     sources = sources or SystemSources()
     if model is not None and not any(token.model_version for token in tokens):
         raise InvalidInput(
-            "no model was called here, so there is no model to replace",
-            hint="Leave model= out.",
-            code="no_model",
+            "no model was called here, so there is no model to replace", hint="Leave model= out.", code="no_model"
         )
     if model is not None and into is None:
         into = f"{flow[:100]}.{sources.entropy(6).hex()}"

@@ -208,8 +208,7 @@ class PolicyGuard:
             # A limit of 0 tokens or cost allows effects without usage. Every effect costs a call and some time.
             if spent >= limit and (spent or name not in SPENT):
                 return BudgetExceeded(
-                    f"the budget of {limit:g} {name} is spent",
-                    hint="Resume the run with a larger budget.",
+                    f"the budget of {limit:g} {name} is spent", hint="Resume the run with a larger budget."
                 )
         return None
 

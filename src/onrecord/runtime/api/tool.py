@@ -220,9 +220,7 @@ def _check_options(function: Any, retry: Any, timeout: Any) -> None:
     limit = timeout if isinstance(timeout, (int, float)) else 0
     if timeout is not None and not (isfinite(limit) and limit > 0):
         raise InvalidInput(
-            f"`timeout` of {name} must be a number of seconds above 0",
-            hint="Such as timeout=30.",
-            code="bad_timeout",
+            f"`timeout` of {name} must be a number of seconds above 0", hint="Such as timeout=30.", code="bad_timeout"
         )
 
 

@@ -268,9 +268,7 @@ def _make_chunks(request: Event, change: AnotherAnswer) -> list[ChunkReceived]:
         return []
     if not isinstance(change.value, list):
         raise InvalidInput(
-            "the answer to a stream is the list of its chunks",
-            hint='Such as ["Hello", " world"].',
-            code="bad_change",
+            "the answer to a stream is the list of its chunks", hint='Such as ["Hello", " world"].', code="bad_change"
         )
     key = str(getattr(request, "action_id", ""))
     return [ChunkReceived(key, number, chunk) for number, chunk in enumerate(change.value)]

@@ -41,8 +41,7 @@ def erase_contents(
             cursor.execute("UPDATE runs SET content = NULL, salt = NULL, match = NULL WHERE run_no = ?", key[:1])
         else:
             cursor.execute(
-                "UPDATE events SET content = NULL, salt = NULL, match = NULL WHERE run_no = ? AND seq = ?",
-                key,
+                "UPDATE events SET content = NULL, salt = NULL, match = NULL WHERE run_no = ? AND seq = ?", key
             )
             _must_exist(cursor, namespace, run, seq)
     for run, seq, prefix in prefixes:
@@ -72,8 +71,7 @@ def remove_values(cursor: apsw.Cursor, namespace: str, nodes: Iterable[bytes], a
             cursor.execute("DELETE FROM nodes WHERE node_no = ?", (found,))
     cursor.execute("DELETE FROM node_erasures")
     cursor.executemany(
-        "INSERT OR IGNORE INTO artifact_removals VALUES(?, ?)",
-        [(namespace, address) for address in artifacts],
+        "INSERT OR IGNORE INTO artifact_removals VALUES(?, ?)", [(namespace, address) for address in artifacts]
     )
 
 

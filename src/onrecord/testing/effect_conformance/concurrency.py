@@ -9,12 +9,7 @@ from onrecord.hosts.contract import EffectHost, LocalExecutor
 from onrecord.hosts.envelopes import RuntimeEffectEnvelope, RuntimeEffectOutcome
 from onrecord.hosts.groups import GroupMember, Losers, Wake, group_invocation, run_group
 from onrecord.hosts.scopes import ExecutionScope
-from onrecord.testing.effect_conformance.builders import (
-    SCOPE,
-    Calls,
-    replay_conformance_exec_envelope,
-    step,
-)
+from onrecord.testing.effect_conformance.builders import SCOPE, Calls, replay_conformance_exec_envelope, step
 from onrecord.testing.effect_conformance.durable_steps import Controller, StartReplay
 from onrecord.testing.effect_conformance.subject import EffectHostSubject, HostClaim, add_case, case
 

@@ -42,11 +42,9 @@ class AppendCases(StoreHooks):
     @pytest.mark.parametrize("wrong", ["seq", "hash", "behind"])
     def test_append_on_another_head_is_refused(self, store: Store, writer: Writer, wrong: str) -> None:
         rows = writer.fill(3)
-        expected = {
-            "seq": Head(4, rows[-1].hash),
-            "hash": Head(3, rows[0].hash),
-            "behind": Head(2, rows[1].hash),
-        }[wrong]
+        expected = {"seq": Head(4, rows[-1].hash), "hash": Head(3, rows[0].hash), "behind": Head(2, rows[1].hash)}[
+            wrong
+        ]
         with pytest.raises(MovedHead):
             store.append(NS, "run-1", [event_row(4)], expected=expected, epoch=0, nodes=[NodeRow(b"n" * 32, b"x")])
         assert all_rows(store) == rows
@@ -84,10 +82,7 @@ class AppendCases(StoreHooks):
 
     @pytest.mark.parametrize(
         "broken",
-        [
-            [event_row(3), event_row(4, id="event-3")],
-            [event_row(3), event_row(3, id="other", lane_seq=9)],
-        ],
+        [[event_row(3), event_row(4, id="event-3")], [event_row(3), event_row(3, id="other", lane_seq=9)]],
         ids=["id twice", "seq twice"],
     )
     def test_batch_that_breaks_uniqueness_leaves_nothing(

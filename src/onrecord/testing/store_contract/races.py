@@ -52,10 +52,7 @@ class Races(StoreHooks):
         for number in range(max(1, self.race_rounds // 5)):
             store.create_run(NS, header_row(f"r{number}"))
             claims = at_once(
-                [
-                    partial(store.claim, NS, f"r{number}", "one", 60),
-                    partial(other.claim, NS, f"r{number}", "two", 60),
-                ]
+                [partial(store.claim, NS, f"r{number}", "one", 60), partial(other.claim, NS, f"r{number}", "two", 60)]
             )
             assert sorted(claim.granted for claim in claims) == [False, True]
             assert {claim.epoch for claim in claims} == {1}
