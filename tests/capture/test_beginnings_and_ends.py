@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kit.programs import Server, onrecord
+from kit.soak import SOAK
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -113,7 +114,7 @@ BY_A_SIGNAL = {
 }
 
 
-@pytest.mark.parametrize("how", BY_A_SIGNAL)
+@pytest.mark.parametrize("how", BY_A_SIGNAL if SOAK else ("kill", "not to be caught", "interrupt"))
 def test_one_that_ends_itself_by_a_signal_is_judged_like_any_other(how: str, server: Server) -> None:
     by, status = BY_A_SIGNAL[how]
     Path("program.py").write_text(ENDS_ITSELF.format(by=by))

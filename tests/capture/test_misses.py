@@ -8,6 +8,7 @@ import pytest
 
 from kit.kept_bytes import places_of
 from kit.programs import Server, onrecord
+from kit.soak import SOAK
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -29,7 +30,7 @@ print(httpx.post(url + "/echo", content="goodbye").text)
 """
 
 
-PROMPT = "".join(f"w{number} " for number in range(650_000))
+PROMPT = "".join(f"w{number} " for number in range(650_000 if SOAK else 65_000))
 
 
 def missed(server: Server, *changes: tuple[str, str]) -> str:
@@ -74,7 +75,7 @@ def test_a_text_that_goes_on_or_ends_sooner(server: Server) -> None:
 @pytest.mark.parametrize(
     ("after", "shown"),
     [
-        (PROMPT.replace("w300000 ", "w300000 other "), "w300000 {+other +}w300001"),
+        (PROMPT.replace("w30000 ", "w30000 other "), "w30000 {+other +}w30001"),
         (PROMPT.replace("0 ", "o "), " … at least "),
         ("", "0 (user) changed"),
     ],
@@ -99,11 +100,11 @@ httpx.post(sys.argv[1] + "/v1/chat/completions", json={"model": "m", "messages":
 def test_many_long_differences_are_told_in_a_few_lines(server: Server) -> None:
     program = """
 import sys, httpx
-body = {f"{'name' * 200}{number}": {"text": f"{sys.argv[2]} {'long ' * 9000}"} for number in range(500)}
+body = {f"{'name' * 200}{number}": {"text": f"{sys.argv[2]} {'long ' * 9000}"} for number in range(MANY)}
 httpx.post(sys.argv[1] + "/echo", json=body)
 messages = [{"role": "user", "content": f"{sys.argv[2]} {'long ' * 9000}{number}"} for number in range(50)]
 httpx.post(sys.argv[1] + "/v1/chat/completions", json={"model": "m", "messages": messages})
-"""
+""".replace("MANY", "500" if SOAK else "100")
     Path("program.py").write_text(program)
     assert onrecord("run", "--run-id", "one", "program.py", server.url, "one").returncode == 0
     for kept, call in (("", "echo"), ('httpx.post(sys.argv[1] + "/echo", json=body)\n', "completions")):

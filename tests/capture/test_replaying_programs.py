@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kit.programs import Server, onrecord
-from kit.soak import cases
+from kit.soak import SOAK, cases
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -443,7 +443,7 @@ def poll():
 }
 
 
-@pytest.mark.parametrize("kind", POLLS)
+@pytest.mark.parametrize("kind", POLLS if SOAK else ("requests", "tasks"))
 def test_a_daemon_thread_that_polls_ends_with_the_program(kind: str, server: Server) -> None:
     said = record(POLLED.format(imports="asyncio, " if kind == "tasks" else "", poll=POLLS[kind]), server.url)
     asked = len(server.seen)

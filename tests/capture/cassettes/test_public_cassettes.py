@@ -15,6 +15,7 @@ import pytest
 import urllib3
 
 from kit.paths import DATA
+from kit.soak import SOAK
 from onrecord.capture.cassettes.file import read_cassette
 from onrecord.capture.cassettes.interactions import Exchange, Interaction, read_interactions
 from onrecord.capture.cassettes.player import MATCH_ALL, play_cassette, read_as_run
@@ -24,7 +25,7 @@ from onrecord.journal.verify import verify_run
 from onrecord.store.memory import MemoryStore
 
 FOLDER = DATA / "cassettes"
-FILES = sorted(path for path in FOLDER.glob("*/*") if path.is_file())
+FILES = sorted(path for path in FOLDER.glob("*/*") if path.is_file())[:: 1 if SOAK else 3]
 SEED = 20261116
 needs_data = pytest.mark.skipif(not FILES, reason=f"the cassettes of public projects are not in {FOLDER}")
 

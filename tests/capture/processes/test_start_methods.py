@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kit.soak import SOAK, cases
+
 CHILD = """
 import sys
 from work import much
@@ -161,7 +163,10 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("how", PROGRAMS)
+QUICK = ("sys.executable", "shell", "os.fork", "fork", "spawn", "forkserver", "os.posix_spawn", "asyncio", "threads")
+
+
+@pytest.mark.parametrize("how", PROGRAMS if SOAK else QUICK)
 def test_a_child_is_a_run_of_its_own_and_is_replayed_with_its_parent(box: Any, how: str) -> None:
     box.write("program.py", PROGRAMS[how])
     box.write("child.py", CHILD)
@@ -182,7 +187,9 @@ def test_a_child_is_a_run_of_its_own_and_is_replayed_with_its_parent(box: Any, h
     assert box.ledger == [1, 2, 3], "nothing was done again"
 
 
-@pytest.mark.parametrize("how", ["sys.executable", "os.fork", "fork", "spawn", "forkserver", "a child of a child"])
+@pytest.mark.parametrize(
+    "how", cases(["os.fork", "spawn", "a child of a child"], ["sys.executable", "fork", "forkserver"])
+)
 def test_a_child_that_parts_from_its_record_fails_the_whole_replay(box: Any, how: str) -> None:
     box.write("program.py", PROGRAMS[how])
     box.write("child.py", CHILD)

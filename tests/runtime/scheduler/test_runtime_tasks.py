@@ -688,7 +688,7 @@ def test_a_divergence_names_what_was_expected_and_where(memory: Any) -> None:
     assert where["line"].startswith(f"{__file__}:")
     assert where["seq"] == 3
     assert parted.exit_status == 1
-    assert "fork" in parted.hint
+    assert "recorded code back" in parted.hint
     assert len(calls) == 2
 
 

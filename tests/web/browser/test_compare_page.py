@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 import onrecord
 from kit.browser import NARROW, Looking, assert_accessible, assert_fits, shot
 from kit.shared_runs import HOSTILE, World, damage, record_hostile, record_two, say, support
+from kit.soak import cases
 from onrecord.store.contract import Store
 
 Look = Callable[..., Looking]
@@ -145,7 +146,7 @@ def test_runs_that_did_the_same_say_so(look: Look, store: str) -> None:
     assert page.locator(".same-row").inner_text().startswith("10 events the same")
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", cases(["dark"], ["light"]))
 def test_narrow_and_in_both_colours(look: Look, store: str, colours: str) -> None:
     recorded(store, record_two)
     page = look(viewport=NARROW, color_scheme=colours).open("/runs/first/compare/second")

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 import onrecord
 from kit.browser import MIDDLE, NARROW, Looking, assert_accessible, assert_fits, shot, torn_words
 from kit.shared_runs import HOSTILE, damage
+from kit.soak import cases
 
 Look = Callable[..., Looking]
 
@@ -114,7 +115,7 @@ def test_many_steps_are_drawn_as_lines(look: Look) -> None:
     assert "after=100" in page.url
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", cases(["light"], ["dark"]))
 def test_narrow_and_in_both_colours(look: Look, colours: str) -> None:
     page = look(viewport=NARROW, color_scheme=colours).open("/runs/recorded/replay/again")
     expect(page.locator(".plot svg").first).to_be_visible()

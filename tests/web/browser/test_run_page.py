@@ -9,6 +9,7 @@ import pytest
 
 from kit.browser import NARROW, assert_accessible, assert_fits, shot, torn_words
 from kit.run_page import EVENTS, Look, chosen, opened, patient, record_support, side
+from kit.soak import cases
 from kit.web import flip_content, once, record, until
 from onrecord.core.events import StateUpdated
 from onrecord.journal.reader import JournalReader
@@ -295,7 +296,7 @@ def test_a_run_that_is_not_there(look: Look) -> None:
     seen.complaints.clear()  # a browser complains about a 404
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", cases(["dark"], ["light"]))
 def test_narrow_and_in_both_colours(look: Look, colours: str) -> None:
     page = opened(look(viewport=NARROW, color_scheme=colours), "/runs/support-one?seq=3")
     side(page, "durable step")

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from kit.browser import MIDDLE, NARROW, Looking, assert_accessible, assert_fits, shot, torn_words
 from kit.lists_page import HOSTILE, failed, in_doubt, record, recorded
+from kit.soak import cases
 from onrecord.core.events import Completed, StateUpdated
 from onrecord.journal.journal import Journal
 from onrecord.runtime.forks.fork import begin_fork
@@ -214,7 +215,7 @@ def test_hostile_names_are_shown_as_text(look: Look, store: str) -> None:
 
 
 @pytest.mark.usefixtures("some")
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", cases(["light"], ["dark"]))
 def test_narrow_and_in_both_colours(look: Look, colours: str) -> None:
     page = look(viewport=NARROW, color_scheme=colours).page
     assert_fits(page)

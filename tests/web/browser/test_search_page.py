@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from kit.browser import NARROW, Looking, assert_accessible, assert_fits, shot
 from kit.lists_page import HOSTILE, record
+from kit.soak import cases
 
 Look = Callable[..., Looking]
 
@@ -90,7 +91,7 @@ def test_hostile_texts_are_shown_as_text(look: Look, store: str) -> None:
     seen.complaints[:] = [one for one in seen.complaints if "400" not in one]
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", cases(["dark"], ["light"]))
 def test_narrow_and_in_both_colours(look: Look, store: str, colours: str) -> None:
     record(store, "one-with-a-rather-long-name-of-its-own", "needle " + "word " * 200)
     page = look(viewport=NARROW, color_scheme=colours).open("/search?q=needle")

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from kit.browser import NARROW, Looking, assert_accessible, assert_fits, shot
 from kit.lists_page import HOSTILE, in_doubt
+from kit.soak import cases
 from onrecord.journal.reader import JournalReader
 from onrecord.store.factory import open_store
 
@@ -111,7 +112,7 @@ def test_hostile_names_and_arguments_are_shown_as_text(look: Look, store: str) -
     assert_fits(page)
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", cases(["light"], ["dark"]))
 def test_narrow_and_in_both_colours(look: Look, store: str, colours: str) -> None:
     in_doubt(store, "mail-1")
     page = look(viewport=NARROW, color_scheme=colours).open("/waits")

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 import onrecord
 from kit.browser import NARROW, WIDE, assert_accessible, assert_fits, shot, torn_words
 from kit.shared_runs import HOSTILE, record_hostile, record_two, support
+from kit.soak import pairs
 from onrecord.html_export.comparison import comparison_of
 from onrecord.html_export.writer import shared_comparison, shared_run, write_share
 from onrecord.journal.export import export_run
@@ -176,8 +177,7 @@ def test_the_conversation_has_each_message_once(open_file: Files, opened: Store)
     assert "support" in page.locator(".panel").inner_text()
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("kind", ["run", "comparison"])
+@pytest.mark.parametrize(("colours", "kind"), pairs(["light", "dark"], ["run", "comparison"]))
 def test_narrow_in_both_colours_and_for_everybody(open_file: Files, opened: Store, colours: str, kind: str) -> None:
     record_two(opened)
     path = share(opened) if kind == "run" else share_both(opened)

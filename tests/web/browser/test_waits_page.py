@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from kit.browser import NARROW, Looking, assert_accessible, assert_fits, shot
 from kit.lists_page import HOSTILE, recorded, waiting
+from kit.soak import cases
 from onrecord.core.events import Interrupted, WaitCreated
 from onrecord.core.wait_keys import WaitIdentity
 from onrecord.runtime.secrets.keys import KeyRing
@@ -202,7 +203,7 @@ def test_hostile_questions_are_shown_as_text(look: Look, store: str) -> None:
     assert_fits(page)
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", cases(["dark"], ["light"]))
 def test_narrow_and_in_both_colours(look: Look, store: str, colours: str) -> None:
     a_wait(store, "with-a-rather-long-name-for-a-run-of-its-own", question="May I?")
     page = open_with_waits(look(viewport=NARROW, color_scheme=colours))
