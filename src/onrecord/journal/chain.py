@@ -23,8 +23,8 @@ from onrecord.core.events import (
     StateUpdated,
     event_from_content,
 )
-from onrecord.core.hashing import SALT_BYTES, ZERO, commitment, next_prefix, render, state_link_of
-from onrecord.core.links import OPERATIONS_RUN, check_event_id, check_key, check_lane, check_time, link_hash, write_link
+from onrecord.core.hashing import SALT_BYTES, ZERO, commitment, link_hash, next_prefix, render, state_link_of
+from onrecord.core.links import OPERATIONS_RUN, check_event_id, check_key, check_lane, check_time, write_link
 from onrecord.core.matching import MatchRules
 from onrecord.core.merkle import NODE_FROM_BYTES, Sharer
 from onrecord.core.packing import pack
