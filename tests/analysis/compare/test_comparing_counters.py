@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onrecord.analysis.compare.counters import counter_kind, counters_of, separate
+from onrecord.analysis.compare.counters import counter_kind, separate
 from onrecord.analysis.compare.masks import DEFAULT_MASKS, NO_MASKS, MaskRule, Masks
 from onrecord.analysis.compare.pointers import Patterns, steps_of
 from onrecord.analysis.compare.tolerance import DriftTolerance, Limit, PathRule, as_written, normalised_text
@@ -65,7 +65,7 @@ def test_counters_are_found_at_every_depth_and_the_rest_is_structure() -> None:
 
 def test_decimals_and_large_integers_count_too() -> None:
     tree = encode({"cost": Decimal("0.002"), "tokens": 2**70}).tree
-    numbers = {path: each.number for path, each in counters_of(tree).items()}
+    numbers = {path: each.number for path, each in separate(tree).counters.items()}
     assert numbers == {"/cost": as_written(0.002), "/tokens": 2**70}
 
 
