@@ -120,7 +120,8 @@ def _parse_change(reader: JournalReader, options: dict[str, Any]) -> Change | No
 
 
 def _estimate_tail(reader: JournalReader, change: Change | None, options: dict[str, Any]) -> ExpectedTail:
-    from onrecord.analysis.fork import expected_tail, fork_position
+    from onrecord.analysis.fork import expected_tail
+    from onrecord.runtime.forks.fork import fork_position
 
     at = fork_position(reader, options["at"], change)
     return expected_tail(reader, at, tail=options["tail"], live_tools=options["live_tools"], change=change)
@@ -145,19 +146,9 @@ def _format_counts(counts: dict[str, int]) -> str:
 
 def _execute_fork(settings: Settings, store: Any, reader: JournalReader, agent: Any, change: Any, options: Any) -> Any:
     from onrecord.cli.commands.run import execute_agent, print_run
-    from onrecord.runtime.forks.fork import begin_fork
+    from onrecord.cli.programs.tails import begin_fork_of
 
-    name = begin_fork(
-        store,
-        reader.run,
-        options["at"],
-        reader.namespace,
-        change=change,
-        tail=options["tail"],
-        live_tools=options["live_tools"],
-        run_id=options["fork_id"],
-        facts=agent.own_facts(),
-    )
+    name = begin_fork_of(reader, change, options, agent.own_facts())
     print_run(settings, name)
     go_on = partial(agent.resume, name, store=store)
     return name, execute_agent(settings, store, name, agent, go_on, options["no_wait"])
