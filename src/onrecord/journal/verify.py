@@ -24,7 +24,7 @@ from onrecord.journal.operation_records import erased_seqs, is_imported
 from onrecord.journal.range_checks import RangeVerifier
 from onrecord.journal.reader import JournalReader, NodeReader, check_node
 from onrecord.journal.snapshots import check_snapshot
-from onrecord.store.contract import EventRow, Head, Store
+from onrecord.store.contract import EventRow, Head, HeaderRow, Store
 from onrecord.store.factory import open_store
 
 PARALLEL_FROM_EVENTS = 50_000
@@ -98,7 +98,7 @@ def verify_run(
     if row is None:
         raise NotFound(f"no run {run[:128]!r} in namespace {namespace[:128]!r}", code="unknown_run")
     problems: list[Problem] = []
-    facts = _check_header(store, namespace, run, problems)
+    facts = _check_header(store, namespace, run, row.header, problems)
     last = store.last_event(namespace, run)
     total = last.seq if last is not None else 0
     if processes > 1 and total >= PARALLEL_FROM_EVENTS and reducer is None and not store.url.startswith("memory:"):
@@ -155,11 +155,10 @@ def _feed(
     progress(total, total)
 
 
-def _check_header(store: Store, namespace: str, run: str, problems: list[Problem]) -> dict[str, Any] | None:
+def _check_header(
+    store: Store, namespace: str, run: str, header_row: HeaderRow, problems: list[Problem]
+) -> dict[str, Any] | None:
     """Return the decoded facts if the header is valid. Add each problem of the header at seq 0."""
-    row = store.run_row(namespace, run)
-    assert row is not None
-    header_row = row.header
     try:
         header = parse_header(header_row.header)
     except Damaged as damage:
