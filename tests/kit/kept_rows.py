@@ -28,8 +28,10 @@ from onrecord.core.events import (
 from onrecord.core.matching import MatchRules
 from onrecord.core.state import StateUpdatedOnlyReducer
 from onrecord.journal.chain import Draft
+from onrecord.journal.content_checks import ContentChecks
+from onrecord.journal.findings import Problem, RangeResult
 from onrecord.journal.journal import Journal
-from onrecord.journal.range_checks import Problem, RangeVerifier
+from onrecord.journal.range_checks import RangeVerifier
 from onrecord.journal.reader import check_node
 from onrecord.journal.snapshots import take_snapshot
 from onrecord.store.contract import EventRow, NodeRow, RunRow, SnapshotRow, Store
@@ -112,17 +114,16 @@ class Stretch:
             found = rows.event("", "", at)
             return None if found is None else (found.lane, found.lane_seq)
 
+        contents = ContentChecks(
+            RangeResult(seq, seq + 2), fetch_nodes=fetch, fetch_artifact=rows.artifacts.get, rules=MatchRules()
+        )
         verifier = RangeVerifier(
+            contents,
             run=rows.run,
-            start=seq,
-            stop=seq + 2,
             prev=prev,
             lanes=dict(lanes),
-            fetch_nodes=fetch,
-            fetch_artifact=rows.artifacts.get,
             find_lane_position=place,
             is_erasure_recorded=lambda _: False,
-            rules=MatchRules(),
         )
         verifier.feed([altered, *rows.events[seq : seq + 1]])
         return verifier.result.problems

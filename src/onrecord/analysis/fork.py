@@ -15,7 +15,7 @@ from onrecord.journal.reader import JournalReader, SequencedEvent
 from onrecord.runtime.api.agent import find_agent
 from onrecord.runtime.api.policy import find_usage
 from onrecord.runtime.engine.stores import store_of
-from onrecord.runtime.forks.fork import AnotherAnswer, AnotherInput, Change, fork_position
+from onrecord.runtime.forks.fork import AnotherAnswer, AnotherInput, Change
 from onrecord.runtime.forks.recorded_answers import child_id
 from onrecord.runtime.forks.tail_policy import LIVE, executed_kinds
 from onrecord.store.contract import Store
@@ -153,6 +153,3 @@ def fork(
     if "agent" not in facts:
         raise InvalidInput(f"run {run_id} was not recorded by an agent", code="no_agent")
     return find_agent(facts["agent"]).fork(run_id, at, store=opened, namespace=namespace, **options)
-
-
-__all__ = ["ExpectedTail", "expected_tail", "fork", "fork_position", "patched_change"]

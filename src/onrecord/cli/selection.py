@@ -18,7 +18,7 @@ from onrecord.cli.commands.completion import complete_agent
 from onrecord.cli.render.text import fit, inert
 from onrecord.cli.settings import Settings
 from onrecord.errors import InvalidInput, NotFound
-from onrecord.reports.run_selector import select_run, short_id
+from onrecord.reports.run_selector import select_run
 from onrecord.reports.summaries import agent_of, kind_of_run
 from onrecord.store.contract import RunRow, Store
 
@@ -200,6 +200,3 @@ def parse_time(text: str | None) -> int | None:
             hint="Write 2026-01-31, 2026-01-31T12:00Z, or an age: 90s, 15m, 12h, 30d, 8w.",
             code="bad_time",
         ) from None
-
-
-__all__ = ["RunSelection", "SelectedRun", "filter_options", "kind_of_run", "select_runs", "selected_run", "short_id"]

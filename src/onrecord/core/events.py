@@ -270,11 +270,7 @@ class UnknownEvent(Event, frozen=True):
         return self.members
 
 
-def _collect_kinds() -> dict[str, type[Event]]:
-    return {cls.kind: cls for cls in Event.__subclasses__() if cls.kind}
-
-
-KINDS: dict[str, type[Event]] = _collect_kinds()
+KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__() if cls.kind}
 TERMINAL_KINDS = frozenset(kind for kind, cls in KINDS.items() if cls.terminal)
 BEHAVIOURAL_KINDS = frozenset(kind for kind, cls in KINDS.items() if cls.behavioural)
 ANSWERS: dict[str, str] = {kind: cls.answers for kind, cls in KINDS.items() if cls.answers}

@@ -11,7 +11,6 @@ from typing import Literal
 import msgspec
 
 from onrecord.core.canonical import canonical_bytes
-from onrecord.core.hashing import header_hash, link_hash, parse_hash, render
 from onrecord.core.lazy_regex import Pattern
 from onrecord.errors import Damaged, InvalidInput, InvalidValue
 
@@ -223,31 +222,3 @@ def find_link_problem(link: Link, *, run: str, seq: int, prev: str) -> str | Non
     if link.key is not None and len(link.key) > MAX_KEY_CHARACTERS:
         return f"has a key of more than {MAX_KEY_CHARACTERS} characters"
     return None
-
-
-__all__ = [
-    "BASE_RULES",
-    "FORMAT",
-    "OPERATIONS_RUN",
-    "Header",
-    "Link",
-    "OwnMembers",
-    "ParentRun",
-    "check_event_id",
-    "check_key",
-    "check_lane",
-    "check_namespace",
-    "check_run_id",
-    "check_time",
-    "find_link_problem",
-    "header_hash",
-    "is_name",
-    "link_bytes",
-    "link_hash",
-    "parse_hash",
-    "parse_header",
-    "parse_link",
-    "render",
-    "write_json_string",
-    "write_link",
-]

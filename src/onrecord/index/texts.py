@@ -41,7 +41,9 @@ def extract_texts(tree: Any, fetch: Fetch, known: set[bytes] | None = None, most
     """
     found: list[str] = []
     left = most
-    stack: list[tuple[Any, int]] = [(value, 0) for value in reversed(_member_values(tree))]
+    # The names of an event's members are left out: they are the same in all events of a kind.
+    values = list(tree.values()) if isinstance(tree, dict) else [tree]
+    stack: list[tuple[Any, int]] = [(value, 0) for value in reversed(values)]
     while stack:
         value, depth = stack.pop()
         if isinstance(value, bool) or value is None:
@@ -57,11 +59,6 @@ def extract_texts(tree: Any, fetch: Fetch, known: set[bytes] | None = None, most
         if left <= 0:
             return Texts(found, True)
     return Texts(found, False)
-
-
-def _member_values(tree: Any) -> list[Any]:
-    """Return the values of an event's members. Their names are the same in all events of a kind."""
-    return list(tree.values()) if isinstance(tree, dict) else [tree]
 
 
 def _child_values(value: dict[str, Any], fetch: Fetch, known: set[bytes] | None) -> list[Any]:

@@ -23,8 +23,8 @@ from onrecord.core.events import (
     StateUpdated,
     event_from_content,
 )
-from onrecord.core.hashing import SALT_BYTES, ZERO, commitment, next_prefix, render, state_link_of
-from onrecord.core.links import OPERATIONS_RUN, check_event_id, check_key, check_lane, check_time, link_hash, write_link
+from onrecord.core.hashing import SALT_BYTES, ZERO, commitment, link_hash, next_prefix, render, state_link_of
+from onrecord.core.links import OPERATIONS_RUN, check_event_id, check_key, check_lane, check_time, write_link
 from onrecord.core.matching import MatchRules
 from onrecord.core.merkle import NODE_FROM_BYTES, Sharer
 from onrecord.core.packing import pack
@@ -171,10 +171,11 @@ class Chain:
             or (end is None and lane != "0")
         ):
             self._check(draft, kind, seq)
-        if draft.salt is not None:
-            salt = _check_salt(draft.salt)
-        else:
+        salt = draft.salt
+        if salt is None:
             salt = self._salts.pop() if self._salts else self._draw_salts(sources)
+        elif type(salt) is not bytes or len(salt) != SALT_BYTES:
+            raise InvalidInput(f"a salt is {SALT_BYTES} bytes", code="bad_salt")
         parent, distance, lane_seq = self._locate(draft, kind, seq, end)
         tree = event.content()
         stored, odd = plain_text(tree) or (None, None)
@@ -313,12 +314,6 @@ class Chain:
             if isinstance(event, StateUpdated):
                 self.state_after = event.after
         self._undo.clear()
-
-
-def _check_salt(salt: bytes) -> bytes:
-    if type(salt) is not bytes or len(salt) != SALT_BYTES:
-        raise InvalidInput(f"a salt is {SALT_BYTES} bytes", code="bad_salt")
-    return salt
 
 
 def _read_pair_name(event: Event) -> str | None:

@@ -30,12 +30,12 @@ class ContentChecks:
         *,
         fetch_nodes: Fetch,
         fetch_artifact: Callable[[bytes], bytes | None],
-        rules: MatchRules | None,
-        reducer: Reducer | None,
-        builtin_state: bool,
-        foreign: bool,
+        rules: MatchRules | None = None,
+        reducer: Reducer | None = None,
+        builtin_state: bool = True,
+        foreign: bool = True,
     ) -> None:
-        self._result = result
+        self.result = result
         self._fetch_nodes = fetch_nodes
         self._fetch_artifact = fetch_artifact
         self._rules = rules
@@ -62,18 +62,18 @@ class ContentChecks:
             return found
 
         def missing(address: bytes) -> None:
-            self._result.add_problem(
+            self.result.add_problem(
                 seq, "failure", "missing_node", f"a shared value is missing: node {render(address)}"
             )
 
         try:
             nodes = fetch_reachable([stored], fetch, missing)
         except Damaged as damage:
-            self._result.add_problem(seq, "failure", damage.code, damage.message)
+            self.result.add_problem(seq, "failure", damage.code, damage.message)
             return
         for address, text in [(b"", stored), *nodes.items()]:
             if address and address not in self._seen_nodes:
-                self._result.nodes += 1
+                self.result.nodes += 1
                 if len(self._seen_nodes) >= _NODES_REMEMBERED:
                     self._seen_nodes.clear()
                 self._seen_nodes.add(address)
@@ -84,14 +84,14 @@ class ContentChecks:
             if address in self._seen_artifacts:
                 continue
             self._seen_artifacts.add(address)
-            self._result.artifacts += 1
+            self.result.artifacts += 1
             data = self._fetch_artifact(address)
             if data is None:
-                self._result.add_problem(
+                self.result.add_problem(
                     seq, "failure", "missing_artifact", f"an artifact is missing: {render(address)}"
                 )
             elif artifact_address(data) != address:
-                self._result.add_problem(seq, "failure", "bad_artifact", f"an artifact is damaged: {render(address)}")
+                self.result.add_problem(seq, "failure", "bad_artifact", f"an artifact is damaged: {render(address)}")
 
     def _read_artifact(self, address: bytes) -> bytes:
         data = self._fetch_artifact(address)
@@ -105,7 +105,7 @@ class ContentChecks:
             if row.kind == "StateUpdated":
                 self._lose_state()
             return
-        before = self._result.problem_count
+        before = self.result.problem_count
         try:
             tree = expand(unpack(row.content), self._fetch_nodes)
             event_from_content(row.kind, tree)
@@ -115,25 +115,25 @@ class ContentChecks:
         except OnrecordError as problem:
             if row.kind == "StateUpdated":
                 self._lose_state()
-            if self._result.problem_count == before and not self._reported(row.seq):
-                self._result.add_problem(row.seq, "failure", "bad_content", problem.message)
+            if self.result.problem_count == before and not self._reported(row.seq):
+                self.result.add_problem(row.seq, "failure", "bad_content", problem.message)
 
     def _reported(self, seq: int) -> bool:
-        return bool(self._result.problems) and self._result.problems[-1].seq == seq
+        return bool(self.result.problems) and self.result.problems[-1].seq == seq
 
     def _lose_state(self) -> None:
-        self._result.last_after, self._result.state_seen, self._result.last_state = None, True, None
+        self.result.last_after, self.result.state_seen, self.result.last_state = None, True, None
 
     def _check_deep(self, row: EventRow, tree: Any) -> None:
         assert self._rules is not None
         if row.kind not in KINDS:
-            self._result.uncomputed += 1
+            self.result.uncomputed += 1
         elif self._rules.match(row.kind, tree) != row.match:
-            self._result.add_problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
+            self.result.add_problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
         decode(tree, loaded_classes=not self._foreign, artifact=self._read_artifact)
 
     def _check_states(self, row: EventRow, tree: Any) -> None:
-        result = self._result
+        result = self.result
         if self._reducer is not None:
             event = event_from_content(row.kind, decode(tree, loaded_classes=True, artifact=self._read_artifact))
             self._state = self._reducer.apply(self._state, event)
@@ -158,7 +158,7 @@ class ContentChecks:
 
     def _check_snapshot_event(self, row: EventRow, tree: Any) -> None:
         """Check that a `SnapshotTaken` event commits to a state that the log has."""
-        result = self._result
+        result = self.result
         if tree.get("position") != row.seq - 1:
             message = "the snapshot event names another position than the one before it"
             result.add_problem(row.seq, "mismatch", "bad_snapshot", message)

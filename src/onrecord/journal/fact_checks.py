@@ -12,7 +12,7 @@ from onrecord.core.matching import MatchRules
 from onrecord.core.merkle import Fetch, expand
 from onrecord.core.packing import unpack
 from onrecord.errors import Damaged, OnrecordError
-from onrecord.journal.range_checks import Problem
+from onrecord.journal.findings import Problem
 from onrecord.store.contract import HeaderRow
 
 

@@ -17,10 +17,12 @@ from onrecord.core.matching import MatchRules
 from onrecord.core.packing import unpack
 from onrecord.core.state import StateUpdatedOnlyReducer
 from onrecord.errors import BadRecording, RunExists
+from onrecord.journal.content_checks import ContentChecks
 from onrecord.journal.fact_checks import check_facts, rules_of
+from onrecord.journal.findings import Problem, RangeResult
 from onrecord.journal.operation_records import erasure_record, import_record
 from onrecord.journal.operations import OperationsJournal
-from onrecord.journal.range_checks import Problem, RangeVerifier
+from onrecord.journal.range_checks import RangeVerifier
 from onrecord.journal.recording_file import RecordingFile
 from onrecord.journal.verify import VerificationReport, merge_results
 from onrecord.store.contract import EventRow, Head, NodeRow, Store
@@ -81,18 +83,20 @@ def _verify(
 ) -> VerificationReport:
     problems: list[Problem] = []
     rules, builtin_state = _check_header(recording, problems)
-    verifier = RangeVerifier(
-        run=recording.header.run,
-        start=1,
-        stop=recording.events + 1,
-        prev=recording.header_row.hash,
-        lanes={},
+    contents = ContentChecks(
+        RangeResult(1, recording.events + 1),
         fetch_nodes=recording.nodes,
         fetch_artifact=recording.artifact,
-        find_lane_position=lambda _seq: None,
-        is_erasure_recorded=lambda _seq: True,
         rules=rules if deep else None,
         builtin_state=builtin_state,
+    )
+    verifier = RangeVerifier(
+        contents,
+        run=recording.header.run,
+        prev=recording.header_row.hash,
+        lanes={},
+        find_lane_position=lambda _seq: None,
+        is_erasure_recorded=lambda _seq: True,
         operations=recording.header.kind == "operations",
     )
     seen_ids: set[str] = set()

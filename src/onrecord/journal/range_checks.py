@@ -48,13 +48,10 @@ from onrecord.core.links import (
     parse_link,
     write_json_string,
 )
-from onrecord.core.matching import MatchRules
-from onrecord.core.merkle import Fetch
 from onrecord.core.packing import unpack
-from onrecord.core.state import Reducer
 from onrecord.errors import Damaged, OnrecordError
 from onrecord.journal.content_checks import ContentChecks
-from onrecord.journal.findings import MAX_PROBLEMS, AnsweredRequest, Problem, RangeResult
+from onrecord.journal.findings import AnsweredRequest, RangeResult
 from onrecord.store.contract import EventRow
 
 _LINK = b"onrecord.link/1\0"
@@ -71,26 +68,19 @@ _LINK_ERRORS = (ValueError, RecursionError, OnrecordError)
 class RangeVerifier:
     def __init__(
         self,
+        contents: ContentChecks,
         *,
         run: str,
-        start: int,
-        stop: int,
         prev: bytes,
         lanes: dict[str, tuple[int, bytes]],
-        fetch_nodes: Fetch,
-        fetch_artifact: Callable[[bytes], bytes | None],
         find_lane_position: Callable[[int], tuple[str, int | None] | None],
         is_erasure_recorded: Callable[[int], bool],
-        rules: MatchRules | None = None,
-        reducer: Reducer | None = None,
-        builtin_state: bool = True,
         operations: bool = False,
-        foreign: bool = True,
     ) -> None:
-        self.result = RangeResult(start, stop)
+        self.result = contents.result
         self._run = run
         self._prev = prev.hex()
-        self._expected_seq = start
+        self._expected_seq = self.result.start
         self._ended = ""
         self._lanes = lanes
         self._find_lane_position = find_lane_position
@@ -98,15 +88,7 @@ class RangeVerifier:
         self._opened: dict[int, tuple[str, str, int]] = {}
         self._foreign_kinds = frozenset() if operations else OPERATIONS_KINDS
         self._usual_lanes = {"0"}
-        self._contents = ContentChecks(
-            self.result,
-            fetch_nodes=fetch_nodes,
-            fetch_artifact=fetch_artifact,
-            rules=rules,
-            reducer=reducer,
-            builtin_state=builtin_state,
-            foreign=foreign,
-        )
+        self._contents = contents
         self._traits = {
             kind: (
                 kind in OPENING_KINDS,
@@ -349,6 +331,3 @@ class RangeVerifier:
         if request is None or request[0] != row.lane or request[1] is None or row.lane_seq is None:
             return 0
         return max(0, row.lane_seq - request[1])
-
-
-__all__ = ["MAX_PROBLEMS", "AnsweredRequest", "Problem", "RangeResult", "RangeVerifier"]

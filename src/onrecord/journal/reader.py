@@ -9,8 +9,8 @@ from typing import Any
 
 from onrecord.core.codec import decode
 from onrecord.core.events import TERMINAL_KINDS, Event, UnknownEvent, event_from_content
-from onrecord.core.hashing import artifact_address, commitment, node_address, render
-from onrecord.core.links import Header, Link, link_hash, parse_header, parse_link
+from onrecord.core.hashing import artifact_address, commitment, link_hash, node_address, render
+from onrecord.core.links import Header, Link, parse_header, parse_link
 from onrecord.core.matching import MatchRules
 from onrecord.core.merkle import expand
 from onrecord.core.packing import unpack

@@ -6,7 +6,7 @@ INVALID, or EMPTY).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -16,13 +16,15 @@ from onrecord.core.hashing import header_hash, render, state_link_of
 from onrecord.core.links import parse_header
 from onrecord.core.state import Reducer, StateUpdatedOnlyReducer
 from onrecord.errors import Damaged, InvalidInput, NotFound, OnrecordError
+from onrecord.journal.content_checks import ContentChecks
 from onrecord.journal.fact_checks import check_facts, rules_of
+from onrecord.journal.findings import Problem, RangeResult
 from onrecord.journal.lineage import shared_stretches
 from onrecord.journal.operation_records import erased_seqs, is_imported
-from onrecord.journal.range_checks import Problem, RangeResult, RangeVerifier
+from onrecord.journal.range_checks import RangeVerifier
 from onrecord.journal.reader import JournalReader, NodeReader, check_node
 from onrecord.journal.snapshots import check_snapshot
-from onrecord.store.contract import Head, Store
+from onrecord.store.contract import EventRow, Head, HeaderRow, Store
 from onrecord.store.factory import open_store
 
 PARALLEL_FROM_EVENTS = 50_000
@@ -96,31 +98,26 @@ def verify_run(
     if row is None:
         raise NotFound(f"no run {run[:128]!r} in namespace {namespace[:128]!r}", code="unknown_run")
     problems: list[Problem] = []
-    facts = _check_header(store, namespace, run, problems)
+    facts = _check_header(store, namespace, run, row.header, problems)
     last = store.last_event(namespace, run)
     total = last.seq if last is not None else 0
     if processes > 1 and total >= PARALLEL_FROM_EVENTS and reducer is None and not store.url.startswith("memory:"):
         results = _verify_in_parallel(store, run, namespace, deep, total, processes, facts)
     else:
         verifier = _make_range_verifier(store, run, namespace, 1, total + 1, deep, reducer, facts)
-        _feed(verifier, store, namespace, run, total, progress)
+        _feed(verifier, store.scan(namespace, run, 1, total + 1), total, progress)
         results = [verifier.result]
     problems.extend(
         Problem(row_before.seq, "mismatch", "bad_sequence", "an event precedes the first")
         for row_before in store.scan(namespace, run, -(2**62), 1, contents=False)
     )
-    shared = ""
-    if facts is not None:
-        shared = _check_parents(store, namespace, run, problems)
+    shared = "" if facts is None else _check_parents(store, namespace, run, problems)
     report = merge_results(run, results, problems, total)
     report.deep = deep
     report.notes += [shared] if shared else []
     if deep and row.header.content is None:
         report.notes.append("the facts are erased: match digests under the run's own rules were not recomputed")
-    if last is not None:
-        report.head = render(last.hash)
-    else:
-        report.head = render(row.header.hash)
+    report.head = render(row.header.hash if last is None else last.hash)
     _check_expected(store, namespace, run, report, expected)
     if facts is not None:
         _check_snapshots(store, namespace, run, report)
@@ -142,14 +139,8 @@ def _check_parents(store: Store, namespace: str, run: str, problems: list[Proble
 
 
 def _feed(
-    verifier: RangeVerifier,
-    store: Store,
-    namespace: str,
-    run: str,
-    total: int,
-    progress: Callable[[int, int], None] | None,
+    verifier: RangeVerifier, rows: Iterator[EventRow], total: int, progress: Callable[[int, int], None] | None
 ) -> None:
-    rows = store.scan(namespace, run, verifier.result.start, verifier.result.stop)
     if progress is None:
         verifier.verify(rows)
         return
@@ -164,11 +155,10 @@ def _feed(
     progress(total, total)
 
 
-def _check_header(store: Store, namespace: str, run: str, problems: list[Problem]) -> dict[str, Any] | None:
+def _check_header(
+    store: Store, namespace: str, run: str, header_row: HeaderRow, problems: list[Problem]
+) -> dict[str, Any] | None:
     """Return the decoded facts if the header is valid. Add each problem of the header at seq 0."""
-    row = store.run_row(namespace, run)
-    assert row is not None
-    header_row = row.header
     try:
         header = parse_header(header_row.header)
     except Damaged as damage:
@@ -225,21 +215,23 @@ def _make_range_verifier(
         found = store.event(namespace, run, seq)
         return None if found is None else (found.lane, found.lane_seq)
 
-    return RangeVerifier(
-        run=recorded_run,
-        start=start,
-        stop=stop,
-        prev=prev,
-        lanes=lanes,
+    contents = ContentChecks(
+        RangeResult(start, stop),
         fetch_nodes=fetch_nodes,
         fetch_artifact=lambda address: store.artifact(namespace, address),
-        find_lane_position=find_lane_position,
-        is_erasure_recorded=_look_up_erasures(store, namespace, run),
         rules=rules if deep and rules.id == recorded_rules else None,
         reducer=reducer if reducer is not None and start == 1 else None,
         builtin_state=recorded_reducer == StateUpdatedOnlyReducer.id,
-        operations=row.header.kind == "operations",
         foreign=row.header.imported,
+    )
+    return RangeVerifier(
+        contents,
+        run=recorded_run,
+        prev=prev,
+        lanes=lanes,
+        find_lane_position=find_lane_position,
+        is_erasure_recorded=_look_up_erasures(store, namespace, run),
+        operations=row.header.kind == "operations",
     )
 
 

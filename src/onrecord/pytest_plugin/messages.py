@@ -25,7 +25,8 @@ def failure_text(reason: OnrecordError, *, line: str = "", nearest: Any = None, 
     where = reason.where if isinstance(reason, Divergence) else {}
     lines = [f"{reason.message} [{reason.code}]"]
     if line or where.get("line"):
-        lines.append(f"  at {_relative_line(line or str(where['line']))}")
+        file, separator, number = (line or str(where["line"])).rpartition(":")
+        lines.append(f"  at {os.path.relpath(file)}{separator}{number}")
     lines += [f"  {one}" for one in _format_sides(where.get("expected", nearest), where.get("actual"))]
     return "\n".join([*lines, *([advice] if advice else [])])
 
@@ -39,11 +40,6 @@ def find_own_line(trace: TracebackType | None) -> str:
             found = f"{file}:{trace.tb_lineno}"
         trace = trace.tb_next
     return found
-
-
-def _relative_line(line: str) -> str:
-    file, separator, number = line.rpartition(":")
-    return f"{os.path.relpath(file)}{separator}{number}"
 
 
 def _format_sides(expected: Any, actual: Any) -> list[str]:
@@ -81,14 +77,10 @@ def _comparable_tree(side: Any) -> Any:
 def _shorten_pair(expected: Any, actual: Any) -> tuple[str, str]:
     """Return both sides, shortened. Long texts are shown around their first difference."""
     if isinstance(expected, str) and isinstance(actual, str) and max(len(expected), len(actual)) > MAX_CHARACTERS:
-        index = _find_first_change(expected, actual)
+        shorter = min(len(expected), len(actual))
+        index = next((index for index in range(shorter) if expected[index] != actual[index]), shorter)
         return _cut_around(expected, index), _cut_around(actual, index)
     return _shorten(expected), _shorten(actual)
-
-
-def _find_first_change(expected: str, actual: str) -> int:
-    shorter = min(len(expected), len(actual))
-    return next((index for index in range(shorter) if expected[index] != actual[index]), shorter)
 
 
 def _cut_around(text: str, index: int) -> str:

@@ -100,7 +100,11 @@ class TestRun:
             if not self.path.exists():
                 raise NotFound(f"{self.item.nodeid} has no recording", code="no_recording")
             store, run = read_recording(self.path)
-            return self._begin_completion(store, run) if self.mode == NEW else self._begin_replay(store, run)
+            if self.mode != NEW:
+                return self._begin_replay(store, run)
+            block = self._begin_recording()  # it serves what the old recording has
+            block.run.substitutes = RecordSubstitutes(block.run, EarlierRecord(OwnRecording(store, run)))
+            return block
         except OnrecordError as reason:
             self._refusal = reason
             block = self._begin_recording()
@@ -115,12 +119,6 @@ class TestRun:
             if isinstance(entry.event, ProcessAttached) and isinstance(entry.event.process, dict):
                 self._called_at = entry.event.process.get(CALLED, self._called_at)
         return BlockRun.replayed(store, run)
-
-    def _begin_completion(self, store: MemoryStore, run: str) -> BlockRun:
-        """Begin a new recording that serves what the old one has."""
-        block = self._begin_recording()
-        block.run.substitutes = RecordSubstitutes(block.run, EarlierRecord(OwnRecording(store, run)))
-        return block
 
     def _begin_cassette(self, marker_options: MarkerOptions, name: str | bool) -> BlockRun:
         store = MemoryStore()
@@ -158,7 +156,10 @@ class TestRun:
     def call_test(self) -> Iterator[None]:
         """Call the test function. A test without a usable recording may skip itself, but it cannot pass."""
         with self._report_stop(), self._block.here():
-            self._enter_unittest_context()
+            # The context of an `IsolatedAsyncioTestCase` is created with the test case.
+            context = getattr(self.item.instance, "_asyncioTestContext", None)
+            if context is not None:
+                context.run(PLACE.set, self.run.main)
             try:
                 yield
             except BaseException as error:
@@ -254,12 +255,6 @@ class TestRun:
                 yield
         finally:
             PLACE.set(outer)
-
-    def _enter_unittest_context(self) -> None:
-        """Enter the run in the context of an `IsolatedAsyncioTestCase`, which is created with the test case."""
-        context = getattr(self.item.instance, "_asyncioTestContext", None)
-        if context is not None:
-            context.run(PLACE.set, self.run.main)
 
     def _note_return(self) -> None:
         """Note that the function has returned. Fail if it has not made a recorded request."""

@@ -133,7 +133,8 @@ def is_truncated(long: str, short: str) -> bool:
 def _pair_messages(left: list[ChatMessage], right: list[ChatMessage], hunk: Hunk) -> list[tuple[int, int]]:
     """Pair the messages of a hunk: same role, in order, most similar in total."""
     left, right = left[hunk.start : hunk.stop], right[hunk.other_start : hunk.other_stop]
-    pairs = _pair_by_similarity(left, right) if len(left) * len(right) <= _MATRIX else _pair_by_role(left, right)
+    scored = len(left) * len(right) <= _MATRIX
+    pairs = pair_best(_score_similarity(left, right)) if scored else _pair_by_role(left, right)
     return [(hunk.start + i, hunk.other_start + j) for i, j in pairs]
 
 
@@ -141,10 +142,6 @@ def _pair_by_role(left: list[ChatMessage], right: list[ChatMessage]) -> list[tup
     roles: dict[str, int] = {}
     sides = [[roles.setdefault(message.role, len(roles)) for message in side] for side in (left, right)]
     return [(block.expected + n, block.actual + n) for block in align(*sides) for n in range(block.length)]
-
-
-def _pair_by_similarity(left: list[ChatMessage], right: list[ChatMessage]) -> list[tuple[int, int]]:
-    return pair_best(_score_similarity(left, right))
 
 
 def _score_similarity(left: list[ChatMessage], right: list[ChatMessage]) -> list[list[float]]:

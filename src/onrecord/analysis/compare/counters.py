@@ -84,11 +84,6 @@ def counter_kind(name: str) -> CounterKind | Literal["limit"] | None:
     return "tokens" if tail < len(words) and tail and words[tail - 1] in ("token", "tokens") else None
 
 
-def counters_of(tree: Any) -> dict[str, Counter]:
-    """Return all counters by JSON pointer, sorted."""
-    return separate(tree).counters
-
-
 class _CounterNode(NamedTuple):
     source: Any
     copy: Any

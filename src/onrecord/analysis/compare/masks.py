@@ -127,9 +127,6 @@ class Masks:
         return [rule.to_data() for rule in self.rules]
 
 
-NO_MASKS = Masks(())
-
-
 def _remove_masked(tree: Any, patterns: Patterns[bool]) -> Any:
     whole: list[Any] = [tree]
     todo: list[tuple[Any, Any, Places[bool]]] = []

@@ -59,8 +59,10 @@ class Patterns(Generic[Rule]):
     def __init__(self, rules: Sequence[tuple[str, Rule]] = ()) -> None:
         self._root: _Node[Rule] = _Node()
         for number, (pattern, rule) in enumerate(rules):
+            if pattern != "" and not pattern.startswith("/"):
+                raise InvalidInput("a pointer pattern is empty or begins with `/`", code="bad_pointer")
             node = self._root
-            for step in _pattern_steps(pattern):
+            for step in pattern.split("/")[1:]:
                 node = _child(node, step)
             node.rules.append((number, rule))
 
@@ -93,12 +95,6 @@ class Patterns(Generic[Rule]):
             here = self.found(places)
             rule = rule if here is None else here
         return rule
-
-
-def _pattern_steps(pattern: str) -> list[str]:
-    if pattern != "" and not pattern.startswith("/"):
-        raise InvalidInput("a pointer pattern is empty or begins with `/`", code="bad_pointer")
-    return pattern.split("/")[1:]
 
 
 def _child(node: _Node[Rule], step: str) -> _Node[Rule]:

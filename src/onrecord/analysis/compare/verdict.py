@@ -119,13 +119,9 @@ def _judge_difference(difference: Difference, tolerance: DriftTolerance) -> Reas
         if rule is not None:
             allowed = rule.rule
             tolerated = rule.rule == "normalised" and normalised_text(expected) == normalised_text(actual)
-        elif _is_label(steps):
+        elif steps and steps[-1] in LABELS:
             code = codes.STRUCTURE_DIFF
         else:
             allowed = tolerance.content if isinstance(tolerance.content, str) else "judged"
             tolerated = tolerance.tolerates_text(expected, actual)
     return Reason(code, difference.path, difference.kind, expected, actual, allowed, tolerated)
-
-
-def _is_label(steps: list[str]) -> bool:
-    return bool(steps) and steps[-1] in LABELS

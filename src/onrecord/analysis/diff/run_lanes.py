@@ -33,7 +33,8 @@ class RunLanes:
         self.children: dict[str, list[str]] = {}
         self.folds: dict[str, bytes] = {}
         self._make_tree()
-        self._fold_lanes()
+        for lane in reversed(self.below(ROOT)):
+            self.folds[lane] = lane_fold(self.prefix(lane), [self.folds[one] for one in self.children.get(lane, ())])
 
     @property
     def events(self) -> int:
@@ -128,7 +129,3 @@ class RunLanes:
                 lane = above
         for siblings in self.children.values():
             siblings.sort(key=lambda lane: int(lane.rpartition(".")[2]))
-
-    def _fold_lanes(self) -> None:
-        for lane in reversed(self.below(ROOT)):
-            self.folds[lane] = lane_fold(self.prefix(lane), [self.folds[one] for one in self.children.get(lane, ())])

@@ -51,14 +51,20 @@ Minting = Callable[[LiveCall, CameOfIt], str]
 """Makes a receipt for a call to another model and returns the receipt's hash."""
 
 
-class _Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Options:
     judge: EffectJudge
-    live_tools: frozenset[str]
-    live_kinds: frozenset[str]
+    live_tools: Collection[str]
+    live_kinds: Collection[str]
     model: str | None
     stop_at_first: bool
-    declared: frozenset[str]
+    non_replayable: Collection[str]
     minted: Minting | None
+
+    def __post_init__(self) -> None:
+        for name in ("live_tools", "live_kinds", "non_replayable"):
+            if isinstance(getattr(self, name), str):
+                raise InvalidInput(f"{name} must be a list of names, not one text", code="bad_names")
 
 
 _Decisions = Generator[LiveCall, CameOfIt, RunReplay]
@@ -78,7 +84,8 @@ def replay_with_invoker(
     minted: Minting | None = None,
 ) -> RunReplay:
     """Execute the effects of a run again, in their recorded order, and judge each outcome."""
-    options = _make_options(tolerance, masks, live_tools, live_kinds, model, stop_at_first, non_replayable, minted)
+    judge = EffectJudge(tolerance, masks, model=model)
+    options = _Options(judge, live_tools, live_kinds, model, stop_at_first, non_replayable, minted)
     return drive(_replay_effects(RunEffects(reader), options), invoker)
 
 
@@ -95,32 +102,9 @@ async def replay_with_invoker_async(
     non_replayable: Collection[str] = (),
     minted: Minting | None = None,
 ) -> RunReplay:
-    options = _make_options(tolerance, masks, live_tools, live_kinds, model, stop_at_first, non_replayable, minted)
+    judge = EffectJudge(tolerance, masks, model=model)
+    options = _Options(judge, live_tools, live_kinds, model, stop_at_first, non_replayable, minted)
     return await drive_async(_replay_effects(RunEffects(reader), options), invoker)
-
-
-def _make_options(
-    tolerance: DriftTolerance,
-    masks: Masks | None,
-    live_tools: Collection[str],
-    live_kinds: Collection[str],
-    model: str | None,
-    stop_at_first: bool,
-    non_replayable: Collection[str],
-    minted: Minting | None,
-) -> _Options:
-    for name, given in (("live_tools", live_tools), ("live_kinds", live_kinds), ("non_replayable", non_replayable)):
-        if isinstance(given, str):
-            raise InvalidInput(f"{name} must be a list of names, not one text", code="bad_names")
-    return _Options(
-        EffectJudge(tolerance, masks, model=model),
-        frozenset(live_tools),
-        frozenset(live_kinds),
-        model,
-        stop_at_first,
-        frozenset(non_replayable),
-        minted,
-    )
 
 
 def _replay_effects(run: RunEffects, options: _Options) -> _Decisions:
@@ -144,7 +128,7 @@ def _replay_effects(run: RunEffects, options: _Options) -> _Decisions:
         masks=options.judge.masks.to_data(),
         stopped=stopped,
         model=options.model,
-        unused_live_tools=() if stopped else tuple(sorted(options.live_tools - used)),
+        unused_live_tools=() if stopped else tuple(sorted(set(options.live_tools) - used)),
     )
 
 
@@ -201,7 +185,7 @@ def _is_live(place: EffectPlace, view: EffectView, options: _Options) -> bool:
 
 def _find_obstacles(view: EffectView, options: _Options) -> Iterator[str]:
     """Yield the reason codes that keep an effect from being executed."""
-    if view.name in options.declared:
+    if view.name in options.non_replayable:
         yield "declared"
     if view.input_gap is not None or view.output_gap is not None:
         yield view.input_gap or ("no_recorded_answer" if view.status is None else "erased")

@@ -73,44 +73,24 @@ class EffectJudge:
         how: How = "none",
     ) -> StepReplay:
         ignored = self.tolerance.tools == "ignore" and view.kind == TOOL_CALL
-        return StepReplay(
-            key=place.key,
-            name=view.name,
-            kind=view.kind,
+        return _make_step(
+            place,
+            view,
+            how,
+            "ignored" if ignored else verdict,
             seq=None if is_actual else place.seq,
-            kept_in=place.shared_from,
             replay_seq=place.seq if is_actual else None,
-            how=how,
-            verdict="ignored" if ignored else verdict,
             reasons=() if ignored else (reason,),
             reason_count=0 if ignored else 1,
         )
 
     def keep_recorded(self, place: EffectPlace, expected: EffectView) -> StepReplay:
         """Return the result for an effect that was not to be executed."""
-        return StepReplay(
-            key=place.key,
-            name=expected.name,
-            kind=expected.kind,
-            seq=place.seq,
-            kept_in=place.shared_from,
-            how="recorded",
-            verdict="recorded",
-        )
+        return _make_step(place, expected, "recorded", "recorded")
 
     def judge_unreplayable(self, place: EffectPlace, expected: EffectView, why: str, how: How = "none") -> StepReplay:
         """Return the result for an effect that cannot be replayed."""
-        return StepReplay(
-            key=place.key,
-            name=expected.name,
-            kind=expected.kind,
-            seq=place.seq,
-            kept_in=place.shared_from,
-            how=how,
-            verdict="not_replayable",
-            reasons=(not_replayable(why),),
-            reason_count=1,
-        )
+        return _make_step(place, expected, how, "not_replayable", reasons=(not_replayable(why),), reason_count=1)
 
     def judge_effect(
         self,
@@ -132,15 +112,12 @@ class EffectJudge:
                 raise
             reasons.add(Reason(live_codes.JUDGE_FAILED, "", type(error).__name__))
         verdict = _verdict(how, reasons)
-        return StepReplay(
-            key=place.key,
-            name=expected.name,
-            kind=expected.kind,
-            seq=place.seq,
-            kept_in=place.shared_from,
+        return _make_step(
+            place,
+            expected,
+            how,
+            verdict,
             replay_seq=replay_seq,
-            how=how,
-            verdict=verdict,
             reasons=reasons.kept(),
             reason_count=reasons.broken + reasons.tolerated,
             drift=drift,
@@ -232,6 +209,11 @@ class EffectJudge:
             reasons.add(one._replace(code=code or one.code, tolerated=one.tolerated or rule == "same_tools"))
         if total > len(found) and found:
             _count_more(reasons, found[0].tolerated or rule == "same_tools", total - len(found))
+
+
+def _make_step(place: EffectPlace, view: EffectView, how: How, verdict: StepVerdict, **members: Any) -> StepReplay:
+    usual: dict[str, Any] = {"seq": place.seq, "kept_in": place.shared_from, "how": how, "verdict": verdict}
+    return StepReplay(key=place.key, name=view.name, kind=view.kind, **(usual | members))
 
 
 def _digest(view: EffectView) -> str | None:

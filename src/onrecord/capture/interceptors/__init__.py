@@ -44,6 +44,3 @@ def install_loops() -> None:
 
 def uninstall_loops() -> None:
     uninstall(_LOOPS)
-
-
-__all__ = ["install_http", "install_loops", "install_mcp", "uninstall_http", "uninstall_loops", "uninstall_mcp"]

@@ -137,14 +137,10 @@ def _build_response(client: ModuleType, request: Any, head: ResponseHead, parts:
         response._raw_cookie_headers = tuple(cookies)
     response._connection, response._closed = connection, False
     response.content = _reader_class(sys.modules["aiohttp.streams"])(
-        connection, limit, request, parts, "chunked" in _transfer_encoding(headers)
+        connection, limit, request, parts, "chunked" in str(headers.get("transfer-encoding", "")).lower()
     )
     response.content.on_eof(response._response_eof)
     return response
-
-
-def _transfer_encoding(headers: Any) -> str:
-    return str(headers.get("transfer-encoding", "")).lower()
 
 
 @cache

@@ -107,11 +107,8 @@ def _report_load(name: str, loader: Any, call: ImportCallback) -> None:
 
 def _install_after_import(name: str, module: ModuleType) -> None:
     interceptor = _wanted.get(name)
-    if interceptor is not None:
-        _install_one(interceptor, module)
-
-
-def _install_one(interceptor: Interceptor, module: ModuleType) -> None:
+    if interceptor is None:
+        return
     with nowhere():  # locks made during this import are not the program's
         patcher = importlib.import_module(interceptor.patcher)  # without our lock: import locks and ours could deadlock
     with _lock:

@@ -144,7 +144,7 @@ class _RunFinder:
 
     def find(self) -> StartedChild:
         if self._ticket.mode == "record":
-            return StartedChild(self._begin_new(self._candidate_numbers()))
+            return StartedChild(self._begin_new(range(MOST_BELOW if self._ticket.how in _SHARED_STARTS else 1)))
         known = list(self._recorded_runs())
         same = [run for run in known if self._is_recorded_command(run)]
         for run in [*same, *(run for run in known if run not in same)]:
@@ -159,13 +159,10 @@ class _RunFinder:
             )
         return StartedChild(self._begin_new(range(len(known), MOST_BELOW)))
 
-    def _candidate_numbers(self) -> Iterator[int]:
-        return iter(range(MOST_BELOW)) if self._ticket.how in _SHARED_STARTS else iter((0,))
-
     def _take(self, run: str) -> bool:
         return self._session.take(run, name=self._agent.name, parent=self._ticket.parent)
 
-    def _begin_new(self, numbers: Any) -> LiveRun:
+    def _begin_new(self, numbers: range) -> LiveRun:
         for number in numbers:
             run = self._ticket.run(number)
             if self._store.run_row(self._ticket.namespace, run) is None and self._take(run):

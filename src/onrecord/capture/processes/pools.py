@@ -131,11 +131,6 @@ def _return_value(value: Any) -> Any:
 _orders: WeakKeyDictionary[Any, _ResultOrder] = WeakKeyDictionary()
 
 
-def _ensure_order(pool: Any, lane: Lane) -> None:
-    if pool not in _orders:
-        _orders[pool] = _ResultOrder(lane.run)
-
-
 # concurrent.futures
 
 
@@ -143,7 +138,8 @@ def _submit(original: Any, pool: Any, function: Any, /, *args: Any, **kwargs: An
     lane = starting_lane()
     if lane is None:
         return original(pool, function, *args, **kwargs)
-    _ensure_order(pool, lane)
+    if pool not in _orders:
+        _orders[pool] = _ResultOrder(lane.run)
     pool._initializer = _wrap_initializer(lane, pool._initializer)
     ticket = _make_ticket(lane, function)
     future = original(pool, ProcessJob(ticket, function), *args, **kwargs)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # loaded when the command runs
     from onrecord.analysis.fork import ExpectedTail
     from onrecord.journal.reader import JournalReader
     from onrecord.runtime.forks.fork import Change
-    from onrecord.store.contract import Store
 
 TAILS = ("live", "mocked", "stopped")
 TAIL_HELP = "How the tail gets its answers: executed (live), recorded (mocked), or none yet (stopped)."
@@ -69,7 +68,9 @@ def fork(settings: Settings, /, run: str, target: str | None, module: str | None
 
     with reading(settings) as store:  # check everything before the fork is created
         reader = JournalReader(store, selected_run(store, settings.namespace, run), settings.namespace)
-        _refuse_taken_id(store, settings, options["fork_id"])
+        fork_id = options["fork_id"]
+        if fork_id is not None and store.run_row(settings.namespace, check_run_id(fork_id)) is not None:
+            raise RunExists(f"there is a run {fork_id} already", hint="Choose another --fork-id, or leave it out.")
         change = _parse_change(reader, options)
         expected = _estimate_tail(reader, change, options)
         program = program_of(open_facts(reader))
@@ -88,11 +89,6 @@ def fork(settings: Settings, /, run: str, target: str | None, module: str | None
         name, result = _execute_fork(settings, store, reader, agent, change, options)
     print_result(settings, name, result)
     suggest(settings, (command_for(settings, "diff", reader.run, name), "find where they diverge"))
-
-
-def _refuse_taken_id(store: Store, settings: Settings, run: str | None) -> None:
-    if run is not None and store.run_row(settings.namespace, check_run_id(run)) is not None:
-        raise RunExists(f"there is a run {run} already", hint="Choose another --fork-id, or leave it out.")
 
 
 def _parse_change(reader: JournalReader, options: dict[str, Any]) -> Change | None:
@@ -124,7 +120,8 @@ def _parse_change(reader: JournalReader, options: dict[str, Any]) -> Change | No
 
 
 def _estimate_tail(reader: JournalReader, change: Change | None, options: dict[str, Any]) -> ExpectedTail:
-    from onrecord.analysis.fork import expected_tail, fork_position
+    from onrecord.analysis.fork import expected_tail
+    from onrecord.runtime.forks.fork import fork_position
 
     at = fork_position(reader, options["at"], change)
     return expected_tail(reader, at, tail=options["tail"], live_tools=options["live_tools"], change=change)
@@ -149,19 +146,9 @@ def _format_counts(counts: dict[str, int]) -> str:
 
 def _execute_fork(settings: Settings, store: Any, reader: JournalReader, agent: Any, change: Any, options: Any) -> Any:
     from onrecord.cli.commands.run import execute_agent, print_run
-    from onrecord.runtime.forks.fork import begin_fork
+    from onrecord.cli.programs.tails import begin_fork_of
 
-    name = begin_fork(
-        store,
-        reader.run,
-        options["at"],
-        reader.namespace,
-        change=change,
-        tail=options["tail"],
-        live_tools=options["live_tools"],
-        run_id=options["fork_id"],
-        facts=agent.own_facts(),
-    )
+    name = begin_fork_of(reader, change, options, agent.own_facts())
     print_run(settings, name)
     go_on = partial(agent.resume, name, store=store)
     return name, execute_agent(settings, store, name, agent, go_on, options["no_wait"])

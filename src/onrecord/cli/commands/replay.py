@@ -189,7 +189,8 @@ def replay_verdict(agent: Agent[..., Any], run: str, store: Store, strict: bool)
         ) from None
     except (Exception, asyncio.CancelledError):
         # The recorded error: another one would have been a divergence. An error of Onrecord itself is not a verdict.
-        if _recorded_end(store, agent.namespace, run) in ("Failed", "Cancelled"):
+        last = store.last_event(agent.namespace, run)
+        if last is not None and last.kind in ("Failed", "Cancelled"):
             return None
         raise
     return None
@@ -202,11 +203,6 @@ def _find_cause(divergence: Divergence) -> OnrecordError:
     actual = divergence.where.get("actual")
     error = actual.get("error") if isinstance(actual, dict) else None
     return error if isinstance(error, NotReplayable) else divergence
-
-
-def _recorded_end(store: Store, namespace: str, run: str) -> str | None:
-    last = store.last_event(namespace, run)
-    return last.kind if last is not None else None
 
 
 def _print_verdict(

@@ -113,7 +113,9 @@ def run(
     with mark_own_failures(), agent_output(settings):
         agent = load_agent(parse_target(target or module or "", is_module=module is not None))
         args, kwargs = _parse_arguments(agent, given)
-        _choose_namespace(settings, agent)
+        if settings.namespace == "default":  # the command line names none
+            settings.namespace = agent.namespace
+        agent.namespace = settings.namespace
         with writing(settings) as store:
             if store.run_row(settings.namespace, name) is not None:
                 raise Refused(
@@ -239,13 +241,6 @@ def load_agent_of(reader: JournalReader, target: str | None, module: str | None)
         name_as_recorded(reader, agent)
     agent.namespace = reader.namespace
     return agent
-
-
-def _choose_namespace(settings: Settings, agent: Agent[..., Any]) -> None:
-    """Use the namespace of the command line, else that of the agent."""
-    if settings.namespace == "default":
-        settings.namespace = agent.namespace
-    agent.namespace = settings.namespace
 
 
 def _parse_arguments(agent: Agent[..., Any], given: str | None) -> tuple[list[Any], dict[str, Any]]:

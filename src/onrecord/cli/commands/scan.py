@@ -150,16 +150,11 @@ def _scan_file(path: str, finder: Finder, result: ScanResult, progress: Progress
         with open(path, "rb") as file:
             result.runs = 1
             size = os.fstat(file.fileno()).st_size
-            for number, line in enumerate(_lines(file), 1):
+            for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES), b""), 1):
                 progress.step(file.tell(), size)
                 result.scan(path, f"line {number}", _parse_line(line), finder)
     except OSError as error:
         raise NotFound(f"cannot read {inert(path)}: {error.strerror}", hint="Name a run or a readable file.") from None
-
-
-def _lines(file: Any) -> Iterator[bytes]:
-    while line := file.readline(LINE_BYTES):
-        yield line
 
 
 def _parse_line(line: bytes) -> Any:

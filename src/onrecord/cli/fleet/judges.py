@@ -72,7 +72,7 @@ class VerifyJudge:
         self._store, self._namespace, self._deep = store, namespace, bool(options.get("deep"))
 
     def __call__(self, run: str) -> Finding:
-        from onrecord.journal.range_checks import Problem
+        from onrecord.journal.findings import Problem
         from onrecord.journal.verify import VerificationReport, verify_run
         from onrecord.reports.verifications import verification_report
 

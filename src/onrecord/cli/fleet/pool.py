@@ -220,28 +220,20 @@ class ProcessPool:
             )
         if worker.current_run is None:
             return
-        found = _make_timed_out(self._time_limit or 0.0) if timed_out else _make_died(status)
-        yield worker.current_run, msgspec.structs.replace(found, output=output, seconds=seconds)
-
-
-def _make_died(status: int) -> Finding:
-    return Finding(
-        verdict="died",
-        code="worker_died",
-        message=f"the process that judged it {_describe_exit(status)}",
-        hint="Another process judged the other runs. The code ended the process, or the memory ran out.",
-        status=CHECK_FOUND_SOMETHING,
-    )
-
-
-def _make_timed_out(seconds: float) -> Finding:
-    return Finding(
-        verdict="timed_out",
-        code="timed_out",
-        message=f"it took longer than {seconds:g} s and was stopped",
-        hint="Raise --time-limit, or find where it hangs: `onrecord replay RUN`.",
-        status=CHECK_FOUND_SOMETHING,
-    )
+        found = Finding(
+            verdict="died",
+            code="worker_died",
+            message=f"the process that judged it {_describe_exit(status)}",
+            hint="Another process judged the other runs. The code ended the process, or the memory ran out.",
+            status=CHECK_FOUND_SOMETHING,
+            output=output,
+            seconds=seconds,
+        )
+        if timed_out:
+            message = f"it took longer than {self._time_limit or 0.0:g} s and was stopped"
+            hint = "Raise --time-limit, or find where it hangs: `onrecord replay RUN`."
+            found = msgspec.structs.replace(found, verdict="timed_out", code="timed_out", message=message, hint=hint)
+        yield worker.current_run, found
 
 
 def _describe_exit(status: int) -> str:

@@ -31,7 +31,9 @@ def main() -> None:
     descriptor = int(sys.argv[2])
     os.set_inheritable(descriptor, False)  # processes that the agent's code starts must not keep the pipe open
     connection = Connection(descriptor)
-    _prepare_output()
+    faulthandler.enable()
+    with suppress(AttributeError):  # write through, so that no output is lost when the process dies
+        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     messages: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
     settings = json.loads(connection.recv_bytes())
     threading.Thread(target=_read_messages, args=(connection, messages), daemon=True).start()
@@ -48,12 +50,6 @@ def main() -> None:
             _send(connection, {"run": task["run"], "found": msgspec.to_builtins(judge_run(judge, task["run"]))})
     sys.stdout.flush()
     os._exit(0)  # without waiting for threads of the agent's code
-
-
-def _prepare_output() -> None:
-    faulthandler.enable()
-    with suppress(AttributeError):  # write through, so that no output is lost when the process dies
-        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
 
 
 def _read_messages(connection: Connection, messages: queue.SimpleQueue[dict[str, Any] | None]) -> None:

@@ -86,7 +86,7 @@ def command_words() -> tuple[str, ...] | None:
 
 def start_command(settings: Settings, words: tuple[str, ...], *, run_id: str | None, strict: bool) -> NoReturn:
     """Replace this process by one that starts a command and records its Python processes as runs."""
-    _execute(settings, _make_command(words), run_id or new_run_id(), "record", strict=strict)
+    _execute(make_task(settings, _make_command(words), run_id or new_run_id(), "record", strict=strict))
 
 
 def _make_command(words: tuple[str, ...]) -> Program:
@@ -140,7 +140,7 @@ def start_program(
         durable_sleeps=durable_sleeps,
         hash_seed=hash_seed(),
     )
-    _execute(settings, program, run_id or new_run_id(), "record", strict=strict)
+    _execute(make_task(settings, program, run_id or new_run_id(), "record", strict=strict))
 
 
 def restart_program(
@@ -155,13 +155,13 @@ def restart_program(
     """Replace this process by the program of a run, to replay or resume it. `words` is a command to run instead."""
     if words is not None:
         instead = _make_command(words) if program.is_command else python_program(words, program.hash_seed)
-        _execute(settings, program, reader.run, mode, instead=instead, replaying=replaying)
+        _execute(make_task(settings, program, reader.run, mode, instead=instead, replaying=replaying))
     refuse_imported(reader)
     if mode == "replay":
         refuse_missing_code(reader, program)
     else:
         refuse_missing_folder(reader, program)
-    _execute(settings, program, reader.run, mode, replaying=replaying)
+    _execute(make_task(settings, program, reader.run, mode, replaying=replaying))
 
 
 def refuse_imported(reader: JournalReader) -> None:
@@ -174,19 +174,9 @@ def refuse_imported(reader: JournalReader) -> None:
         )
 
 
-def _execute(
-    settings: Settings,
-    program: Program,
-    run: str,
-    mode: Any,
-    *,
-    strict: bool = False,
-    instead: Program | None = None,
-    replaying: ReplayTerms | None = None,
-) -> NoReturn:
-    task = make_task(settings, program, run, mode, strict=strict, instead=instead, replaying=replaying)
+def _execute(task: ProgramTask) -> NoReturn:
     flush()
-    os.chdir((instead or program).cwd)
+    os.chdir((task.instead or task.program).cwd)
     environment = {**os.environ, **task.to_environment()}
     os.execve(sys.executable, [sys.executable, "-P", "-m", "onrecord.capture.entry"], environment)  # noqa: S606
 

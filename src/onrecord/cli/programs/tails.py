@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from onrecord.cli.programs.paths import refuse_missing_code
@@ -27,26 +28,35 @@ def fork_program(
 ) -> NoReturn:
     """Begin a fork of a program and replace this process by it."""
     from onrecord.journal.reader import JournalReader
-    from onrecord.runtime.forks.fork import begin_fork
 
     refuse_imported(parent)
     refuse_missing_code(parent, program)
     with writing(settings) as store:
-        refuse_processes(JournalReader(store, parent.run, settings.namespace), program)
-        name = begin_fork(
-            store,
-            parent.run,
-            options["at"],
-            settings.namespace,
-            change=change,
-            tail=options["tail"],
-            live_tools=options["live_tools"],
-            run_id=options["fork_id"],
-            facts=_code_facts(program),
-        )
+        reader = JournalReader(store, parent.run, settings.namespace)
+        refuse_processes(reader, program)
+        name = begin_fork_of(reader, change, options, _code_facts(program))
     note(f"run {inert(name)}")
     with reading(settings) as store:
         restart_program(settings, JournalReader(store, name, settings.namespace), program, "resume")
+
+
+def begin_fork_of(
+    reader: JournalReader, change: Change | None, options: dict[str, Any], facts: Mapping[str, Any]
+) -> str:
+    """Begin the fork that the options of the command describe, and return its id."""
+    from onrecord.runtime.forks.fork import begin_fork
+
+    return begin_fork(
+        reader.store,
+        reader.run,
+        options["at"],
+        reader.namespace,
+        change=change,
+        tail=options["tail"],
+        live_tools=options["live_tools"],
+        run_id=options["fork_id"],
+        facts=facts,
+    )
 
 
 class ProgramLiveReplay:

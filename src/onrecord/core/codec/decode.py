@@ -267,12 +267,9 @@ def _find_member(cls: Any, value: Any) -> Any:
         if type(member._value_) is type(value) and member._value_ == value:
             return member
     # Enum itself makes a combination of flags; a `_missing_` of the user's is never called.
-    made_by_enum = issubclass(cls, Flag) and all("_missing_" not in vars(c) for c in _list_user_classes(cls))
+    user_classes = [each for each in cls.__mro__ if each.__module__ not in ("enum", "builtins")]
+    made_by_enum = issubclass(cls, Flag) and all("_missing_" not in vars(each) for each in user_classes)
     return cls(value) if made_by_enum and type(value) is int else None
-
-
-def _list_user_classes(cls: type) -> list[type]:
-    return [each for each in cls.__mro__ if each.__module__ not in ("enum", "builtins")]
 
 
 def _decode_object(decoder: _Decoder, tag: _Tag) -> Any:

@@ -52,10 +52,6 @@ def _set_all(made: Any, fields: dict[str, Any]) -> Any:
 # --- dataclasses and attrs ---
 
 
-def _field_names(cls: Any) -> list[str]:
-    return [field.name for field in dataclasses.fields(cls)]
-
-
 def _read_named(value: Any, names: typing.Iterable[str]) -> dict[str, Any]:
     missing = object()
     found = ((name, getattr(value, name, missing)) for name in names)
@@ -165,7 +161,7 @@ FORMS: dict[str, Form] = {
     ),
     "dataclass": Form(
         lambda cls: dataclasses.is_dataclass(cls) and _has_no_builtin_base(cls),
-        lambda value: _read_named(value, _field_names(value)),
+        lambda value: _read_named(value, [field.name for field in dataclasses.fields(value)]),
         _build_dataclass,
         hints_of,
     ),

@@ -19,46 +19,21 @@ _STANDARD = (OrderedDict, defaultdict, deque)
 _FACTORIES = {label_of(cls): cls for cls in (int, float, str, list, dict, set, tuple, bool, bytes, frozenset)}
 
 
-def _fill_list(cls: type, value: list[Any]) -> Any:
-    made: Any = list.__new__(cls)
-    list.extend(made, value)
-    return made
+def _filler(make: Callable[[type], Any], add: Callable[[Any, Any], Any]) -> Callable[[type, Any], Any]:
+    """Return a function that makes an empty instance of a class and adds the items of a plain value."""
 
+    def fill(cls: type, value: Any) -> Any:
+        made = make(cls)
+        add(made, value)
+        return made
 
-def _fill_dict(cls: type, value: dict[Any, Any]) -> Any:
-    made: Any = dict.__new__(cls)
-    dict.update(made, value)
-    return made
+    return fill
 
 
 def _fill_ordered(cls: type, value: dict[Any, Any]) -> Any:
     made: Any = OrderedDict.__new__(cls)
     for key, item in value.items():
         OrderedDict.__setitem__(made, key, item)
-    return made
-
-
-def _fill_default(cls: type, value: dict[Any, Any]) -> Any:
-    made: Any = defaultdict.__new__(cls)
-    dict.update(made, value)
-    return made
-
-
-def _fill_deque(cls: type, value: list[Any]) -> Any:
-    made: Any = deque.__new__(cls)
-    deque.extend(made, value)
-    return made
-
-
-def _fill_set(cls: type, value: set[Any]) -> Any:
-    made: Any = set.__new__(cls)
-    set.update(made, value)
-    return made
-
-
-def _fill_bytearray(cls: type, value: bytearray) -> Any:
-    made: Any = bytearray.__new__(cls)
-    bytearray.extend(made, value)
     return made
 
 
@@ -74,16 +49,16 @@ def _time_parts(value: time) -> tuple[Any, ...]:
 # Built-in → (type of the plain value, read it from an instance, build an instance). Derived types come first.
 _BASES: dict[type, tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     OrderedDict: (dict, lambda v: dict(OrderedDict.items(v)), _fill_ordered),
-    defaultdict: (dict, dict.copy, _fill_default),
-    dict: (dict, dict.copy, _fill_dict),
-    deque: (list, lambda v: list(deque.__iter__(v)), _fill_deque),
-    list: (list, list.copy, _fill_list),
+    defaultdict: (dict, dict.copy, _filler(defaultdict.__new__, dict.update)),
+    dict: (dict, dict.copy, _filler(dict.__new__, dict.update)),
+    deque: (list, lambda v: list(deque.__iter__(v)), _filler(deque.__new__, deque.extend)),
+    list: (list, list.copy, _filler(list.__new__, list.extend)),
     tuple: (tuple, lambda v: tuple(tuple.__iter__(v)), tuple.__new__),
-    set: (set, lambda v: set(set.__iter__(v)), _fill_set),
+    set: (set, lambda v: set(set.__iter__(v)), _filler(set.__new__, set.update)),
     frozenset: (frozenset, lambda v: frozenset(frozenset.__iter__(v)), frozenset.__new__),
     str: (str, str.__str__, str.__new__),
     bytes: (bytes, lambda v: bytes(memoryview(v)), bytes.__new__),
-    bytearray: (bytearray, lambda v: bytearray(memoryview(v)), _fill_bytearray),
+    bytearray: (bytearray, lambda v: bytearray(memoryview(v)), _filler(bytearray.__new__, bytearray.extend)),
     int: (int, int.__int__, int.__new__),
     float: (float, float.__float__, float.__new__),
     complex: (complex, complex.__pos__, complex.__new__),

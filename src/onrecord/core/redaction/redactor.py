@@ -150,7 +150,9 @@ class Redacted:
         """Found secret → kind."""
         self.value = self._redact_value(value)
         if self.originals and seq is not None and not self._taken.isdisjoint(self.originals):
-            self._number_again(value)
+            # The value itself holds placeholders equal to the new ones: redact again with other numbers.
+            self._names, self.originals, self._next = {}, {}, 1
+            self.value = self._redact_value(value)
 
     @property
     def found(self) -> bool:
@@ -170,11 +172,6 @@ class Redacted:
     def name(self, piece: str, kind: str) -> str:
         """Return the placeholder for a secret that the caller has found."""
         return self._name_piece(piece, kind, position=False)
-
-    def _number_again(self, value: Any) -> None:
-        """Redact again with other numbers: the value itself holds placeholders equal to the new ones."""
-        self._names, self.originals, self._next = {}, {}, 1
-        self.value = self._redact_value(value)
 
     # Values
 

@@ -35,12 +35,9 @@ def restore_secrets(tree: Any, originals: Mapping[str, Any], artifact: Callable[
         data = str(restore_secrets(content.decode("utf-8", "surrogateescape"), originals)).encode(
             "utf-8", "surrogateescape"
         )
-        return tree if data == content else {_tag_of(content): b64encode(data).decode()}
+        tag = "$bytes" if type(content) is bytes else "$bytearray"
+        return tree if data == content else {tag: b64encode(data).decode()}
     return {restore_secrets(name, originals): restore_secrets(item, originals, artifact) for name, item in tree.items()}
-
-
-def _tag_of(content: bytes | bytearray) -> str:
-    return "$bytes" if type(content) is bytes else "$bytearray"
 
 
 def _find_original(match: re.Match[str], originals: Mapping[str, Any]) -> str:

@@ -182,7 +182,9 @@ def _verify_recording(path: Path, number: int, claim: RunClaim) -> VerificationR
             header, digest = recording.header, recording.header_row.hash
         found = verify_file(path, deep=True, expected=Head(claim.events, parse_hash(claim.head)))
     except OnrecordError as problem:
-        raise FlawError("bad_recording", f"{where}: {_remove_path(problem.message, path)}") from None
+        # The name of the temporary file means nothing to the caller.
+        message = problem.message.replace(f"{path.name}, ", "").replace(str(path), "it")
+        raise FlawError("bad_recording", f"{where}: {message}") from None
     if not found.valid:
         first = found.problems[0]
         raise FlawError("bad_recording", f"{where}, event {first.seq}: {first.message}")
@@ -190,8 +192,3 @@ def _verify_recording(path: Path, number: int, claim: RunClaim) -> VerificationR
     if claimed != (header.namespace, header.run, render(digest), found.head, found.events, found.terminal):
         raise FlawError("other_run", f"{where}: the recording is of another run, or of another state of it")
     return found
-
-
-def _remove_path(message: str, path: Path) -> str:
-    """Return the message without the temporary file's name, which means nothing to the caller."""
-    return message.replace(f"{path.name}, ", "").replace(str(path), "it")

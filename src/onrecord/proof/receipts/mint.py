@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from onrecord.analysis.live.model_parameters import read_model
 from onrecord.core.events import ANSWERS
@@ -82,21 +84,6 @@ def keeps_receipts(reader: JournalReader) -> bool:
     return (reader.facts() or {}).get("receipts") == FORMAT
 
 
-class _Effect(NamedTuple):
-    """Members of a receipt, from the request and the answer."""
-
-    name: str
-    kind: str | None
-    status: Status
-    inputs: Any
-    outputs: Any
-    model_version: str
-    sampling: dict[str, Any]
-    time: int
-    nonce: str
-    place: JournalPosition
-
-
 def _mint_answer(
     reader: JournalReader, row: EventRow, tags: dict[str, str], previous: str | None
 ) -> ReplayToken | None:
@@ -104,32 +91,13 @@ def _mint_answer(
     if effect is None:
         return None
     try:
-        return seal_token(
-            ReplayToken(
-                namespace=reader.header.namespace,
-                flow=reader.header.run,
-                effect_name=effect.name,
-                effect_kind=effect.kind,
-                status=effect.status,
-                inputs=effect.inputs,
-                inputs_hash="",
-                outputs=effect.outputs,
-                outputs_hash="",
-                model_version=effect.model_version,
-                sampling=effect.sampling,
-                time=effect.time,
-                nonce=effect.nonce,
-                previous=previous,
-                replaces=None,
-                tags=tags,
-                place=effect.place,
-            )
-        )
+        return seal_token(msgspec.structs.replace(effect, tags=tags, previous=previous))
     except (Damaged, InvalidValue) as problem:
         raise Damaged(f"event {row.seq} of run {reader.run}: {problem.message}", code="bad_content") from None
 
 
-def _read_effect(reader: JournalReader, row: EventRow) -> _Effect | None:
+def _read_effect(reader: JournalReader, row: EventRow) -> ReplayToken | None:
+    """Return the receipt of a request and its answer, without hashes, tags and the previous receipt."""
     link = reader.link(row)
     if link.parent is None:
         return None
@@ -140,17 +108,24 @@ def _read_effect(reader: JournalReader, row: EventRow) -> _Effect | None:
     request, answer = reader.content_tree(request_row, request_link), reader.content_tree(row, link)
     name, kind, inputs = _read_request(request_link, request)
     model, sampling = read_model(kind or "", inputs)
-    model_version = _text(model)
-    return _Effect(
-        name=name,
-        kind=kind,
+    salts = (request_row.salt or bytes(SALT_BYTES)) + (row.salt or bytes(SALT_BYTES))
+    return ReplayToken(
+        namespace=reader.header.namespace,
+        flow=reader.header.run,
+        effect_name=name,
+        effect_kind=kind,
         status=_STATUS.get(row.kind, "succeeded"),
         inputs=inputs,
+        inputs_hash="",
         outputs=ERASED if answer is None else answer.get(_OUTPUT[row.kind]),
-        model_version=model_version,
+        outputs_hash="",
+        model_version=_text(model),
         sampling=sampling,
         time=link.time,
-        nonce=_nonce(request_row, row),
+        nonce=sha256(_NONCE_TAG + salts + row.hash).digest()[:NONCE_BYTES].hex(),
+        previous=None,
+        replaces=None,
+        tags={},
         place=JournalPosition(
             run=reader.header.run,
             header_hash=render(reader.header_row.hash),
@@ -174,11 +149,6 @@ def _read_request(link: Link, content: Any) -> tuple[str, str | None, Any]:
     if link.kind == "Interrupted":
         return "interrupt", "await_event", content.get("value")
     return _text(content.get("name")) or UNNAMED, _text(content.get("effect")) or None, content.get("payload")
-
-
-def _nonce(request: EventRow, answer: EventRow) -> str:
-    salts = (request.salt or bytes(SALT_BYTES)) + (answer.salt or bytes(SALT_BYTES))
-    return sha256(_NONCE_TAG + salts + answer.hash).digest()[:NONCE_BYTES].hex()
 
 
 def _text(value: Any) -> str:
@@ -220,14 +190,14 @@ def check_place(token: ReplayToken, reader: JournalReader) -> list[TokenProblem]
     return list(_compare_effect(token, effect))
 
 
-def _compare_effect(token: ReplayToken, effect: _Effect) -> Iterator[TokenProblem]:
+def _compare_effect(token: ReplayToken, effect: ReplayToken) -> Iterator[TokenProblem]:
     erased = effect.inputs == ERASED or effect.outputs == ERASED
     pairs: list[tuple[str, Any, Any]] = [("status", token.status, effect.status), ("time", token.time, effect.time)]
     if effect.inputs != ERASED:
         pairs += [
             ("inputs", token.inputs_hash, hash_of(effect.inputs)),
-            ("effect_name", token.effect_name, effect.name),
-            ("effect_kind", token.effect_kind, effect.kind),
+            ("effect_name", token.effect_name, effect.effect_name),
+            ("effect_kind", token.effect_kind, effect.effect_kind),
             ("model_version", token.model_version, effect.model_version),
             ("sampling", hash_of(token.sampling), hash_of(effect.sampling)),
         ]

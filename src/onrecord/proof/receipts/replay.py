@@ -38,6 +38,16 @@ class _TokenCall(NamedTuple):
     sampling: SamplingParams
 
 
+class _Terms(NamedTuple):
+    """What the caller asked for."""
+
+    log: ReplayLog | None
+    model: str | None
+    into: str | None
+    trusted: bool
+    sources: Sources | None
+
+
 class _TokenOptions(NamedTuple):
     model: str | None
     into: str
@@ -64,7 +74,7 @@ def replay_token(
     `trusted` marks the caller's own receipt: its inputs may be restored to loaded classes. `into` is the flow of the
     new receipt if another `model` is called.
     """
-    found, options = _prepare(token, log, model, into, trusted, sources)
+    found, options = _prepare(token, _Terms(log, model, into, trusted, sources))
     return drive(_replay_effect(found, options, None), invoker)
 
 
@@ -78,7 +88,7 @@ async def replay_token_async(
     trusted: bool = False,
     sources: Sources | None = None,
 ) -> TokenReplay:
-    found, options = _prepare(token, log, model, into, trusted, sources)
+    found, options = _prepare(token, _Terms(log, model, into, trusted, sources))
     return await drive_async(_replay_effect(found, options, None), invoker)
 
 
@@ -94,7 +104,7 @@ def replay_flow(
     sources: Sources | None = None,
 ) -> FlowReplay:
     """Execute a flow again in order, up to the first divergence; with `collect_all`, to its end."""
-    run = _Flow(log, flow, model, into, trusted, sources, collect_all)
+    run = _Flow(log, flow, _Terms(log, model, into, trusted, sources), collect_all)
     while (decisions := run.next()) is not None:
         run.take(drive(decisions, invoker))
     return run.result()
@@ -111,37 +121,23 @@ async def replay_flow_async(
     trusted: bool = False,
     sources: Sources | None = None,
 ) -> FlowReplay:
-    run = _Flow(log, flow, model, into, trusted, sources, collect_all)
+    run = _Flow(log, flow, _Terms(log, model, into, trusted, sources), collect_all)
     while (decisions := run.next()) is not None:
         run.take(await drive_async(decisions, invoker))
     return run.result()
 
 
-def _prepare(
-    token: ReplayToken | str,
-    log: ReplayLog | None,
-    model: str | None,
-    into: str | None,
-    trusted: bool,
-    sources: Sources | None,
-) -> tuple[ReplayToken, _TokenOptions]:
+def _prepare(token: ReplayToken | str, terms: _Terms) -> tuple[ReplayToken, _TokenOptions]:
     if isinstance(token, str):
-        if log is None:
+        if terms.log is None:
             raise InvalidInput("a receipt's hash needs a log to read it from", hint="Give log=.", code="no_log")
-        token = log.get(token)
-    return token, _make_options([token], token.flow, log, model, into, trusted, sources)
+        token = terms.log.get(token)
+    return token, _make_options([token], token.flow, terms)
 
 
-def _make_options(
-    tokens: Sequence[ReplayToken],
-    flow: str,
-    log: ReplayLog | None,
-    model: str | None,
-    into: str | None,
-    trusted: bool,
-    sources: Sources | None,
-) -> _TokenOptions:
-    sources = sources or SystemSources()
+def _make_options(tokens: Sequence[ReplayToken], flow: str, terms: _Terms) -> _TokenOptions:
+    log, model, into, trusted, _ = terms
+    sources = terms.sources or SystemSources()
     if model is not None and not any(token.model_version for token in tokens):
         raise InvalidInput(
             "no model was called here, so there is no model to replace", hint="Leave model= out.", code="no_model"
@@ -154,19 +150,10 @@ def _make_options(
 class _Flow:
     """A flow during its replay: the results so far, and the next receipt."""
 
-    def __init__(
-        self,
-        log: ReplayLog,
-        flow: str,
-        model: str | None,
-        into: str | None,
-        trusted: bool,
-        sources: Sources | None,
-        collect_all: bool,
-    ) -> None:
+    def __init__(self, log: ReplayLog, flow: str, terms: _Terms, collect_all: bool) -> None:
         self._flow = flow
         self._tokens = log.tokens_for_flow(flow)
-        self._make_options = _make_options(self._tokens, flow, log, model, into, trusted, sources)
+        self._options = _make_options(self._tokens, flow, terms)
         self._collect_all = collect_all
         self._results: list[TokenReplay] = []
         self._last_new: str | None = None
@@ -175,7 +162,7 @@ class _Flow:
     def next(self) -> _Decisions | None:
         if self._stopped or len(self._results) == len(self._tokens):
             return None
-        return _replay_effect(self._tokens[len(self._results)], self._make_options, self._last_new)
+        return _replay_effect(self._tokens[len(self._results)], self._options, self._last_new)
 
     def take(self, result: TokenReplay) -> None:
         self._results.append(result)

@@ -33,14 +33,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         named: dict[str, Any] = {}
         other: dict[str, Any] = {}
         for name, value in data.items():
-            fits = name in NAMES and value is not None and (name == "stop" or _is_number(value, name))
+            is_number = type(value) is int or (type(value) is float and name not in _WHOLE)
+            fits = name in NAMES and value is not None and (name == "stop" or is_number)
             (named if fits else other)[name] = value
         return cls(**named, other=other)
 
 
 NAMES = tuple(name for name in SamplingParams.__struct_fields__ if name != "other")
 _WHOLE = frozenset({"top_k", "max_tokens", "seed"})
-
-
-def _is_number(value: Any, name: str) -> bool:
-    return type(value) is int or (type(value) is float and name not in _WHOLE)

@@ -15,7 +15,7 @@ from onrecord.core.links import ParentRun
 from onrecord.errors import Damaged, InvalidInput, NotFound, RunExists, StoreUnavailable
 from onrecord.journal.journal import LEASE_SECONDS, Journal
 from onrecord.journal.reader import JournalReader
-from onrecord.runtime.api.child_run import ChildCalls, find_last_event
+from onrecord.runtime.api.child_run import call_as_child, call_with_id, find_last_event, refuse_in_replay
 from onrecord.runtime.api.handle import RunHandle
 from onrecord.runtime.api.origins import find_origin, refuse_while_loading
 from onrecord.runtime.api.policy import Policy, PolicyGuard
@@ -77,7 +77,7 @@ def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return Agent(function, **options)
 
 
-class Agent(ChildCalls, Generic[P, R]):
+class Agent(Generic[P, R]):
     """A function whose runs are recorded. A run survives a crash and can be replayed."""
 
     redacts_by_default = False
@@ -140,7 +140,7 @@ class Agent(ChildCalls, Generic[P, R]):
         if type(place) is Lane and place.run.calls_agents_inline:
             return self.function(*args, **kwargs)  # type: ignore[no-any-return]
         if type(place) is Lane:
-            return self.call_as_child(args, kwargs)  # type: ignore[no-any-return]
+            return call_as_child(self, args, kwargs)  # type: ignore[no-any-return]
         try:
             return self._run(args, kwargs, None, None)  # type: ignore[no-any-return]
         except _SHORT_ERRORS as error:
@@ -153,7 +153,7 @@ class Agent(ChildCalls, Generic[P, R]):
         try:
             if type(PLACE.get()) is not Lane:
                 return self._run(args, kwargs, run_id, store)
-            return self.call_with_id(args, kwargs, lambda: self._run(args, kwargs, run_id, store), run_id, store)
+            return call_with_id(self, args, kwargs, lambda: self._run(args, kwargs, run_id, store), run_id, store)
         except _SHORT_ERRORS as error:
             raise error.with_traceback(None) from None
 
@@ -168,7 +168,7 @@ class Agent(ChildCalls, Generic[P, R]):
         self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any
     ) -> RunHandle:
         """Start a run in the background and return its handle. The run is recorded when this returns."""
-        self.refuse_in_replay()
+        refuse_in_replay(self)
         journal = self.create_run(args, kwargs, run_id, store, None)
         live = LiveRun(journal, guard=self.make_guard())
 
@@ -195,7 +195,7 @@ class Agent(ChildCalls, Generic[P, R]):
         changed code. `accept_code` drops the recorded requests that the new code does not make, and continues from
         there. `tail` and `live_tools` change the tail policy of a fork or a live replay.
         """
-        self.refuse_in_replay()
+        refuse_in_replay(self)
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
         reader = JournalReader(opened, run_id, namespace)
@@ -273,7 +273,7 @@ class Agent(ChildCalls, Generic[P, R]):
         executed. Other tools are served from the forked run, or stop the fork. With `tail="mocked"` no effect is
         executed; with `tail="stopped"` the fork stops before its first new effect, and `resume` continues it.
         """
-        self.refuse_in_replay()
+        refuse_in_replay(self)
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
         self.check_recorded(JournalReader(opened, run_id, namespace))
@@ -306,7 +306,7 @@ class Agent(ChildCalls, Generic[P, R]):
 
         Model calls, steps and the tools in `live_tools` are executed. Everything else is served from the record.
         """
-        self.refuse_in_replay()
+        refuse_in_replay(self)
         opened = store_of(store if store is not None else self._store)
         namespace = namespace or self.namespace
         self.check_recorded(JournalReader(opened, run_id, namespace))

@@ -30,7 +30,7 @@ class RunHandle:
     def _execute(self) -> None:
         try:
             result = self._work()
-            self._future.set_result(asyncio.run(_await(result)) if self._is_async else result)
+            self._future.set_result(asyncio.run(result) if self._is_async else result)
         except BaseException as error:
             self._future.set_exception(error)
 
@@ -44,7 +44,3 @@ class RunHandle:
     def cancel(self) -> None:
         """Request the end of the run. It ends after the agent has cleaned up."""
         cancel(self._store, self.run_id, self._namespace)
-
-
-async def _await(result: Any) -> Any:
-    return await result

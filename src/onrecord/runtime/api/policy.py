@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal
 from math import isfinite
 from time import monotonic
@@ -160,17 +160,21 @@ class PolicyGuard:
     def _spend(self, name: str, amount: float) -> None:
         """Add to the spending of this run and of all its callers."""
         with self._lock:
-            guard: PolicyGuard | None = self
-            while guard is not None:
+            for guard in self._with_callers():
                 if name == "calls":
                     guard._calls += int(amount)
                 elif name in guard._spent:
                     guard._spent[name] += float(amount)
-                guard = guard._parent
+
+    def _with_callers(self) -> Iterator[PolicyGuard]:
+        guard: PolicyGuard | None = self
+        while guard is not None:
+            yield guard
+            guard = guard._parent
 
     def __call__(self, spec: EffectSpec, event: Event) -> OnrecordError | None:
         """Return the reason of a denial, or None if the effect is allowed. Count the call or the denial."""
-        refusal = self._find_refusal(spec, event) or self._check_parent_budgets()
+        refusal = self._find_refusal(spec, event)
         if refusal is None:
             self._spend("calls", 1)
         else:
@@ -188,15 +192,9 @@ class PolicyGuard:
                     return Denied(f"{spec.name} is not allowed: {reason}")
             except (Exception, CancelledError) as error:
                 return _deny_failed_check(spec, error)
-        return self._check_budget()
-
-    def _check_parent_budgets(self) -> OnrecordError | None:
-        guard = self._parent
-        while guard is not None:
-            refusal = guard._check_budget()
-            if refusal is not None:
+        for guard in self._with_callers():
+            if (refusal := guard._check_budget()) is not None:
                 return refusal
-            guard = guard._parent
         return None
 
     def _check_budget(self) -> OnrecordError | None:

@@ -59,7 +59,7 @@ def sleep(seconds: float) -> Any:
     def make(key: str) -> ActionRequested:
         return ActionRequested(key, {"seconds": seconds}, "sleep", "sleep", {"due": round(due * 1e6)})
 
-    if _has_event_loop():
+    if asyncio._get_running_loop() is not None:
         if outside("sleep"):
             return asyncio.sleep(seconds)
         return perform(_SLEEP, make, lambda: asyncio.sleep(_seconds_left(due)))
@@ -76,10 +76,6 @@ def _seconds_left(due: float) -> float:
         if isinstance(meta, dict) and isinstance(meta.get("due"), int):
             due = meta["due"] / 1e6
     return max(0.0, due - time.time())
-
-
-def _has_event_loop() -> bool:
-    return asyncio._get_running_loop() is not None
 
 
 def set_state(value: Any, *, step_id: str | None = None) -> None:

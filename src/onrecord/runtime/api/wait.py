@@ -23,7 +23,7 @@ from onrecord.runtime.engine.context import PLACE, Inside
 from onrecord.runtime.engine.open_effect import Answers, EffectSpec
 from onrecord.runtime.engine.stops import OutsideRun
 from onrecord.runtime.scheduler.lanes import Lane
-from onrecord.runtime.waits import FirstOf
+from onrecord.runtime.waits import FirstOf, WaitRegistry
 
 if TYPE_CHECKING:
     from onrecord.runtime.engine.run import LiveRun
@@ -100,9 +100,7 @@ def wait_for(name: str, *, timeout: float | str | timedelta | None = None) -> An
 
 async def _wait_in_task(spec: EffectSpec, make: Any, identity: WaitIdentity, deadline: float | None) -> Any:
     async def wait() -> Any:
-        place = _current_effect()
-        registry = place.run.desk()
-        with _stopping_on_store_errors(place.run):
+        with _current_wait() as (place, registry):
             key = await asyncio.to_thread(registry.key, place.run.name, identity)
             cancel = asyncio.Event()
             try:
@@ -142,16 +140,12 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
         return {**_to_outcome(first.resolution), "winner": winner}
 
     async def wait() -> Any:
-        place = _current_effect()
-        registry = place.run.desk()
-        with _stopping_on_store_errors(place.run):
+        with _current_wait() as (place, registry):
             keys = [await asyncio.to_thread(registry.key, place.run.name, identity) for identity in identities]
             return to_outcome(await registry.wait_first(keys, deadline=_recorded_deadline(place, deadline)))
 
     def wait_blocking() -> Any:
-        place = _current_effect()
-        registry = place.run.desk()
-        with _stopping_on_store_errors(place.run):
+        with _current_wait() as (place, registry):
             keys = [registry.key(place.run.name, identity) for identity in identities]
             return to_outcome(registry.wait_first_blocking(keys, deadline=_recorded_deadline(place, deadline)))
 
@@ -169,9 +163,7 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
 
 
 def _wait_blocking(identity: WaitIdentity, deadline: float | None) -> Resolution:
-    place = _current_effect()
-    registry = place.run.desk()
-    with _stopping_on_store_errors(place.run):
+    with _current_wait() as (place, registry):
         key = registry.key(place.run.name, identity)
         return registry.wait_blocking(key, deadline=_recorded_deadline(place, deadline))
 
@@ -185,10 +177,13 @@ def _stopping_on_store_errors(run: LiveRun) -> Iterator[None]:
         run.stop_here(error)
 
 
-def _current_effect() -> Inside:
+@contextmanager
+def _current_wait() -> Iterator[tuple[Inside, WaitRegistry]]:
     place = PLACE.get()
     assert isinstance(place, Inside)
-    return place
+    registry = place.run.desk()
+    with _stopping_on_store_errors(place.run):
+        yield place, registry
 
 
 def _recorded_deadline(place: Inside, deadline: float | None) -> float | None:
@@ -282,9 +277,7 @@ def interrupt(value: Any = None) -> Any:
         return perform_blocking(spec, make, lambda: _wait_blocking(identity, None).value)
 
     async def wait() -> Any:
-        place = _current_effect()
-        registry = place.run.desk()
-        with _stopping_on_store_errors(place.run):
+        with _current_wait() as (place, registry):
             key = await asyncio.to_thread(registry.key, place.run.name, identity)
             return (await registry.wait(key)).value
 

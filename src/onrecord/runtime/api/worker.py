@@ -156,7 +156,7 @@ def _resume(store: Store, namespace: str, run: str, agents: Sequence[Agent[..., 
         if agent is None:
             return SweptRun(run, OTHER_CODE, facts["origin"].get("file") or facts["origin"].get("module"))
         result = agent.resume(run, store=store, namespace=namespace)
-        result = asyncio.run(_await(result)) if agent.is_async else result
+        result = asyncio.run(result) if agent.is_async else result
     except Refused as refused:
         return None if refused.code == "run_busy" else SweptRun(run, refused.code)
     except OnrecordError as stopped:
@@ -168,10 +168,6 @@ def _resume(store: Store, namespace: str, run: str, agents: Sequence[Agent[..., 
     except Exception as error:
         return SweptRun(run, "failed", error)
     return SweptRun(run, "completed", result)
-
-
-async def _await(result: Any) -> Any:
-    return await result
 
 
 class Worker:

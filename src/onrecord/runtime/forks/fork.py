@@ -96,7 +96,8 @@ def begin_fork(
         FACT: policy.to_fact(),
         **({CHANGE: start.fact} if start.fact is not None else {}),
     }
-    link = ParentRun(head=_head_hash(parent, start.at), relation="fork", run=run, seq=start.at)
+    head = parent.header_row if start.at == 0 else _find_row(parent, start.at)
+    link = ParentRun(head=render(head.hash), relation="fork", run=run, seq=start.at)
     with Journal.create(store, run_id, namespace, facts=own, parent=link, volatile=parent.rules().volatile) as journal:
         if start.drafts:
             appended = journal.append(list(start.drafts))
@@ -141,12 +142,6 @@ def _check_reducer(parent: JournalReader) -> None:
             hint="Read it with ReplayEngine and that reducer instead.",
             code="other_reducer",
         )
-
-
-def _head_hash(parent: JournalReader, at: int) -> str:
-    if at == 0:
-        return render(parent.header_row.hash)
-    return render(_find_row(parent, at).hash)
 
 
 def _find_row(reader: JournalReader, seq: int) -> EventRow:

@@ -377,16 +377,13 @@ def redact_facts(
     others = args[len(named) :]
     program = {name: facts[name] for name in ("program",) if name in facts}
     redactor = (policy or Redaction.from_fact(facts[FACT])).make_redactor()
-    process = {name: _redact_process(facts[name], redactor) for name in ("process",) if name in facts}
+    process = {}
+    if "process" in facts:  # only compared, so not sealed
+        process["process"] = {name: redactor.redact_request(value).value for name, value in facts["process"].items()}
     redacted = redactor.redact_reversibly([named, others, kwargs, program])
     named, others, kwargs, program = redacted.value
     given = {"args": [*named.values(), *others], "kwargs": kwargs}
     return {**facts, **program, **process, "input": given}, redacted.originals
-
-
-def _redact_process(process: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """Redact the facts of a child process. They are only compared, so they are not sealed."""
-    return {name: redactor.redact_request(value).value for name, value in process.items()}
 
 
 def seal_facts(journal: Journal, originals: Mapping[str, Any]) -> None:

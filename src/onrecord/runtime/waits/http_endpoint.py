@@ -152,11 +152,6 @@ def decode_resolution(tree: Any) -> Resolution:
     raise InvalidValue('a body is {"value": …}, {"error": …} or {"cancel": true}', code="bad_body")
 
 
-def content_length(request: WaitRequest) -> int:
-    """Return the body length of a request that was not refused."""
-    return int(request.values("content-length")[0])
-
-
 def _refuse_target(request: WaitRequest) -> WaitResponse | None:
     if not request.path.startswith("/") or len(request.path) > 16_384:
         return problem(400, "bad_target", "the target of a request is a path")
@@ -229,7 +224,7 @@ class WaitsApp:
             return refusal
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _read_body(receive, content_length(request))
+                body = await _read_body(receive, int(request.values("content-length")[0]))
         except TimeoutError:
             return TOO_SLOW
         if isinstance(body, WaitResponse):

@@ -30,8 +30,7 @@ class Removal(StoreHooks):
     def test_deleted_run_is_gone_and_recorded(self, store: Store, cold: Callable[[], Store]) -> None:
         self.make_full_run(store)
         kept = self.make_full_run(store, "kept")
-        operations = self.operations(store)
-        record = operations.pending(event_row(1, "operations"))
+        record = self.operations(store).pending(event_row(1, "operations"))
         store.delete_run(NS, "run-1", record, [b"n" * 32], [b"a" * 32])
         for seen in (store, cold()):
             assert seen.run_row(NS, "run-1") is None
@@ -47,8 +46,7 @@ class Removal(StoreHooks):
 
     def test_deletion_without_its_record_does_not_happen(self, store: Store) -> None:
         self.make_full_run(store)
-        operations = self.operations(store)
-        record = operations.pending(event_row(1, "operations"))
+        record = self.operations(store).pending(event_row(1, "operations"))
         for broken, error in (
             (record._replace(expected=Head(9, b"")), MovedHead),
             (record._replace(epoch=4), StaleEpoch),
@@ -65,8 +63,7 @@ class Removal(StoreHooks):
 
     def test_deleted_run_can_be_made_again(self, store: Store) -> None:
         self.make_full_run(store)
-        operations = self.operations(store)
-        store.delete_run(NS, "run-1", operations.pending(event_row(1, "operations")), [], [])
+        store.delete_run(NS, "run-1", self.operations(store).pending(event_row(1, "operations")), [], [])
         with pytest.raises(NotFound):
             store.append(NS, "run-1", [event_row(6)], expected=Head(5, event_row(5).hash), epoch=0)
         again = Writer(store, body=b"again")
@@ -76,8 +73,7 @@ class Removal(StoreHooks):
     def test_erased_content_leaves_its_link(self, store: Store, cold: Callable[[], Store]) -> None:
         self.make_full_run(store)
         before = all_rows(store)
-        operations = self.operations(store)
-        record = operations.pending(event_row(1, "operations"))
+        record = self.operations(store).pending(event_row(1, "operations"))
         prefixes = [("run-1", seq, bytes([seq]) * 32) for seq in (2, 3, 4, 5)]
         store.erase_contents(NS, [("run-1", 2), ("run-1", 0)], prefixes, record, [b"n" * 32], [b"a" * 32])
         for seen in (store, cold()):
@@ -94,8 +90,7 @@ class Removal(StoreHooks):
 
     def test_erasure_over_several_runs(self, store: Store) -> None:
         first, second = self.make_full_run(store), self.make_full_run(store, "second")
-        operations = self.operations(store)
-        record = operations.pending(event_row(1, "operations"))
+        record = self.operations(store).pending(event_row(1, "operations"))
         store.erase_contents(NS, [("run-1", 5), ("second", 1)], [], record, [], [])
         assert [row.content is None for row in all_rows(store)] == [False] * 4 + [True]
         assert [row.content is None for row in all_rows(store, "second")] == [True] + [False] * 4
@@ -141,8 +136,7 @@ class Removal(StoreHooks):
     def test_erasure_without_its_record_does_not_happen(self, store: Store) -> None:
         self.make_full_run(store)
         before = all_rows(store)
-        operations = self.operations(store)
-        record = operations.pending(event_row(1, "operations"))
+        record = self.operations(store).pending(event_row(1, "operations"))
         with pytest.raises(MovedHead):
             store.erase_contents(
                 NS, [("run-1", 2)], [], record._replace(expected=Head(3, b"")), [b"n" * 32], [b"a" * 32]
@@ -158,8 +152,7 @@ class Removal(StoreHooks):
 
     def test_what_goes_is_chosen_while_nobody_else_appends(self, store: Store) -> None:
         writer = self.make_full_run(store)
-        operations = self.operations(store)
-        record = operations.pending(event_row(1, "operations"))
+        record = self.operations(store).pending(event_row(1, "operations"))
         others: list[threading.Thread] = []
 
         def chosen() -> Iterator[bytes]:
@@ -179,7 +172,7 @@ class Removal(StoreHooks):
 
     def test_artifact_can_be_put_again_after_erasure(self, store: Store) -> None:
         self.make_full_run(store)
-        operations = self.operations(store)
-        store.erase_contents(NS, [("run-1", 1)], [], operations.pending(event_row(1, "operations")), [], [b"a" * 32])
+        record = self.operations(store).pending(event_row(1, "operations"))
+        store.erase_contents(NS, [("run-1", 1)], [], record, [], [b"a" * 32])
         store.put_artifact(NS, b"a" * 32, b"again")
         assert store.artifact(NS, b"a" * 32) == b"again"

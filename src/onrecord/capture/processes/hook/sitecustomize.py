@@ -10,12 +10,6 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _remove_hook():
-    # type: () -> None
-    sys.path[:] = [folder for folder in sys.path if not folder or os.path.abspath(folder) != _HERE]
-    sys.path_importer_cache.pop(_HERE, None)
-
-
 def _load_users_sitecustomize():
     # type: () -> None
     try:
@@ -34,7 +28,8 @@ def _begin():
     begin_fresh(_HERE)
 
 
-_remove_hook()
+sys.path[:] = [folder for folder in sys.path if not folder or os.path.abspath(folder) != _HERE]
+sys.path_importer_cache.pop(_HERE, None)
 _HOOK = sys.modules.pop("sitecustomize")
 try:
     _load_users_sitecustomize()
