@@ -12,7 +12,18 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from kit.simulation.operations import LANE_ERRORS, PENDING, Compute, EffectError, Reader, Steps, Stopped, StreamCut, Yield
+from kit.simulation.operations import (
+    LANE_ERRORS,
+    PENDING,
+    Compute,
+    Draw,
+    EffectError,
+    Reader,
+    Steps,
+    Stopped,
+    StreamCut,
+    Yield,
+)
 from kit.simulation.outside import Ledger, Outside, Raised, Wrong
 from onrecord.runtime.scheduler.items import (
     STEPS_BETWEEN_RESTS,
@@ -432,7 +443,7 @@ class Driver:
                 value = error = None
                 continue
             lane.operation = operation
-            back = self.kernel.act(lane.name)
+            back = self.kernel.act(lane.name, draws=type(operation) is Draw)
             if back is not None:
                 self._wait_back(lane, back, lambda: self._act_later(lane))
                 return

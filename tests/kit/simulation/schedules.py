@@ -18,10 +18,9 @@ from kit.simulation.driver import Death, Driver, Journal, Machine, Verdict
 from kit.simulation.edits import apply_edit, check_edit
 from kit.simulation.interpreter import Memory, run_body
 from kit.simulation.outside import Ledger, Outside, Wrong
-from kit.simulation.programs import Program
+from kit.simulation.programs import Program, walk
 from onrecord.runtime.scheduler.items import (
     AHEAD,
-    Away,
     Began,
     Cancelled,
     Cut,
@@ -167,7 +166,8 @@ class _Schedule:
         replay, answer = self._replay(self._case.program, items[:position])
         if answer.how not in ("over", "done"):
             raise Wrong(f"a replay up to {position} ends as {answer}")
-        if not any(type(item) in (Drawn, Away, Began) for item in items[position:]):
+        goes_away = any(node.kind == "compute" for node in walk(self._case.program))
+        if not goes_away and not any(type(item) in (Drawn, Began) for item in items[position:]):
             _check_same(life.seen[: len(replay.seen)], replay.seen, f"a replay up to {position}")
 
     # Forks
@@ -182,7 +182,8 @@ class _Schedule:
         substitutes = {item.key: item.value for item in tail if _is_answer(item)}
         digest = self._machine.digest(prefix, writable=True)
         once = {item.key for item in prefix if type(item) is Requested and item.once}
-        digest = digest._replace(retries=digest.retries | (once - ledger.acknowledged.keys()))
+        # The cut may be in the middle of a commit, where no strand had come to rest.
+        digest = digest._replace(retries=digest.retries | (once - ledger.acknowledged.keys()), loose=position)
         journal = Journal(prefix)
         life, verdict = self._live(journal, ledger, self._case.fork_deaths, substitutes, digest)
         self._tally["forks"] += 1

@@ -81,10 +81,14 @@ class Settled(NamedTuple):
 
 
 class Away(NamedTuple):
-    """A strand did not reach its next act, and the others continued without it."""
+    """A strand did not reach its next act, and the others continued without it.
+
+    Draws are counted apart, since the last other act: one read more or less does not change the `ordinal` of an act.
+    """
 
     lane: str
     ordinal: int
+    draws: int = 0
 
 
 class Began(NamedTuple):

@@ -67,7 +67,7 @@ from onrecord.runtime.scheduler.window import Window
 
 
 class _Lane:
-    __slots__ = ("acts", "births", "counts", "ended", "number", "parent")
+    __slots__ = ("acts", "births", "counts", "draws", "ended", "number", "parent")
 
     def __init__(self, parent: str | None = None, number: int = 0) -> None:
         self.parent = parent
@@ -75,6 +75,9 @@ class _Lane:
         """How many lanes the parent had started before."""
         self.births = 0
         self.acts = 0
+        """Without draws."""
+        self.draws = 0
+        """Since the last other act."""
         self.counts: dict[Any, int] = {}
         self.ended = False
 
@@ -120,8 +123,6 @@ class Kernel:
         self._queued: set[Any] = set()
         self._away: set[str] = set()
         """Lanes whose strand is away now."""
-        self._aways: set[tuple[str, int]] = set()
-        """Acts before which a strand went away."""
 
     # Lanes
 
@@ -261,28 +262,29 @@ class Kernel:
 
     def away(self, lane: str) -> bool:
         """Return True if the others may continue without a strand that does not reach its next act."""
-        act = lane, self._lanes[lane].acts
-        if act in self._aways or self.history.has_away(*act):
-            self.history.meet_away(*act)
-        elif not self.live and (not self.history.is_over or self.history.unmet):
-            return False  # the program has not reached the last commit of the record yet
-        else:
-            self._draft.append(Away(*act))
-        self._aways.add(act)
+        if lane in self._away:
+            return True
+        own = self._lanes[lane]
+        if not self.history.meet_away(lane, own.acts, own.draws):
+            if not self.live and not self.history.is_loose:
+                return False  # at the last commit of the record the strand had come to rest
+            self._draft.append(Away(lane, own.acts, own.draws))
         self._away.add(lane)
         return True
 
-    def act(self, lane: str) -> Token | None:
+    def act(self, lane: str, *, draws: bool = False) -> Token | None:
         """Count an act of a thread. Return the turn to wait for if the strand was away before it."""
         own = self._lanes[lane]
-        act = lane, own.acts
-        own.acts += 1
-        self._away.discard(lane)
-        if act not in self._aways:
-            if not self.history.has_away(*act):
-                return None
-            self.history.meet_away(*act)
-        token = self._new_turn(lane, "back", act[1], None)
+        ordinal, drawn = own.acts, own.draws if draws else None
+        if draws:
+            own.draws += 1
+        else:
+            own.acts, own.draws = ordinal + 1, 0
+        if lane in self._away:
+            self._away.discard(lane)
+        elif not self.history.meet_away(lane, ordinal, drawn):
+            return None
+        token = self._new_turn(lane, "back", ordinal, None)
         self.arrived(token)
         return token
 
@@ -394,7 +396,7 @@ class Kernel:
                     return self._unless_early(steps, partial(self._missing, item, history.position))
             elif isinstance(item, Ended):
                 return self._unless_early(steps, partial(self._not_ended, item))
-            elif isinstance(item, DELIVERIES) and not history.head_is_void and not _is_retry(item):
+            elif isinstance(item, DELIVERIES) and not history.head_is_void and not self._is_skipped(item):
                 token = self._tokens.get(delivery_name(item))
                 if token is None or not token.gone:
                     if steps is not None and not _comes_at(item.forced, steps):
@@ -410,6 +412,13 @@ class Kernel:
                     self._tokens.pop(token.name, None)
             history.advance()
         return _OVER
+
+    def _is_skipped(self, item: Delivery) -> bool:
+        """Return True for a retry, and for the return of a strand that has passed that act with one draw less."""
+        if type(item) is Turn and item.kind == "back":
+            lane = self._lanes.get(item.lane)
+            return lane is not None and lane.acts > item.ordinal and delivery_name(item) not in self._tokens
+        return type(item) is Settled and item.how == "retry"
 
     def _go_live(self) -> Action:
         if not self._writable:
@@ -510,10 +519,6 @@ def _comes_at(forced: int, steps: int) -> bool:
 
 def _needs_sync(item: Item) -> bool:
     return type(item) in (Outcome, Began) or (type(item) is Requested and item.once)
-
-
-def _is_retry(item: Any) -> bool:
-    return type(item) is Settled and item.how == "retry"
 
 
 def _is_in_doubt(token: Token) -> bool:

@@ -39,6 +39,11 @@ class Digest(NamedTuple):
     """Positions of chunks that are never delivered: their stream was executed again, or is to be."""
     anew: frozenset[str] = frozenset()
     """Keys of streams that are to be executed again: nothing was recorded after their first chunk but chunks."""
+    loose: int | None = 0
+    """Position from which nothing that the program does is on record: only deliveries committed ahead follow.
+
+    None if the record ends with a commit that was made at rest. Then each strand that was not away had come to rest.
+    """
 
 
 def digest_history(items: Iterable[Item], *, writable: bool) -> Digest:
@@ -48,8 +53,10 @@ def digest_history(items: Iterable[Item], *, writable: bool) -> Digest:
     chunks: dict[str, list[int]] = {}
     position, others = -1, -1
     last: Item | None = None
+    ends = _Ends()
     for position, item in enumerate(items):
         last = item
+        ends.add(position, item)
         if isinstance(item, Chunk):
             chunks.setdefault(item.key, []).append(position)
             continue
@@ -68,7 +75,29 @@ def digest_history(items: Iterable[Item], *, writable: bool) -> Digest:
             if positions[0] > others and len(positions) == position - positions[0] + 1:
                 void.update(positions)
                 anew.add(key)
-    return Digest(isinstance(last, Ended), frozenset(retries), frozenset(void), frozenset(anew))
+    loose = ends.before_chunks if anew else ends.loose
+    return Digest(isinstance(last, Ended), frozenset(retries), frozenset(void), frozenset(anew), loose)
+
+
+class _Ends:
+    """The position from which a history is loose, as it is read."""
+
+    def __init__(self) -> None:
+        self.loose: int | None = 0
+        self.before_chunks: int | None = 0
+        """The same without the chunks at the end, which are void for a stream that is executed again."""
+
+    def add(self, position: int, item: Item) -> None:
+        if isinstance(item, Settled) and item.how == "retry":
+            return
+        if isinstance(item, Outcome | Chunk) and item.forced != AHEAD:
+            self.loose = position + 1  # committed before it was delivered
+        elif not isinstance(item, DELIVERIES) or item.forced != AHEAD:
+            self.loose = None  # the commit was made after it, at rest
+        elif self.loose is None:
+            self.loose = position + 1  # settled after the last commit
+        if not isinstance(item, Chunk):
+            self.before_chunks = self.loose
 
 
 class Window:
@@ -83,7 +112,7 @@ class Window:
         self._acts: dict[str, deque[tuple[int, Requested | Noted]]] = {}
         self._made: set[int] = set()
         self._draws: dict[tuple[str, str], deque[Any]] = {}
-        self._aways: set[tuple[str, int]] = set()
+        self._aways: dict[tuple[str, int], list[int]] = {}
         self._rests = 0
         """Deliveries in the window that come after the program has done what was recorded before them."""
         self.unmet = 0
@@ -103,6 +132,12 @@ class Window:
     @property
     def is_over(self) -> bool:
         return self.head() is None
+
+    @property
+    def is_loose(self) -> bool:
+        """True if nothing that the program does from here on is on record."""
+        loose = self.digest.loose
+        return loose is not None and self.position >= loose and not self.unmet
 
     @property
     def head_is_made(self) -> bool:
@@ -129,7 +164,7 @@ class Window:
             self._draws.setdefault((item.lane, item.site), deque()).append(item.value)
             self.unmet += 1
         elif isinstance(item, Away):
-            self._aways.add((item.lane, item.ordinal))
+            self._aways.setdefault((item.lane, item.ordinal), []).append(item.draws)
             self.unmet += 1
         return True
 
@@ -180,16 +215,23 @@ class Window:
         self.unmet -= 1
         return (values.popleft(),)
 
-    def has_away(self, lane: str, ordinal: int) -> bool:
-        """Return True if the record says that the strand was away before that act."""
-        if (lane, ordinal) not in self._aways:
-            self._read_to_rest()
-        return (lane, ordinal) in self._aways
+    def meet_away(self, lane: str, ordinal: int, draws: int | None) -> bool:
+        """Return True, once for each such item, if the record says that the strand was away there.
 
-    def meet_away(self, lane: str, ordinal: int) -> None:
-        if (lane, ordinal) in self._aways:
-            self._aways.discard((lane, ordinal))
-            self.unmet -= 1
+        `draws` is None at the act itself: an away before a draw that is not made any more is met there.
+        """
+        if not self._has_away(lane, ordinal, draws):
+            self._read_to_rest()
+            if not self._has_away(lane, ordinal, draws):
+                return False
+        aways = self._aways[lane, ordinal]
+        aways.remove(aways[0] if draws is None else draws)
+        self.unmet -= 1
+        return True
+
+    def _has_away(self, lane: str, ordinal: int, draws: int | None) -> bool:
+        aways = self._aways.get((lane, ordinal), ())
+        return bool(aways) if draws is None else draws in aways
 
 
 def _is_rest(item: Item) -> bool:
