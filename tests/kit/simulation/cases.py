@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from kit.simulation.driver import Death
+from kit.simulation.journal import Death
 from kit.simulation.programs import ACTING, Program, make_program, walk
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from kit.simulation.cases import Case, Edit
-from kit.simulation.driver import Verdict
 from kit.simulation.interpreter import EXTRA
+from kit.simulation.life import Verdict
 from kit.simulation.outside import Wrong
 from kit.simulation.programs import Node, Program, change
 from onrecord.runtime.scheduler.items import Diverged, Item, Noted, Requested

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kit.simulation.driver import Lane
 from kit.simulation.operations import (
     Acquire,
     Ask,
@@ -35,6 +34,7 @@ from kit.simulation.operations import (
     Yield,
 )
 from kit.simulation.programs import Node, Program
+from kit.simulation.strands import Lane
 
 EXTRA = 1_000_000
 """Added to the number of a node that an edit changed or inserted."""

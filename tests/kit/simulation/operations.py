@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord.runtime.scheduler.items import Call, Token
 
 if TYPE_CHECKING:
-    from kit.simulation.driver import Driver, Lane
+    from kit.simulation.strands import Lane, Strands
 
 Steps = Generator[Any, Any, Any]
 
@@ -60,14 +60,14 @@ class Ask(NamedTuple):
     key: str | None = None
     blocks: bool = False
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
-        token = driver.kernel.ask(lane.name, Call(self.name, self.digest, self.once, self.key))
-        driver.handlers[token] = partial(driver.resume_with_outcome, lane)
+    def do(self, strands: Strands, lane: Lane) -> Any:
+        token = strands.kernel.ask(lane.name, Call(self.name, self.digest, self.once, self.key))
+        strands.handlers[token] = partial(strands.resume_with_outcome, lane)
         if self.blocks:
-            driver.block(lane)
+            strands.block(lane)
 
         def give_up() -> bool:
-            driver.cancel_effect(token)
+            strands.cancel_effect(token)
             return False  # the outcome is still waited for
 
         lane.give_up = give_up
@@ -89,17 +89,17 @@ class Reader:
 class Open(NamedTuple):
     digest: Any
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
-        reader = Reader(driver.kernel.ask(lane.name, Call("stream", self.digest)))
+    def do(self, strands: Strands, lane: Lane) -> Any:
+        reader = Reader(strands.kernel.ask(lane.name, Call("stream", self.digest)))
 
         def take(value: Any, last: bool) -> None:
             if reader.lane is None:
                 reader.waiting.append((value, last))
             else:
                 waiting, reader.lane = reader.lane, None
-                driver.resume_with_chunk(waiting, value, last)
+                strands.resume_with_chunk(waiting, value, last)
 
-        driver.handlers[reader.token] = take
+        strands.handlers[reader.token] = take
         return reader
 
 
@@ -108,13 +108,13 @@ class Pull(NamedTuple):
 
     reader: Reader
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
+    def do(self, strands: Strands, lane: Lane) -> Any:
         reader = self.reader
         if reader.waiting:
-            driver.resume_with_chunk(lane, *reader.waiting.popleft())
+            strands.resume_with_chunk(lane, *reader.waiting.popleft())
             return PENDING
         reader.lane = lane
-        driver.outside.want_chunk(reader.token)
+        strands.outside.want_chunk(reader.token)
 
         def give_up() -> bool:
             reader.lane = None
@@ -127,20 +127,20 @@ class Pull(NamedTuple):
 class Drop(NamedTuple):
     reader: Reader
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
-        driver.kernel.drop(self.reader.token)
+    def do(self, strands: Strands, lane: Lane) -> Any:
+        strands.kernel.drop(self.reader.token)
 
 
 class Sleep(NamedTuple):
     delay: int
     kind: str = "timer"
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
-        token = driver.kernel.turn(lane.name, self.kind, self.delay)
-        driver.handlers[token] = lambda value, last: driver.resume(lane, driver.kernel.time)
+    def do(self, strands: Strands, lane: Lane) -> Any:
+        token = strands.kernel.turn(lane.name, self.kind, self.delay)
+        strands.handlers[token] = lambda value, last: strands.resume(lane, strands.kernel.time)
 
         def give_up() -> bool:
-            driver.kernel.cancel(token)
+            strands.kernel.cancel(token)
             return True
 
         lane.give_up = give_up
@@ -150,34 +150,34 @@ class Sleep(NamedTuple):
 class Yield(NamedTuple):
     """Let the other callbacks of the loop run."""
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
-        driver.resume(lane)
+    def do(self, strands: Strands, lane: Lane) -> Any:
+        strands.resume(lane)
         return PENDING
 
 
 class Pass(NamedTuple):
     """Do something that others can see, and that the kernel has no name for."""
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
+    def do(self, strands: Strands, lane: Lane) -> Any:
         return None
 
 
 class Compute(NamedTuple):
-    """Reach no act for a while. The driver itself looks for it, so it has no `do`."""
+    """Reach no act for a while. The strands itself looks for it, so it has no `do`."""
 
 
 class Draw(NamedTuple):
     site: str
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
-        return driver.kernel.draw(lane.name, self.site, driver.draw)
+    def do(self, strands: Strands, lane: Lane) -> Any:
+        return strands.kernel.draw(lane.name, self.site, lambda: int(strands.outside.rng.random() * 1_000_000))
 
 
 class Note(NamedTuple):
     digest: Any
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
-        driver.kernel.note(lane.name, self.digest)
+    def do(self, strands: Strands, lane: Lane) -> Any:
+        strands.kernel.note(lane.name, self.digest)
 
 
 class Spawn(NamedTuple):
@@ -189,10 +189,10 @@ class Spawn(NamedTuple):
     pool: int = 0
     workers: int = 1
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
-        name = driver.kernel.born(lane.name, self.label)
+    def do(self, strands: Strands, lane: Lane) -> Any:
+        name = strands.kernel.born(lane.name, self.label)
         in_loop = lane.in_loop if self.kind == "same" else self.kind == "task"
-        return driver.start_lane(name, self.body(), in_loop, (self.pool, self.workers) if self.kind == "job" else None)
+        return strands.start_lane(name, self.body(), in_loop, (self.pool, self.workers) if self.kind == "job" else None)
 
 
 class Join(NamedTuple):
@@ -201,16 +201,16 @@ class Join(NamedTuple):
     lane: Lane
     blocks: bool = False
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
+    def do(self, strands: Strands, lane: Lane) -> Any:
         if self.lane.done:
             if self.lane.error is not None:
                 raise self.lane.error
             return self.lane.result
 
         def watch(ended: Lane) -> None:
-            driver.resume(lane, ended.result, ended.error)
+            strands.resume(lane, ended.result, ended.error)
 
-        return _watch(driver, lane, [self.lane], watch, self.blocks)
+        return _watch(strands, lane, [self.lane], watch, self.blocks)
 
 
 class JoinAny(NamedTuple):
@@ -218,7 +218,7 @@ class JoinAny(NamedTuple):
 
     lanes: list[Lane]
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
+    def do(self, strands: Strands, lane: Lane) -> Any:
         if any(one.done for one in self.lanes):
             return None
 
@@ -226,16 +226,16 @@ class JoinAny(NamedTuple):
             for one in self.lanes:
                 if one is not ended and not one.done:
                     one.watchers.remove(watch)
-            driver.resume(lane)
+            strands.resume(lane)
 
-        return _watch(driver, lane, self.lanes, watch)
+        return _watch(strands, lane, self.lanes, watch)
 
 
-def _watch(driver: Driver, lane: Lane, lanes: list[Lane], watch: Callable[[Lane], None], blocks: bool = False) -> Any:
+def _watch(strands: Strands, lane: Lane, lanes: list[Lane], watch: Callable[[Lane], None], blocks: bool = False) -> Any:
     for one in lanes:
         one.watchers.append(watch)
     if blocks:
-        driver.block(lane)
+        strands.block(lane)
 
     def give_up() -> bool:
         for one in lanes:
@@ -249,14 +249,14 @@ def _watch(driver: Driver, lane: Lane, lanes: list[Lane], watch: Callable[[Lane]
 class Cancel(NamedTuple):
     lane: Lane
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
-        driver.cancel_lane(self.lane)
+    def do(self, strands: Strands, lane: Lane) -> Any:
+        strands.cancel_lane(self.lane)
 
 
 class Acquire(NamedTuple):
     lock: Lock
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
+    def do(self, strands: Strands, lane: Lane) -> Any:
         lock = self.lock
         if lock.owner is None:
             lock.owner = lane
@@ -276,12 +276,12 @@ class Release(NamedTuple):
 
     lock: Lock
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
+    def do(self, strands: Strands, lane: Lane) -> Any:
         lock = self.lock
         if lock.owner is lane:
             lock.owner = lock.waiters.popleft() if lock.waiters else None
             if lock.owner is not None:
-                driver.resume(lock.owner)
+                strands.resume(lock.owner)
 
 
 class Put(NamedTuple):
@@ -290,9 +290,9 @@ class Put(NamedTuple):
     mailbox: Mailbox
     value: Any
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
+    def do(self, strands: Strands, lane: Lane) -> Any:
         if self.mailbox.waiters:
-            _wake_first(driver, self.mailbox, self.value)
+            _wake_first(strands, self.mailbox, self.value)
         else:
             self.mailbox.values.append(self.value)
 
@@ -301,16 +301,16 @@ class Notify(NamedTuple):
     mailbox: Mailbox
     count: int
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
+    def do(self, strands: Strands, lane: Lane) -> Any:
         for _ in range(min(self.count, len(self.mailbox.waiters))):
-            _wake_first(driver, self.mailbox, "notified")
+            _wake_first(strands, self.mailbox, "notified")
 
 
-def _wake_first(driver: Driver, mailbox: Mailbox, value: Any) -> None:
+def _wake_first(strands: Strands, mailbox: Mailbox, value: Any) -> None:
     waiter, timer = mailbox.waiters.popleft()
     if timer is not None:
-        driver.kernel.cancel(timer)
-    driver.resume(waiter, value)
+        strands.kernel.cancel(timer)
+    strands.resume(waiter, value)
 
 
 class Get(NamedTuple):
@@ -319,25 +319,25 @@ class Get(NamedTuple):
     mailbox: Mailbox
     timeout: int | None = None
 
-    def do(self, driver: Driver, lane: Lane) -> Any:
+    def do(self, strands: Strands, lane: Lane) -> Any:
         mailbox = self.mailbox
         if mailbox.values:
             return mailbox.values.popleft()
         timer = None
         if self.timeout is not None:
-            timer = driver.kernel.turn(lane.name, "timer", self.timeout)
-            driver.handlers[timer] = lambda value, last: late()
+            timer = strands.kernel.turn(lane.name, "timer", self.timeout)
+            strands.handlers[timer] = lambda value, last: late()
         waiter = lane, timer
         mailbox.waiters.append(waiter)
 
         def late() -> None:
             mailbox.waiters.remove(waiter)
-            driver.resume(lane, "late")
+            strands.resume(lane, "late")
 
         def give_up() -> bool:
             mailbox.waiters.remove(waiter)
             if timer is not None:
-                driver.kernel.cancel(timer)
+                strands.kernel.cancel(timer)
             return True
 
         lane.give_up = give_up

@@ -14,9 +14,10 @@ from collections import Counter
 from typing import Any
 
 from kit.simulation.cases import Case
-from kit.simulation.driver import Death, Driver, Journal, Machine, Verdict
 from kit.simulation.edits import apply_edit, check_edit
 from kit.simulation.interpreter import Memory, run_body
+from kit.simulation.journal import Death, Journal
+from kit.simulation.life import Life, Machine, Verdict
 from kit.simulation.outside import Ledger, Outside, Wrong
 from kit.simulation.programs import Program, walk
 from onrecord.runtime.scheduler.items import (
@@ -77,9 +78,9 @@ class _Schedule:
         deaths: tuple[Death | None, ...],
         substitutes: dict[str, Any] | None = None,
         digest: Digest | None = None,
-    ) -> tuple[Driver, Verdict]:
+    ) -> tuple[Life, Verdict]:
         """Let the program live until it ends, or waits for itself. Return its last life."""
-        before: Driver | None = None
+        before: Life | None = None
         for number in range(_MOST_LIVES):
             death = deaths[number] if number < len(deaths) else None
             history = list(journal.items)
@@ -87,7 +88,7 @@ class _Schedule:
                 digest = self._machine.digest(history, writable=True)
             outside = Outside(self._rng, ledger, substitutes or {})
             safe = journal.safe
-            life = self._driver(self._case.program, history, digest, outside, journal=journal, death=death)
+            life = self._life(self._case.program, history, digest, outside, journal=journal, death=death)
             verdict = life.run()
             digest = None
             self._tally["lives"] += 1
@@ -109,11 +110,9 @@ class _Schedule:
             before = life
         raise Wrong("the run does not come to an end")
 
-    def _driver(
-        self, program: Program, history: list[Item], digest: Digest, outside: Outside, **options: Any
-    ) -> Driver:
+    def _life(self, program: Program, history: list[Item], digest: Digest, outside: Outside, **options: Any) -> Life:
         body = run_body(Memory(self._case.sees_memory), program)
-        return Driver(body, self._machine, history, digest, outside, **options)
+        return Life(body, self._machine, history, digest, outside, **options)
 
     def _settle(self, journal: Journal, tokens: list[Token], ledger: Ledger) -> None:
         """Decide effects in doubt as an operator does who may see what happened."""
@@ -134,16 +133,16 @@ class _Schedule:
 
     # Replays
 
-    def _replay(self, program: Program, items: list[Item]) -> tuple[Driver, Verdict]:
+    def _replay(self, program: Program, items: list[Item]) -> tuple[Life, Verdict]:
         """Replay with other latencies, other random numbers and nothing outside."""
         ledger = Ledger()
         digest = self._machine.digest(items, writable=False)
-        life = self._driver(program, items, digest, Outside(random.Random(self._case.seed), ledger, {}))
+        life = self._life(program, items, digest, Outside(random.Random(self._case.seed), ledger, {}))
         verdict = life.run()
         self._tally["replays"] += 1
         return life, verdict
 
-    def _check_replay(self, items: list[Item], life: Driver, verdict: Verdict) -> None:
+    def _check_replay(self, items: list[Item], life: Life, verdict: Verdict) -> None:
         replay, answer = self._replay(self._case.program, items)
         if answer != verdict:
             raise Wrong(f"a replay ends as {answer} instead of {verdict}")
@@ -154,14 +153,14 @@ class _Schedule:
         if replay.peak > longest + 2:
             raise Wrong(f"the window held {replay.peak} items, and the longest stretch has {longest}")
 
-    def _check_prefix(self, journal: Journal, life: Driver) -> None:
+    def _check_prefix(self, journal: Journal, life: Life) -> None:
         """Check that a replay of an unfinished record sees the same, up to its last commit."""
         replay, answer = self._replay(self._case.program, list(journal.items))
         if answer.how not in ("over", "done"):
             raise Wrong(f"a replay of a prefix ends as {answer}")
         _check_same(life.seen[: journal.safe], replay.seen[: journal.safe], "a replay of a prefix")
 
-    def _check_cut(self, items: list[Item], position: int, life: Driver) -> None:
+    def _check_cut(self, items: list[Item], position: int, life: Life) -> None:
         """Check that a replay up to any position sees no more than the whole run, and the same."""
         replay, answer = self._replay(self._case.program, items[:position])
         if answer.how not in ("over", "done"):

@@ -220,18 +220,13 @@ class Window:
 
         `draws` is None at the act itself: an away before a draw that is not made any more is met there.
         """
-        if not self._has_away(lane, ordinal, draws):
-            self._read_to_rest()
-            if not self._has_away(lane, ordinal, draws):
-                return False
-        aways = self._aways[lane, ordinal]
+        self._read_to_rest()
+        aways = self._aways.get((lane, ordinal))
+        if not aways or (draws is not None and draws not in aways):
+            return False
         aways.remove(aways[0] if draws is None else draws)
         self.unmet -= 1
         return True
-
-    def _has_away(self, lane: str, ordinal: int, draws: int | None) -> bool:
-        aways = self._aways.get((lane, ordinal), ())
-        return bool(aways) if draws is None else draws in aways
 
 
 def _is_rest(item: Item) -> bool:
