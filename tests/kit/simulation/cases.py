@@ -10,10 +10,16 @@ from kit.simulation.programs import ACTING, Program, make_program, walk
 
 
 class Edit(NamedTuple):
-    """A change of one node: `changed`, `added` (before it) or `removed`; `drawn` and `undrawn` add or remove a draw."""
+    """A change of one node: `changed`, `removed`, `added` (another before it) or `appended` (after it).
+
+    `drawn` and `undrawn` add or remove a draw that has no influence.
+    """
 
     how: str
     number: int
+
+
+_EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn")
 
 
 class Case(NamedTuple):
@@ -56,7 +62,7 @@ def _make_deaths(rng: random.Random, share: float) -> tuple[Death | None, ...]:
 
 
 def _make_edit(rng: random.Random, program: Program) -> Edit | None:
-    how = ("changed", "added", "removed", "changed", "added", "removed", "drawn", "undrawn")[int(rng.random() * 8)]
-    kinds = ("glance",) if how == "undrawn" else ACTING
+    how = _EDITS[int(rng.random() * len(_EDITS))]
+    kinds = {"undrawn": ("glance",), "appended": ("note",)}.get(how, ACTING)
     nodes = [node.number for node in walk(program) if node.kind in kinds]
     return Edit(how, nodes[int(rng.random() * len(nodes))]) if nodes else None

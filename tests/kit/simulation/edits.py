@@ -10,7 +10,7 @@ from kit.simulation.interpreter import EXTRA
 from kit.simulation.life import Verdict
 from kit.simulation.outside import Wrong
 from kit.simulation.programs import Node, Program, change
-from onrecord.runtime.scheduler.items import Diverged, Item, Noted, Requested
+from onrecord.runtime.scheduler.items import Away, Diverged, Item, Noted, Requested
 
 
 def apply_edit(program: Program, edit: Edit) -> Program:
@@ -22,6 +22,8 @@ def apply_edit(program: Program, edit: Edit) -> Program:
             return (changed,)
         if edit.how == "added":
             return (changed._replace(kind="note"), node)
+        if edit.how == "appended":
+            return (node, changed)
         if edit.how == "drawn":
             return (changed._replace(kind="glance"), node)
         return (node._replace(kind="skip"),)
@@ -38,6 +40,9 @@ def check_edit(case: Case, items: list[Item], verdict: Verdict, tally: Counter[s
         if verdict.how != "done":
             raise Wrong(f"a false divergence for {edit}: {verdict}")
         tally["edits without a difference"] += 1
+        return
+    if verdict.how == "done" and edit.how == "appended" and any(type(item) is Away for item in items):
+        tally["edits after an away"] += 1  # the new act waited for the turn of the next one, and the run ended
         return
     if verdict.how != "diverged":
         raise Wrong(f"no divergence for {edit}: {verdict}")

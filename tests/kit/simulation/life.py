@@ -143,7 +143,7 @@ class Life:
         if steps > _PATIENCE_STEPS:
             if not kernel.live and steps > _REPLAY_PATIENCE_STEPS:
                 raise _Ended(kernel.stuck())
-            if kernel.live and self._outside.is_still and not self._unwritten and not kernel.has_ready:
+            if kernel.live and self._outside.is_still and not self._has_arrivals and not kernel.has_ready:
                 raise _Ended(Wait())
         while (action := kernel.next(self._strands.steps)) is not None:
             if type(action) is Wait:
@@ -153,8 +153,12 @@ class Life:
                 raise _Ended(action)
             else:
                 self._obey(action)
-        if steps >= STEPS_BETWEEN_RESTS and not self._unwritten:
+        if steps >= STEPS_BETWEEN_RESTS and not self._has_arrivals:
             self._outside.happen()
+
+    @property
+    def _has_arrivals(self) -> bool:
+        return any(not token.gone for token in self._unwritten)
 
     def _count_turn(self) -> None:
         self._turns += 1

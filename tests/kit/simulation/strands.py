@@ -72,6 +72,7 @@ class Strands:
         self.cancelled: set[Token] = set()
         """Effects that the program cancelled before they were begun."""
         self._ready: deque[Then] = deque()
+        self._is_looping = False
         self._blocked: Lane | None = None
         self._pools: dict[int, _Pool] = {}
         self.root = Lane(kernel.root, body, True)
@@ -81,7 +82,11 @@ class Strands:
 
     def run_strand(self, strand: Any, between_steps: Then) -> None:
         if strand is LOOP:
+            self._is_looping = True
             self._run_loop(between_steps)
+            self._is_looping = False
+            if self._ready and self._blocked is None:
+                self.kernel.wake(LOOP)
         else:
             then, strand.resume = strand.resume, None
             then()
@@ -90,7 +95,6 @@ class Strands:
         kernel, ready, taken = self.kernel, self._ready, 0
         while ready and self._blocked is None:
             if taken >= STEPS_BETWEEN_RESTS and kernel.has_ready:
-                kernel.wake(LOOP)
                 return
             taken += 1
             self.steps += 1
@@ -112,11 +116,14 @@ class Strands:
         elif self._blocked is lane:
             self._blocked = None
             self._ready.appendleft(then)
-            self.kernel.wake(LOOP)
+            self._wake_loop()
         else:
             self._ready.append(then)
-            if self._blocked is None:
-                self.kernel.wake(LOOP)
+            self._wake_loop()
+
+    def _wake_loop(self) -> None:
+        if self._blocked is None and not self._is_looping:
+            self.kernel.wake(LOOP)
 
     def block(self, lane: Lane) -> None:
         """Stop the thread of the loop until the lane is resumed."""

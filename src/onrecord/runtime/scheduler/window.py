@@ -115,8 +115,6 @@ class Window:
         self._aways: dict[tuple[str, int], list[int]] = {}
         self._rests = 0
         """Deliveries in the window that come after the program has done what was recorded before them."""
-        self.unmet = 0
-        """Draws and aways that were read and not met again."""
 
     # The cursor
 
@@ -137,7 +135,7 @@ class Window:
     def is_loose(self) -> bool:
         """True if nothing that the program does from here on is on record."""
         loose = self.digest.loose
-        return loose is not None and self.position >= loose and not self.unmet
+        return loose is not None and self.position >= loose
 
     @property
     def head_is_made(self) -> bool:
@@ -162,10 +160,8 @@ class Window:
             self._acts.setdefault(item.lane, deque()).append((position, item))
         elif isinstance(item, Drawn):
             self._draws.setdefault((item.lane, item.site), deque()).append(item.value)
-            self.unmet += 1
         elif isinstance(item, Away):
             self._aways.setdefault((item.lane, item.ordinal), []).append(item.draws)
-            self.unmet += 1
         return True
 
     def _read_to_rest(self) -> None:
@@ -212,7 +208,6 @@ class Window:
             values = self._draws.get((lane, site))
         if not values:
             return None
-        self.unmet -= 1
         return (values.popleft(),)
 
     def meet_away(self, lane: str, ordinal: int, draws: int | None) -> bool:
@@ -225,7 +220,6 @@ class Window:
         if not aways or (draws is not None and draws not in aways):
             return False
         aways.remove(aways[0] if draws is None else draws)
-        self.unmet -= 1
         return True
 
 
