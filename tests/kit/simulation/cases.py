@@ -63,6 +63,6 @@ def _make_deaths(rng: random.Random, share: float) -> tuple[Death | None, ...]:
 
 def _make_edit(rng: random.Random, program: Program) -> Edit | None:
     how = _EDITS[int(rng.random() * len(_EDITS))]
-    kinds = {"undrawn": ("glance",), "appended": ("note",)}.get(how, ACTING)
+    kinds = {"undrawn": ("glance",), "appended": ("note",), "drawn": ("compute", "touch", "draw")}.get(how, ACTING)
     nodes = [node.number for node in walk(program) if node.kind in kinds]
     return Edit(how, nodes[int(rng.random() * len(nodes))]) if nodes else None

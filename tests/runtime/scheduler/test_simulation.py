@@ -6,6 +6,7 @@ import gc
 import random
 
 import pytest
+
 from kit.simulation.cases import make_case
 from kit.simulation.interpreter import Memory, run_body
 from kit.simulation.journal import Journal
@@ -16,7 +17,6 @@ from kit.simulation.render import render_program
 from kit.simulation.schedules import Tally, run_schedule
 from kit.simulation.shrinker import describe
 from kit.soak import seeds
-
 from onrecord.runtime.scheduler.kernel import Kernel
 from onrecord.runtime.scheduler.window import Digest, digest_history
 

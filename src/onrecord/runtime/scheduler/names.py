@@ -15,7 +15,8 @@ ROOT = "main"
 LABEL_BYTES = 64
 LANE_BYTES = 512
 _DIGITS = 16
-_SEPARATORS = re.compile(r"[%>#/\x00-\x1f\x7f]")
+_ESCAPED = re.compile(r"[%>#/~\x00-\x1f\x7f]|[\ud800-\udfff]")
+"""Separators, the mark of a digest, control characters, and halves of characters, which cannot be encoded."""
 
 
 def child_lane(parent: str, label: str, ordinal: int) -> str:
@@ -38,8 +39,7 @@ def label_of(function: Any) -> str:
 
 
 def _escape(label: str) -> str:
-    label = label.encode("utf-8", "backslashreplace").decode()
-    return _SEPARATORS.sub(lambda found: f"%{ord(found[0]):02X}", label)
+    return _ESCAPED.sub(lambda found: f"%{'u' * (ord(found[0]) > 0xFF)}{ord(found[0]):02X}", label)
 
 
 def _shorten(text: str, most: int) -> str:
