@@ -220,7 +220,7 @@ class AwayIsGrantedAtTheEnd(Window):
 
     @property
     def is_loose(self) -> bool:
-        return self.is_over
+        return self.head() is None
 
 
 class EndedLanesAreNotCompared(Kernel):

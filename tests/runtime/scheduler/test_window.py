@@ -86,7 +86,7 @@ def test_cursor_passes_each_item_once() -> None:
     assert window.first_unmade() == (2, Noted("main", 5))
     window.advance()
     window.advance()
-    assert window.is_over
+    assert window.head() is None
 
 
 def test_draws_and_aways_are_met_once() -> None:

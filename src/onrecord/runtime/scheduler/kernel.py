@@ -116,6 +116,8 @@ class Kernel:
         self._lanes: dict[str, _Lane] = {root: _Lane()}
         self._tokens: dict[str | TurnName, Token] = {}
         self._draft: list[Item] = []
+        self._is_commit_due = False
+        """The draft has a request or a second execution, which are committed before anything is begun."""
         self._to_begin: list[Token] = []
         self._to_stop: list[Token] = []
         self._inbox: deque[_Arrival] = deque()
@@ -189,6 +191,7 @@ class Kernel:
             if self.history.digest.is_whole and not self.live:
                 self._part(lane, "nothing", act, "added", None)
             self._draft.append(act)
+            self._is_commit_due |= type(act) is Requested
             return False
         position, expected = recorded
         if expected[:5] != act[:5]:
@@ -241,6 +244,8 @@ class Kernel:
     def _forget(self, token: Token) -> None:
         token.gone = True
         self.open.pop(token, None)
+        if self.live:  # only a history asks for it by name
+            self._tokens.pop(token.name, None)
 
     # Strands
 
@@ -330,7 +335,7 @@ class Kernel:
         return self._next_live(steps) if self.live else self._go_live()
 
     def _next_live(self, steps: int | None) -> Action | None:
-        if any(type(item) in (Requested, Began) for item in self._draft):
+        if self._is_commit_due:
             return self._commit()
         if self._to_begin or self._to_stop:
             begin = self._take_begun()
@@ -370,7 +375,7 @@ class Kernel:
         return Begin(tokens, stop)
 
     def _commit(self, *, sync: bool = False) -> Commit:
-        items, self._draft = self._draft, []
+        items, self._draft, self._is_commit_due = self._draft, [], False
         return Commit(items, sync or any(_needs_sync(item) for item in items))
 
     def _deliver(self, token: Token, item: Delivery) -> Deliver:
@@ -439,6 +444,7 @@ class Kernel:
             else:
                 if token.call.once or token.key in digest.anew:
                     self._draft.append(Began(token.key))
+                    self._is_commit_due = True
                 self._to_begin.append(token)
         return Live()
 

@@ -128,10 +128,6 @@ class Window:
         self.position += 1
 
     @property
-    def is_over(self) -> bool:
-        return self.head() is None
-
-    @property
     def is_loose(self) -> bool:
         """True if nothing that the program does from here on is on record."""
         loose = self.digest.loose
