@@ -21,6 +21,9 @@ class Edit(NamedTuple):
 
 _EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn")
 
+_EDITED = {"undrawn": ("glance", "measure"), "appended": ("note",), "drawn": ("compute", "measure", "touch")}
+"""Kinds of the nodes that are edited so; the others edit an act."""
+
 
 class Case(NamedTuple):
     seed: int
@@ -63,6 +66,8 @@ def _make_deaths(rng: random.Random, share: float) -> tuple[Death | None, ...]:
 
 def _make_edit(rng: random.Random, program: Program) -> Edit | None:
     how = _EDITS[int(rng.random() * len(_EDITS))]
-    kinds = {"undrawn": ("glance",), "appended": ("note",), "drawn": ("compute", "touch", "draw")}.get(how, ACTING)
+    kinds = {"undrawn": ("glance", "measure"), "appended": ("note",), "drawn": ("compute", "measure", "touch")}.get(
+        how, ACTING
+    )
     nodes = [node.number for node in walk(program) if node.kind in kinds]
     return Edit(how, nodes[int(rng.random() * len(nodes))]) if nodes else None

@@ -86,6 +86,11 @@ class EachArrivalIsCommittedAlone(Kernel):
 # With a history
 
 
+class PassedReturnsAreExpected(Kernel):
+    def _is_skipped(self, item: Any) -> bool:
+        return type(item) is not Turn and super()._is_skipped(item)
+
+
 class ForgottenTurnsAreExpected(Kernel):
     def _forget(self, token: Token) -> None:
         super()._forget(token)
@@ -271,6 +276,7 @@ CONTROLS: dict[str, Machine] = {
     "the step of a forced delivery is written": Machine(ForcedStepIsNotWritten),
     "a delivery committed ahead is marked": Machine(AheadIsNotWritten),
     "draws are counted apart from acts": Machine(DrawsCountAsActs),
+    "the return before a draw that is not made any more is skipped": Machine(PassedReturnsAreExpected),
     "outcomes and at-most-once requests are synced": Machine(NothingIsSynced),
     "arrivals of one batch share a commit": Machine(EachArrivalIsCommittedAlone),
     "forgotten turns are skipped": Machine(ForgottenTurnsAreExpected),

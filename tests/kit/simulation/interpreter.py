@@ -40,7 +40,7 @@ EXTRA = 1_000_000
 """Added to the number of a node that an edit changed or inserted."""
 
 
-_SILENT = ("glance", "skip")
+_SILENT = ("glance", "unseen")
 """Kinds without a result: an edit may add or remove one."""
 
 
@@ -146,7 +146,16 @@ def _compute(memory: Memory, node: Node) -> Steps:
     yield Pass()  # memory is read after an act, or it is read too early
 
 
-def _skip(memory: Memory, node: Node) -> Steps:
+def _measure(memory: Memory, node: Node) -> Steps:
+    """Compute twice, and read the clock between if the node is not edited (`unmeasured`)."""
+    yield Compute()
+    if node.kind == "measure":
+        yield Draw("log")
+    yield Compute()
+    yield Pass()
+
+
+def _nothing(memory: Memory, node: Node) -> Steps:
     return
     yield
 
@@ -372,7 +381,8 @@ _KINDS: dict[str, Callable[[Memory, Node], Steps]] = {
     "touch": _touch,
     "yield": _yield,
     "compute": _compute,
-    "skip": _skip,
+    **dict.fromkeys(("measure", "unmeasured"), _measure),
+    **dict.fromkeys(("removed", "unseen"), _nothing),
     "gather": _gather,
     "group": _group,
     "first": _first,

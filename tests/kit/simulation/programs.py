@@ -26,12 +26,12 @@ _LOOP_LEAVES = (
     *("effect",) * 5,
     *("once",) * 2,
     *("stream", "sleep", "touch") * 2,
-    *("keyed", "failing", "blocking", "stray", "draw", "glance", "note", "yield", "compute"),
+    *("keyed", "failing", "blocking", "stray", "draw", "glance", "note", "yield", "compute", "measure"),
 )
 _THREAD_LEAVES = (
     *("effect",) * 5,
     *("once", "touch", "compute") * 2,
-    *("keyed", "failing", "sleep", "stray", "draw", "glance", "note", "stream"),
+    *("keyed", "failing", "sleep", "stray", "draw", "glance", "note", "stream", "measure"),
 )
 _LOOP_BRANCHES = (
     *("gather", "first", "threads", "jobs") * 4,

@@ -107,6 +107,8 @@ class _Renderer:
             yield from ["await asyncio.sleep(0)"] * size
         elif kind == "compute":
             yield "time.sleep(0.3)  # reaches no act"
+        elif kind == "measure":
+            yield from ("time.sleep(0.3)  # reaches no act", "random.random()", "time.sleep(0.3)")
 
     def _branch(self, node: Node, branch: Program, in_thread: bool) -> list[str]:
         wait = "" if in_thread else "await "
