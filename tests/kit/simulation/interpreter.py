@@ -87,6 +87,14 @@ def _effect(memory: Memory, node: Node) -> Steps:
     return value
 
 
+def _slow(memory: Memory, node: Node) -> Steps:
+    """Compute and ask, without memory: between the two is no act."""
+    yield Compute()
+    value = yield Ask("effect", (node.number, ()))
+    memory.add(value)
+    return value
+
+
 def _sleep(memory: Memory, node: Node) -> Steps:
     now = yield Sleep(node.size, "wake" if node.kind == "stray" else "timer")
     memory.add(node.number)
@@ -373,6 +381,7 @@ def _condition(memory: Memory, node: Node) -> Steps:
 
 _KINDS: dict[str, Callable[[Memory, Node], Steps]] = {
     **dict.fromkeys(("effect", "once", "keyed", "failing", "blocking"), _effect),
+    "slow": _slow,
     **dict.fromkeys(("sleep", "stray"), _sleep),
     "draw": _draw,
     "glance": _glance,

@@ -83,6 +83,9 @@ class _Renderer:
         if kind in ("effect", "once", "keyed", "failing"):
             call = f"{'' if in_thread else 'a'}effect({kind!r}, {number}, {self._seen})"
             yield f"caught(lambda: {call})" if in_thread else f"await acaught({call})"
+        elif kind == "slow":
+            yield "time.sleep(0.3)  # reaches no act"
+            yield f"memory.append({'' if in_thread else 'await a'}effect('effect', {number}))"
         elif kind == "blocking":
             yield f"caught(lambda: effect({kind!r}, {number}, {self._seen}))  # blocks the loop"
         elif kind == "stream":

@@ -165,7 +165,7 @@ class _Schedule:
         replay, answer = self._replay(self._case.program, items[:position])
         if answer.how not in ("over", "done"):
             raise Wrong(f"a replay up to {position} ends as {answer}")
-        goes_away = any(node.kind in ("compute", "measure") for node in walk(self._case.program))
+        goes_away = any(node.kind in ("compute", "measure", "slow") for node in walk(self._case.program))
         if not goes_away and not any(type(item) in (Drawn, Began) for item in items[position:]):
             _check_same(life.seen[: len(replay.seen)], replay.seen, f"a replay up to {position}")
 
