@@ -1,0 +1,531 @@
+"""The scheduler of one run: a state machine without threads, loops, clocks or I/O.
+
+Terms. A *lane* is one concurrent branch of the agent. A *strand* is what can be scheduled: an event loop, which holds
+many lanes, or a thread, which holds one. A *token* is something that a lane waits for and that comes from outside. The
+run *rests* when no strand is ready.
+
+Rules:
+
+1. One strand runs at a time. What happens inside the program (start, join, lock, queue, callback) is decided by first
+   in, first out, and is not recorded.
+2. What comes from outside is delivered one thing at a time, when the run rests, in the order of the journal.
+3. At rest, in this order: commit what was asked, begin it, deliver the next thing.
+4. With a history nothing is begun: deliveries come from it. It is over when its last item was passed at rest.
+5. An act is compared at once with the next recorded act of its own lane.
+
+Lanes and drivers report what happens; `next` answers what to do. Recording is the same machine with an empty history.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import Any, NoReturn
+
+from onrecord.runtime.scheduler.items import (
+    ACTS,
+    AHEAD,
+    DELIVERIES,
+    STEPS_BETWEEN_RESTS,
+    Action,
+    Away,
+    Began,
+    Begin,
+    Call,
+    Cancelled,
+    Chunk,
+    Commit,
+    Cut,
+    Deliver,
+    Delivery,
+    Diverged,
+    Divergent,
+    Done,
+    Drawn,
+    Ended,
+    Failed,
+    InDoubt,
+    Item,
+    Live,
+    MakeValue,
+    Noted,
+    Outcome,
+    RecordOver,
+    Requested,
+    Run,
+    Settled,
+    Token,
+    Turn,
+    TurnName,
+    Wait,
+    delivery_name,
+)
+from onrecord.runtime.scheduler.names import ROOT, child_lane
+from onrecord.runtime.scheduler.window import Window
+
+
+class _Lane:
+    __slots__ = ("acts", "births", "counts", "draws", "ended", "number", "parent")
+
+    def __init__(self, parent: str | None = None, number: int = 0) -> None:
+        self.parent = parent
+        self.number = number
+        """How many lanes the parent had started before."""
+        self.births = 0
+        self.acts = 0
+        """Without draws."""
+        self.draws = 0
+        """Since the last other act."""
+        self.counts: dict[Any, int] = {}
+        self.ended = False
+
+    def count(self, name: Any) -> int:
+        """Return how often the lane did this before."""
+        number = self.counts.get(name, 0)
+        self.counts[name] = number + 1
+        return number
+
+
+class _Arrival:
+    """Something that came from outside and was not delivered yet."""
+
+    __slots__ = ("is_written", "item", "token")
+
+    def __init__(self, token: Token, item: Delivery) -> None:
+        self.token = token
+        self.item = item
+        self.is_written = False
+
+
+class Kernel:
+    def __init__(self, history: Window | None = None, *, writable: bool = True, root: str = ROOT) -> None:
+        self.history = history or Window()
+        self.root = root
+        self.live = False
+        self.done = False
+        self.time = 0
+        """The run's clock: that of the last delivery."""
+        self.diverged: Diverged | None = None
+        self.open: dict[Token, None] = {}
+        """Tokens that were not delivered and are still waited for, in order of creation."""
+        self.drawn_anew = 0
+        """Draws that the record does not have."""
+        self._writable = writable
+        self._lanes: dict[str, _Lane] = {root: _Lane()}
+        self._tokens: dict[str | TurnName, Token] = {}
+        self._draft: list[Item] = []
+        self._is_commit_due = False
+        """The draft has a request or a second execution, which are committed before anything is begun."""
+        self._to_begin: list[Token] = []
+        self._to_stop: list[Token] = []
+        self._inbox: deque[_Arrival] = deque()
+        self._ready: deque[Any] = deque()
+        self._queued: set[Any] = set()
+        self._away: set[str] = set()
+        """Lanes whose strand is away now."""
+
+    # Lanes
+
+    def born(self, parent: str, label: str) -> str:
+        """Name a new lane. It needs no item: the same program names it the same way."""
+        self._check()
+        above = self._lanes[parent]
+        name = child_lane(parent, label, above.count(("born", label)))
+        self._lanes[name] = _Lane(parent, above.births)
+        above.births += 1
+        return name
+
+    def ended(self, lane: str) -> None:
+        """Note that the lane does nothing any more."""
+        self._lanes[lane].ended = True
+        left = self.history.pending_act(lane)
+        if left is not None and self.diverged is None:
+            self._diverge(lane, left[1], "ended", "removed", left[0])
+
+    def finish(self, digest: Any) -> None:
+        """End the run: the agent has returned or failed."""
+        self._check()
+        left = None if self.live else self.history.first_unmade()
+        if left is not None:
+            self._diverge(left[1].lane, left[1], "the agent ended", "removed", left[0])
+            return
+        if self.history.digest.is_whole and not self.live:
+            while not isinstance(end := self.history.head(), Ended):
+                self.history.advance()
+            if end.digest != digest:
+                self._diverge(self.root, end, Ended(digest), "ended differently", self.history.position)
+                return
+        elif self._writable:
+            self._draft.append(Ended(digest))
+            self.live = True
+        self.done = True
+
+    # Acts
+
+    def ask(self, lane: str, call: Call) -> Token:
+        """Ask for an effect. It is begun when the run rests, unless the record has it."""
+        self._check()
+        own = self._lanes[lane]
+        key = call.key or f"{lane}/{call.name}/{own.count(call.name)}"
+        request = Requested(key, lane, call.name, call.digest, call.once, own.births)
+        token = Token(lane, key, call)
+        if self._is_recorded(lane, request):
+            token.recorded = True
+        elif self.live:
+            self._to_begin.append(token)
+        self._tokens[key] = token
+        self.open[token] = None
+        return token
+
+    def note(self, lane: str, digest: Any) -> None:
+        """Set the state, or do anything else that is recorded and needs no answer."""
+        self._check()
+        self._is_recorded(lane, Noted(lane, digest))
+
+    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+        """Return True if the record has the act; otherwise it is written with the next commit."""
+        recorded = None if self.live else self.history.next_act(lane)
+        if recorded is None:
+            if self.history.digest.is_whole and not self.live:
+                self._part(lane, "nothing", act, "added", None)
+            self._draft.append(act)
+            self._is_commit_due |= type(act) is Requested
+            return False
+        position, expected = recorded
+        if expected[:5] != act[:5]:
+            self._part(lane, expected, act, "changed", position)
+        self.history.mark_made(lane)
+        return True
+
+    def draw(self, lane: str, site: str, make: MakeValue) -> Any:
+        """Return the next recorded value of that lane and site, or a new one."""
+        self._check()
+        found = self.history.draw(lane, site)
+        if found is not None:
+            return found[0]
+        value = make()
+        self.drawn_anew += 1
+        self._draft.append(Drawn(lane, site, value))
+        return value
+
+    def turn(self, lane: str, kind: str, detail: Any = None) -> Token:
+        """Wait for a turn from outside: a timer, a worker of a pool, a wake-up by a thread that is no lane."""
+        self._check()
+        return self._new_turn(lane, kind, self._lanes[lane].count(("turn", kind)), detail)
+
+    def _new_turn(self, lane: str, kind: str, ordinal: int, detail: Any) -> Token:
+        token = Token(lane, (kind, lane, ordinal), None, detail)
+        self._tokens[token.name] = token
+        self.open[token] = None
+        if self.live:
+            self._to_begin.append(token)
+        return token
+
+    def cancel(self, token: Token) -> None:
+        """Cancel an effect, whose outcome is still waited for, or forget a turn."""
+        if token.done or token.gone:
+            return
+        if token.call is None:
+            self._forget(token)
+        elif not token.cancelled:
+            token.cancelled = True
+            if self.live:
+                self._to_stop.append(token)
+
+    def drop(self, token: Token) -> None:
+        """Wait no longer for an effect, as for a stream that is not read to its end."""
+        if not token.done and not token.gone:
+            self._forget(token)
+            if self.live:
+                self._to_stop.append(token)
+
+    def _forget(self, token: Token) -> None:
+        token.gone = True
+        self.open.pop(token, None)
+        if self.live:  # only a history asks for it by name
+            self._tokens.pop(token.name, None)
+
+    # Strands
+
+    def wake(self, strand: Any) -> None:
+        """Put the strand at the end of the run queue."""
+        if strand not in self._queued:
+            self._queued.add(strand)
+            self._ready.append(strand)
+
+    def remove(self, strand: Any) -> None:
+        """Take the strand out of the run queue."""
+        if strand in self._queued:
+            self._queued.discard(strand)
+            self._ready.remove(strand)
+
+    @property
+    def has_ready(self) -> bool:
+        return bool(self._ready)
+
+    def away(self, lane: str) -> bool:
+        """Return True if the others may continue without a strand that does not reach its next act."""
+        if lane in self._away:
+            return True
+        own = self._lanes[lane]
+        if not self.history.meet_away(lane, own.acts, own.draws):
+            if not self.live and not self.history.is_loose:
+                return False  # at the last commit of the record the strand had come to rest
+            self._draft.append(Away(lane, own.acts, own.draws))
+        self._away.add(lane)
+        return True
+
+    def act(self, lane: str, *, draws: bool = False) -> Token | None:
+        """Count an act of a thread. Return the turn to wait for if the strand was away before it."""
+        own = self._lanes[lane]
+        ordinal, drawn = own.acts, own.draws if draws else None
+        if draws:
+            own.draws += 1
+        else:
+            own.acts, own.draws = ordinal + 1, 0
+        if lane in self._away:
+            self._away.discard(lane)
+        elif not self.history.meet_away(lane, ordinal, drawn):
+            return None
+        token = self._new_turn(lane, "back", ordinal, None)
+        self.arrived(token)
+        return token
+
+    # The outside
+
+    def arrived(self, token: Token, value: Any = None, *, last: bool = True, time: int = 0) -> None:
+        """Take an outcome, a chunk (`last=False`) or a turn from outside. It is delivered in its turn."""
+        if token.done or token.gone or token.here:
+            return
+        token.here = last
+        item: Delivery
+        if token.call is None:
+            item = Turn(*token.turn_name, time)
+        elif last:
+            item = Outcome(token.key, value, time)
+        else:
+            item = Chunk(token.key, token.chunks, value, time)
+            token.chunks += 1
+        self._inbox.append(_Arrival(token, item))
+
+    # The decision
+
+    def next(self, steps: int | None = None) -> Action | None:
+        """Return what to do now.
+
+        Without `steps` no strand runs. With `steps` a busy program has taken that many since the last delivery, and
+        None lets it continue.
+        """
+        if self.diverged is not None:
+            return self.diverged
+        if self.done:
+            return self._commit(sync=True) if self._draft and self._writable else Done()
+        if steps is None and self._ready:
+            strand = self._ready.popleft()
+            self._queued.discard(strand)
+            return Run(strand)
+        if not self.live:
+            action = self._next_recorded(steps)
+            if not isinstance(action, _Over):
+                return action
+        if steps is not None and steps < STEPS_BETWEEN_RESTS:
+            return None
+        return self._next_live(steps) if self.live else self._go_live()
+
+    def _next_live(self, steps: int | None) -> Action | None:
+        if self._is_commit_due:
+            return self._commit()
+        if self._to_begin or self._to_stop:
+            begin = self._take_begun()
+            if begin.tokens or begin.stop:
+                return begin
+        while self._inbox and self._inbox[0].token.gone:
+            self._inbox.popleft()
+        if not self._inbox:
+            return Wait() if steps is None else None
+        arrival = self._inbox[0]
+        if not arrival.is_written:
+            self._write(arrival, steps or 0)
+            if type(arrival.item) is not Turn:
+                for later in self._inbox:
+                    if not later.is_written and not later.token.gone:
+                        self._write(later, AHEAD)
+                return self._commit()
+        self._inbox.popleft()
+        return self._deliver(arrival.token, arrival.item)
+
+    def _write(self, arrival: _Arrival, forced: int) -> None:
+        if forced:
+            arrival.item = arrival.item._replace(forced=forced)
+        arrival.is_written = True
+        self._draft.append(arrival.item)
+
+    def _take_begun(self) -> Begin:
+        tokens = []
+        for token in self._to_begin:
+            if token.cancelled and not token.gone:
+                self.arrived(token, Cancelled(), time=self.time)  # before it was begun
+            elif not token.gone:
+                token.begun = True
+                tokens.append(token)
+        stop = [token for token in self._to_stop if token.begun and not token.done]
+        self._to_begin, self._to_stop = [], []
+        return Begin(tokens, stop)
+
+    def _commit(self, *, sync: bool = False) -> Commit:
+        items, self._draft, self._is_commit_due = self._draft, [], False
+        return Commit(items, sync or any(_needs_sync(item) for item in items))
+
+    def _deliver(self, token: Token, item: Delivery) -> Deliver:
+        self.time = max(self.time, item.time)
+        last = type(item) is not Chunk
+        if last:
+            token.done = True
+            self.open.pop(token, None)
+            self._tokens.pop(token.name, None)
+        value = getattr(item, "value", None)
+        if type(item) is Settled and item.how == "fail":
+            value = Failed(value)
+        return Deliver(token, value, last)
+
+    # With a history
+
+    def _next_recorded(self, steps: int | None) -> Action | _Over | None:
+        """Return the next delivery of the history, a divergence, None for a busy program, or `_OVER`."""
+        history = self.history
+        while (item := history.head()) is not None:
+            if isinstance(item, ACTS):
+                if not history.head_is_made:
+                    return self._unless_early(steps, partial(self._missing, item, history.position))
+            elif isinstance(item, Ended):
+                return self._unless_early(steps, partial(self._not_ended, item))
+            elif isinstance(item, DELIVERIES) and not history.head_is_void and not self._is_skipped(item):
+                token = self._tokens.get(delivery_name(item))
+                if token is None or not token.gone:
+                    if steps is not None and not _comes_at(item.forced, steps):
+                        return None
+                    if token is None:
+                        # A busy program waits at this step for a strand that is away.
+                        return Wait() if self._away else self._unless_early(steps, partial(self._unexpected, item))
+                    if isinstance(item, Chunk):
+                        token.chunks = item.number + 1
+                    history.advance()
+                    return self._deliver(token, item)
+                if not isinstance(item, Chunk):
+                    self._tokens.pop(token.name, None)
+            history.advance()
+        return _OVER
+
+    def _is_skipped(self, item: Delivery) -> bool:
+        """Return True for a retry, and for the return of a strand that has passed that act with one draw less."""
+        if type(item) is Turn and item.kind == "back":
+            lane = self._lanes.get(item.lane)
+            return lane is not None and lane.acts > item.ordinal and delivery_name(item) not in self._tokens
+        return type(item) is Settled and item.how == "retry"
+
+    def _go_live(self) -> Action:
+        if not self._writable:
+            return RecordOver()
+        digest = self.history.digest
+        doubts = [token for token in self.open if _is_in_doubt(token) and token.key not in digest.retries]
+        if doubts:
+            return InDoubt(doubts)
+        self.live = True
+        self._inbox = deque(one for one in self._inbox if not one.token.done and not one.token.gone)
+        for token in self.open:
+            if token.call is None or not token.recorded:
+                self._to_begin.append(token)
+            elif token.cancelled:
+                self.arrived(token, Cancelled(unknown=True), time=self.time)
+            elif token.chunks:
+                self.arrived(token, Cut(), time=self.time)
+            else:
+                if token.call.once or token.key in digest.anew:
+                    self._draft.append(Began(token.key))
+                    self._is_commit_due = True
+                self._to_begin.append(token)
+        return Live()
+
+    # Divergence
+
+    def stuck(self) -> Diverged:
+        """Return what to report of a program that makes no progress in its history."""
+        item = self.history.head()
+        if self.diverged is not None:
+            return self.diverged
+        if item is None or type(item) is Ended:
+            return self._diverge(self.root, item or "an end", self._doing(self.root), "busy", self.history.position)
+        if isinstance(item, ACTS):
+            return self._missing(item, self.history.position)
+        return self._unexpected(item)
+
+    def _check(self) -> None:
+        if self.diverged is not None:
+            raise Divergent(self.diverged)
+
+    def _diverge(self, lane: str, expected: Any, actual: Any, reason: str, position: int | None) -> Diverged:
+        self.diverged = Diverged(lane, expected, actual, reason, position)
+        return self.diverged
+
+    def _part(self, lane: str, expected: Any, actual: Any, reason: str, position: int | None) -> NoReturn:
+        """Report an act that differs, or the request that a lane above left out before it started this branch."""
+        at, above = self._lanes[lane], self._lanes[lane].parent
+        while above is not None:
+            left = self.history.pending_act(above)
+            if left is not None and type(left[1]) is Requested and left[1].births <= at.number:
+                lane, expected, actual, reason, position = above, left[1], f"started {lane}", "removed", left[0]
+            at, above = self._lanes[above], self._lanes[above].parent
+        raise Divergent(self._diverge(lane, expected, actual, reason, position))
+
+    def _unless_early(self, steps: int | None, diverged: Callable[[], Diverged]) -> Action | None:
+        """Return the divergence, unless a strand runs or one that is away may still come."""
+        if steps is not None:
+            return None
+        return Wait() if self._away else diverged()
+
+    def _missing(self, item: Requested | Noted, position: int) -> Diverged:
+        return self._diverge(item.lane, item, self._doing(item.lane), "removed", position)
+
+    def _not_ended(self, item: Ended) -> Diverged:
+        return self._diverge(self.root, item, self._doing(self.root), "did not end", self.history.position)
+
+    def _unexpected(self, item: Any) -> Diverged:
+        """Report a delivery that no lane waits for: the request that was not made explains it better."""
+        left = self.history.first_unmade()
+        if left is not None:
+            return self._missing(left[1], left[0])
+        lane = item.lane if type(item) is Turn else item.key.partition("/")[0]
+        return self._diverge(lane, item, self._doing(lane), "not awaited", self.history.position)
+
+    def _doing(self, lane: str) -> str:
+        own = self._lanes.get(lane)
+        if own is None:
+            return "was not started"
+        if own.ended:
+            return "ended"
+        waits = [str(token.name) for token in self.open if token.lane == lane]
+        return f"waits for {', '.join(waits)}" if waits else "waits for another lane"
+
+
+class _Over(Enum):
+    """The history is over."""
+
+    OVER = 0
+
+
+_OVER = _Over.OVER
+
+
+def _comes_at(forced: int, steps: int) -> bool:
+    """Return True if a recorded delivery comes to a busy program at this number of steps."""
+    return 0 < forced == steps or (forced == AHEAD and steps >= STEPS_BETWEEN_RESTS)
+
+
+def _needs_sync(item: Item) -> bool:
+    return type(item) in (Outcome, Began) or (type(item) is Requested and item.once)
+
+
+def _is_in_doubt(token: Token) -> bool:
+    return token.recorded and token.call is not None and token.call.once and not token.cancelled

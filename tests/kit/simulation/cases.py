@@ -1,0 +1,73 @@
+"""Cases: a program and everything that is done to it, as data."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from kit.simulation.journal import Death
+from kit.simulation.programs import ACTING, Program, make_program, walk
+
+
+class Edit(NamedTuple):
+    """A change of one node: `changed`, `removed`, `added` (another before it) or `appended` (after it).
+
+    `drawn` and `undrawn` add or remove a draw that has no influence.
+    """
+
+    how: str
+    number: int
+
+
+_EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn")
+
+_EDITED = {"undrawn": ("glance", "measure"), "appended": ("note",), "drawn": ("compute", "measure", "touch")}
+"""Kinds of the nodes that are edited so; the others edit an act."""
+
+
+class Case(NamedTuple):
+    seed: int
+    """Chooses all latencies and values."""
+    program: Program
+    sees_memory: bool = False
+    deaths: tuple[Death | None, ...] = ()
+    """Of the first life, the second and so on. Later lives do not die."""
+    edit: Edit | None = None
+    fork: float | None = None
+    """The position of a fork, as a share of the journal."""
+    fork_deaths: tuple[Death | None, ...] = ()
+    cut: float | None = None
+    """The position up to which the journal is replayed, as a share of it."""
+
+
+def make_case(seed: int) -> Case:
+    rng = random.Random(seed)
+    program = make_program(rng)
+    return Case(
+        seed,
+        program,
+        rng.random() < 0.6,
+        _make_deaths(rng, 0.5),
+        _make_edit(rng, program) if rng.random() < 0.4 else None,
+        rng.random() if rng.random() < 0.25 else None,
+        _make_deaths(rng, 0.3),
+        rng.random() if rng.random() < 0.25 else None,
+    )
+
+
+def _make_deaths(rng: random.Random, share: float) -> tuple[Death | None, ...]:
+    deaths: list[Death | None] = []
+    while rng.random() < share and len(deaths) < 6:
+        how = ("after", "after", "after", "before", "before", "power")[int(rng.random() * 6)]
+        deaths.append(Death(1 + int(rng.random() * rng.random() * 20), how))
+        share = 0.65
+    return tuple(deaths)
+
+
+def _make_edit(rng: random.Random, program: Program) -> Edit | None:
+    how = _EDITS[int(rng.random() * len(_EDITS))]
+    kinds = {"undrawn": ("glance", "measure"), "appended": ("note",), "drawn": ("compute", "measure", "touch")}.get(
+        how, ACTING
+    )
+    nodes = [node.number for node in walk(program) if node.kind in kinds]
+    return Edit(how, nodes[int(rng.random() * len(nodes))]) if nodes else None

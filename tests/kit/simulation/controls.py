@@ -1,0 +1,306 @@
+"""The scheduler with one of its rules taken out, for each rule.
+
+A rule that can be taken out without a failing schedule is not needed, or the simulation is blind to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kit.simulation.life import Machine
+from onrecord.runtime.scheduler.items import (
+    AHEAD,
+    Action,
+    Away,
+    Begin,
+    Call,
+    Chunk,
+    Commit,
+    Drawn,
+    Item,
+    Noted,
+    Outcome,
+    Requested,
+    Token,
+    Turn,
+    Wait,
+)
+from onrecord.runtime.scheduler.kernel import Kernel
+from onrecord.runtime.scheduler.window import Digest, Window, digest_history
+
+# What is written
+
+
+class AwayIsNotWritten(Kernel):
+    def away(self, lane: str) -> bool:
+        granted = super().away(lane)
+        self._draft = [item for item in self._draft if type(item) is not Away]
+        return granted
+
+
+class TurnsAreNotWritten(Kernel):
+    def _write(self, arrival: Any, forced: int) -> None:
+        super()._write(arrival, forced)
+        if type(arrival.item) is Turn and forced != AHEAD:
+            self._draft.pop()
+
+
+class DrawsAreNotWritten(Kernel):
+    def draw(self, lane: str, site: str, make: Any) -> Any:
+        value = super().draw(lane, site, make)
+        self._draft = [item for item in self._draft if type(item) is not Drawn]
+        return value
+
+
+class ForcedStepIsNotWritten(Kernel):
+    def _write(self, arrival: Any, forced: int) -> None:
+        super()._write(arrival, min(forced, 0))
+
+
+class AheadIsNotWritten(Kernel):
+    def _write(self, arrival: Any, forced: int) -> None:
+        super()._write(arrival, max(forced, 0))
+
+
+class DrawsCountAsActs(Kernel):
+    def act(self, lane: str, *, draws: bool = False) -> Token | None:
+        return super().act(lane)
+
+
+class NothingIsSynced(Kernel):
+    def _commit(self, *, sync: bool = False) -> Commit:
+        return super()._commit()._replace(sync=False)
+
+
+class EachArrivalIsCommittedAlone(Kernel):
+    def _next_live(self, steps: int | None) -> Action | None:
+        later = list(self._inbox)[1:]
+        for arrival in later:
+            self._inbox.remove(arrival)
+        action = super()._next_live(steps)
+        self._inbox.extend(later)
+        return action
+
+
+# With a history
+
+
+class PassedReturnsAreExpected(Kernel):
+    def _is_skipped(self, item: Any) -> bool:
+        return type(item) is not Turn and super()._is_skipped(item)
+
+
+class ForgottenTurnsAreExpected(Kernel):
+    def _forget(self, token: Token) -> None:
+        super()._forget(token)
+        if token.call is None:
+            self._tokens.pop(token.name, None)
+
+
+class HistoryNeedNotBeOver(Kernel):
+    def ask(self, lane: str, call: Call) -> Token:
+        if self._writable and self.history.next_act(lane) is None:
+            self.live = True
+        return super().ask(lane, call)
+
+
+class RequestsAreBegunAtOnce(Kernel):
+    def _next_live(self, steps: int | None) -> Action | None:
+        if self._to_begin:
+            begin: Begin = self._take_begun()
+            return begin
+        return super()._next_live(steps)
+
+
+class NothingIsInDoubt(Kernel):
+    def _go_live(self) -> Action:
+        requested = {token.key for token in self.open if token.call is not None}
+        self.history.digest = self.history.digest._replace(retries=frozenset(requested))
+        return super()._go_live()
+
+
+class CancelledEffectsRunAgain(Kernel):
+    def _go_live(self) -> Action:
+        for token in self.open:
+            token.cancelled = False
+        return super()._go_live()
+
+
+class RetriesAreNotSpent(Kernel):
+    def _go_live(self) -> Action:
+        action = super()._go_live()
+        self._draft = [item for item in self._draft if not self._is_retried(item)]
+        return action
+
+    def _is_retried(self, item: Item) -> bool:
+        return type(item).__name__ == "Began" and item.key in self.history.digest.retries
+
+
+class EndedRecordsHaveNoAdded(Kernel):
+    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+        digest = self.history.digest
+        self.history.digest = digest._replace(is_whole=False)
+        try:
+            return super()._is_recorded(lane, act)
+        finally:
+            self.history.digest = digest
+
+
+class PrefixesHaveAdded(Kernel):
+    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+        digest = self.history.digest
+        self.history.digest = digest._replace(is_whole=True)
+        try:
+            return super()._is_recorded(lane, act)
+        finally:
+            self.history.digest = digest
+
+
+class BirthsAreNotCompared(Kernel):
+    def _part(self, lane: str, expected: Any, actual: Any, reason: str, position: int | None) -> Any:
+        parents = {name: own.parent for name, own in self._lanes.items()}
+        for own in self._lanes.values():
+            own.parent = None
+        try:
+            super()._part(lane, expected, actual, reason, position)
+        finally:
+            for name, parent in parents.items():
+                self._lanes[name].parent = parent
+
+
+class AwayStrandsAreNotWaitedFor(Kernel):
+    def _next_recorded(self, steps: int | None) -> Any:
+        away, self._away = self._away, set()
+        try:
+            return super()._next_recorded(steps)
+        finally:
+            self._away = away
+
+
+class ArrivalsCountTwice(Kernel):
+    def arrived(self, token: Token, value: Any = None, *, last: bool = True, time: int = 0) -> None:
+        if token.call is None and not token.done:
+            token.here = False
+        super().arrived(token, value, last=last, time=time)
+
+
+class OldArrivalsStayInTheInbox(Kernel):
+    def _go_live(self) -> Action:
+        inbox = list(self._inbox)
+        action = super()._go_live()
+        self._inbox.extendleft(reversed([arrival for arrival in inbox if arrival not in self._inbox]))
+        return action
+
+
+class CancelledEffectsEndAtOnce(Kernel):
+    def cancel(self, token: Token) -> None:
+        if token.call is not None and not token.done:
+            self.drop(token)
+        super().cancel(token)
+
+
+# Strands
+
+
+class LastStrandRunsFirst(Kernel):
+    def wake(self, strand: Any) -> None:
+        super().wake(strand)
+        self._ready.rotate(1)
+
+
+class BusyLoopIsNeverInterrupted(Kernel):
+    def next(self, steps: int | None = None) -> Action | None:
+        return super().next(steps) if steps is None or not self.live else None
+
+
+class AwayIsGrantedAtOnce(Window):
+    @property
+    def is_loose(self) -> bool:
+        return True
+
+
+class AwayIsGrantedAtTheEnd(Window):
+    """The rule of the prototype, without the strands that had come to rest."""
+
+    @property
+    def is_loose(self) -> bool:
+        return self.head() is None
+
+
+class EndedLanesAreNotCompared(Kernel):
+    def ended(self, lane: str) -> None:
+        self._lanes[lane].ended = True
+
+
+class DivergencesStopNothing(Kernel):
+    def _unless_early(self, steps: int | None, diverged: Any) -> Action | None:
+        return Wait() if self._away or steps is None else None
+
+
+# Streams and retries, as the end of a history tells
+
+
+def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool) -> Digest:
+    digest = digest_history(items, writable=writable)
+    if not writable:
+        return digest
+    chunks: dict[str, list[int]] = {}
+    for position, item in enumerate(items):
+        if type(item) is Chunk:
+            chunks.setdefault(item.key, []).append(position)
+        elif type(item) is Outcome:
+            chunks.pop(item.key, None)
+    void = {position for positions in chunks.values() for position in positions}
+    return digest._replace(void=digest.void | void, anew=digest.anew | chunks.keys())
+
+
+def _streams_are_always_cut(items: Iterable[Item], *, writable: bool) -> Digest:
+    digest = digest_history(items, writable=False)
+    return digest
+
+
+def _old_chunks_stay(items: Iterable[Item], *, writable: bool) -> Digest:
+    return digest_history(items, writable=writable)._replace(void=frozenset())
+
+
+def _retries_stay(items: Iterable[Item], *, writable: bool) -> Digest:
+    retries = frozenset(item.key for item in items if getattr(item, "how", "") == "retry")
+    return digest_history(items, writable=writable)._replace(retries=retries)
+
+
+CONTROLS: dict[str, Machine] = {
+    "an away is written": Machine(AwayIsNotWritten),
+    "turns are written with the next commit": Machine(TurnsAreNotWritten),
+    "draws are written with the next commit": Machine(DrawsAreNotWritten),
+    "the step of a forced delivery is written": Machine(ForcedStepIsNotWritten),
+    "a delivery committed ahead is marked": Machine(AheadIsNotWritten),
+    "draws are counted apart from acts": Machine(DrawsCountAsActs),
+    "the return before a draw that is not made any more is skipped": Machine(PassedReturnsAreExpected),
+    "outcomes and at-most-once requests are synced": Machine(NothingIsSynced),
+    "arrivals of one batch share a commit": Machine(EachArrivalIsCommittedAlone),
+    "forgotten turns are skipped": Machine(ForgottenTurnsAreExpected),
+    "nothing is begun before the history is over": Machine(HistoryNeedNotBeOver),
+    "nothing is begun before its request is committed": Machine(RequestsAreBegunAtOnce),
+    "an at-most-once effect without an outcome is in doubt": Machine(NothingIsInDoubt),
+    "a cancelled effect of a dead process is not executed again": Machine(CancelledEffectsRunAgain),
+    "a retry is spent by an item": Machine(RetriesAreNotSpent),
+    "a spent retry is no retry": Machine(digest=_retries_stay),
+    "a whole record has added requests": Machine(EndedRecordsHaveNoAdded),
+    "a prefix has no added requests": Machine(PrefixesHaveAdded),
+    "births find a removed request above": Machine(BirthsAreNotCompared),
+    "an away strand is waited for": Machine(AwayStrandsAreNotWaitedFor),
+    "an arrival counts once": Machine(ArrivalsCountTwice),
+    "arrivals that the history had are dropped": Machine(OldArrivalsStayInTheInbox),
+    "a cancelled effect is still waited for": Machine(CancelledEffectsEndAtOnce),
+    "strands run first in, first out": Machine(LastStrandRunsFirst),
+    "a busy loop is interrupted": Machine(BusyLoopIsNeverInterrupted),
+    "away is granted only where the record leaves it open": Machine(window=AwayIsGrantedAtOnce),
+    "a strand that was not away at the last commit had come to rest": Machine(window=AwayIsGrantedAtTheEnd),
+    "an ended lane has no request left": Machine(EndedLanesAreNotCompared),
+    "a request that is not made is reported at rest": Machine(DivergencesStopNothing),
+    "a stream is executed again only if nothing was acted on": Machine(digest=_cut_streams_are_executed_again),
+    "a stream is cut only if something was acted on": Machine(digest=_streams_are_always_cut),
+    "chunks of an earlier execution are void": Machine(digest=_old_chunks_stay),
+}
+"""Each rule, with the machine that lacks it."""

@@ -1,0 +1,54 @@
+"""The journal of a simulated run, in memory, and the deaths that cut it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kit.simulation.outside import Wrong
+from onrecord.runtime.scheduler.items import Began, Chunk, Commit, Item, Outcome, Requested
+
+
+class Death(NamedTuple):
+    """The process dies at its n-th commit: after it, before it, or by a power cut that loses what is not synced."""
+
+    commits: int
+    how: str = "after"
+
+
+class Journal:
+    """The items that survive a death of the process."""
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self.items: list[Item] = list(items)
+        self.requested = {item.key for item in self.items if type(item) is Requested}
+        self.safe = 0
+        """Observations on which nothing but committed items has an influence."""
+        self._synced = len(self.items), 0
+
+    def append(self, commit: Commit, observations: int) -> None:
+        self.items.extend(commit.items)
+        self.requested.update(item.key for item in commit.items if type(item) is Requested)
+        if any(type(item) is not Chunk for item in commit.items):  # chunks alone may become void
+            self.safe = observations
+        if commit.sync:
+            self.sync()
+
+    def sync(self) -> None:
+        self._synced = len(self.items), self.safe
+
+    def lose_unsynced(self) -> None:
+        length, self.safe = self._synced
+        del self.items[length:]
+        self.requested = {item.key for item in self.items if type(item) is Requested}
+
+    def check_cut(self, outcome: Outcome, end: int) -> None:
+        """Check that the record up to `end` has more after the first chunk of a cut stream than its chunks."""
+        chunks: list[int] = []
+        for position, item in enumerate(self.items[:end]):
+            if item == Began(outcome.key):
+                chunks.clear()
+            elif type(item) is Chunk and item.key == outcome.key:
+                chunks.append(position)
+        if not chunks or len(chunks) == end - chunks[0]:
+            raise Wrong(f"cut, though nothing was done after its chunks: {outcome.key}")

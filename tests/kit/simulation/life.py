@@ -1,0 +1,234 @@
+"""One life of a program: obeys the kernel, and checks each thing that must never happen.
+
+An effect begun too early or twice, a replay that executes or commits, a program that makes no progress: each raises
+`Wrong` where it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from kit.simulation.journal import Death, Journal
+from kit.simulation.operations import Steps
+from kit.simulation.outside import Outside, Wrong
+from kit.simulation.strands import Strands
+from onrecord.runtime.scheduler.items import (
+    STEPS_BETWEEN_RESTS,
+    Action,
+    Begin,
+    Cancelled,
+    Chunk,
+    Commit,
+    Cut,
+    Deliver,
+    Diverged,
+    Done,
+    InDoubt,
+    Item,
+    Live,
+    Outcome,
+    RecordOver,
+    Run,
+    Token,
+    Turn,
+    Wait,
+    delivery_name,
+)
+from onrecord.runtime.scheduler.kernel import Kernel
+from onrecord.runtime.scheduler.window import Digest, Window, digest_history
+
+_PATIENCE_STEPS = 600
+"""Steps of a busy program after which it is taken to spin for ever if nothing more can arrive."""
+_REPLAY_PATIENCE_STEPS = 5_000
+"""Steps of a busy program without a recorded delivery after which it is reported as stuck."""
+_MOST_TURNS = 20_000
+"""Actions and steps of one life. The longest programs need some hundreds."""
+
+
+class Machine(NamedTuple):
+    """The scheduler under test. A negative control changes one part."""
+
+    kernel: type[Kernel] = Kernel
+    window: type[Window] = Window
+    digest: Callable[..., Digest] = digest_history
+
+
+class Verdict(NamedTuple):
+    """How a life ended: done, dead, in doubt, over (of a record), diverged, or stuck (the program waits for itself)."""
+
+    how: str
+    detail: Any = None
+
+
+class _Died(Exception):
+    pass
+
+
+class _Ended(Exception):
+    """The kernel ended the run while the loop was busy."""
+
+
+class Life:
+    def __init__(
+        self,
+        body: Steps,
+        machine: Machine,
+        history: list[Item],
+        digest: Digest,
+        outside: Outside,
+        *,
+        journal: Journal | None = None,
+        death: Death | None = None,
+    ) -> None:
+        """Without a journal the life is a replay."""
+        self.peak = 0
+        """The largest number of items that the window held."""
+        self.journal = journal
+        self._history_length = len(history)
+        self._given = 0
+        self.kernel = machine.kernel(machine.window(self._give(history), digest), writable=journal is not None)
+        self._outside = outside
+        outside.arrive = self._arrive
+        self._death = death
+        self._commits = 0
+        self._turns = 0
+        self._unwritten: list[Token] = []
+        """Tokens of what has arrived and is in no commit."""
+        self._strands = Strands(body, self.kernel, outside)
+        self.seen = self._strands.seen
+
+    def _give(self, history: list[Item]) -> Iterator[Item]:
+        for item in history:
+            self._given += 1
+            self.peak = max(self.peak, self._given - self.kernel.history.position)
+            yield item
+
+    def run(self) -> Verdict:
+        try:
+            return self._run()
+        except _Died:
+            assert self.journal is not None
+            assert self._death is not None
+            if self._death.how == "power":
+                self.journal.lose_unsynced()
+            return Verdict("dead")
+        except _Ended as end:
+            return self._verdict(end.args[0])
+
+    def _run(self) -> Verdict:
+        kernel, outside, chance = self.kernel, self._outside, self._outside.rng.random
+        while True:
+            self._count_turn()
+            if kernel.live and chance() < 0.1:
+                outside.happen()  # while the program runs
+            action = kernel.next()
+            kind = type(action)
+            if kind is Run:
+                self._strands.run_strand(action.strand, self._between_steps)
+            elif kind is Wait:
+                if not outside.happen():
+                    return Verdict("stuck")
+                while chance() < 0.45 and outside.happen():
+                    pass  # several things arrive at once
+            elif kind in _VERDICTS:
+                return self._verdict(action)
+            else:
+                self._obey(action)
+
+    def _between_steps(self) -> None:
+        """Ask the kernel whether a busy loop is interrupted."""
+        kernel, steps = self.kernel, self._strands.steps
+        self._count_turn()
+        if steps > _PATIENCE_STEPS:
+            if not kernel.live and steps > _REPLAY_PATIENCE_STEPS:
+                raise _Ended(kernel.stuck())
+            if kernel.live and self._outside.is_still and not self._has_arrivals and not kernel.has_ready:
+                raise _Ended(Wait())
+        while (action := kernel.next(self._strands.steps)) is not None:
+            if type(action) is Wait:
+                if not self._outside.happen():
+                    raise Wrong("a busy loop waits for nothing")
+            elif type(action) in _VERDICTS:
+                raise _Ended(action)
+            else:
+                self._obey(action)
+        if steps >= STEPS_BETWEEN_RESTS and not self._has_arrivals:
+            self._outside.happen()
+
+    @property
+    def _has_arrivals(self) -> bool:
+        return any(not token.gone for token in self._unwritten)
+
+    def _count_turn(self) -> None:
+        self._turns += 1
+        if self._turns > _MOST_TURNS:
+            raise Wrong(f"no progress: {list(self.kernel.open)} open, the history is at {self.kernel.history.head()}")
+
+    def _verdict(self, action: Action) -> Verdict:
+        details = {Diverged: action, InDoubt: getattr(action, "tokens", None), Done: self._strands.root.result}
+        return Verdict(_VERDICTS[type(action)], details.get(type(action)))
+
+    def _obey(self, action: Action) -> None:
+        kind = type(action)
+        if kind is Deliver:
+            self._strands.steps = 0
+            if action.token in self._unwritten:
+                self._unwritten.remove(action.token)
+            self._strands.handlers[action.token](action.value, action.last)
+        elif kind is Commit:
+            self._commit(action)
+        elif kind is Begin:
+            for token in action.stop:
+                self._outside.stop(token, Cancelled())
+            for token in action.tokens:
+                self._begin(token)
+        elif kind is not Live:
+            raise Wrong(f"unknown action: {action}")
+
+    def _begin(self, token: Token) -> None:
+        if self.journal is None:
+            raise Wrong(f"a replay executes: {token}")
+        if len(self.seen) < self.journal.safe or self._given < self._history_length:
+            raise Wrong(f"begun before the history is over: {token}")
+        if token.call is not None:
+            if token.key not in self.journal.requested:
+                raise Wrong(f"begun before its request is committed: {token}")
+            if token in self._strands.cancelled:
+                raise Wrong(f"begun after the program cancelled it: {token}")
+        self._outside.begin(token)
+
+    def _commit(self, commit: Commit) -> None:
+        if self.journal is None:
+            raise Wrong(f"a replay commits: {commit.items}")
+        self._commits += 1
+        dies = self._death is not None and self._commits >= self._death.commits
+        if dies and self._death is not None and self._death.how == "before":
+            raise _Died
+        self._check_batch(commit.items)
+        self.journal.append(commit, len(self.seen))
+        for item in commit.items:
+            if type(item) is Outcome:
+                self._outside.ledger.acknowledge(item.key, item.value)
+                if type(item.value) is Cut:
+                    self.journal.check_cut(item, self._history_length)
+        if dies:
+            raise _Died
+
+    def _check_batch(self, items: list[Item]) -> None:
+        """Check that a commit of an outcome holds everything that has arrived."""
+        if any(type(item) is Outcome or type(item) is Chunk for item in items):
+            written = {delivery_name(item) for item in items if type(item) in (Outcome, Chunk, Turn)}
+            for token in self._unwritten:
+                if not token.gone and token.name not in written:
+                    raise Wrong(f"arrived, and not in the commit of the batch: {token}")
+            self._unwritten.clear()
+
+    def _arrive(self, token: Token, value: Any = None, *, last: bool = True) -> None:
+        if self.kernel.live and not (token.done or token.gone or token.here):
+            self._unwritten.append(token)
+        self.kernel.arrived(token, value, last=last, time=self._outside.now)
+
+
+_VERDICTS = {Done: "done", Diverged: "diverged", InDoubt: "in doubt", RecordOver: "over", Wait: "stuck"}
+"""Actions that end a life. `Wait` does so only for a busy loop for which nothing can arrive."""

@@ -1,0 +1,220 @@
+"""One schedule: a case from its first life to the replay of its record, with every property checked.
+
+1. The program runs, dies, is resumed, is settled where it is in doubt, and ends.
+2. The record replays: the same observations in the same global order, and nothing is executed.
+3. So does each prefix that a death left, up to its last commit.
+4. A fork at any position ends, and its record replays.
+5. An edit of the program is reported at its first differing request.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+from kit.simulation.cases import Case
+from kit.simulation.edits import apply_edit, check_edit
+from kit.simulation.interpreter import Memory, run_body
+from kit.simulation.journal import Death, Journal
+from kit.simulation.life import Life, Machine, Verdict
+from kit.simulation.outside import Ledger, Outside, Wrong
+from kit.simulation.programs import Program, walk
+from onrecord.runtime.scheduler.items import (
+    AHEAD,
+    Began,
+    Cancelled,
+    Cut,
+    Drawn,
+    Item,
+    Outcome,
+    Requested,
+    Settled,
+    Token,
+)
+from onrecord.runtime.scheduler.window import Digest
+
+Tally = Counter[str]
+_MOST_LIVES = 40
+
+
+def run_schedule(case: Case, tally: Tally, machine: Machine = Machine()) -> None:  # noqa: B008
+    """Run the case and raise `Wrong` if a property does not hold."""
+    tally["schedules"] += 1
+    _Schedule(case, tally, machine).run()
+
+
+class _Schedule:
+    def __init__(self, case: Case, tally: Tally, machine: Machine) -> None:
+        self._case = case
+        self._tally = tally
+        self._machine = machine
+        self._rng = random.Random(case.seed + 1)
+
+    def run(self) -> None:
+        case, journal = self._case, Journal()
+        life, verdict = self._live(journal, Ledger(), case.deaths)
+        items = journal.items
+        if verdict.how == "stuck":
+            self._tally["deadlocked programs"] += 1
+            self._check_prefix(journal, life)
+            return
+        self._check_replay(items, life, verdict)
+        if case.cut is not None:
+            self._check_cut(items, int(case.cut * len(items)), life)
+        if case.edit is not None:
+            edited = apply_edit(case.program, case.edit)
+            _, answer = self._replay(edited, items)
+            check_edit(case, items, answer, self._tally)
+        if case.fork is not None:
+            self._fork(items, int(case.fork * len(items)))
+
+    # Lives
+
+    def _live(
+        self,
+        journal: Journal,
+        ledger: Ledger,
+        deaths: tuple[Death | None, ...],
+        substitutes: dict[str, Any] | None = None,
+        digest: Digest | None = None,
+    ) -> tuple[Life, Verdict]:
+        """Let the program live until it ends, or waits for itself. Return its last life."""
+        before: Life | None = None
+        for number in range(_MOST_LIVES):
+            death = deaths[number] if number < len(deaths) else None
+            history = list(journal.items)
+            if digest is None:
+                digest = self._machine.digest(history, writable=True)
+            outside = Outside(self._rng, ledger, substitutes or {})
+            safe = journal.safe
+            life = self._life(self._case.program, history, digest, outside, journal=journal, death=death)
+            verdict = life.run()
+            digest = None
+            self._tally["lives"] += 1
+            if before is not None:
+                self._tally["resumes"] += 1
+                _check_same(before.seen[:safe], life.seen[:safe], "a resume")
+            if verdict.how == "dead":
+                self._tally["deaths"] += 1
+                if number % 2 == 0:
+                    self._check_prefix(journal, life)
+            elif verdict.how == "in doubt":
+                self._tally["in doubt"] += 1
+                self._settle(journal, verdict.detail, ledger)
+            elif verdict.how in ("done", "stuck"):
+                _check_ledger(journal, ledger)
+                return life, verdict
+            else:
+                raise Wrong(f"a live run ends as {verdict}")
+            before = life
+        raise Wrong("the run does not come to an end")
+
+    def _life(self, program: Program, history: list[Item], digest: Digest, outside: Outside, **options: Any) -> Life:
+        body = run_body(Memory(self._case.sees_memory), program)
+        return Life(body, self._machine, history, digest, outside, **options)
+
+    def _settle(self, journal: Journal, tokens: list[Token], ledger: Ledger) -> None:
+        """Decide effects in doubt as an operator does who may see what happened."""
+        for token in tokens:
+            key = token.key
+            if key in ledger.executed:
+                how = ("done", "done", "fail", "retry")[int(self._rng.random() * 4)]
+            else:
+                how = ("retry", "retry", "fail", "done")[int(self._rng.random() * 4)]
+            value = ledger.executed.get(key, -1) if how == "done" else how
+            journal.items.append(Settled(key, how, value))
+            self._tally[f"settled {how}"] += 1
+            if how == "retry":
+                ledger.retries[key] += 1
+            else:
+                ledger.acknowledge(key, value)
+        journal.sync()
+
+    # Replays
+
+    def _replay(self, program: Program, items: list[Item]) -> tuple[Life, Verdict]:
+        """Replay with other latencies, other random numbers and nothing outside."""
+        ledger = Ledger()
+        digest = self._machine.digest(items, writable=False)
+        life = self._life(program, items, digest, Outside(random.Random(self._case.seed), ledger, {}))
+        verdict = life.run()
+        self._tally["replays"] += 1
+        return life, verdict
+
+    def _check_replay(self, items: list[Item], life: Life, verdict: Verdict) -> None:
+        replay, answer = self._replay(self._case.program, items)
+        if answer != verdict:
+            raise Wrong(f"a replay ends as {answer} instead of {verdict}")
+        _check_same(life.seen, replay.seen, "a replay")
+        if replay.kernel.drawn_anew:
+            raise Wrong("a replay draws anew")
+        longest = _longest_stretch(items)
+        if replay.peak > longest + 2:
+            raise Wrong(f"the window held {replay.peak} items, and the longest stretch has {longest}")
+
+    def _check_prefix(self, journal: Journal, life: Life) -> None:
+        """Check that a replay of an unfinished record sees the same, up to its last commit."""
+        replay, answer = self._replay(self._case.program, list(journal.items))
+        if answer.how not in ("over", "done"):
+            raise Wrong(f"a replay of a prefix ends as {answer}")
+        _check_same(life.seen[: journal.safe], replay.seen[: journal.safe], "a replay of a prefix")
+
+    def _check_cut(self, items: list[Item], position: int, life: Life) -> None:
+        """Check that a replay up to any position sees no more than the whole run, and the same."""
+        replay, answer = self._replay(self._case.program, items[:position])
+        if answer.how not in ("over", "done"):
+            raise Wrong(f"a replay up to {position} ends as {answer}")
+        goes_away = any(node.kind in ("compute", "measure", "slow") for node in walk(self._case.program))
+        if not goes_away and not any(type(item) in (Drawn, Began) for item in items[position:]):
+            _check_same(life.seen[: len(replay.seen)], replay.seen, f"a replay up to {position}")
+
+    # Forks
+
+    def _fork(self, items: list[Item], position: int) -> None:
+        """Fork the run at any position. What was open there is asked again in the fork's name."""
+        prefix, tail = items[:position], items[position:]
+        ledger = Ledger()
+        for item in prefix:
+            if type(item) is Outcome or (type(item) is Settled and item.how != "retry"):
+                ledger.acknowledge(item.key, item.value)
+        substitutes = {item.key: item.value for item in tail if _is_answer(item)}
+        digest = self._machine.digest(prefix, writable=True)
+        once = {item.key for item in prefix if type(item) is Requested and item.once}
+        # The cut may be in the middle of a commit, where no strand had come to rest.
+        digest = digest._replace(retries=digest.retries | (once - ledger.acknowledged.keys()), loose=position)
+        journal = Journal(prefix)
+        life, verdict = self._live(journal, ledger, self._case.fork_deaths, substitutes, digest)
+        self._tally["forks"] += 1
+        if verdict.how == "done":
+            self._check_replay(journal.items, life, verdict)
+
+
+def _is_answer(item: Item) -> bool:
+    return type(item) is Outcome and type(item.value) not in (Cancelled, Cut)
+
+
+def _check_same(expected: list[Any], seen: list[Any], who: str) -> None:
+    if expected != seen:
+        pairs = zip([*expected, "the end"], [*seen, "the end"], strict=False)
+        place, (one, other) = next((place, pair) for place, pair in enumerate(pairs) if pair[0] != pair[1])
+        raise Wrong(f"{who} sees {other} instead of {one}, at {place} of {len(expected)}")
+
+
+def _check_ledger(journal: Journal, ledger: Ledger) -> None:
+    """Check that each acknowledged outcome is in the journal."""
+    outcomes = {item.key: item.value for item in journal.items if type(item) is Outcome or type(item) is Settled}
+    for key, value in ledger.acknowledged.items():
+        if outcomes.get(key) != value:
+            raise Wrong(f"an acknowledged outcome is lost: {key}")
+
+
+def _longest_stretch(items: list[Item]) -> int:
+    """Return the largest number of items from one delivery at rest to the next."""
+    longest = length = 0
+    for item in items:
+        length += 1
+        longest = max(longest, length)
+        if getattr(item, "forced", AHEAD) != AHEAD:
+            length = 1
+    return longest

@@ -1,0 +1,319 @@
+"""The strands of a simulated program: one event loop, threads, and pools of workers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from kit.simulation.operations import (
+    LANE_ERRORS,
+    PENDING,
+    Compute,
+    Draw,
+    EffectError,
+    Reader,
+    Steps,
+    Stopped,
+    StreamCut,
+    Yield,
+)
+from kit.simulation.outside import Outside, Raised
+from onrecord.runtime.scheduler.items import STEPS_BETWEEN_RESTS, Cancelled, Cut, Divergent, Failed, Token
+from onrecord.runtime.scheduler.kernel import Kernel
+
+LOOP = "loop"
+Then = Callable[[], None]
+
+
+class Lane:
+    def __init__(self, name: str, steps: Steps, in_loop: bool) -> None:
+        self.name = name
+        self.steps = steps
+        self.in_loop = in_loop
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.operation: Any = None
+        self.give_up: Callable[[], bool] | None = None
+        """Ends the wait of a cancelled lane; returns False if the lane waits on. None if the lane does not wait."""
+        self.must_stop = False
+        """Cancelled while it did not wait."""
+        self.watchers: list[Callable[[Lane], None]] = []
+        self.resume: Then | None = None
+        self.pool: _Pool | None = None
+        self.start: Token | None = None
+        """The turn of a job that no worker has taken."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class _Pool:
+    def __init__(self, workers: int) -> None:
+        self.free = workers
+        self.waiting: deque[Lane] = deque()
+
+
+class Strands:
+    """Everything that runs in one life of a program."""
+
+    def __init__(self, body: Steps, kernel: Kernel, outside: Outside) -> None:
+        self.kernel = kernel
+        self.outside = outside
+        self.handlers: dict[Token, Callable[[Any, bool], None]] = {}
+        """Called with the value of a delivery, and with False for a chunk."""
+        self.seen: list[tuple[str, str, Any]] = []
+        """The observations of all lanes, in the order in which they were made."""
+        self.steps = 0
+        """Steps of the loop since the last delivery."""
+        self.cancelled: set[Token] = set()
+        """Effects that the program cancelled before they were begun."""
+        self._ready: deque[Then] = deque()
+        self._is_looping = False
+        self._blocked: Lane | None = None
+        self._pools: dict[int, _Pool] = {}
+        self.root = Lane(kernel.root, body, True)
+        self.resume(self.root)
+
+    # Strands
+
+    def run_strand(self, strand: Any, between_steps: Then) -> None:
+        if strand is LOOP:
+            self._is_looping = True
+            self._run_loop(between_steps)
+            self._is_looping = False
+            if self._ready and self._blocked is None:
+                self.kernel.wake(LOOP)
+        else:
+            then, strand.resume = strand.resume, None
+            then()
+
+    def _run_loop(self, between_steps: Then) -> None:
+        kernel, ready, taken = self.kernel, self._ready, 0
+        while ready and self._blocked is None:
+            if taken >= STEPS_BETWEEN_RESTS and kernel.has_ready:
+                return
+            taken += 1
+            self.steps += 1
+            ready.popleft()()
+            if kernel.diverged is not None or kernel.done:
+                return
+            if ready and self._blocked is None:
+                between_steps()
+
+    def resume(self, lane: Lane, value: Any = None, error: BaseException | None = None) -> None:
+        """Let the lane continue when its strand runs."""
+        self._resume(lane, partial(self._continue, lane, value, error))
+
+    def _resume(self, lane: Lane, then: Then) -> None:
+        lane.give_up = None
+        if not lane.in_loop:
+            lane.resume = then
+            self.kernel.wake(lane)
+        elif self._blocked is lane:
+            self._blocked = None
+            self._ready.appendleft(then)
+            self._wake_loop()
+        else:
+            self._ready.append(then)
+            self._wake_loop()
+
+    def _wake_loop(self) -> None:
+        if self._blocked is None and not self._is_looping:
+            self.kernel.wake(LOOP)
+
+    def block(self, lane: Lane) -> None:
+        """Stop the thread of the loop until the lane is resumed."""
+        if lane.in_loop:
+            self._blocked = lane
+
+    def resume_with_outcome(self, lane: Lane, value: Any, last: bool) -> None:
+        kind = type(value)
+        if kind is Failed or kind is Raised:
+            self.resume(lane, None, EffectError(kind.__name__, value.reason))
+        elif kind is Cancelled:
+            self.resume(lane, None, Stopped())
+        else:
+            self.resume(lane, value)
+
+    def resume_with_chunk(self, lane: Lane, value: Any, last: bool) -> None:
+        if type(value) is Cut:
+            self.resume(lane, None, StreamCut())
+        else:
+            self.resume(lane, (value, last))
+
+    # Lanes
+
+    def start_lane(self, name: str, steps: Steps, in_loop: bool, pool: tuple[int, int] | None) -> Lane:
+        lane = Lane(name, steps, in_loop)
+        if pool is None:
+            self.resume(lane)
+            return lane
+        number, workers = pool
+        lane.pool = self._pools.setdefault(number, _Pool(workers))
+        lane.start = self.kernel.turn(name, "start")
+        self.handlers[lane.start] = lambda value, last: self._start_job(lane)
+        lane.pool.waiting.append(lane)
+        self._fill(lane.pool)
+        return lane
+
+    def _fill(self, pool: _Pool) -> None:
+        while pool.waiting and pool.free:
+            pool.free -= 1
+            token = pool.waiting.popleft().start
+            assert token is not None
+            self.outside.after(self.outside.upto(2), partial(self.outside.arrive, token))
+            if not self.kernel.live:
+                self.outside.arrive(token)  # a worker may come during the replay, and is reported again after it
+
+    def _start_job(self, lane: Lane) -> None:
+        lane.start = None
+        if lane.done:
+            self._free_worker(lane)
+        else:
+            self.resume(lane)
+
+    def _free_worker(self, lane: Lane) -> None:
+        if lane.pool is not None:
+            lane.pool.free += 1
+            self._fill(lane.pool)
+
+    def _continue(self, lane: Lane, value: Any, error: BaseException | None) -> None:
+        if lane.must_stop and error is None and lane.in_loop:
+            lane.must_stop = False
+            value, error = None, Stopped()
+        if lane.operation is not None:
+            self._saw(lane, lane.operation, value, error)
+        self._step(lane, value, error)
+
+    def _step(self, lane: Lane, value: Any = None, error: BaseException | None = None) -> None:
+        """Run the lane until it waits."""
+        steps, kernel = lane.steps, self.kernel
+        while True:
+            try:
+                operation = steps.send(value) if error is None else steps.throw(error)
+            except StopIteration as end:
+                self._when_back(lane, partial(self._end, lane, end.value, None))
+                return
+            except LANE_ERRORS as failure:
+                self._when_back(lane, partial(self._end, lane, None, failure))
+                return
+            kind = type(operation)
+            if kind is Compute:
+                if self._goes_away(lane):
+                    return
+                value = error = None
+                continue
+            lane.operation = operation
+            if kind is not Yield:
+                back = kernel.act(lane.name, draws=kind is Draw)
+                if back is not None:
+                    self._wait_back(lane, back, partial(self._act_later, lane))
+                    return
+            value, error = self._do(lane)
+            if value is PENDING:
+                return
+            self._saw(lane, operation, value, error)
+
+    def _do(self, lane: Lane) -> tuple[Any, BaseException | None]:
+        try:
+            return lane.operation.do(self, lane), None
+        except LANE_ERRORS as failure:
+            return None, failure
+        except Divergent:
+            return PENDING, None  # for ever
+
+    def _goes_away(self, lane: Lane) -> bool:
+        if self.outside.rng.random() < 0.5 or not self.kernel.away(lane.name):
+            return False
+        self.block(lane)
+        self.outside.after(self.outside.upto(4), partial(self._step, lane))
+        return True
+
+    def _act_later(self, lane: Lane) -> None:
+        """Do the act before which the lane was away."""
+        value, error = self._do(lane)
+        if value is not PENDING:
+            self._saw(lane, lane.operation, value, error)
+            self._step(lane, value, error)
+
+    def _when_back(self, lane: Lane, then: Then) -> None:
+        back = self.kernel.act(lane.name)
+        if back is None:
+            then()
+        else:
+            self._wait_back(lane, back, then)
+
+    def _wait_back(self, lane: Lane, token: Token, then: Then) -> None:
+        """Wait for the turn of a strand that was away."""
+        self.block(lane)
+        self.handlers[token] = lambda value, last: self._resume(lane, then)
+
+    def _end(self, lane: Lane, result: Any, error: BaseException | None) -> None:
+        lane.done, lane.result, lane.error = True, result, error
+        self._saw(lane, _ENDED, result, error)
+        self.kernel.ended(lane.name)
+        self._free_worker(lane)
+        if lane is self.root:
+            with suppress(Divergent):
+                self.kernel.finish(result if error is None else _shown(error))
+        else:
+            self._tell_watchers(lane)
+
+    def _tell_watchers(self, lane: Lane) -> None:
+        watchers, lane.watchers = lane.watchers, []
+        for watch in watchers:
+            watch(lane)
+
+    def _saw(self, lane: Lane, operation: Any, value: Any, error: BaseException | None) -> None:
+        kind = type(operation)
+        if kind is not Yield:
+            self.seen.append((lane.name, kind.__name__, _shown(value if error is None else error)))
+
+    # Cancellation
+
+    def cancel_effect(self, token: Token) -> None:
+        if not token.begun:
+            self.cancelled.add(token)
+        self.kernel.cancel(token)
+
+    def cancel_lane(self, lane: Lane) -> None:
+        if lane.done:
+            return
+        if lane.start is not None:
+            self._cancel_job(lane)
+        elif not lane.in_loop:
+            return  # a thread cannot be cancelled
+        elif lane.give_up is None:
+            lane.must_stop = True
+        elif lane.give_up():
+            self.resume(lane, None, Stopped())
+
+    def _cancel_job(self, lane: Lane) -> None:
+        assert lane.start is not None
+        assert lane.pool is not None
+        lane.done, lane.error = True, Stopped()
+        if lane in lane.pool.waiting:
+            lane.pool.waiting.remove(lane)
+            self.kernel.cancel(lane.start)
+        self.kernel.ended(lane.name)
+        self._tell_watchers(lane)
+
+
+class End:
+    """The last observation of a lane."""
+
+
+_ENDED = End()
+
+
+def _shown(value: Any) -> Any:
+    """Return a value that is equal in another life."""
+    if isinstance(value, Lane | Reader):
+        return repr(value)
+    if isinstance(value, BaseException):
+        return (type(value).__name__, *value.args)
+    return value

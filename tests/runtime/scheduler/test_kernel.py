@@ -1,0 +1,455 @@
+"""The kernel alone: for each rule the smallest program that needs it, recorded and replayed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from onrecord.runtime.scheduler.items import (
+    AHEAD,
+    STEPS_BETWEEN_RESTS,
+    Away,
+    Began,
+    Begin,
+    Call,
+    Cancelled,
+    Chunk,
+    Commit,
+    Cut,
+    Deliver,
+    Diverged,
+    Divergent,
+    Done,
+    Ended,
+    Failed,
+    InDoubt,
+    Item,
+    Live,
+    Outcome,
+    RecordOver,
+    Requested,
+    Run,
+    Settled,
+    Token,
+    Turn,
+    Wait,
+)
+from onrecord.runtime.scheduler.kernel import Kernel
+from onrecord.runtime.scheduler.window import Window, digest_history
+
+N = STEPS_BETWEEN_RESTS
+A = Requested("main/a/0", "main", "a", 1)
+ONCE = Requested("main/a/0", "main", "a", 1, once=True)
+B = Requested("main/b/0", "main", "b", 2)
+
+
+class Hand:
+    """A kernel driven by hand, the items it committed and what it delivered."""
+
+    def __init__(self, *history: Item, writable: bool = True) -> None:
+        items = list(history)
+        self.kernel = Kernel(Window(iter(items), digest_history(items, writable=writable)), writable=writable)
+        self.committed: list[Item] = []
+        self.begun: list[Token] = []
+        self.stopped: list[Token] = []
+        self.delivered: list[tuple[Any, Any]] = []
+
+    def ask(self, name: str = "a", digest: Any = 1, *, lane: str = "main", once: bool = False) -> Token:
+        return self.kernel.ask(lane, Call(name, digest, once))
+
+    def rest(self, steps: int | None = None) -> Any:
+        """Do what the kernel says up to the next delivery, and return what it says then."""
+        while True:
+            action = self.kernel.next(steps)
+            if isinstance(action, Commit):
+                self.committed += action.items
+            elif isinstance(action, Begin):
+                self.begun += action.tokens
+                self.stopped += action.stop
+            elif not isinstance(action, Live):
+                if isinstance(action, Deliver):
+                    self.delivered.append((action.token.name, action.value))
+                return action
+
+
+def replay(*history: Item) -> Hand:
+    return Hand(*history, writable=False)
+
+
+# Deliveries
+
+
+def test_delivery_committed_ahead_and_forgotten_since_is_skipped() -> None:
+    """`async with timeout(1): await a`, where the outcome of `a` and the timer arrive together."""
+
+    def program(run: Hand) -> tuple[Token, Token]:
+        return run.ask(), run.kernel.turn("main", "timer")
+
+    run = Hand()
+    effect, timer = program(run)
+    assert run.rest() == Wait()
+    run.kernel.arrived(effect, "value")
+    run.kernel.arrived(timer)
+    assert run.rest() == Deliver(effect, "value")
+    assert run.committed == [A, Outcome(A.key, "value"), Turn("timer", "main", 0, forced=AHEAD)]
+    run.kernel.cancel(timer)
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    again = replay(*run.committed)
+    effect, timer = program(again)
+    assert again.rest() == Deliver(effect, "value")
+    again.kernel.cancel(timer)
+    again.kernel.finish("end")
+    assert again.rest() == Done()
+
+
+def test_busy_program_is_delivered_to_at_the_recorded_step() -> None:
+    """`t = create_task(a()); while not t.done(): await sleep(0)` with two outcomes there at once."""
+    run = Hand()
+    first, second = run.ask(), run.ask("b", 2)
+    assert run.rest(N) is None
+    run.kernel.arrived(first, 1)
+    run.kernel.arrived(second, 2)
+    assert run.rest(N - 1) is None
+    assert run.rest(N + 3) == Deliver(first, 1)
+    assert run.rest(N - 1) is None
+    assert run.rest(N) == Deliver(second, 2)
+    assert run.committed[2:] == [Outcome(A.key, 1, forced=N + 3), Outcome(B.key, 2, forced=AHEAD)]
+    again = replay(*run.committed)
+    first, second = again.ask(), again.ask("b", 2)
+    assert again.rest(N + 2) is None
+    assert again.rest(N + 3) == Deliver(first, 1)
+    assert again.rest(N - 1) is None
+    assert again.rest(N) == Deliver(second, 2)
+
+
+@pytest.mark.parametrize(("how", "value"), [("done", "value"), ("fail", Failed("value"))])
+def test_settlement_comes_to_a_busy_program(how: str, value: Any) -> None:
+    """The same program, killed, settled and resumed: it never rests."""
+    run = Hand(ONCE, Settled(ONCE.key, how, "value"))
+    token = run.ask(once=True)
+    assert run.rest(N - 1) is None
+    assert run.rest(N) == Deliver(token, value)
+
+
+def test_strands_run_first_in_first_out() -> None:
+    """A busy loop that waits for `to_thread(f)` wakes itself and gives way."""
+    kernel = Kernel()
+    for strand in ("loop", "thread", "loop"):
+        kernel.wake(strand)
+    assert kernel.next() == Run("loop")
+    kernel.wake("loop")
+    kernel.wake("other")
+    kernel.remove("other")
+    assert kernel.has_ready
+    assert [kernel.next(), kernel.next()] == [Run("thread"), Run("loop")]
+    assert not kernel.has_ready
+
+
+def test_arrival_counts_once() -> None:
+    """A worker that comes in the replay, and again after going live."""
+    run = Hand()
+    job = run.kernel.turn("main", "start")
+    run.kernel.arrived(job)
+    assert run.rest() == Deliver(job, None)
+    run.kernel.arrived(job)
+    assert run.rest() == Wait()
+    other = run.kernel.turn("main", "start")
+    run.kernel.arrived(other)
+    run.kernel.arrived(other)
+    assert run.rest() == Deliver(other, None)
+    assert run.rest() == Wait()
+
+
+def test_arrivals_of_one_batch_share_a_commit() -> None:
+    run = Hand()
+    tokens = [run.ask(), run.ask("b", 2)]
+    assert run.rest() == Wait()
+    for token in tokens:
+        run.kernel.arrived(token, 0)
+    action = run.kernel.next()
+    assert isinstance(action, Commit)
+    assert [type(item) for item in action.items] == [Outcome, Outcome]
+    assert action.sync
+
+
+# Away
+
+
+def test_going_away_is_recorded_when_it_happens() -> None:
+    """A thread computes 100 ms, another asks; killed before the first is back."""
+    run = Hand()
+    thread = run.kernel.born("main", "thread")
+    assert run.kernel.away(thread)
+    run.ask()
+    assert run.rest() == Wait()
+    assert run.committed == [Away("main>thread", 0), A._replace(births=1)]
+    again = Hand(*run.committed)
+    again.kernel.born("main", "thread")
+    again.ask()
+    back = again.kernel.act(thread)
+    assert back is not None
+    assert again.rest() == Deliver(back, None)
+    assert A.key in [token.name for token in again.begun], "the effect is begun first"
+
+
+def test_replay_waits_for_the_strand_that_is_away() -> None:
+    """A thread in `SimpleQueue.get()`, another puts."""
+    history = [Away("main>thread", 0), A, Outcome(A.key, 1), Turn("back", "main>thread", 0), B]
+    for steps in (None, N):
+        run = replay(*(item._replace(forced=N) if steps and isinstance(item, Turn) else item for item in history))
+        thread = run.kernel.born("main", "thread")
+        assert run.kernel.away(thread)
+        token = run.ask()
+        assert run.rest() == Deliver(token, 1)
+        assert run.rest(steps) == Wait()
+        back = run.kernel.act(thread)
+        assert run.rest(steps) == Deliver(back, None)
+
+
+def test_away_is_granted_where_the_record_leaves_it_open() -> None:
+    assert Kernel().away("main"), "the first thing that a program does"
+    ends_at_rest = Hand(A)
+    ends_at_rest.ask()
+    assert not ends_at_rest.kernel.away("main"), "at the commit of its request each strand had come to rest"
+    ends_with_delivery = Hand(A, Outcome(A.key, 1), Turn("timer", "main", 0, forced=AHEAD))
+    ends_with_delivery.ask()
+    ends_with_delivery.kernel.turn("main", "timer")
+    assert not ends_with_delivery.kernel.away("main")
+    assert isinstance(ends_with_delivery.rest(), Deliver)
+    assert ends_with_delivery.kernel.away("main"), "nothing that the program does after it is on record"
+
+
+def test_draw_more_or_less_moves_no_away() -> None:
+    history = [Away("main", 0, 1), A, Outcome(A.key, 1)]
+    run = replay(*history)
+    assert run.kernel.act("main", draws=True) is None
+    assert run.kernel.act("main") is not None
+    without = replay(*history)
+    assert without.kernel.act("main") is not None, "met at the act itself"
+    assert without.kernel.act("main") is None
+
+
+# Cancellation
+
+
+def test_effect_cancelled_before_it_is_begun_has_an_outcome() -> None:
+    """`t = create_task(a()); await sleep(0); t.cancel()` while the loop is in a sync effect."""
+    run = Hand()
+    token = run.ask()
+    run.kernel.cancel(token)
+    assert run.rest() == Deliver(token, Cancelled())
+    assert run.begun == []
+    assert run.committed == [A, Outcome(A.key, Cancelled())]
+
+
+def test_cancelled_effect_is_waited_for() -> None:
+    """`gather(a(), b())` of which one is cancelled and cleans up with an effect."""
+    run = Hand()
+    token = run.ask()
+    assert run.rest() == Wait()
+    run.kernel.cancel(token)
+    assert run.rest() == Wait()
+    assert run.stopped == [token]
+    assert list(run.kernel.open) == [token]
+    run.kernel.arrived(token, Cancelled())
+    assert run.rest() == Deliver(token, Cancelled())
+
+
+@pytest.mark.parametrize("request_", [A, ONCE])
+def test_cancelled_effect_of_a_dead_process_is_not_executed(request_: Requested) -> None:
+    run = Hand(request_)
+    token = run.ask(once=request_.once)
+    run.kernel.cancel(token)
+    assert run.rest() == Deliver(token, Cancelled(unknown=True))
+    assert run.begun == []
+
+
+# Streams
+
+CHUNK = Chunk(A.key, 0, "c")
+
+
+@pytest.mark.parametrize(
+    ("after", "is_cut"),
+    [([], False), ([Chunk(A.key, 1, "d")], False), ([B], True), ([Chunk(B.key, 0, "e")], True)],
+    ids=["nothing", "another chunk", "a request", "a chunk of another stream"],
+)
+def test_stream_is_void_or_cut(after: list[Item], is_cut: bool) -> None:
+    """`async for word in stream: await ask(word)`, killed."""
+    before = [B] if after and isinstance(after[0], Chunk) and after[0].key == B.key else []
+    run = Hand(A, *before, CHUNK, *after)
+    stream = run.ask()
+    if before:
+        run.ask("b", 2)
+    if is_cut:
+        assert run.rest() == Deliver(stream, "c", False)
+        if not before:
+            run.ask("b", 2)
+        while run.delivered[-1][1] != Cut():
+            run.rest()
+        assert stream not in run.begun
+    else:
+        assert run.rest() == Wait()
+        assert run.delivered == []
+        assert run.committed == [Began(A.key)]
+        assert run.begun == [stream]
+
+
+def test_chunks_before_a_second_execution_are_void() -> None:
+    run = replay(A, CHUNK, Began(A.key), Chunk(A.key, 0, "new"), Outcome(A.key, "end"))
+    stream = run.ask()
+    assert run.rest() == Deliver(stream, "new", False)
+    assert run.rest() == Deliver(stream, "end")
+
+
+# Doubt
+
+
+def test_effect_in_doubt_stops_everything() -> None:
+    run = Hand(ONCE)
+    token = run.ask(once=True)
+    run.ask("b", 2)
+    assert run.rest() == InDoubt([token])
+    assert run.begun == []
+    assert run.committed == []
+
+
+def test_retry_is_spent_by_an_item() -> None:
+    """Settled `retry`, killed again."""
+    history = [ONCE, Settled(ONCE.key, "retry")]
+    run = Hand(*history)
+    token = run.ask(once=True)
+    assert run.rest() == Wait()
+    assert run.begun == [token]
+    assert run.committed == [Began(ONCE.key)]
+    second = Hand(*history, *run.committed)
+    token = second.ask(once=True)
+    assert second.rest() == InDoubt([token])
+
+
+def test_nothing_is_begun_before_the_history_is_over() -> None:
+    run = Hand(A, Outcome(A.key, 1), B)
+    first = run.ask()
+    assert run.rest() == Deliver(first, 1)
+    other = run.ask("c", 3, lane=run.kernel.born("main", "child"))
+    second = run.ask("b", 2)
+    assert run.rest() == Wait()
+    assert run.begun == [other, second]
+    assert run.committed == [Requested("main>child/c/0", "main>child", "c", 3)]
+
+
+def test_replay_of_a_prefix_ends_at_its_end() -> None:
+    """A prefix has no request that is added."""
+    run = replay(A, Outcome(A.key, 1))
+    run.ask()
+    run.rest()
+    run.ask("b", 2)
+    assert run.rest() == RecordOver()
+
+
+# Divergence
+
+
+def ask_changed(run: Hand) -> None:
+    run.ask(digest="other")
+
+
+def ask_more(run: Hand) -> None:
+    run.ask()
+    run.rest()
+    run.ask("b", 2)
+
+
+def finish_early(run: Hand) -> None:
+    run.kernel.finish("end")
+
+
+def wait_for_nothing(run: Hand) -> None:
+    run.kernel.turn("main", "timer")
+
+
+def end_differently(run: Hand) -> None:
+    run.ask()
+    run.rest()
+    run.kernel.finish("other end")
+
+
+def start_child_first(run: Hand) -> None:
+    child = run.kernel.born("main", "child")
+    run.ask("c", 3, lane=child)
+
+
+def end_lane(run: Hand) -> None:
+    run.kernel.history.head()
+    run.kernel.ended("main")
+
+
+WHOLE = [A, Outcome(A.key, 1), Ended("end")]
+WITH_CHILD = [A, Outcome(A.key, 1), Requested("main>child/c/0", "main>child", "other", 4), Ended("end")]
+
+
+@pytest.mark.parametrize(
+    ("history", "program", "report"),
+    [
+        (WHOLE, ask_changed, Diverged("main", A, A._replace(digest="other"), "changed", 0)),
+        (WHOLE, ask_more, Diverged("main", "nothing", B, "added", None)),
+        (WHOLE, finish_early, Diverged("main", A, "the agent ended", "removed", 0)),
+        (WHOLE, wait_for_nothing, Diverged("main", A, "waits for ('timer', 'main', 0)", "removed", 0)),
+        (WHOLE, end_differently, Diverged("main", WHOLE[2], Ended("other end"), "ended differently", 2)),
+        (WHOLE, end_lane, Diverged("main", A, "ended", "removed", 0)),
+        (WITH_CHILD, start_child_first, Diverged("main", A, "started main>child", "removed", 0)),
+    ],
+)
+def test_divergence_names_lane_expected_and_actual(
+    history: list[Item], program: Callable[[Hand], None], report: Diverged
+) -> None:
+    run = replay(*history)
+    with suppress(Divergent):
+        program(run)
+    assert run.rest() == report
+    with pytest.raises(Divergent):
+        run.ask("another")
+
+
+def test_busy_program_that_left_its_record_is_named() -> None:
+    run = replay(A, Outcome(A.key, 1))
+    assert run.rest(1_000) is None
+    assert run.kernel.stuck() == Diverged("main", A, "waits for another lane", "removed", 0)
+
+
+def test_delivery_that_no_lane_waits_for_is_reported() -> None:
+    turn = Turn("timer", "main", 0)
+    assert replay(turn).rest() == Diverged("main", turn, "waits for another lane", "not awaited", 0)
+    late = Turn("timer", "main>child", 0)
+    assert replay(late).rest() == Diverged("main>child", late, "was not started", "not awaited", 0)
+
+
+# Draws, states and the clock
+
+
+def test_draws_are_served_by_lane_and_site() -> None:
+    run = Hand()
+    assert [run.kernel.draw("main", "clock", lambda: 5), run.kernel.draw("main", "id", lambda: 6)] == [5, 6]
+    run.kernel.note("main", "state")
+    run.ask()
+    run.rest()
+    again = replay(*run.committed)
+    assert again.kernel.draw("main", "id", lambda: 0) == 6
+    assert again.kernel.draw("main", "clock", lambda: 0) == 5
+    assert again.kernel.draw("main", "clock", lambda: 7) == 7
+    assert again.kernel.drawn_anew == 1
+
+
+def test_clock_shows_the_last_delivery() -> None:
+    run = Hand()
+    timer, other = run.kernel.turn("main", "timer"), run.kernel.turn("main", "timer")
+    run.kernel.arrived(timer, time=20)
+    run.kernel.arrived(other, time=10)
+    assert run.kernel.time == 0
+    run.rest()
+    run.rest()
+    assert run.kernel.time == 20

@@ -1,0 +1,101 @@
+"""The kernel under random programs, latencies, deaths, settlements, forks and edits."""
+
+from __future__ import annotations
+
+import gc
+import random
+
+import pytest
+
+from kit.simulation.cases import make_case
+from kit.simulation.interpreter import Memory, run_body
+from kit.simulation.journal import Journal
+from kit.simulation.life import Life, Machine
+from kit.simulation.outside import Ledger, Outside
+from kit.simulation.programs import Node
+from kit.simulation.render import render_program
+from kit.simulation.schedules import Tally, run_schedule
+from kit.simulation.shrinker import describe
+from kit.soak import seeds
+from onrecord.runtime.scheduler.kernel import Kernel
+from onrecord.runtime.scheduler.window import Digest, digest_history
+
+CHUNK = 2_500
+
+
+@pytest.mark.parametrize("chunk", seeds(20, 400))
+def test_schedules(chunk: int) -> None:
+    tally = Tally()
+    gc.disable()  # lanes of a run that has ended are collected between chunks
+    try:
+        for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+            case = make_case(seed)
+            try:
+                run_schedule(case, tally)
+            except Exception:
+                pytest.fail(describe(case, Machine()), pytrace=False)
+    finally:
+        gc.enable()
+        gc.collect()
+    assert tally["edits reported"] > 100
+    for name in ("deaths", "resumes", "in doubt", "settled retry", "settled done", "settled fail", "forks"):
+        assert tally[name] > 10, name
+    # Most programs end; those that wait for themselves are few, or the simulation tests little.
+    assert tally["deadlocked programs"] < CHUNK / 50
+
+
+def test_window_of_a_long_run_is_small() -> None:
+    program = tuple(Node("effect", number) for number in range(2_000))
+    journal = Journal()
+    first = Life(run_body(Memory(False), program), Machine(), [], Digest(), _outside(), journal=journal)
+    verdict = first.run()
+    assert verdict.how == "done"
+    items = journal.items
+    replay = Life(run_body(Memory(False), program), Machine(), items, digest_history(items, writable=False), _outside())
+    assert replay.run() == verdict
+    assert replay.seen == first.seen
+    assert replay.peak < 50
+
+
+def _outside() -> Outside:
+    return Outside(random.Random(0), Ledger(), {})
+
+
+def test_failure_prints_a_minimal_program() -> None:
+    class Forgetful(Kernel):
+        def _commit(self, *, sync=False):
+            commit = super()._commit(sync=sync)
+            return commit._replace(items=[item for item in commit.items if type(item).__name__ != "Turn"])
+
+    machine = Machine(kernel=Forgetful)
+    case = next(case for case in map(make_case, range(1_000)) if _fails(case, machine))
+    report = describe(case, machine)
+    assert f"seed {case.seed}: " in report
+    assert "async def main():" in report
+    code = report[report.index("import asyncio") :]
+    compile(code, "minimal", "exec")
+    assert len(code.splitlines()) < 60, report
+
+
+def _fails(case, machine) -> bool:
+    try:
+        run_schedule(case, Tally(), machine)
+    except Exception:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_every_program_can_be_rendered(seed: int) -> None:
+    case = make_case(seed)
+    compile(render_program(case.program, sees_memory=case.sees_memory), "program", "exec")
+
+
+def test_rendered_program_runs() -> None:
+    program = (
+        Node("gather", 1, 0, ((Node("effect", 2),), (Node("threads", 3, 0, ((Node("touch", 4),),)),))),
+        Node("jobs", 5, 1, ((Node("draw", 6),), (Node("pipe", 7, 0, ((Node("effect", 8),),)),))),
+    )
+    names: dict = {"__name__": "program"}
+    exec(compile(render_program(program, sees_memory=True), "program", "exec"), names)
+    assert len(names["memory"]) == 4

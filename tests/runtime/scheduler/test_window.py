@@ -1,0 +1,108 @@
+"""The window of a history, and the digest that is read before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from onrecord.runtime.scheduler.items import (
+    AHEAD,
+    Away,
+    Began,
+    Chunk,
+    Drawn,
+    Ended,
+    Item,
+    Noted,
+    Outcome,
+    Requested,
+    Settled,
+    Turn,
+)
+from onrecord.runtime.scheduler.window import Digest, Window, digest_history
+
+ASK = Requested("k", "main", "a", 1)
+OUT = Outcome("k", 1)
+AHEAD_TURN = Turn("timer", "main", 0, forced=AHEAD)
+
+
+def _chunk(number: int, key: str = "k") -> Chunk:
+    return Chunk(key, number, "c")
+
+
+@pytest.mark.parametrize(
+    ("items", "digest"),
+    [
+        ([], Digest()),
+        ([ASK], Digest(loose=None)),
+        ([ASK, OUT], Digest(loose=2)),
+        ([ASK, OUT, AHEAD_TURN], Digest(loose=2)),
+        ([ASK, Turn("timer", "main", 0)], Digest(loose=None)),
+        ([ASK, OUT, Ended(0)], Digest(is_whole=True, loose=None)),
+        ([ASK, Settled("k", "done", 1)], Digest(loose=2)),
+        ([ASK, Settled("k", "retry")], Digest(retries=frozenset("k"), loose=None)),
+        ([ASK, Settled("k", "retry"), Began("k")], Digest(loose=None)),
+        ([ASK, _chunk(0), _chunk(1)], Digest(void=frozenset({1, 2}), anew=frozenset("k"), loose=None)),
+        ([ASK, _chunk(0), Noted("main", 0)], Digest(loose=None)),
+        ([ASK, _chunk(0), _chunk(0, "other")], Digest(void=frozenset({2}), anew=frozenset({"other"}), loose=None)),
+        ([ASK, _chunk(0), Began("k"), OUT], Digest(void=frozenset({1}), loose=4)),
+        ([ASK, _chunk(0), OUT], Digest(loose=3)),
+    ],
+)
+def test_digest_of_a_history(items: list[Item], digest: Digest) -> None:
+    assert digest_history(iter(items), writable=True) == digest
+
+
+def test_digest_for_a_replay_executes_no_stream_again() -> None:
+    assert digest_history([ASK, _chunk(0)], writable=False) == Digest(loose=2)
+
+
+def test_window_reads_only_to_the_next_rest() -> None:
+    given: list[Item] = []
+
+    def items():
+        for number in range(1_000):
+            for item in (ASK._replace(digest=number), OUT._replace(value=number)):
+                given.append(item)
+                yield item
+
+    window = Window(items())
+    assert given == []
+    assert window.draw("main", "clock") is None
+    assert window.meet_away("main", 0, None) is False
+    assert len(given) == 2
+    assert window.next_act("main") == (0, ASK._replace(digest=0))
+    assert len(given) == 2
+
+
+def test_cursor_passes_each_item_once() -> None:
+    window = Window([ASK, OUT, Noted("main", 5)])
+    assert window.head() == ASK
+    assert not window.head_is_made
+    window.next_act("main")
+    window.mark_made("main")
+    assert window.head_is_made
+    window.advance()
+    assert (window.head(), window.position) == (OUT, 1)
+    assert window.first_unmade() == (2, Noted("main", 5))
+    window.advance()
+    window.advance()
+    assert window.head() is None
+
+
+def test_draws_and_aways_are_met_once() -> None:
+    window = Window([Drawn("main", "clock", 5), Away("main", 0), Away("main", 1, 2), OUT])
+    assert window.draw("main", "clock") == (5,)
+    assert window.draw("main", "clock") is None
+    assert not window.meet_away("main", 1, 0)
+    assert window.meet_away("main", 1, 2)
+    assert not window.meet_away("main", 1, None)
+    assert window.meet_away("main", 0, None)
+
+
+def test_void_chunks_are_marked() -> None:
+    items = [ASK, _chunk(0)]
+    window = Window(items, digest_history(items, writable=True))
+    assert window.head() == ASK
+    assert not window.head_is_void
+    window.advance()
+    assert window.head_is_void
