@@ -154,7 +154,7 @@ class TaskEffect:
                 value = ("error", str(task.exception()))
             else:
                 value = ("ok", task.result())
-            self._strand.coordinator.arrived(token, value)
+            self._driver.arrived(self._strand.coordinator, token, value)
 
         with inside():
             self._task = InsideTask(self._call(), loop=self._driver.loop)

@@ -210,13 +210,19 @@ class Coordinator:
             self.stop(action)
 
     def arrived(self, token: Token, value: Any = None, *, last: bool = True) -> None:
-        """Take something from outside. Called by any thread."""
-        with inside(), self.lock:
-            if self.has_ended or self.stopped is not None:
-                return
+        """Take something from outside and continue. Called by any thread."""
+        with inside():
+            if self.take(token, value, last=last):
+                with self.lock:
+                    self.advance()
+
+    def take(self, token: Token, value: Any = None, *, last: bool = True) -> bool:
+        """Take something from outside. Return True if the run rests."""
+        with self.lock:
+            if self.is_over:
+                return False
             self.kernel.arrived(token, value, last=last, time=self.now_us())
-            if self.running is None:
-                self.advance()
+            return self.running is None
 
     def wait(self, strand: Strand) -> None:
         """Wait for the baton. What the strand waits for is registered already. Called with the lock held once."""

@@ -34,6 +34,7 @@ class LoopDriver:
         self.loop = loop
         self.strands: dict[Coordinator, Strand] = {}
         """The strand of each run that runs in this loop."""
+        self._arrivals: set[Coordinator] = set()
         self.thread = 0
         """The thread that runs the loop."""
         self.early: dict[Coordinator, deque[tuple[str, asyncio.Handle]]] = {}
@@ -87,6 +88,17 @@ class LoopDriver:
             self.call_soon_threadsafe_really(self._pump_over, strand)
         elif not strand.is_blocked and not strand.is_pumping:
             run.kernel.wake(strand)
+
+    def arrived(self, run: Coordinator, token: Token, value: Any, *, last: bool = True) -> None:
+        """Take something from a task of this loop. What arrives in one round of the loop shares a commit."""
+        if run.take(token, value, last=last) and run not in self._arrivals:
+            self._arrivals.add(run)
+            self.call_soon_really(self._advance, run)
+
+    def _advance(self, run: Coordinator) -> None:
+        self._arrivals.discard(run)
+        with run.lock:
+            run.advance()
 
     def start_pump(self, strand: Strand) -> None:
         """Let the real loop call `pump`."""
