@@ -1,0 +1,1 @@
+"""Drivers of the scheduler: event loops, threads, executors, locks and timers. They decide nothing."""

@@ -1,0 +1,317 @@
+"""Event loops: callbacks, timers and tasks of an agent go to the queue of its run, everything else to the loop.
+
+A loop is not replaced and not subclassed: a few of its methods are set on the instance. So runs live beside the rest of
+the program and beside each other.
+
+Life of a callback: `call_soon` by a lane → the queue of its strand → the kernel gives the strand the baton → `pump`, a
+callback of the real loop, runs the queue until it is empty → the strand rests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from _thread import get_ident
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from time import monotonic
+from typing import Any
+
+from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
+from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, LaneTask, Strand, find_lane
+from onrecord.runtime.scheduler.drivers.timers import TIMERS
+from onrecord.runtime.scheduler.items import STEPS_BETWEEN_RESTS, Token
+from onrecord.runtime.scheduler.names import label_of
+
+_DRIVER = "_onrecord_driver"
+_HOOKED = ("call_soon", "call_soon_threadsafe", "call_later", "call_at", "create_task", "time")
+
+
+class LoopDriver:
+    """What a loop does differently for runs, and its own methods."""
+
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
+        self.strands: dict[Coordinator, Strand] = {}
+        """The strand of each run that runs in this loop."""
+        self._arrivals: set[Coordinator] = set()
+        self.thread = 0
+        """The thread that runs the loop."""
+        self.early: dict[Coordinator, deque[tuple[str, asyncio.Handle]]] = {}
+        """Callbacks of runs that do not run in this loop yet: `asyncio.run` makes its task before it runs the loop."""
+        self.call_soon_really = loop.call_soon
+        self.call_soon_threadsafe_really = loop.call_soon_threadsafe
+        self.call_later_really = loop.call_later
+        self.call_at_really = loop.call_at
+        self.create_task_really = loop.create_task
+        self.time_really = loop.time
+        for name in _HOOKED:
+            setattr(loop, name, getattr(self, f"_{name}"))
+
+    @classmethod
+    def of(cls, loop: Any) -> LoopDriver:
+        driver: LoopDriver | None = getattr(loop, _DRIVER, None)
+        if driver is None:
+            driver = cls(loop)
+            setattr(loop, _DRIVER, driver)
+        return driver
+
+    # Queues
+
+    def enter(self, strand: Strand) -> None:
+        """Let the strand's thread run this loop. Called with the run's lock held."""
+        run = strand.coordinator
+        self.strands[run] = strand
+        self.thread = get_ident()
+        strand.loop = self
+        strand.callbacks.extend(self.early.pop(run, ()))
+        if strand.callbacks:
+            run.kernel.wake(strand)
+
+    def leave(self, strand: Strand) -> None:
+        """Called with the run's lock held when the loop has stopped."""
+        run = strand.coordinator
+        del self.strands[run]
+        strand.loop, strand.is_pumping, strand.owner = None, False, strand.lane
+        self.early[run] = strand.callbacks
+        strand.callbacks = deque()
+        run.kernel.remove(strand)
+
+    def add(self, run: Coordinator, lane: str, handle: asyncio.Handle) -> None:
+        """Queue a callback of the agent. Called with the run's lock held."""
+        strand = self.strands.get(run)
+        if strand is None:
+            self.early.setdefault(run, deque()).append((lane, handle))
+            return
+        strand.callbacks.append((lane, handle))
+        if run.is_over:
+            self.call_soon_threadsafe_really(self._pump_over, strand)
+        elif not strand.is_blocked and not strand.is_pumping:
+            run.kernel.wake(strand)
+
+    def arrived(self, run: Coordinator, token: Token, value: Any, *, last: bool = True) -> None:
+        """Take something from a task of this loop. What arrives in one round of the loop shares a commit."""
+        if run.take(token, value, last=last) and run not in self._arrivals:
+            self._arrivals.add(run)
+            self.call_soon_really(self._advance, run)
+
+    def _advance(self, run: Coordinator) -> None:
+        self._arrivals.discard(run)
+        with run.lock:
+            run.advance()
+
+    def start_pump(self, strand: Strand) -> None:
+        """Let the real loop call `pump`."""
+        if get_ident() == self.thread:
+            self.call_soon_really(self.pump, strand)
+        else:
+            self.call_soon_threadsafe_really(self.pump, strand)
+
+    def pump(self, strand: Strand) -> None:
+        """Run the agent's callbacks: the strand has the baton."""
+        run, kernel = strand.coordinator, strand.coordinator.kernel
+        before, CURRENT.strand = CURRENT.strand, strand
+        strand.is_pumping = True
+        taken = 0
+        try:
+            while strand.callbacks and not self.loop._stopping and not run.is_over:
+                taken += 1
+                if taken > STEPS_BETWEEN_RESTS:
+                    if not kernel.has_ready:  # effects in this loop get a round; the baton stays here
+                        self.call_soon_really(self.pump, strand)
+                        return
+                    with run.lock:
+                        kernel.wake(strand)
+                    break
+                self._step(strand)
+        finally:
+            strand.is_pumping = False
+            CURRENT.strand = before
+        if run.is_over:
+            self._pump_over(strand)
+        elif not self.loop._stopping:
+            with run.lock:
+                if run.running is strand:
+                    run.give_up()
+
+    def release(self, strand: Strand) -> None:
+        """Let what is left of a run that is over end: its tasks are cancelled, and each of their acts is refused."""
+        self.call_soon_threadsafe_really(self._release, strand)
+
+    def _release(self, strand: Strand) -> None:
+        if strand.coordinator.stopped is not None:
+            for task in asyncio.all_tasks(self.loop):
+                if isinstance(task, LaneTask) and task.strand.coordinator is strand.coordinator:
+                    task.cancel()
+        self._pump_over(strand)
+
+    def _pump_over(self, strand: Strand) -> None:
+        before, CURRENT.strand = CURRENT.strand, strand
+        strand.is_pumping = True
+        try:
+            while strand.callbacks:
+                lane, handle = strand.callbacks.popleft()
+                if not handle.cancelled():
+                    strand.owner = lane
+                    handle._run()
+        finally:
+            strand.is_pumping = False
+            CURRENT.strand = before
+
+    def _step(self, strand: Strand) -> None:
+        run = strand.coordinator
+        lane, handle = strand.callbacks.popleft()
+        if not handle.cancelled():
+            strand.owner = lane
+            strand.since = monotonic()
+            handle._run()
+            strand.owner = strand.lane
+            if not run.is_over:
+                with run.lock:
+                    run.act(strand)
+        if run.is_over:
+            return
+        if strand.callbacks and not self.loop._stopping:
+            with run.lock:
+                run.next_step()
+
+    # The methods of the loop
+
+    def _call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:
+        task = getattr(callback, "__self__", None)
+        if isinstance(task, LaneTask):
+            run, lane = task.strand.coordinator, task.lane
+        elif isinstance(task, asyncio.Task) or (found := find_lane()) is None:
+            return self.call_soon_really(callback, *args, context=context)  # type: ignore[no-any-return]
+        else:
+            run, lane = found[0].coordinator, found[1]
+        handle = asyncio.Handle(callback, args, self.loop, context)
+        with run.lock:
+            self.add(run, lane, handle)
+        return handle
+
+    def _call_soon_threadsafe(
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        found = find_lane()
+        if found is None:
+            return self.call_soon_threadsafe_really(callback, *args, context=context)  # type: ignore[no-any-return]
+        strand, lane = found
+        run = strand.coordinator
+        handle = asyncio.Handle(callback, args, self.loop, context)
+        with run.lock:
+            run.act(strand)
+            self.add(run, lane, handle)
+        return handle
+
+    def _time(self) -> float:
+        found = find_lane()
+        return self.time_really() if found is None else found[0].coordinator.time()
+
+    def _call_later(
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        found = find_lane()
+        if found is None:
+            return self.call_later_really(delay, callback, *args, context=context)  # type: ignore[no-any-return]
+        run = found[0].coordinator
+        return LoopTimer(self, run, found[1], delay, run.time() + delay, callback, args, context)
+
+    def _call_at(
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        found = find_lane()
+        if found is None:
+            return self.call_at_really(when, callback, *args, context=context)  # type: ignore[no-any-return]
+        run = found[0].coordinator
+        return LoopTimer(self, run, found[1], when - run.time(), when, callback, args, context)
+
+    def _create_task(
+        self, coroutine: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        found = find_lane()
+        if found is None:
+            if CURRENT.strand is None:
+                return self.create_task_really(coroutine, name=name, context=context)  # type: ignore[no-any-return]
+            return InsideTask(coroutine, loop=self.loop, name=name, context=context)
+        strand, parent = found
+        run = strand.coordinator
+        with run.lock:
+            lane = run.born(parent, name or label_of(coroutine))
+            number = run.next_number()
+        task = LaneTask(coroutine, strand, lane, number, loop=self.loop, name=name, context=context)
+        task.add_done_callback(_end_task)
+        return task
+
+
+def _end_task(task: asyncio.Task[Any]) -> None:
+    assert isinstance(task, LaneTask)
+    run = task.strand.coordinator
+    with run.lock:
+        if run.stopped is None and not run.has_ended:
+            run.kernel.ended(task.lane)
+
+
+class LoopTimer(asyncio.TimerHandle):
+    """A timer of the agent: it fires by its delay while recording, and by the record in a replay."""
+
+    def __init__(
+        self,
+        driver: LoopDriver,
+        run: Coordinator,
+        lane: str,
+        delay: float,
+        when: float,
+        callback: Callable[..., Any],
+        args: Any,
+        context: Context | None,
+    ) -> None:
+        super().__init__(when, callback, args, driver.loop, context)
+        self._driver = driver
+        self._run_of = run
+        self._lane = lane
+        self._delay = delay
+        with run.lock:
+            self._token = run.turn(lane, "timer", self)
+
+    def begin(self, token: Token) -> None:
+        TIMERS.add(self._delay, self._run_of, token)
+
+    def stop(self, token: Token) -> None: ...
+
+    def deliver(self, value: Any, last: bool) -> None:
+        self._run_of.reach(self.when())
+        self._driver.add(self._run_of, self._lane, self)
+
+    def cancel(self) -> None:
+        super().cancel()
+        with self._run_of.lock:
+            self._run_of.kernel.cancel(self._token)
+
+
+async def carry(run: Coordinator, coroutine: Coroutine[Any, Any, Any], digest: Callable[[Any], Any]) -> Any:
+    """Run an asynchronous agent in the running loop, beside whatever else lives there.
+
+    `digest` makes of the ended task what the record says of the end. It is asked before the run rests again.
+    """
+    loop = asyncio.get_running_loop()
+    driver, strand = LoopDriver.of(loop), run.main
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def end(task: asyncio.Task[Any]) -> None:
+        if not run.is_over:
+            run.finish(digest(task))
+        if not ended.done():
+            ended.set_result(None)
+
+    with run.lock:
+        driver.enter(strand)
+        task = LaneTask(coroutine, strand, run.kernel.root, run.next_number(), loop=loop)
+        task.add_done_callback(end)
+        run.advance()
+    try:
+        await ended
+    finally:
+        with run.lock:
+            driver.leave(strand)
+    return task.result()

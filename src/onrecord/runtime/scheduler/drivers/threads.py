@@ -1,0 +1,323 @@
+"""Threads and executor jobs of an agent are lanes of its run; joins, sleeps and waits give the baton up.
+
+`install` replaces a few functions of the standard library once in a process. Outside of runs, and inside effects, they
+do what they always did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures.thread as pool_module
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, _base
+from contextvars import Context
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from onrecord.runtime.scheduler.drivers.coordinator import Coordinator, Stopped
+from onrecord.runtime.scheduler.drivers.locks import RunLock, RunRLock
+from onrecord.runtime.scheduler.drivers.loops import LoopDriver
+from onrecord.runtime.scheduler.drivers.strands import CURRENT, RunEnded, Strand, find_lane, inside
+from onrecord.runtime.scheduler.drivers.waits import wait_inside
+from onrecord.runtime.scheduler.items import Token
+from onrecord.runtime.scheduler.names import label_of
+
+_REAL: dict[str, Any] = {}
+_NUMBER = "_onrecord_number"
+
+
+def install() -> None:
+    """Replace the functions. Do it before the program is imported, so that its locks are ours."""
+    if _REAL:
+        return
+    _REAL.update(
+        start=threading.Thread.start,
+        join=threading.Thread.join,
+        wait=threading.Condition.wait,
+        lock=threading.Lock,
+        rlock=threading.RLock,
+        make_pool=ThreadPoolExecutor.__init__,
+        submit=ThreadPoolExecutor.submit,
+        shutdown=ThreadPoolExecutor.shutdown,
+        work=pool_module._WorkItem.run,
+        sleep=time.sleep,
+        monotonic=time.monotonic,
+        make_loop=asyncio.BaseEventLoop.__init__,
+        run_forever=asyncio.BaseEventLoop.run_forever,
+        as_completed=asyncio.as_completed,
+    )
+    replaced: list[tuple[Any, str, Any]] = [
+        (threading.Thread, "start", _start),
+        (threading.Thread, "join", _join),
+        (threading.Condition, "wait", _wait),
+        (threading, "Lock", _new_lock),
+        (threading, "RLock", _new_rlock),
+        (ThreadPoolExecutor, "__init__", _make_pool),
+        (ThreadPoolExecutor, "submit", _submit),
+        (ThreadPoolExecutor, "shutdown", _shutdown),
+        (pool_module._WorkItem, "run", _work),
+        (Future, "__hash__", _hash_future),
+        (time, "sleep", _sleep),
+        (threading, "_time", run_clock),
+        (queue, "time", run_clock),
+        (_base, "time", SimpleNamespace(**{**vars(time), "monotonic": run_clock})),
+        (asyncio.BaseEventLoop, "__init__", _make_loop),
+        (asyncio.BaseEventLoop, "run_forever", _run_forever),
+        (asyncio, "as_completed", _as_completed),
+        (asyncio.tasks, "as_completed", _as_completed),
+    ]
+    for owner, name, function in replaced:
+        setattr(owner, name, function)
+
+
+def run_clock() -> float:
+    """Return the run's clock in a lane, the real one elsewhere: time-outs of the standard library count by it."""
+    found = find_lane()
+    return _REAL["monotonic"]() if found is None else found[0].coordinator.time()
+
+
+# Threads
+
+
+def _start(thread: threading.Thread) -> None:
+    found = find_lane()
+    if found is None:
+        _REAL["start"](thread)
+        return
+    strand, lane = found
+    run = strand.coordinator
+    with run.lock:
+        run.act(strand)
+        new = run.new_strand(lane, label_of(getattr(thread, "_target", None) or type(thread)))
+        run.kernel.wake(new)
+    setattr(thread, "_onrecord_strand", new)  # noqa: B010
+    thread.run = partial(_run_thread, new, thread.run)  # type: ignore[method-assign]
+    with inside():
+        _REAL["start"](thread)
+
+
+def _run_thread(strand: Strand, call: Callable[[], None]) -> None:
+    strand.is_blocked = True
+    strand.gate.acquire()
+    strand.is_blocked = False
+    CURRENT.strand = strand
+    try:
+        if not strand.coordinator.is_over:
+            call()
+    except (RunEnded, Stopped):
+        pass
+    finally:
+        strand.coordinator.end_strand(strand)
+
+
+def _join(thread: threading.Thread, timeout: float | None = None) -> None:
+    found = find_lane()
+    other: Strand | None = getattr(thread, "_onrecord_strand", None)
+    if found is None or other is None or other.coordinator is not found[0].coordinator:
+        with inside():
+            _REAL["join"](thread, timeout)
+        return
+    strand, lane = found
+    run = strand.coordinator
+    with run.lock:
+        run.act(strand)
+        if not other.has_ended and not wait_inside(run, strand, lane, other.on_end.append, timeout):
+            return
+    with inside():
+        _REAL["join"](thread)
+
+
+def _sleep(seconds: float) -> None:
+    found = find_lane()
+    if found is None:
+        _REAL["sleep"](seconds)
+        return
+    strand, lane = found
+    run = strand.coordinator
+    with run.lock:
+        run.act(strand)
+        wait_inside(run, strand, lane, lambda _: None, seconds)
+
+
+# Locks and conditions
+
+
+def _new_lock() -> Any:
+    return RunLock() if find_lane() is not None else _REAL["lock"]()
+
+
+def _new_rlock() -> Any:
+    return RunRLock() if find_lane() is not None else _REAL["rlock"]()
+
+
+class _Waiter:
+    """What a condition releases to notify a waiting lane."""
+
+    def __init__(self, run: Coordinator) -> None:
+        self._run = run
+        self.wake: Callable[[], None] | None = None
+
+    def release(self) -> None:
+        with self._run.lock:
+            if self.wake is not None:
+                self.wake()
+
+
+def _wait(condition: Any, timeout: float | None = None) -> bool:
+    found = find_lane()
+    if found is None:
+        return _REAL["wait"](condition, timeout)  # type: ignore[no-any-return]
+    if not condition._is_owned():
+        raise RuntimeError("cannot wait on un-acquired lock")
+    strand, lane = found
+    run = strand.coordinator
+    waiter = _Waiter(run)
+    with run.lock:
+        run.act(strand)
+        condition._waiters.append(waiter)
+        saved = condition._release_save()
+        notified = wait_inside(run, strand, lane, partial(setattr, waiter, "wake"), timeout)
+    condition._acquire_restore(saved)
+    if not notified and waiter in condition._waiters:
+        condition._waiters.remove(waiter)
+    return notified
+
+
+# Executors: a job is a lane, the pool's thread only executes it.
+
+
+class _Job:
+    """A job of an agent, and the turn in which a worker takes it."""
+
+    def __init__(self, strand: Strand, call: Callable[..., Any]) -> None:
+        self.strand = strand
+        self._call = call
+        self.token = strand.coordinator.turn(strand.lane, "start", self)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._call(*args, **options)
+
+    def begin(self, token: Token) -> None: ...
+
+    def stop(self, token: Token) -> None: ...
+
+    def deliver(self, value: Any, last: bool) -> None:
+        self.strand.coordinator.kernel.wake(self.strand)
+
+
+def _make_pool(pool: ThreadPoolExecutor, *args: Any, **options: Any) -> None:
+    with inside():  # the locks of a pool are its own
+        _REAL["make_pool"](pool, *args, **options)
+
+
+def _submit(pool: Any, call: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+    found = find_lane()
+    if found is None:
+        return _REAL["submit"](pool, call, *args, **options)  # type: ignore[no-any-return]
+    strand, lane = found
+    run = strand.coordinator
+    with run.lock:
+        run.act(strand)
+        job = _Job(run.new_strand(lane, label_of(_called(call, args))), call)
+        number = run.next_number()
+    with inside():  # without the run's lock: a pool takes locks of its own
+        future: Future[Any] = _REAL["submit"](pool, job, *args, **options)
+    setattr(future, _NUMBER, number)
+    pool.__dict__.setdefault("_onrecord_jobs", {})[job.strand] = future
+    return future
+
+
+def _called(call: Any, args: tuple[Any, ...]) -> Any:
+    """Return the function of a job, without `Context.run` before it."""
+    inner = call.func if isinstance(call, partial) else call
+    if isinstance(getattr(inner, "__self__", None), Context):
+        rest = call.args if isinstance(call, partial) and call.args else args
+        return rest[0] if rest else call
+    return call
+
+
+def _work(item: Any, *args: Any) -> None:
+    job = item.fn
+    if not isinstance(job, _Job) or job.strand.coordinator.is_over:
+        _REAL["work"](item, *args)
+        return
+    strand = job.strand
+    strand.coordinator.arrived(job.token)
+    strand.is_blocked = True
+    strand.gate.acquire()
+    strand.is_blocked = False
+    CURRENT.strand = strand
+    try:
+        if not strand.coordinator.is_over:
+            _REAL["work"](item, *args)
+    except RunEnded:
+        pass
+    finally:
+        strand.coordinator.end_strand(strand)
+
+
+def _shutdown(pool: Any, wait: bool = True, *, cancel_futures: bool = False) -> None:
+    found = find_lane()
+    if found is None:
+        _REAL["shutdown"](pool, wait, cancel_futures=cancel_futures)
+        return
+    strand, lane = found
+    run = strand.coordinator
+    jobs: dict[Strand, Future[Any]] = pool.__dict__.get("_onrecord_jobs", {})
+    if cancel_futures:
+        for future in list(jobs.values()):
+            future.cancel()
+    with inside():
+        _REAL["shutdown"](pool, False)
+    if not wait:
+        return
+    for other, future in list(jobs.items()):
+        with run.lock:
+            run.act(strand)
+            if not other.has_ended and not future.cancelled():
+                wait_inside(run, strand, lane, other.on_end.append, None)
+    with inside():
+        _REAL["shutdown"](pool, True)
+
+
+def _hash_future(future: Any) -> int:
+    number: int | None = future.__dict__.get(_NUMBER)
+    return object.__hash__(future) if number is None else number
+
+
+# Loops
+
+
+def _make_loop(loop: Any) -> None:
+    _REAL["make_loop"](loop)
+    if find_lane() is not None:
+        LoopDriver.of(loop)
+
+
+def _run_forever(loop: Any) -> None:
+    found = find_lane()
+    if found is None or found[0].loop is not None:
+        _REAL["run_forever"](loop)
+        return
+    strand, _ = found
+    run, driver = strand.coordinator, LoopDriver.of(loop)
+    with run.lock:
+        driver.enter(strand)
+        run.give_up()
+    CURRENT.strand = None  # the pump sets it
+    try:
+        _REAL["run_forever"](loop)
+    finally:
+        CURRENT.strand = strand
+        with run.lock:
+            driver.leave(strand)
+
+
+def _as_completed(tasks: Any, *, timeout: float | None = None) -> Any:
+    if find_lane() is not None and not asyncio.isfuture(tasks):
+        tasks = [asyncio.ensure_future(task) for task in tasks]  # in the order of the argument
+    return _REAL["as_completed"](tasks, timeout=timeout)
