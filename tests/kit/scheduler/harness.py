@@ -224,7 +224,7 @@ def draw(site: str, make: Callable[[], Any]) -> Any:
         return make()
     run = found[0].coordinator
     with run.lock:
-        run.act(found[0])
+        run.act(found[0], draws=True)
         return run.draw(found[1], site, make)
 
 

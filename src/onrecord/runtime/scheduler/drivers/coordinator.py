@@ -240,10 +240,10 @@ class Coordinator:
             self.lock.acquire()
         self._continue(strand)
 
-    def act(self, strand: Strand) -> None:
+    def act(self, strand: Strand, *, draws: bool = False) -> None:
         """Pass an act of a thread that others can see: a strand that was away waits for its turn."""
         self.check()
-        token = self.kernel.act(strand.lane)
+        token = self.kernel.act(strand.lane, draws=draws)
         if token is None:
             strand.since = monotonic()
             return
