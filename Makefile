@@ -9,7 +9,7 @@ MODEL_STAMP := $(VENV)/.model-installed
 BENCH_STAMP := $(VENV)/.bench-installed
 SITUATIONS_STAMP := $(VENV)/.situations-installed
 # Many tests wait for processes, so there are more workers than cores. A file's tests share what they record.
-WORKERS := -n $(shell expr 3 \* $$(nproc 2>/dev/null || echo 2)) --dist loadfile --no-loadscope-reorder
+WORKERS := -n $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2)) --dist loadfile --no-loadscope-reorder
 APT := apt-get --yes --quiet --option DPkg::Lock::Timeout=300
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%s %d" % (sys.version.split()[0], sys.version_info >= (3, 11)))' 2>/dev/null)

@@ -62,10 +62,10 @@ REFUSED: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize(("data", "code"), REFUSED.values(), ids=REFUSED.keys())
 def test_refused_with_a_code_and_without_hanging(data: bytes, code: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(InvalidValue) as caught:
         read_strict(data)
-    assert time.perf_counter() - started < A_HANG_SECONDS
+    assert time.process_time() - started < A_HANG_SECONDS
     assert caught.value.code == code
     assert len(str(caught.value)) < 200
 
@@ -157,10 +157,10 @@ def test_any_bytes_give_a_tree_or_a_refusal(data: bytes) -> None:
 
 def test_no_input_of_moderate_size_hangs() -> None:
     def seconds(data: bytes) -> float:
-        started = time.perf_counter()
+        started = time.process_time()
         with contextlib.suppress(InvalidValue):
             read_strict(data)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     for unit in (b'"' + b"\\n" * 1000, b"[1, " * 900, b'{"a":1, "b":2, ', b'["\\u00e9", '):
         large = b"[" + b'"x", ' * 10 + unit * 200

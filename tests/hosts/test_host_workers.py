@@ -49,7 +49,7 @@ def forked(work: Any) -> int:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not holds():
         assert time.monotonic() < deadline, "it does not happen"
         time.sleep(0.005)

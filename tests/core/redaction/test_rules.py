@@ -46,9 +46,9 @@ def test_kinds_are_names() -> None:
 @pytest.mark.parametrize("pattern", [r"a{1,32}a{1,32}aaab", r"aaaa[a-z]+", r"\ba[a-z]{1,500}\b[0-9]{3}"])
 def test_accepted_patterns_are_bounded(pattern: str) -> None:
     redactor = Redactor([Rule("mine", pattern)])
-    began = time.perf_counter()
+    began = time.process_time()
     redactor.redact_request("a" * LONG)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ def test_accepted_patterns_are_bounded(pattern: str) -> None:
 )
 def test_hostile_texts_take_bounded_time(text: str) -> None:
     redactor = Redactor(known_values=["hunter2-hunter2"])
-    began = time.perf_counter()
+    began = time.process_time()
     redactor.redact_request(text)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
