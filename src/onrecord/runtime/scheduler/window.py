@@ -175,7 +175,8 @@ class Window:
         return acts[0]
 
     def pending_act(self, lane: str) -> tuple[int, Requested | Noted] | None:
-        """Return the next recorded act of a lane if it is in the window already."""
+        """Return the next recorded act of a lane before the next delivery, as far as was read."""
+        self._read_to_rest()
         acts = self._acts.get(lane)
         return acts[0] if acts else None
 
