@@ -233,6 +233,11 @@ class EndedLanesAreNotCompared(Kernel):
         self._lanes[lane].ended = True
 
 
+class FirstReturnIsEnough(Window):
+    def meet_next_away(self, lane: str, ordinal: int) -> bool:
+        return False
+
+
 class PendingActsAreNotRead(Window):
     def pending_act(self, lane: str) -> tuple[int, Requested | Noted] | None:
         acts = self._acts.get(lane)
@@ -302,7 +307,7 @@ CONTROLS: dict[str, Machine] = {
     "a busy loop is interrupted": Machine(BusyLoopIsNeverInterrupted),
     "away is granted only where the record leaves it open": Machine(window=AwayIsGrantedAtOnce),
     "a strand that was not away at the last commit had come to rest": Machine(window=AwayIsGrantedAtTheEnd),
-    "requests of an ended lane are read up to the next delivery": Machine(window=PendingActsAreNotRead),
+    "an act waits for the last return before it": Machine(window=FirstReturnIsEnough),
     "a request that is not made is reported at rest": Machine(DivergencesStopNothing),
     "a stream is executed again only if nothing was acted on": Machine(digest=_cut_streams_are_executed_again),
     "a stream is cut only if something was acted on": Machine(digest=_streams_are_always_cut),

@@ -37,9 +37,6 @@ def check_edit(case: Case, items: list[Item], verdict: Verdict, tally: Counter[s
     assert edit is not None
     recorded = next((item for item in items if _number(item) == edit.number), None)
     if edit.how in ("drawn", "undrawn") or recorded is None:
-        if _moved_a_return(items, verdict):
-            tally["draws that moved a return"] += 1
-            return
         if verdict.how != "done":
             raise Wrong(f"a false divergence for {edit}: {verdict}")
         tally["edits without a difference"] += 1
@@ -65,12 +62,6 @@ def check_edit(case: Case, items: list[Item], verdict: Verdict, tally: Counter[s
         tally["edits reported elsewhere"] += 1
     else:
         raise Wrong(f"{edit} of {recorded} is reported as {report}")
-
-
-def _moved_a_return(items: list[Item], verdict: Verdict) -> bool:
-    """Return True if a strand that was away twice, before and after a removed draw, now acts after its first return."""
-    reasons = ("changed", "ended differently")
-    return verdict.how == "diverged" and verdict.detail.reason in reasons and any(type(item) is Away for item in items)
 
 
 def _number(act: Any) -> int | None:

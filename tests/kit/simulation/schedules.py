@@ -150,7 +150,7 @@ class _Schedule:
         if replay.kernel.drawn_anew:
             raise Wrong("a replay draws anew")
         longest = _longest_stretch(items)
-        if replay.peak > longest + 2:
+        if replay.peak > 2 * longest:
             raise Wrong(f"the window held {replay.peak} items, and the longest stretch has {longest}")
 
     def _check_prefix(self, journal: Journal, life: Life) -> None:

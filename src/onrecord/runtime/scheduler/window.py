@@ -219,6 +219,16 @@ class Window:
         aways.remove(aways[0] if draws is None else draws)
         return True
 
+    def meet_next_away(self, lane: str, ordinal: int) -> bool:
+        """Return True, once, if the strand goes away before the same act again, after the return under the cursor."""
+        while self._rests < 2 and self._read():
+            pass
+        aways = self._aways.get((lane, ordinal))
+        if not aways:
+            return False
+        del aways[0]
+        return True
+
 
 def _is_rest(item: Item) -> bool:
     return isinstance(item, DELIVERIES) and item.forced != AHEAD
