@@ -6,11 +6,13 @@ from collections import Counter
 from typing import Any
 
 from kit.simulation.cases import Case, Edit
-from kit.simulation.interpreter import EXTRA
 from kit.simulation.life import Verdict
 from kit.simulation.outside import Wrong
 from kit.simulation.programs import Node, Program, change
 from onrecord.runtime.scheduler.items import Away, Diverged, Item, Noted, Requested
+
+EXTRA = 1_000_000
+"""Added to the number of a node that an edit changed or inserted."""
 
 
 def apply_edit(program: Program, edit: Edit) -> Program:

@@ -8,9 +8,10 @@ import random
 import pytest
 
 from kit.simulation.cases import make_case
-from kit.simulation.interpreter import Memory, run_body
+from kit.simulation.interpreter import run_body
 from kit.simulation.journal import Journal
 from kit.simulation.life import Life, Machine
+from kit.simulation.memory import Memory
 from kit.simulation.outside import Ledger, Outside
 from kit.simulation.programs import Node
 from kit.simulation.render import render_program
