@@ -233,6 +233,17 @@ class EndedLanesAreNotCompared(Kernel):
         self._lanes[lane].ended = True
 
 
+class FirstReturnIsEnough(Window):
+    def meet_next_away(self, lane: str, ordinal: int) -> bool:
+        return False
+
+
+class PendingActsAreNotRead(Window):
+    def pending_act(self, lane: str) -> tuple[int, Requested | Noted] | None:
+        acts = self._acts.get(lane)
+        return acts[0] if acts else None
+
+
 class DivergencesStopNothing(Kernel):
     def _unless_early(self, steps: int | None, diverged: Any) -> Action | None:
         return Wait() if self._away or steps is None else None
@@ -288,7 +299,6 @@ CONTROLS: dict[str, Machine] = {
     "a spent retry is no retry": Machine(digest=_retries_stay),
     "a whole record has added requests": Machine(EndedRecordsHaveNoAdded),
     "a prefix has no added requests": Machine(PrefixesHaveAdded),
-    "births find a removed request above": Machine(BirthsAreNotCompared),
     "an away strand is waited for": Machine(AwayStrandsAreNotWaitedFor),
     "an arrival counts once": Machine(ArrivalsCountTwice),
     "arrivals that the history had are dropped": Machine(OldArrivalsStayInTheInbox),
@@ -297,7 +307,7 @@ CONTROLS: dict[str, Machine] = {
     "a busy loop is interrupted": Machine(BusyLoopIsNeverInterrupted),
     "away is granted only where the record leaves it open": Machine(window=AwayIsGrantedAtOnce),
     "a strand that was not away at the last commit had come to rest": Machine(window=AwayIsGrantedAtTheEnd),
-    "an ended lane has no request left": Machine(EndedLanesAreNotCompared),
+    "an act waits for the last return before it": Machine(window=FirstReturnIsEnough),
     "a request that is not made is reported at rest": Machine(DivergencesStopNothing),
     "a stream is executed again only if nothing was acted on": Machine(digest=_cut_streams_are_executed_again),
     "a stream is cut only if something was acted on": Machine(digest=_streams_are_always_cut),

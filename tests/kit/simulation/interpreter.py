@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kit.simulation.memory import Memory
 from kit.simulation.operations import (
     Acquire,
     Ask,
@@ -17,7 +18,6 @@ from kit.simulation.operations import (
     Get,
     Join,
     JoinAny,
-    Lock,
     Mailbox,
     Note,
     Notify,
@@ -36,31 +36,8 @@ from kit.simulation.operations import (
 from kit.simulation.programs import Node, Program
 from kit.simulation.strands import Lane
 
-EXTRA = 1_000_000
-"""Added to the number of a node that an edit changed or inserted."""
-
-
 _SILENT = ("glance", "unseen")
 """Kinds without a result: an edit may add or remove one."""
-
-
-class Memory:
-    """What the lanes of a program share. With `is_seen` the inputs of effects show it."""
-
-    def __init__(self, is_seen: bool) -> None:
-        self._values: list[Any] = []
-        self._is_seen = is_seen
-        self.locks = (Lock(), Lock())
-
-    def add(self, value: Any) -> None:
-        self._values.append(value)
-
-    def input(self, node: Node) -> tuple[int, tuple[Any, ...]]:
-        """Return the input of the node's effect."""
-        return node.number, tuple(self._values[-3:]) if self._is_seen else ()
-
-    def __len__(self) -> int:
-        return len(self._values)
 
 
 def run_body(memory: Memory, body: Program) -> Steps:

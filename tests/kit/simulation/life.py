@@ -128,6 +128,7 @@ class Life:
                 self._strands.run_strand(action.strand, self._between_steps)
             elif kind is Wait:
                 if not outside.happen():
+                    self._strands.check_deadlock()
                     return Verdict("stuck")
                 while chance() < 0.45 and outside.happen():
                     pass  # several things arrive at once
@@ -144,6 +145,7 @@ class Life:
             if not kernel.live and steps > _REPLAY_PATIENCE_STEPS:
                 raise _Ended(kernel.stuck())
             if kernel.live and self._outside.is_still and not self._has_arrivals and not kernel.has_ready:
+                self._strands.check_deadlock()
                 raise _Ended(Wait())
         while (action := kernel.next(self._strands.steps)) is not None:
             if type(action) is Wait:

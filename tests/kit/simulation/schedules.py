@@ -15,9 +15,10 @@ from typing import Any
 
 from kit.simulation.cases import Case
 from kit.simulation.edits import apply_edit, check_edit
-from kit.simulation.interpreter import Memory, run_body
+from kit.simulation.interpreter import run_body
 from kit.simulation.journal import Death, Journal
 from kit.simulation.life import Life, Machine, Verdict
+from kit.simulation.memory import Memory
 from kit.simulation.outside import Ledger, Outside, Wrong
 from kit.simulation.programs import Program, walk
 from onrecord.runtime.scheduler.items import (
@@ -150,7 +151,7 @@ class _Schedule:
         if replay.kernel.drawn_anew:
             raise Wrong("a replay draws anew")
         longest = _longest_stretch(items)
-        if replay.peak > longest + 2:
+        if replay.peak > 2 * longest:
             raise Wrong(f"the window held {replay.peak} items, and the longest stretch has {longest}")
 
     def _check_prefix(self, journal: Journal, life: Life) -> None:

@@ -11,16 +11,19 @@ from typing import Any
 from kit.simulation.operations import (
     LANE_ERRORS,
     PENDING,
+    Ask,
     Compute,
     Draw,
     EffectError,
+    Pull,
     Reader,
+    Sleep,
     Steps,
     Stopped,
     StreamCut,
     Yield,
 )
-from kit.simulation.outside import Outside, Raised
+from kit.simulation.outside import Outside, Raised, Wrong
 from onrecord.runtime.scheduler.items import STEPS_BETWEEN_RESTS, Cancelled, Cut, Divergent, Failed, Token
 from onrecord.runtime.scheduler.kernel import Kernel
 
@@ -75,7 +78,9 @@ class Strands:
         self._is_looping = False
         self._blocked: Lane | None = None
         self._pools: dict[int, _Pool] = {}
+        self._lanes: list[Lane] = []
         self.root = Lane(kernel.root, body, True)
+        self._lanes.append(self.root)
         self.resume(self.root)
 
     # Strands
@@ -145,10 +150,17 @@ class Strands:
         else:
             self.resume(lane, (value, last))
 
+    def check_deadlock(self) -> None:
+        """Check that lanes of a program that waits for itself wait for each other only."""
+        for lane in self._lanes:
+            if lane.give_up is not None and not lane.done and isinstance(lane.operation, Ask | Pull | Sleep):
+                raise Wrong(f"waits for ever: {lane} for {type(lane.operation).__name__}")
+
     # Lanes
 
     def start_lane(self, name: str, steps: Steps, in_loop: bool, pool: tuple[int, int] | None) -> Lane:
         lane = Lane(name, steps, in_loop)
+        self._lanes.append(lane)
         if pool is None:
             self.resume(lane)
             return lane

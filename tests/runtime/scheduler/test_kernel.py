@@ -384,7 +384,6 @@ def start_child_first(run: Hand) -> None:
 
 
 def end_lane(run: Hand) -> None:
-    run.kernel.history.head()
     run.kernel.ended("main")
 
 

@@ -8,9 +8,10 @@ import random
 import pytest
 
 from kit.simulation.cases import make_case
-from kit.simulation.interpreter import Memory, run_body
+from kit.simulation.interpreter import run_body
 from kit.simulation.journal import Journal
 from kit.simulation.life import Life, Machine
+from kit.simulation.memory import Memory
 from kit.simulation.outside import Ledger, Outside
 from kit.simulation.programs import Node
 from kit.simulation.render import render_program
@@ -20,10 +21,10 @@ from kit.soak import seeds
 from onrecord.runtime.scheduler.kernel import Kernel
 from onrecord.runtime.scheduler.window import Digest, digest_history
 
-CHUNK = 2_500
+CHUNK = 1_000
 
 
-@pytest.mark.parametrize("chunk", seeds(20, 400))
+@pytest.mark.parametrize("chunk", seeds(50, 1_000))
 def test_schedules(chunk: int) -> None:
     tally = Tally()
     gc.disable()  # lanes of a run that has ended are collected between chunks
@@ -37,11 +38,12 @@ def test_schedules(chunk: int) -> None:
     finally:
         gc.enable()
         gc.collect()
-    assert tally["edits reported"] > 100
-    for name in ("deaths", "resumes", "in doubt", "settled retry", "settled done", "settled fail", "forks"):
-        assert tally[name] > 10, name
-    # Most programs end; those that wait for themselves are few, or the simulation tests little.
-    assert tally["deadlocked programs"] < CHUNK / 50
+    # A simulation in which little happens tests little.
+    for name in ("deaths", "resumes", "forks", "edits reported", "edits without a difference"):
+        assert tally[name] > CHUNK / 20, name
+    for name in ("in doubt", "settled retry", "settled done", "settled fail"):
+        assert tally[name] > 0, name
+    assert tally["deadlocked programs"] < CHUNK / 20
 
 
 def test_window_of_a_long_run_is_small() -> None:

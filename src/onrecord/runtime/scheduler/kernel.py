@@ -419,10 +419,13 @@ class Kernel:
         return _OVER
 
     def _is_skipped(self, item: Delivery) -> bool:
-        """Return True for a retry, and for the return of a strand that has passed that act with one draw less."""
+        """Return True for a retry, and for a return to a draw that the strand does not make any more."""
         if type(item) is Turn and item.kind == "back":
             lane = self._lanes.get(item.lane)
-            return lane is not None and lane.acts > item.ordinal and delivery_name(item) not in self._tokens
+            if lane is None or lane.acts <= item.ordinal:
+                return False
+            # The strand has reached the act after that draw: it waits for the last return before it.
+            return delivery_name(item) not in self._tokens or self.history.meet_next_away(item.lane, item.ordinal)
         return type(item) is Settled and item.how == "retry"
 
     def _go_live(self) -> Action:

@@ -175,7 +175,8 @@ class Window:
         return acts[0]
 
     def pending_act(self, lane: str) -> tuple[int, Requested | Noted] | None:
-        """Return the next recorded act of a lane if it is in the window already."""
+        """Return the next recorded act of a lane before the next delivery, as far as was read."""
+        self._read_to_rest()
         acts = self._acts.get(lane)
         return acts[0] if acts else None
 
@@ -216,6 +217,16 @@ class Window:
         if not aways or (draws is not None and draws not in aways):
             return False
         aways.remove(aways[0] if draws is None else draws)
+        return True
+
+    def meet_next_away(self, lane: str, ordinal: int) -> bool:
+        """Return True, once, if the strand goes away before the same act again, after the return under the cursor."""
+        while self._rests < 2 and self._read():
+            pass
+        aways = self._aways.get((lane, ordinal))
+        if not aways:
+            return False
+        del aways[0]
         return True
 
 

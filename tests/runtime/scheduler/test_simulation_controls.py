@@ -1,0 +1,110 @@
+"""Negative controls: without a rule of the kernel the simulation fails, and with it the same schedules pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit.simulation.cases import Case, Edit, make_case
+from kit.simulation.controls import CONTROLS, BirthsAreNotCompared, EndedLanesAreNotCompared, PendingActsAreNotRead
+from kit.simulation.journal import Death
+from kit.simulation.life import Machine
+from kit.simulation.programs import Node
+from kit.simulation.shrinker import find_failure
+from onrecord.runtime.scheduler.items import Call, Divergent, Ended, Outcome, Requested
+from onrecord.runtime.scheduler.kernel import Kernel
+
+SEEDS: dict[str, tuple[int, ...]] = {
+    "an away is written": (0, 6, 13),
+    "turns are written with the next commit": (0, 1, 2),
+    "draws are written with the next commit": (0, 1, 2),
+    "the step of a forced delivery is written": (6, 10, 44),
+    "a delivery committed ahead is marked": (0, 21, 23),
+    "the return before a draw that is not made any more is skipped": (85, 1462, 3162),
+    "outcomes and at-most-once requests are synced": (33, 40, 51),
+    "arrivals of one batch share a commit": (0, 1, 3),
+    "forgotten turns are skipped": (22, 30, 35),
+    "nothing is begun before the history is over": (60, 77, 88),
+    "nothing is begun before its request is committed": (0, 1, 2),
+    "an at-most-once effect without an outcome is in doubt": (10, 53, 55),
+    "a cancelled effect of a dead process is not executed again": (152, 300, 311),
+    "a retry is spent by an item": (9, 230, 974),
+    "a spent retry is no retry": (9, 230, 974),
+    "a whole record has added requests": (104, 456, 461),
+    "a prefix has no added requests": (0, 3, 4),
+    "an away strand is waited for": (0, 5, 6),
+    "an arrival counts once": (21, 22, 46),
+    "arrivals that the history had are dropped": (0, 29, 51),
+    "a cancelled effect is still waited for": (1, 5),
+    "strands run first in, first out": (44, 231),
+    "a busy loop is interrupted": (80, 835),
+    "away is granted only where the record leaves it open": (0, 2),
+    "a strand that was not away at the last commit had come to rest": (1300, 2884),
+    "an act waits for the last return before it": (7499, 27061),
+    "a request that is not made is reported at rest": (178, 445),
+    "a stream is executed again only if nothing was acted on": (20, 23),
+    "a stream is cut only if something was acted on": (3, 23),
+    "chunks of an earlier execution are void": (3, 23),
+}
+"""Seeds that fail without the rule."""
+
+_BESIDE = (Node("effect", 5),)
+CASES = {
+    # One draw less, and the thread waits for its turn at another act.
+    "draws are counted apart from acts": Case(
+        0,
+        (Node("threads", 1, 0, ((Node("glance", 2), Node("slow", 4)), _BESIDE)),),
+        edit=Edit("undrawn", 2),
+    ),
+    # The resumed run lets the task go away while it computes, and begins the effect before the task has ended.
+    "a strand that was not away at the last commit had come to rest": Case(
+        0,
+        (Node("gather", 1, 0, ((Node("yield", 2, 2), Node("compute", 3)), _BESIDE)),),
+        deaths=(Death(1),),
+    ),
+}
+"""Small programs for rules that random ones seldom need."""
+
+
+@pytest.mark.parametrize("rule", CONTROLS)
+def test_rule_is_needed(rule: str) -> None:
+    cases = [make_case(seed) for seed in SEEDS.get(rule, ())]
+    if rule in CASES:
+        cases.append(CASES[rule])
+    assert cases
+    for case in cases:
+        assert find_failure(case, Machine()) is None, case.seed
+        assert find_failure(case, CONTROLS[rule]) is not None, case.seed
+
+
+# In a random program another lane, which differs for the same reason, may be reported: these rules say which.
+
+
+@pytest.mark.parametrize(
+    ("machine", "lane"),
+    [
+        (Machine(), "main>child"),
+        (Machine(EndedLanesAreNotCompared), "main"),
+        (Machine(window=PendingActsAreNotRead), "main"),
+    ],
+)
+def test_request_that_an_ended_lane_left_out_is_reported_first(machine: Machine, lane: str) -> None:
+    """`b(await create_task(child()))` where `child` no longer asks for `a`."""
+    run = _replay(machine, Requested("a", "main>child", "a", 1), Requested("b", "main", "b", "value", births=1))
+    run.ended(run.born("main", "child"))
+    with pytest.raises(Divergent) as divergent:
+        run.ask("main", Call("b", "no value", key="b"))
+    assert divergent.value.diverged.lane == lane
+
+
+@pytest.mark.parametrize(("machine", "lane"), [(Machine(), "main"), (Machine(BirthsAreNotCompared), "main>child")])
+def test_request_left_out_before_a_birth_is_reported_first(machine: Machine, lane: str) -> None:
+    """`create_task(child(await a()))` without `a`; the child asks at once."""
+    run = _replay(machine, Requested("a", "main", "a", 1), Requested("b", "main>child", "b", "value"))
+    with pytest.raises(Divergent) as divergent:
+        run.ask(run.born("main", "child"), Call("b", "no value", key="b"))
+    assert divergent.value.diverged.lane == lane
+
+
+def _replay(machine: Machine, first: Requested, second: Requested) -> Kernel:
+    history = [first, Outcome(first.key, "value"), second, Outcome(second.key, 0), Ended(None)]
+    return machine.kernel(machine.window(history, machine.digest(history, writable=False)), writable=False)
