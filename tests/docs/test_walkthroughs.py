@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,6 +137,8 @@ class Reader:
                 if asking.connect_ex(("127.0.0.1", int(self.port))) == 0:
                     return
             assert process.poll() is None, f"$ {line} has ended"
+            time.sleep(0.1)
+        raise AssertionError(f"$ {line} serves nothing on port {self.port}")
 
     def leave(self) -> None:
         for process in self.background:

@@ -20,7 +20,7 @@ from onrecord.runtime.scheduler import items
 from onrecord.runtime.scheduler.drivers import loops, threads
 from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
 from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, Strand, find_lane, inside
-from onrecord.runtime.scheduler.items import Call, Cancelled, Cut, Failed, Item, Token
+from onrecord.runtime.scheduler.items import Call, Cut, EffectCancelled, EffectFailed, Item, Token
 from onrecord.runtime.scheduler.kernel import Kernel
 from onrecord.runtime.scheduler.window import Window, digest_history
 
@@ -49,8 +49,8 @@ class TextJournal:
     def _read(self) -> Iterator[Item]:
         for line in self.path.read_text().splitlines():
             kind, *fields = ast.literal_eval(line)
-            if kind in ("Outcome", "Chunk", "Settled"):
-                at = 2 if kind == "Chunk" else 1 if kind == "Outcome" else 2
+            if kind in ("EffectOutcome", "Chunk", "SettledItem"):
+                at = 2 if kind == "Chunk" else 1 if kind == "EffectOutcome" else 2
                 fields[at] = _back(fields[at])
             yield getattr(items, kind)(*fields)
 
@@ -60,7 +60,7 @@ def _plain(item: Any) -> list[Any]:
 
 
 def _value(value: Any) -> Any:
-    if isinstance(value, Cancelled | Cut | Failed):
+    if isinstance(value, EffectCancelled | Cut | EffectFailed):
         return ("$", type(value).__name__, *value)
     return value
 
@@ -75,11 +75,11 @@ def _back(value: Any) -> Any:
 
 
 def opened(value: Any) -> Any:
-    if isinstance(value, Cancelled):
+    if isinstance(value, EffectCancelled):
         raise asyncio.CancelledError
     if isinstance(value, Cut):
         raise ConnectionError("cut off")
-    if isinstance(value, Failed):
+    if isinstance(value, EffectFailed):
         raise RuntimeError(value.reason)
     how, result = value
     if how == "error":
@@ -149,7 +149,7 @@ class TaskEffect:
     def _begin(self, token: Token) -> None:
         def over(task: asyncio.Task[Any]) -> None:
             if task.cancelled():
-                value: Any = Cancelled()
+                value: Any = EffectCancelled()
             elif task.exception() is not None:
                 value = ("error", str(task.exception()))
             else:
@@ -173,7 +173,7 @@ class TaskEffect:
     def deliver(self, value: Any, last: bool) -> None:
         def set_result() -> None:
             if not self.future.done():
-                if isinstance(value, Cancelled):
+                if isinstance(value, EffectCancelled):
                     asyncio.Future.cancel(self.future)
                 else:
                     self.future.set_result(value)
@@ -265,7 +265,7 @@ def carry(program: Callable[[], Any], mode: str, path: Path, dies_after: int | N
         run.finish(repr(outcome))
     if run.stopped is not None:
         kind = type(run.stopped).__name__
-        return {"Diverged": DIVERGED, "InDoubt": IN_DOUBT, "RecordOver": RECORD_OVER}[kind], run.stopped
+        return {"Diverged": DIVERGED, "EffectsInDoubt": IN_DOUBT, "RecordOver": RECORD_OVER}[kind], run.stopped
     return 0, outcome
 
 

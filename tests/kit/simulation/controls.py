@@ -18,9 +18,9 @@ from onrecord.runtime.scheduler.items import (
     Chunk,
     Commit,
     Drawn,
+    EffectOutcome,
     Item,
     Noted,
-    Outcome,
     Requested,
     Token,
     Turn,
@@ -260,7 +260,7 @@ def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool) ->
     for position, item in enumerate(items):
         if type(item) is Chunk:
             chunks.setdefault(item.key, []).append(position)
-        elif type(item) is Outcome:
+        elif type(item) is EffectOutcome:
             chunks.pop(item.key, None)
     void = {position for positions in chunks.values() for position in positions}
     return digest._replace(void=digest.void | void, anew=digest.anew | chunks.keys())

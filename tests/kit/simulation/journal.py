@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kit.simulation.outside import Wrong
-from onrecord.runtime.scheduler.items import Began, Chunk, Commit, Item, Outcome, Requested
+from onrecord.runtime.scheduler.items import Began, Chunk, Commit, EffectOutcome, Item, Requested
 
 
 class Death(NamedTuple):
@@ -42,7 +42,7 @@ class Journal:
         del self.items[length:]
         self.requested = {item.key for item in self.items if type(item) is Requested}
 
-    def check_cut(self, outcome: Outcome, end: int) -> None:
+    def check_cut(self, outcome: EffectOutcome, end: int) -> None:
         """Check that the record up to `end` has more after the first chunk of a cut stream than its chunks."""
         chunks: list[int] = []
         for position, item in enumerate(self.items[:end]):

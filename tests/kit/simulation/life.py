@@ -17,17 +17,17 @@ from onrecord.runtime.scheduler.items import (
     STEPS_BETWEEN_RESTS,
     Action,
     Begin,
-    Cancelled,
     Chunk,
     Commit,
     Cut,
     Deliver,
     Diverged,
     Done,
-    InDoubt,
+    EffectCancelled,
+    EffectOutcome,
+    EffectsInDoubt,
     Item,
     Live,
-    Outcome,
     RecordOver,
     Run,
     Token,
@@ -168,7 +168,7 @@ class Life:
             raise Wrong(f"no progress: {list(self.kernel.open)} open, the history is at {self.kernel.history.head()}")
 
     def _verdict(self, action: Action) -> Verdict:
-        details = {Diverged: action, InDoubt: getattr(action, "tokens", None), Done: self._strands.root.result}
+        details = {Diverged: action, EffectsInDoubt: getattr(action, "tokens", None), Done: self._strands.root.result}
         return Verdict(_VERDICTS[type(action)], details.get(type(action)))
 
     def _obey(self, action: Action) -> None:
@@ -182,7 +182,7 @@ class Life:
             self._commit(action)
         elif kind is Begin:
             for token in action.stop:
-                self._outside.stop(token, Cancelled())
+                self._outside.stop(token, EffectCancelled())
             for token in action.tokens:
                 self._begin(token)
         elif kind is not Live:
@@ -210,7 +210,7 @@ class Life:
         self._check_batch(commit.items)
         self.journal.append(commit, len(self.seen))
         for item in commit.items:
-            if type(item) is Outcome:
+            if type(item) is EffectOutcome:
                 self._outside.ledger.acknowledge(item.key, item.value)
                 if type(item.value) is Cut:
                     self.journal.check_cut(item, self._history_length)
@@ -219,8 +219,8 @@ class Life:
 
     def _check_batch(self, items: list[Item]) -> None:
         """Check that a commit of an outcome holds everything that has arrived."""
-        if any(type(item) is Outcome or type(item) is Chunk for item in items):
-            written = {delivery_name(item) for item in items if type(item) in (Outcome, Chunk, Turn)}
+        if any(type(item) is EffectOutcome or type(item) is Chunk for item in items):
+            written = {delivery_name(item) for item in items if type(item) in (EffectOutcome, Chunk, Turn)}
             for token in self._unwritten:
                 if not token.gone and token.name not in written:
                     raise Wrong(f"arrived, and not in the commit of the batch: {token}")
@@ -232,5 +232,5 @@ class Life:
         self.kernel.arrived(token, value, last=last, time=self._outside.now)
 
 
-_VERDICTS = {Done: "done", Diverged: "diverged", InDoubt: "in doubt", RecordOver: "over", Wait: "stuck"}
+_VERDICTS = {Done: "done", Diverged: "diverged", EffectsInDoubt: "in doubt", RecordOver: "over", Wait: "stuck"}
 """Actions that end a life. `Wait` does so only for a busy loop for which nothing can arrive."""

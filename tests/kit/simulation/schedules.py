@@ -24,13 +24,13 @@ from kit.simulation.programs import Program, walk
 from onrecord.runtime.scheduler.items import (
     AHEAD,
     Began,
-    Cancelled,
     Cut,
     Drawn,
+    EffectCancelled,
+    EffectOutcome,
     Item,
-    Outcome,
     Requested,
-    Settled,
+    SettledItem,
     Token,
 )
 from onrecord.runtime.scheduler.window import Digest
@@ -124,7 +124,7 @@ class _Schedule:
             else:
                 how = ("retry", "retry", "fail", "done")[int(self._rng.random() * 4)]
             value = ledger.executed.get(key, -1) if how == "done" else how
-            journal.items.append(Settled(key, how, value))
+            journal.items.append(SettledItem(key, how, value))
             self._tally[f"settled {how}"] += 1
             if how == "retry":
                 ledger.retries[key] += 1
@@ -177,7 +177,7 @@ class _Schedule:
         prefix, tail = items[:position], items[position:]
         ledger = Ledger()
         for item in prefix:
-            if type(item) is Outcome or (type(item) is Settled and item.how != "retry"):
+            if type(item) is EffectOutcome or (type(item) is SettledItem and item.how != "retry"):
                 ledger.acknowledge(item.key, item.value)
         substitutes = {item.key: item.value for item in tail if _is_answer(item)}
         digest = self._machine.digest(prefix, writable=True)
@@ -192,7 +192,7 @@ class _Schedule:
 
 
 def _is_answer(item: Item) -> bool:
-    return type(item) is Outcome and type(item.value) not in (Cancelled, Cut)
+    return type(item) is EffectOutcome and type(item.value) not in (EffectCancelled, Cut)
 
 
 def _check_same(expected: list[Any], seen: list[Any], who: str) -> None:
@@ -204,7 +204,9 @@ def _check_same(expected: list[Any], seen: list[Any], who: str) -> None:
 
 def _check_ledger(journal: Journal, ledger: Ledger) -> None:
     """Check that each acknowledged outcome is in the journal."""
-    outcomes = {item.key: item.value for item in journal.items if type(item) is Outcome or type(item) is Settled}
+    outcomes = {
+        item.key: item.value for item in journal.items if type(item) is EffectOutcome or type(item) is SettledItem
+    }
     for key, value in ledger.acknowledged.items():
         if outcomes.get(key) != value:
             raise Wrong(f"an acknowledged outcome is lost: {key}")

@@ -24,7 +24,7 @@ from kit.simulation.operations import (
     Yield,
 )
 from kit.simulation.outside import Outside, Raised, Wrong
-from onrecord.runtime.scheduler.items import STEPS_BETWEEN_RESTS, Cancelled, Cut, Divergent, Failed, Token
+from onrecord.runtime.scheduler.items import STEPS_BETWEEN_RESTS, Cut, Divergent, EffectCancelled, EffectFailed, Token
 from onrecord.runtime.scheduler.kernel import Kernel
 
 LOOP = "loop"
@@ -43,7 +43,7 @@ class Lane:
         self.give_up: Callable[[], bool] | None = None
         """Ends the wait of a cancelled lane; returns False if the lane waits on. None if the lane does not wait."""
         self.must_stop = False
-        """Cancelled while it did not wait."""
+        """EffectCancelled while it did not wait."""
         self.watchers: list[Callable[[Lane], None]] = []
         self.resume: Then | None = None
         self.pool: _Pool | None = None
@@ -137,9 +137,9 @@ class Strands:
 
     def resume_with_outcome(self, lane: Lane, value: Any, last: bool) -> None:
         kind = type(value)
-        if kind is Failed or kind is Raised:
+        if kind is EffectFailed or kind is Raised:
             self.resume(lane, None, EffectError(kind.__name__, value.reason))
-        elif kind is Cancelled:
+        elif kind is EffectCancelled:
             self.resume(lane, None, Stopped())
         else:
             self.resume(lane, value)

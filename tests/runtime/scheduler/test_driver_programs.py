@@ -33,11 +33,11 @@ def carry(name: str, mode: str, journal: Path, dies_after: int | None = None) ->
 def settle(journal: Path) -> None:
     """Settle every payment in doubt as done."""
     kept = TextJournal(journal)
-    answered = {item.key for item in kept.read() if type(item).__name__ in ("Outcome", "Settled")}
+    answered = {item.key for item in kept.read() if type(item).__name__ in ("EffectOutcome", "SettledItem")}
     with journal.open("a") as file:
         for item in kept.read():
             if isinstance(item, Requested) and item.once and item.key not in answered:
-                file.write(f"{('Settled', item.key, 'done', ('ok', 'settled'))!r}\n")
+                file.write(f"{('SettledItem', item.key, 'done', ('ok', 'settled'))!r}\n")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -63,7 +63,9 @@ def test_a_killed_program_is_resumed_and_the_whole_record_replays(name: str, tmp
                 settle(journal)
             status, printed = carry(name, "resume", journal, 3 if life % 3 == 0 else None)
         assert status == 0, printed
-        outcomes = [item.key for item in TextJournal(journal).read() if type(item).__name__ in ("Outcome", "Settled")]
+        outcomes = [
+            item.key for item in TextJournal(journal).read() if type(item).__name__ in ("EffectOutcome", "SettledItem")
+        ]
         assert len(outcomes) == len(set(outcomes)), "no effect has two outcomes"
         assert carry(name, "replay", journal) == (0, printed)
 

@@ -15,7 +15,6 @@ from onrecord.runtime.scheduler.items import (
     Began,
     Begin,
     Call,
-    Cancelled,
     Chunk,
     Commit,
     Cut,
@@ -23,16 +22,17 @@ from onrecord.runtime.scheduler.items import (
     Diverged,
     Divergent,
     Done,
+    EffectCancelled,
+    EffectFailed,
+    EffectOutcome,
+    EffectsInDoubt,
     Ended,
-    Failed,
-    InDoubt,
     Item,
     Live,
-    Outcome,
     RecordOver,
     Requested,
     Run,
-    Settled,
+    SettledItem,
     Token,
     Turn,
     Wait,
@@ -94,7 +94,7 @@ def test_delivery_committed_ahead_and_forgotten_since_is_skipped() -> None:
     run.kernel.arrived(effect, "value")
     run.kernel.arrived(timer)
     assert run.rest() == Deliver(effect, "value")
-    assert run.committed == [A, Outcome(A.key, "value"), Turn("timer", "main", 0, forced=AHEAD)]
+    assert run.committed == [A, EffectOutcome(A.key, "value"), Turn("timer", "main", 0, forced=AHEAD)]
     run.kernel.cancel(timer)
     run.kernel.finish("end")
     assert run.rest() == Done()
@@ -117,7 +117,7 @@ def test_busy_program_is_delivered_to_at_the_recorded_step() -> None:
     assert run.rest(N + 3) == Deliver(first, 1)
     assert run.rest(N - 1) is None
     assert run.rest(N) == Deliver(second, 2)
-    assert run.committed[2:] == [Outcome(A.key, 1, forced=N + 3), Outcome(B.key, 2, forced=AHEAD)]
+    assert run.committed[2:] == [EffectOutcome(A.key, 1, forced=N + 3), EffectOutcome(B.key, 2, forced=AHEAD)]
     again = replay(*run.committed)
     first, second = again.ask(), again.ask("b", 2)
     assert again.rest(N + 2) is None
@@ -126,10 +126,10 @@ def test_busy_program_is_delivered_to_at_the_recorded_step() -> None:
     assert again.rest(N) == Deliver(second, 2)
 
 
-@pytest.mark.parametrize(("how", "value"), [("done", "value"), ("fail", Failed("value"))])
+@pytest.mark.parametrize(("how", "value"), [("done", "value"), ("fail", EffectFailed("value"))])
 def test_settlement_comes_to_a_busy_program(how: str, value: Any) -> None:
     """The same program, killed, settled and resumed: it never rests."""
-    run = Hand(ONCE, Settled(ONCE.key, how, "value"))
+    run = Hand(ONCE, SettledItem(ONCE.key, how, "value"))
     token = run.ask(once=True)
     assert run.rest(N - 1) is None
     assert run.rest(N) == Deliver(token, value)
@@ -172,7 +172,7 @@ def test_arrivals_of_one_batch_share_a_commit() -> None:
         run.kernel.arrived(token, 0)
     action = run.kernel.next()
     assert isinstance(action, Commit)
-    assert [type(item) for item in action.items] == [Outcome, Outcome]
+    assert [type(item) for item in action.items] == [EffectOutcome, EffectOutcome]
     assert action.sync
 
 
@@ -198,7 +198,7 @@ def test_going_away_is_recorded_when_it_happens() -> None:
 
 def test_replay_waits_for_the_strand_that_is_away() -> None:
     """A thread in `SimpleQueue.get()`, another puts."""
-    history = [Away("main>thread", 0), A, Outcome(A.key, 1), Turn("back", "main>thread", 0), B]
+    history = [Away("main>thread", 0), A, EffectOutcome(A.key, 1), Turn("back", "main>thread", 0), B]
     for steps in (None, N):
         run = replay(*(item._replace(forced=N) if steps and isinstance(item, Turn) else item for item in history))
         thread = run.kernel.born("main", "thread")
@@ -215,7 +215,7 @@ def test_away_is_granted_where_the_record_leaves_it_open() -> None:
     ends_at_rest = Hand(A)
     ends_at_rest.ask()
     assert not ends_at_rest.kernel.away("main"), "at the commit of its request each strand had come to rest"
-    ends_with_delivery = Hand(A, Outcome(A.key, 1), Turn("timer", "main", 0, forced=AHEAD))
+    ends_with_delivery = Hand(A, EffectOutcome(A.key, 1), Turn("timer", "main", 0, forced=AHEAD))
     ends_with_delivery.ask()
     ends_with_delivery.kernel.turn("main", "timer")
     assert not ends_with_delivery.kernel.away("main")
@@ -224,7 +224,7 @@ def test_away_is_granted_where_the_record_leaves_it_open() -> None:
 
 
 def test_draw_more_or_less_moves_no_away() -> None:
-    history = [Away("main", 0, 1), A, Outcome(A.key, 1)]
+    history = [Away("main", 0, 1), A, EffectOutcome(A.key, 1)]
     run = replay(*history)
     assert run.kernel.act("main", draws=True) is None
     assert run.kernel.act("main") is not None
@@ -241,9 +241,9 @@ def test_effect_cancelled_before_it_is_begun_has_an_outcome() -> None:
     run = Hand()
     token = run.ask()
     run.kernel.cancel(token)
-    assert run.rest() == Deliver(token, Cancelled())
+    assert run.rest() == Deliver(token, EffectCancelled())
     assert run.begun == []
-    assert run.committed == [A, Outcome(A.key, Cancelled())]
+    assert run.committed == [A, EffectOutcome(A.key, EffectCancelled())]
 
 
 def test_cancelled_effect_is_waited_for() -> None:
@@ -255,8 +255,8 @@ def test_cancelled_effect_is_waited_for() -> None:
     assert run.rest() == Wait()
     assert run.stopped == [token]
     assert list(run.kernel.open) == [token]
-    run.kernel.arrived(token, Cancelled())
-    assert run.rest() == Deliver(token, Cancelled())
+    run.kernel.arrived(token, EffectCancelled())
+    assert run.rest() == Deliver(token, EffectCancelled())
 
 
 @pytest.mark.parametrize("request_", [A, ONCE])
@@ -264,7 +264,7 @@ def test_cancelled_effect_of_a_dead_process_is_not_executed(request_: Requested)
     run = Hand(request_)
     token = run.ask(once=request_.once)
     run.kernel.cancel(token)
-    assert run.rest() == Deliver(token, Cancelled(unknown=True))
+    assert run.rest() == Deliver(token, EffectCancelled(unknown=True))
     assert run.begun == []
 
 
@@ -300,7 +300,7 @@ def test_stream_is_void_or_cut(after: list[Item], is_cut: bool) -> None:
 
 
 def test_chunks_before_a_second_execution_are_void() -> None:
-    run = replay(A, CHUNK, Began(A.key), Chunk(A.key, 0, "new"), Outcome(A.key, "end"))
+    run = replay(A, CHUNK, Began(A.key), Chunk(A.key, 0, "new"), EffectOutcome(A.key, "end"))
     stream = run.ask()
     assert run.rest() == Deliver(stream, "new", False)
     assert run.rest() == Deliver(stream, "end")
@@ -313,14 +313,14 @@ def test_effect_in_doubt_stops_everything() -> None:
     run = Hand(ONCE)
     token = run.ask(once=True)
     run.ask("b", 2)
-    assert run.rest() == InDoubt([token])
+    assert run.rest() == EffectsInDoubt([token])
     assert run.begun == []
     assert run.committed == []
 
 
 def test_retry_is_spent_by_an_item() -> None:
-    """Settled `retry`, killed again."""
-    history = [ONCE, Settled(ONCE.key, "retry")]
+    """SettledItem `retry`, killed again."""
+    history = [ONCE, SettledItem(ONCE.key, "retry")]
     run = Hand(*history)
     token = run.ask(once=True)
     assert run.rest() == Wait()
@@ -328,11 +328,11 @@ def test_retry_is_spent_by_an_item() -> None:
     assert run.committed == [Began(ONCE.key)]
     second = Hand(*history, *run.committed)
     token = second.ask(once=True)
-    assert second.rest() == InDoubt([token])
+    assert second.rest() == EffectsInDoubt([token])
 
 
 def test_nothing_is_begun_before_the_history_is_over() -> None:
-    run = Hand(A, Outcome(A.key, 1), B)
+    run = Hand(A, EffectOutcome(A.key, 1), B)
     first = run.ask()
     assert run.rest() == Deliver(first, 1)
     other = run.ask("c", 3, lane=run.kernel.born("main", "child"))
@@ -344,7 +344,7 @@ def test_nothing_is_begun_before_the_history_is_over() -> None:
 
 def test_replay_of_a_prefix_ends_at_its_end() -> None:
     """A prefix has no request that is added."""
-    run = replay(A, Outcome(A.key, 1))
+    run = replay(A, EffectOutcome(A.key, 1))
     run.ask()
     run.rest()
     run.ask("b", 2)
@@ -387,8 +387,8 @@ def end_lane(run: Hand) -> None:
     run.kernel.ended("main")
 
 
-WHOLE = [A, Outcome(A.key, 1), Ended("end")]
-WITH_CHILD = [A, Outcome(A.key, 1), Requested("main>child/c/0", "main>child", "other", 4), Ended("end")]
+WHOLE = [A, EffectOutcome(A.key, 1), Ended("end")]
+WITH_CHILD = [A, EffectOutcome(A.key, 1), Requested("main>child/c/0", "main>child", "other", 4), Ended("end")]
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_divergence_names_lane_expected_and_actual(
 
 
 def test_busy_program_that_left_its_record_is_named() -> None:
-    run = replay(A, Outcome(A.key, 1))
+    run = replay(A, EffectOutcome(A.key, 1))
     assert run.rest(1_000) is None
     assert run.kernel.stuck() == Diverged("main", A, "waits for another lane", "removed", 0)
 

@@ -10,7 +10,7 @@ from kit.simulation.journal import Death
 from kit.simulation.life import Machine
 from kit.simulation.programs import Node
 from kit.simulation.shrinker import find_failure
-from onrecord.runtime.scheduler.items import Call, Divergent, Ended, Outcome, Requested
+from onrecord.runtime.scheduler.items import Call, Divergent, EffectOutcome, Ended, Requested
 from onrecord.runtime.scheduler.kernel import Kernel
 
 SEEDS: dict[str, tuple[int, ...]] = {
@@ -51,15 +51,11 @@ _BESIDE = (Node("effect", 5),)
 CASES = {
     # One draw less, and the thread waits for its turn at another act.
     "draws are counted apart from acts": Case(
-        0,
-        (Node("threads", 1, 0, ((Node("glance", 2), Node("slow", 4)), _BESIDE)),),
-        edit=Edit("undrawn", 2),
+        0, (Node("threads", 1, 0, ((Node("glance", 2), Node("slow", 4)), _BESIDE)),), edit=Edit("undrawn", 2)
     ),
     # The resumed run lets the task go away while it computes, and begins the effect before the task has ended.
     "a strand that was not away at the last commit had come to rest": Case(
-        0,
-        (Node("gather", 1, 0, ((Node("yield", 2, 2), Node("compute", 3)), _BESIDE)),),
-        deaths=(Death(1),),
+        0, (Node("gather", 1, 0, ((Node("yield", 2, 2), Node("compute", 3)), _BESIDE)),), deaths=(Death(1),)
     ),
 }
 """Small programs for rules that random ones seldom need."""
@@ -106,5 +102,5 @@ def test_request_left_out_before_a_birth_is_reported_first(machine: Machine, lan
 
 
 def _replay(machine: Machine, first: Requested, second: Requested) -> Kernel:
-    history = [first, Outcome(first.key, "value"), second, Outcome(second.key, 0), Ended(None)]
+    history = [first, EffectOutcome(first.key, "value"), second, EffectOutcome(second.key, 0), Ended(None)]
     return machine.kernel(machine.window(history, machine.digest(history, writable=False)), writable=False)

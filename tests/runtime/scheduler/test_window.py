@@ -10,18 +10,18 @@ from onrecord.runtime.scheduler.items import (
     Began,
     Chunk,
     Drawn,
+    EffectOutcome,
     Ended,
     Item,
     Noted,
-    Outcome,
     Requested,
-    Settled,
+    SettledItem,
     Turn,
 )
 from onrecord.runtime.scheduler.window import Digest, Window, digest_history
 
 ASK = Requested("k", "main", "a", 1)
-OUT = Outcome("k", 1)
+OUT = EffectOutcome("k", 1)
 AHEAD_TURN = Turn("timer", "main", 0, forced=AHEAD)
 
 
@@ -38,9 +38,9 @@ def _chunk(number: int, key: str = "k") -> Chunk:
         ([ASK, OUT, AHEAD_TURN], Digest(loose=2)),
         ([ASK, Turn("timer", "main", 0)], Digest(loose=None)),
         ([ASK, OUT, Ended(0)], Digest(is_whole=True, loose=None)),
-        ([ASK, Settled("k", "done", 1)], Digest(loose=2)),
-        ([ASK, Settled("k", "retry")], Digest(retries=frozenset("k"), loose=None)),
-        ([ASK, Settled("k", "retry"), Began("k")], Digest(loose=None)),
+        ([ASK, SettledItem("k", "done", 1)], Digest(loose=2)),
+        ([ASK, SettledItem("k", "retry")], Digest(retries=frozenset("k"), loose=None)),
+        ([ASK, SettledItem("k", "retry"), Began("k")], Digest(loose=None)),
         ([ASK, _chunk(0), _chunk(1)], Digest(void=frozenset({1, 2}), anew=frozenset("k"), loose=None)),
         ([ASK, _chunk(0), Noted("main", 0)], Digest(loose=None)),
         ([ASK, _chunk(0), _chunk(0, "other")], Digest(void=frozenset({2}), anew=frozenset({"other"}), loose=None)),

@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
     value: Any
 
 
-class Outcome(NamedTuple):
+class EffectOutcome(NamedTuple):
     """The result of an effect. `forced` is 0 at rest, the number of steps in a busy program, or `AHEAD`."""
 
     key: str
@@ -70,7 +70,7 @@ class Turn(NamedTuple):
     forced: int = 0
 
 
-class Settled(NamedTuple):
+class SettledItem(NamedTuple):
     """An operator's decision on an effect in doubt: done, fail or retry. `done` and `fail` are deliveries."""
 
     key: str
@@ -103,11 +103,11 @@ class Ended(NamedTuple):
     digest: Any
 
 
-Item = Requested | Noted | Drawn | Outcome | Chunk | Turn | Settled | Away | Began | Ended
-Delivery = Outcome | Chunk | Turn | Settled
+Item = Requested | Noted | Drawn | EffectOutcome | Chunk | Turn | SettledItem | Away | Began | Ended
+Delivery = EffectOutcome | Chunk | Turn | SettledItem
 TurnName = tuple[str, str, int]
 ACTS = (Requested, Noted)
-DELIVERIES = (Outcome, Chunk, Turn, Settled)
+DELIVERIES = (EffectOutcome, Chunk, Turn, SettledItem)
 
 
 def delivery_name(item: Delivery) -> str | TurnName:
@@ -118,7 +118,7 @@ def delivery_name(item: Delivery) -> str | TurnName:
 # Outcomes that the scheduler itself makes.
 
 
-class Cancelled(NamedTuple):
+class EffectCancelled(NamedTuple):
     """The effect was cancelled. `unknown` if it may have happened in a process that died."""
 
     unknown: bool = False
@@ -128,7 +128,7 @@ class Cut(NamedTuple):
     """The process died in the middle of the stream, and the program had acted on its chunks."""
 
 
-class Failed(NamedTuple):
+class EffectFailed(NamedTuple):
     """An operator settled the effect as failed."""
 
     reason: Any
@@ -225,7 +225,7 @@ class Live(NamedTuple):
     """The history is over: from here on effects are executed."""
 
 
-class InDoubt(NamedTuple):
+class EffectsInDoubt(NamedTuple):
     """Effects of the record may have happened and must not be repeated without a decision. Nothing was begun."""
 
     tokens: list[Token]
@@ -257,5 +257,5 @@ class Divergent(Exception):
         self.diverged = diverged
 
 
-Action = Run | Commit | Begin | Deliver | Wait | Live | InDoubt | RecordOver | Done | Diverged
+Action = Run | Commit | Begin | Deliver | Wait | Live | EffectsInDoubt | RecordOver | Done | Diverged
 MakeValue = Callable[[], Any]

@@ -34,7 +34,6 @@ from onrecord.runtime.scheduler.items import (
     Began,
     Begin,
     Call,
-    Cancelled,
     Chunk,
     Commit,
     Cut,
@@ -44,18 +43,19 @@ from onrecord.runtime.scheduler.items import (
     Divergent,
     Done,
     Drawn,
+    EffectCancelled,
+    EffectFailed,
+    EffectOutcome,
+    EffectsInDoubt,
     Ended,
-    Failed,
-    InDoubt,
     Item,
     Live,
     MakeValue,
     Noted,
-    Outcome,
     RecordOver,
     Requested,
     Run,
-    Settled,
+    SettledItem,
     Token,
     Turn,
     TurnName,
@@ -304,7 +304,7 @@ class Kernel:
         if token.call is None:
             item = Turn(*token.turn_name, time)
         elif last:
-            item = Outcome(token.key, value, time)
+            item = EffectOutcome(token.key, value, time)
         else:
             item = Chunk(token.key, token.chunks, value, time)
             token.chunks += 1
@@ -366,7 +366,7 @@ class Kernel:
         tokens = []
         for token in self._to_begin:
             if token.cancelled and not token.gone:
-                self.arrived(token, Cancelled(), time=self.time)  # before it was begun
+                self.arrived(token, EffectCancelled(), time=self.time)  # before it was begun
             elif not token.gone:
                 token.begun = True
                 tokens.append(token)
@@ -386,8 +386,8 @@ class Kernel:
             self.open.pop(token, None)
             self._tokens.pop(token.name, None)
         value = getattr(item, "value", None)
-        if type(item) is Settled and item.how == "fail":
-            value = Failed(value)
+        if type(item) is SettledItem and item.how == "fail":
+            value = EffectFailed(value)
         return Deliver(token, value, last)
 
     # With a history
@@ -426,7 +426,7 @@ class Kernel:
                 return False
             # The strand has reached the act after that draw: it waits for the last return before it.
             return delivery_name(item) not in self._tokens or self.history.meet_next_away(item.lane, item.ordinal)
-        return type(item) is Settled and item.how == "retry"
+        return type(item) is SettledItem and item.how == "retry"
 
     def _go_live(self) -> Action:
         if not self._writable:
@@ -434,14 +434,14 @@ class Kernel:
         digest = self.history.digest
         doubts = [token for token in self.open if _is_in_doubt(token) and token.key not in digest.retries]
         if doubts:
-            return InDoubt(doubts)
+            return EffectsInDoubt(doubts)
         self.live = True
         self._inbox = deque(one for one in self._inbox if not one.token.done and not one.token.gone)
         for token in self.open:
             if token.call is None or not token.recorded:
                 self._to_begin.append(token)
             elif token.cancelled:
-                self.arrived(token, Cancelled(unknown=True), time=self.time)
+                self.arrived(token, EffectCancelled(unknown=True), time=self.time)
             elif token.chunks:
                 self.arrived(token, Cut(), time=self.time)
             else:
@@ -527,7 +527,7 @@ def _comes_at(forced: int, steps: int) -> bool:
 
 
 def _needs_sync(item: Item) -> bool:
-    return type(item) in (Outcome, Began) or (type(item) is Requested and item.once)
+    return type(item) in (EffectOutcome, Began) or (type(item) is Requested and item.once)
 
 
 def _is_in_doubt(token: Token) -> bool:

@@ -19,12 +19,12 @@ from onrecord.runtime.scheduler.items import (
     Began,
     Chunk,
     Drawn,
+    EffectOutcome,
     Ended,
     Item,
     Noted,
-    Outcome,
     Requested,
-    Settled,
+    SettledItem,
 )
 
 
@@ -61,12 +61,12 @@ def digest_history(items: Iterable[Item], *, writable: bool) -> Digest:
             chunks.setdefault(item.key, []).append(position)
             continue
         others = position
-        if isinstance(item, Settled) and item.how == "retry":
+        if isinstance(item, SettledItem) and item.how == "retry":
             retries.add(item.key)
         elif isinstance(item, Began):
             retries.discard(item.key)
             void.update(chunks.pop(item.key, ()))
-        elif isinstance(item, Outcome):
+        elif isinstance(item, EffectOutcome):
             chunks.pop(item.key, None)
     anew: set[str] = set()
     if writable:
@@ -88,9 +88,9 @@ class _Ends:
         """The same without the chunks at the end, which are void for a stream that is executed again."""
 
     def add(self, position: int, item: Item) -> None:
-        if isinstance(item, Settled) and item.how == "retry":
+        if isinstance(item, SettledItem) and item.how == "retry":
             return
-        if isinstance(item, Outcome | Chunk) and item.forced != AHEAD:
+        if isinstance(item, EffectOutcome | Chunk) and item.forced != AHEAD:
             self.loose = position + 1  # committed before it was delivered
         elif not isinstance(item, DELIVERIES) or item.forced != AHEAD:
             self.loose = None  # the commit was made after it, at rest

@@ -22,7 +22,7 @@ from onrecord.runtime.scheduler.items import (
     Diverged,
     Divergent,
     Done,
-    InDoubt,
+    EffectsInDoubt,
     Live,
     RecordOver,
     Run,
@@ -39,7 +39,7 @@ CLOCK_START = 1_000.0
 """What `loop.time()` shows when a run begins. Any number does; the same one in every process."""
 
 T = TypeVar("T")
-Stop = Diverged | InDoubt | RecordOver
+Stop = Diverged | EffectsInDoubt | RecordOver
 
 
 class Stopped(BaseException):
@@ -63,12 +63,12 @@ class Awaited(Protocol):
         """Give the value to the lane that waits. Called with the run's lock held."""
 
 
-class Journal(Protocol):
+class ItemJournal(Protocol):
     def commit(self, items: list[Any], sync: bool) -> None: ...
 
 
 class Coordinator:
-    def __init__(self, kernel: Kernel, journal: Journal) -> None:
+    def __init__(self, kernel: Kernel, journal: ItemJournal) -> None:
         self.kernel = kernel
         self.lock = RLock()
         self.main = Strand(self, kernel.root)
