@@ -150,7 +150,7 @@ class _Schedule:
         _check_same(life.seen, replay.seen, "a replay")
         if replay.kernel.drawn_anew:
             raise Wrong("a replay draws anew")
-        longest = _longest_stretch(items)
+        longest = _longest_stretch(items, self._machine.digest(items, writable=False).void)
         if replay.peak > 2 * longest:
             raise Wrong(f"the window held {replay.peak} items, and the longest stretch has {longest}")
 
@@ -212,12 +212,12 @@ def _check_ledger(journal: Journal, ledger: Ledger) -> None:
             raise Wrong(f"an acknowledged outcome is lost: {key}")
 
 
-def _longest_stretch(items: list[Item]) -> int:
+def _longest_stretch(items: list[Item], void: frozenset[int]) -> int:
     """Return the largest number of items from one delivery at rest to the next."""
     longest = length = 0
-    for item in items:
+    for position, item in enumerate(items):
         length += 1
         longest = max(longest, length)
-        if getattr(item, "forced", AHEAD) != AHEAD:
+        if getattr(item, "forced", AHEAD) != AHEAD and position not in void:
             length = 1
     return longest

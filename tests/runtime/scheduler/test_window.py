@@ -107,6 +107,12 @@ def test_second_away_before_an_act_is_found_after_the_first_return() -> None:
     assert not window.meet_next_away("main", 0)
 
 
+def test_void_chunk_is_no_rest() -> None:
+    items = [ASK, _chunk(0), Away("main", 1), Began("k"), OUT]
+    window = Window(items, digest_history(items, writable=False))
+    assert window.meet_away("main", 1, 0)
+
+
 def test_void_chunks_are_marked() -> None:
     items = [ASK, _chunk(0)]
     window = Window(items, digest_history(items, writable=True))

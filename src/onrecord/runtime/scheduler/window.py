@@ -123,7 +123,7 @@ class Window:
         return self._ahead[0] if self._ahead or self._read() else None
 
     def advance(self) -> None:
-        self._rests -= _is_rest(self._ahead.popleft())
+        self._rests -= self._is_rest(self._ahead.popleft(), self.position)
         self._made.discard(self.position)
         self.position += 1
 
@@ -151,7 +151,7 @@ class Window:
             return False
         position = self.position + len(self._ahead)
         self._ahead.append(item)
-        self._rests += _is_rest(item)
+        self._rests += self._is_rest(item, position)
         if isinstance(item, ACTS):
             self._acts.setdefault(item.lane, deque()).append((position, item))
         elif isinstance(item, Drawn):
@@ -229,6 +229,6 @@ class Window:
         del aways[0]
         return True
 
-
-def _is_rest(item: Item) -> bool:
-    return isinstance(item, DELIVERIES) and item.forced != AHEAD
+    def _is_rest(self, item: Item, position: int) -> bool:
+        # A void chunk is never delivered: what was recorded after it belongs to the rest before it.
+        return isinstance(item, DELIVERIES) and item.forced != AHEAD and position not in self.digest.void
