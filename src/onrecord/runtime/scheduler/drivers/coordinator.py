@@ -33,8 +33,6 @@ from onrecord.runtime.scheduler.kernel import Kernel
 
 GRACE_SECONDS = 0.05
 """How long a strand may take to its next act before the others continue without it."""
-PATIENCE_SECONDS = 10.0
-"""How long a replay may stand still before each strand is reported."""
 CLOCK_START = 1_000.0
 """What `loop.time()` shows when a run begins. Any number does; the same one in every process."""
 
@@ -45,7 +43,7 @@ Stop = Diverged | EffectsInDoubt | RecordOver
 class Stopped(BaseException):
     """Raised into lanes of a run that was stopped. `reason` says why."""
 
-    def __init__(self, reason: Any) -> None:
+    def __init__(self, reason: Stop) -> None:
         super().__init__(str(reason))
         self.reason = reason
 
@@ -76,7 +74,7 @@ class Coordinator:
         self.running: Strand | None = None
         """The strand that has the baton."""
         self.has_ended = False
-        self.stopped: Any = None
+        self.stopped: Stop | None = None
         self.outlived: list[str] = []
         """Lanes of strands that were alive when the agent ended."""
         self.progress = 0
@@ -294,8 +292,8 @@ class Coordinator:
 
     # The end
 
-    def stop(self, reason: Any) -> None:
-        """Stop the run here: nothing is committed any more, and every lane that waits is told."""
+    def stop(self, reason: Stop) -> None:
+        """Stop the run: nothing is committed any more, and each further act of a lane raises `Stopped`."""
         if self.stopped is None:
             self.stopped = reason
             for token in list(self.kernel.open):
@@ -312,11 +310,11 @@ class Coordinator:
                 self.stop(divergent.diverged)
                 return
             while not isinstance(action := self.kernel.next(), Done):
-                if isinstance(action, Commit):
-                    self._journal.commit(action.items, action.sync)
-                else:
+                if isinstance(action, Diverged):
                     self.stop(action)
                     return
+                assert isinstance(action, Commit)
+                self._journal.commit(action.items, action.sync)
             self.has_ended = True
             self._release_all()
 
@@ -324,8 +322,8 @@ class Coordinator:
         for strand in self.strands:
             if strand.loop is not None:
                 strand.loop.release(strand)
-            is_told = strand is not self.main or self.stopped is not None
-            if is_told and strand.is_blocked and strand.gate.locked():
+            is_released = strand is not self.main or self.stopped is not None
+            if is_released and strand.is_blocked and strand.gate.locked():
                 strand.gate.release()
 
 
