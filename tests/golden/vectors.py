@@ -26,16 +26,24 @@ from onrecord.core.events import (
     ActionRequested,
     ActionSucceeded,
     AttemptRecorded,
+    BudgetReserved,
     Cancelled,
+    CheckpointPublished,
     ChunkReceived,
     Completed,
     ContentErased,
     EffectSettled,
     Failed,
+    FilesObserved,
+    FilesWritten,
+    InputSent,
     Interrupted,
+    KeyRotated,
     OperationNoted,
+    OutputPrinted,
     ProcessAttached,
     Resumed,
+    RunReleased,
     RunRetired,
     SignalReceived,
     SnapshotTaken,
@@ -117,8 +125,56 @@ def golden_run(store: Any, run: str = "golden-1", sources: FixedSources | None =
     add(Interrupted("go on?"), Resumed(True))
     add(WaitCreated("w1", "approval", deadline=START_US), WaitResolved("w1", {"ok": True}))
     add(SignalReceived("stop", None), TurnTaken([["0", 1]]))
+    _add_decisions(add)
+    _add_command(add)
+    add(RunReleased(1, [START_US, START_US + 5]))
     add(StateUpdated([]), Completed("4"))
     return journal
+
+
+def _add_decisions(add: Any) -> None:
+    """What later work writes: `meta`, questions, and the person who decided."""
+    site = {"file": "agent.py", "line": 7, "function": "main"}
+    schema = {"type": "boolean"}
+    question = WaitCreated("w2", "refund", question="Send 5 €?", schema=schema, context={"order": 7})
+    add(question, WaitResolved("w2", {"ok": True}, by="ada", why="small", meta={"forced": 3}))
+    add(Interrupted("stop?"), Resumed(False, by="ada", why="no"))
+    add(
+        ActionRequested("a5", [], name="pay", meta={"births": 2, "site": site, "own": [1]}),
+        BudgetReserved("a5", {"cost": 0.5}),
+    )
+    add(AttemptRecorded("a5", 1, "failed", latency_us=1500))
+    add(EffectSettled("a5", "failed", by="ada", why="not sent"))
+    add(ActionFailed("a5", TimeoutError("late"), meta={"traceback": "Traceback: late", "forced": -1}))
+
+
+def _add_command(add: Any) -> None:
+    """A command, a read of the program's input, and files."""
+    empty, some = hashing.render(hashing.artifact_address(b"")), hashing.render(hashing.artifact_address(b"hi\n"))
+    streams = {"in": "pipe", "out": "pipe", "err": "inherited"}
+    asked = {"argv": ["sed", "-i", "s/a/b/", "f.txt"], "cwd": "/work", "environment": ["LANG"], "streams": streams}
+    version = {"kind": "file", "mode": 0o100644, "size": 3, "digest": some}
+    look = {"path": "f.txt", "look": "open", "version": {**version, "mtime": 5, "content": "hi\n"}, "cause": "first"}
+    absent = {
+        "path": b"\xff",
+        "look": "stat",
+        "version": {"kind": "absent"},
+        "cause": "first",
+        "lane": "0",
+        "ordinal": 0,
+    }
+    add(FilesObserved([look, absent]))
+    add(ActionRequested("c1", asked, name="sed", effect="command", meta={"once": True}), key="0/command sed/0")
+    add(ChunkReceived("c1", 0, {"pid": 4242, "started": 77}), InputSent("c1", size=3, digest=some))
+    add(ChunkReceived("c1", 1, {"stream": "out", "data": b"hi\n", "taken": {"size": 3, "digest": some}}))
+    add(InputSent("c1", signal=15))
+    changed = [{"path": "f.txt", "version": version, "cause": "command"}]
+    sums = {"out": {"size": 3, "digest": some}, "err": {"size": 0, "digest": empty}}
+    output = {"status": -15, "output": sums, "changed": changed, "input": sums["out"], "signals": [15]}
+    add(ActionSucceeded("c1", output, meta={"versions": [{"mtime": 6}]}))
+    add(ActionRequested("i1", {"how": "line", "prompt": "> "}, name="input", effect="input"))
+    add(ActionSucceeded("i1", {"data": "yes\n"}), FilesWritten([{"path": "out.txt", "version": version}]))
+    add(OutputPrinted("out", 3, some, data="hi\n"))
 
 
 def _snapshot(journal: Journal, state: Any, event_id: str) -> None:
@@ -154,6 +210,8 @@ def recordings() -> dict[str, bytes]:
         RunRetired("failed", *rendered, "age"),
         ContentErased([["golden-1", 4, hashing.render(_A)], ["golden-1", 0, hashing.render(_A)]], "asked for"),
         OperationNoted("late_resolution", {"wait": "w1"}),
+        KeyRotated("waits", "k2", previous="k1", reason="yearly"),
+        CheckpointPublished("log.example/onrecord", 7, hashing.render(_B), note="…", witnesses=["w.example"]),
     ]
     operations.append([Draft(event, id=f"e{number}") for number, event in enumerate(noted, 1)])
     made["operations"] = _export(store, "operations")

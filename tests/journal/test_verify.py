@@ -49,7 +49,7 @@ def test_the_line_is_exact(store: Store) -> None:
 def test_every_kind_verifies_in_every_store(store: Store) -> None:
     golden_run(store)
     report = verify_run(store, "golden-1", deep=True)
-    assert str(report) == "Verification: 22/22 events verified, 0 failures, 0 mismatches - VALID"
+    assert str(report) == "Verification: 43/43 events verified, 0 failures, 0 mismatches - VALID"
     assert (report.nodes, report.snapshots, report.terminal) == (1, 1, "Completed")
     assert (report.orphans, report.open_interrupts, report.open_waits) == ([], [], [])
 

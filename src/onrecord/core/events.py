@@ -11,11 +11,15 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import asdict
 
+from onrecord.core.member_checks import CHECKED_KINDS, find_member_problem
 from onrecord.errors import Damaged
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all events. Members whose value and default are None are left out of the content."""
+
+    meta: dict[str, Any] | None = None
+    """Data that never counts when two runs are compared; left out of the content when empty."""
 
     kind: ClassVar[str] = ""
     behavioural: ClassVar[bool] = True
@@ -30,6 +34,8 @@ class Event(msgspec.Struct, frozen=True):
 
     def content(self) -> dict[str, Any]:
         members = asdict(self)
+        if not members["meta"]:
+            members["meta"] = None
         for name in _OPTIONAL[type(self)]:
             if members[name] is None:
                 del members[name]
@@ -55,8 +61,6 @@ class ActionRequested(Event, frozen=True):
     payload: Any
     name: str | None = None
     effect: str | None = None
-    meta: Any = None
-    """Data for a process that resumes the run. It never counts when two runs are compared."""
 
 
 class ActionSucceeded(Event, frozen=True):
@@ -100,6 +104,8 @@ class AttemptRecorded(Event, frozen=True):
     attempt: int
     status: str
     snapshots: Any = None
+    latency_us: int | None = None
+    """The time from the start of the attempt to its end."""
 
 
 class ChunkReceived(Event, frozen=True):
@@ -121,6 +127,7 @@ class EffectSettled(Event, frozen=True):
     decision: str
     value: Any = None
     by: str | None = None
+    why: str | None = None
 
 
 class Interrupted(Event, frozen=True):
@@ -136,6 +143,9 @@ class Resumed(Event, frozen=True):
     kind = "Resumed"
     answers = "Interrupted"
     value: Any
+    by: str | None = None
+    """The person or service that decided."""
+    why: str | None = None
 
 
 class WaitCreated(Event, frozen=True):
@@ -146,6 +156,12 @@ class WaitCreated(Event, frozen=True):
     wait_id: str
     name: str
     deadline: int | None = None
+    question: Any = None
+    """The question to a person, mostly text."""
+    schema: dict[str, Any] | None = None
+    """The JSON schema of the value that the wait expects."""
+    context: Any = None
+    """The data that a person needs in order to answer."""
 
 
 class WaitResolved(Event, frozen=True):
@@ -156,6 +172,9 @@ class WaitResolved(Event, frozen=True):
     answers = "WaitCreated"
     wait_id: str
     resolution: Any
+    by: str | None = None
+    """The person or service that resolved the wait."""
+    why: str | None = None
 
 
 class SignalReceived(Event, frozen=True):
@@ -188,6 +207,63 @@ class ValuesDrawn(Event, frozen=True):
     kind = "ValuesDrawn"
     behavioural = False
     draws: Any
+
+
+class InputSent(Event, frozen=True):
+    """The program sent input or a signal to a command. The command's outcome sums both up."""
+
+    kind = "InputSent"
+    behavioural = False
+    action_id: str
+    size: int | None = None
+    digest: str | None = None
+    data: Any = None
+    signal: int | None = None
+
+
+class OutputPrinted(Event, frozen=True):
+    """The program's output to `stream` from its start to here: its size, its digest, perhaps its newest part."""
+
+    kind = "OutputPrinted"
+    behavioural = False
+    stream: str
+    size: int
+    digest: str
+    data: Any = None
+
+
+class FilesObserved(Event, frozen=True):
+    """The files that the program looked at since the last commit, as they were."""
+
+    kind = "FilesObserved"
+    behavioural = False
+    looks: list[Any]
+
+
+class FilesWritten(Event, frozen=True):
+    """The files that the program wrote since the last commit, as it left them."""
+
+    kind = "FilesWritten"
+    behavioural = False
+    files: list[Any]
+
+
+class BudgetReserved(Event, frozen=True):
+    """An effect reserved a part of the budget before it began; its outcome replaces the reservation."""
+
+    kind = "BudgetReserved"
+    behavioural = False
+    action_id: str
+    amounts: dict[str, Any]
+
+
+class RunReleased(Event, frozen=True):
+    """The holder of `epoch` parked the run. `due` lists the times (microseconds) of its timers."""
+
+    kind = "RunReleased"
+    behavioural = False
+    epoch: int
+    due: list[int] | None = None
 
 
 class SnapshotTaken(Event, frozen=True):
@@ -259,6 +335,31 @@ class OperationNoted(Event, frozen=True):
     detail: Any = None
 
 
+class KeyRotated(Event, frozen=True):
+    """Operations: `key` replaces `previous` for `purpose` from here on. Keys are named by their ids."""
+
+    kind = "KeyRotated"
+    behavioural = False
+    operations_only = True
+    purpose: str
+    key: str
+    previous: str | None = None
+    reason: str | None = None
+
+
+class CheckpointPublished(Event, frozen=True):
+    """Operations: a signed head of the transparency log was published; `note` is its signed text."""
+
+    kind = "CheckpointPublished"
+    behavioural = False
+    operations_only = True
+    origin: str
+    size: int
+    root: str
+    note: str | None = None
+    witnesses: list[str] | None = None
+
+
 class UnknownEvent(Event, frozen=True):
     """An event of a kind that this version does not know. It can be read, never written."""
 
@@ -302,6 +403,16 @@ def event_from_content(kind: str, members: Any) -> Event:
     if missing:
         raise Damaged(f"the content of a {kind} event lacks `{min(missing)}`", code="bad_content")
     return cls(**{name: members[name] for name in cls.__struct_fields__ if name in members})
+
+
+def read_event(kind: str, members: Any) -> Event:
+    """Return the typed event of a decoded content, and check the members that readers rely on."""
+    event = event_from_content(kind, members)
+    if kind in CHECKED_KINDS or "meta" in members:
+        problem = find_member_problem(kind, members)
+        if problem is not None:
+            raise Damaged(problem, code="bad_content")
+    return event
 
 
 def kind_of(event: Event) -> str:

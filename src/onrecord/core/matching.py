@@ -28,6 +28,8 @@ VOLATILE_MEMBERS = frozenset(
         "process",
         "nonce",
         "meta",
+        "by",
+        "why",
     }
 )
 

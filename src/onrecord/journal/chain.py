@@ -26,6 +26,7 @@ from onrecord.core.events import (
 from onrecord.core.hashing import SALT_BYTES, ZERO, commitment, link_hash, next_prefix, render, state_link_of
 from onrecord.core.links import OPERATIONS_RUN, check_event_id, check_key, check_lane, check_time, write_link
 from onrecord.core.matching import MatchRules
+from onrecord.core.member_checks import CHECKED_KINDS, find_member_problem
 from onrecord.core.merkle import NODE_FROM_BYTES, Sharer
 from onrecord.core.packing import pack
 from onrecord.core.state import Reducer, StateUpdatedOnlyReducer
@@ -171,13 +172,17 @@ class Chain:
             or (end is None and lane != "0")
         ):
             self._check(draft, kind, seq)
+        tree = event.content()
+        if kind in CHECKED_KINDS or "meta" in tree:
+            problem = find_member_problem(kind, tree)
+            if problem is not None:
+                raise InvalidInput(problem, code="bad_member")
         salt = draft.salt
         if salt is None:
             salt = self._salts.pop() if self._salts else self._draw_salts(sources)
         elif type(salt) is not bytes or len(salt) != SALT_BYTES:
             raise InvalidInput(f"a salt is {SALT_BYTES} bytes", code="bad_salt")
         parent, distance, lane_seq = self._locate(draft, kind, seq, end)
-        tree = event.content()
         stored, odd = plain_text(tree) or (None, None)
         if stored is None:
             encoded = encode(tree)

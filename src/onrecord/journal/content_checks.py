@@ -7,7 +7,7 @@ from typing import Any
 
 from onrecord.core.canonical import canonical_bytes
 from onrecord.core.codec import decode, encode
-from onrecord.core.events import KINDS, event_from_content
+from onrecord.core.events import KINDS, event_from_content, read_event
 from onrecord.core.hashing import artifact_address, render, state_link_of
 from onrecord.core.matching import MatchRules
 from onrecord.core.merkle import Fetch, artifacts_in, expand, fetch_reachable
@@ -130,7 +130,7 @@ class ContentChecks:
             self.result.uncomputed += 1
         elif self._rules.match(row.kind, tree) != row.match:
             self.result.add_problem(row.seq, "mismatch", "bad_match", "the match digest is not that of the content")
-        decode(tree, loaded_classes=not self._foreign, artifact=self._read_artifact)
+        read_event(row.kind, decode(tree, loaded_classes=not self._foreign, artifact=self._read_artifact))
 
     def _check_states(self, row: EventRow, tree: Any) -> None:
         result = self.result

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.core.canonical import stored_bytes
 from onrecord.core.codec import encode
-from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, Event, event_from_content
+from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, Event, read_event
 from onrecord.core.hashing import SALT_BYTES
 from onrecord.core.links import OPERATIONS_RUN, ParentRun, check_namespace, check_run_id
 from onrecord.core.matching import VolatilePath
@@ -381,7 +381,7 @@ class Journal(JournalReader):
         for row in rows:
             link = self.link(row)
             tree = self.content_tree(row, link)
-            event = None if tree is None else event_from_content(row.kind, self.decoded(tree))
+            event = None if tree is None else read_event(row.kind, self.decoded(tree))
             self._chain.observe(row, link.parent, event)
         self._history_known = True
 

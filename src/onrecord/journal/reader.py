@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from onrecord.core.codec import decode
-from onrecord.core.events import TERMINAL_KINDS, Event, UnknownEvent, event_from_content
+from onrecord.core.events import TERMINAL_KINDS, Event, UnknownEvent, read_event
 from onrecord.core.hashing import artifact_address, commitment, link_hash, node_address, render
 from onrecord.core.links import Header, Link, parse_header, parse_link
 from onrecord.core.matching import MatchRules
@@ -202,7 +202,7 @@ class JournalReader:
         if tree is None:
             event: Event = ErasedEvent(link.kind)
         else:
-            event = event_from_content(link.kind, self.decoded(tree))
+            event = read_event(link.kind, self.decoded(tree))
         return SequencedEvent(
             seq=link.seq,
             event=event,

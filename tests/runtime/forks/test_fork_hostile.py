@@ -197,7 +197,7 @@ def test_no_record_lets_a_tool_begin_that_was_begun_before(memory: MemoryStore) 
     events = [
         ActionRequested("0/think/0", {"model": "small", "prompt": "a"}, "think", "model_call"),
         ActionSucceeded("0/think/0", "small a"),
-        ActionRequested("0/mail/0", {"text": "a"}, "mail", "tool_call", {"once": True}),
+        ActionRequested("0/mail/0", {"text": "a"}, "mail", "tool_call", meta={"once": True}),
         ProcessAttached({"not_begun": "0/mail/0"}),
         AttemptRecorded("0/mail/0", 1, "begun"),
     ]

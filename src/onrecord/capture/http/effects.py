@@ -97,7 +97,7 @@ class HttpCall:
         )
 
     def make_event(self, key: str) -> ActionRequested:
-        return ActionRequested(key, self.payload, self.spec.name, self.spec.kind, self._meta())
+        return ActionRequested(key, self.payload, self.spec.name, self.spec.kind, meta=self._meta())
 
     def _meta(self) -> dict[str, Any] | None:
         """Return the retry count and the call id that SDKs send, by which the attempts of one call are grouped."""

@@ -80,7 +80,7 @@ class McpCall:
 
     def make_event(self, key: str) -> ActionRequested:
         meta = {"once": True} if self.spec.once else None
-        return ActionRequested(key, self.payload, self.spec.name, self.spec.kind, meta)
+        return ActionRequested(key, self.payload, self.spec.name, self.spec.kind, meta=meta)
 
     # Whole answers
 

@@ -16,13 +16,16 @@ export const ANSWERS = new Map([
   ["WaitResolved", "WaitCreated"],
 ]);
 const OPENING = new Set(ANSWERS.values());
-const OPERATIONS = new Set(["RunRetired", "ContentErased", "OperationNoted"]);
+const OPERATIONS = new Set([
+  "RunRetired", "ContentErased", "OperationNoted", "KeyRotated", "CheckpointPublished",
+]);
 const BOOKKEEPING = new Set([
   "AttemptRecorded", "ChunkReceived", "EffectSettled", "TurnTaken", "ProcessAttached", "ValuesDrawn", "SnapshotTaken",
+  "InputSent", "OutputPrinted", "FilesObserved", "FilesWritten", "BudgetReserved", "RunReleased",
 ]);
 const LEFT_OUT = new Set([
   "action_id", "attempt_id", "wait_id", "idempotency_key", "duration_us", "started", "ended", "deadline", "before",
-  "after", "process", "nonce", "meta",
+  "after", "process", "nonce", "meta", "by", "why",
 ]);
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 const EVENT_ID = /^[A-Za-z0-9_-]{1,64}$/;

@@ -52,7 +52,7 @@ def call_with_id(
 
     def make(key: str) -> ActionRequested:
         payload = {"args": list(args), "kwargs": dict(kwargs), "run_id": run_id}
-        return ActionRequested(key, payload, agent.name, "process", {"once": True} if spec.once else None)
+        return ActionRequested(key, payload, agent.name, "process", meta={"once": True} if spec.once else None)
 
     def begin_or_resume() -> Any:
         place = PLACE.get()

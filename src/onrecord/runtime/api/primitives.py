@@ -57,7 +57,7 @@ def sleep(seconds: float) -> Any:
     due = time.time() + seconds
 
     def make(key: str) -> ActionRequested:
-        return ActionRequested(key, {"seconds": seconds}, "sleep", "sleep", {"due": round(due * 1e6)})
+        return ActionRequested(key, {"seconds": seconds}, "sleep", "sleep", meta={"due": round(due * 1e6)})
 
     if asyncio._get_running_loop() is not None:
         if outside("sleep"):

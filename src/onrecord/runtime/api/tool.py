@@ -194,7 +194,9 @@ class Effect(Generic[P, R]):
         spec = self.spec
 
         def make(request_key: str) -> ActionRequested:
-            return ActionRequested(request_key, payload, spec.name, spec.kind, {"once": True} if spec.once else None)
+            return ActionRequested(
+                request_key, payload, spec.name, spec.kind, meta={"once": True} if spec.once else None
+            )
 
         call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
         if self._transactional:

@@ -274,7 +274,7 @@ class LiveRun(Answering):
             event = self._kept(event)
         if first and isinstance(event, ActionRequested):
             event = ActionRequested(
-                event.action_id, event.payload, event.name, event.effect, {**(event.meta or {}), "lane": lane.name}
+                event.action_id, event.payload, event.name, event.effect, meta={**(event.meta or {}), "lane": lane.name}
             )
         if self.guard is not None:
             self._ask_guard(path, spec, event, key)
@@ -298,7 +298,7 @@ class LiveRun(Answering):
         payload = decode(
             parse_stored(stored_bytes(encoded.tree)), loaded_classes=True, artifact=encoded.artifacts.__getitem__
         )
-        return ActionRequested(event.action_id, payload, event.name, event.effect, event.meta)
+        return ActionRequested(event.action_id, payload, event.name, event.effect, meta=event.meta)
 
     def release(self, ticket: OpenEffect) -> None:
         """A request that was held back while the record lasted is made now."""

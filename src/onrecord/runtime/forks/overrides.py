@@ -102,7 +102,7 @@ def _replace_payload(make: MakeEvent, payload: Any) -> MakeEvent:
         event = make(key)
         if not isinstance(event, ActionRequested):
             raise InvalidInput(f"a {event.kind} has no input that can be changed", code="bad_change")
-        return ActionRequested(event.action_id, payload, event.name, event.effect, event.meta)
+        return ActionRequested(event.action_id, payload, event.name, event.effect, meta=event.meta)
 
     return made
 
