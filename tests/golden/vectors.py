@@ -136,11 +136,12 @@ def _add_decisions(add: Any) -> None:
     """What later work writes: `meta`, questions, and the person who decided."""
     site = {"file": "agent.py", "line": 7, "function": "main"}
     schema = {"type": "boolean"}
+    pairs = {10: "a", (2, "é"): "b", 9: {None: 1, "\ufb33": 2, "😀": 3}}
     question = WaitCreated("w2", "refund", question="Send 5 €?", schema=schema, context={"order": 7})
     add(question, WaitResolved("w2", {"ok": True}, by="ada", why="small", meta={"forced": 3}))
     add(Interrupted("stop?"), Resumed(False, by="ada", why="no"))
     add(
-        ActionRequested("a5", [], name="pay", meta={"births": 2, "site": site, "own": [1]}),
+        ActionRequested("a5", pairs, name="pay", meta={"births": 2, "site": site, "own": [1]}),
         BudgetReserved("a5", {"cost": 0.5}),
     )
     add(AttemptRecorded("a5", 1, "failed", latency_us=1500))
@@ -289,6 +290,12 @@ def hash_rows() -> list[Row]:
     listed = {"payload": {"x": 1}, "name": "n", "list": [1, 2, 3]}
     masked = _masked("ActionRequested", {"payload": {}, "name": "n", "list": [1, None, 3]})
     rows.append(("match", "added paths", [masked], rules.match("ActionRequested", listed)))
+    pairs = {"output": {"$dict": [[9, 1], [{"$tuple": [2]}, 2], [10, 3]]}}
+    masked = b'{"content":{"output":{"$dict":[[10,3],[9,1],[{"$tuple":[2]},2]]}},"kind":"ActionSucceeded"}'
+    rows.append(("match", "pairs are sorted", [masked], MatchRules().match("ActionSucceeded", pairs)))
+    decided = {"resolution": 1, "by": "ada", "why": "so", "meta": {"forced": 1}, "wait_id": "w"}
+    masked = _masked("WaitResolved", {"resolution": 1})
+    rows.append(("match", "who decided is left out", [masked], MatchRules().match("WaitResolved", decided)))
     for name, distance in (("no distance", u64[0]), ("distance 1", u64[1]), ("far", u64[2])):
         computed = hashing.next_prefix(_A, _B, int.from_bytes(distance, "big"))
         rows.append(("prefix", name, [_A, _B, distance], computed))

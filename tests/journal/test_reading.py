@@ -101,7 +101,7 @@ def test_the_trace_equals_the_log(store: Store) -> None:
     assert [(t.run_id, t.seq, t.kind, t.timestamp_ms) for t in trace] == [
         ("golden-1", e.seq, e.kind, e.time // 1000) for e in log
     ]
-    assert [t.action_id for t in trace if t.kind == "ActionRequested"] == ["a1", "a2", "a4"]
+    assert [t.action_id for t in trace if t.kind == "ActionRequested"] == ["a1", "a2", "a4", "a5", "c1", "i1"]
     assert [t.step_id for t in trace if t.kind == "StateUpdated"] == ["n1", None]
 
 

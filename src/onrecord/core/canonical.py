@@ -46,8 +46,16 @@ OddFloats = list[Any]
 def canonical_bytes(tree: Tree, *, odd: OddFloats | None = None) -> bytes:
     """Return the tree as RFC 8785 writes it. `InvalidValue` names the path of an invalid value, never the value.
 
-    `odd`, the second result of `plain_text` for this tree, saves the pass over the tree.
+    The pairs of a `$dict` tag are sorted: equal dicts have equal canonical bytes. `odd`, the second result of
+    `plain_text` for this tree, saves the pass over the tree.
     """
+    data = _write_canonical(tree, odd)
+    if b"$" in data and b'{"$dict":[' in data:
+        return _write_canonical(_sort_pairs(tree), None)
+    return data
+
+
+def _write_canonical(tree: Tree, odd: OddFloats | None) -> bytes:
     if odd is None:
         odd = _find_odd_floats(tree)
     if odd is None:
@@ -57,6 +65,36 @@ def canonical_bytes(tree: Tree, *, odd: OddFloats | None = None) -> bytes:
     except (orjson.JSONEncodeError, RecursionError):
         return _write(tree, canonical=True)
     return data if data.isascii() or _has_same_order(tree, data) else _write(tree, canonical=True)
+
+
+def _sort_pairs(tree: Any) -> Any:
+    """Return the tree with the pairs of each `$dict` tag sorted. The tree was written before, so it is valid."""
+    containers: list[Any] = [tree]
+    for container in containers:
+        values = container.values() if type(container) is dict else container
+        containers += [value for value in values if type(value) in (dict, list)]
+    done: dict[int, Any] = {}
+    for container in reversed(containers):  # a container comes after all that it holds
+        if type(container) is dict:
+            copy: Any = {name: done.get(id(value), value) for name, value in container.items()}
+            if len(copy) == 1 and _holds_pairs(copy.get("$dict")):
+                copy = {"$dict": _in_order(copy["$dict"])}
+        else:
+            copy = [done.get(id(value), value) for value in container]
+        done[id(container)] = copy
+    return done[id(tree)]
+
+
+def _holds_pairs(value: Any) -> bool:
+    return type(value) is list and all(type(pair) is list and len(pair) == 2 for pair in value)
+
+
+def _in_order(pairs: list[list[Any]]) -> list[list[Any]]:
+    """Sort pairs by the canonical bytes of their keys; keys that look alike (two NaN) by those of their values."""
+    keys = [(_write_canonical(key, None), b"") for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        keys = [(key, _write_canonical(pair[1], None)) for (key, _), pair in zip(keys, pairs, strict=True)]
+    return [pairs[at] for at in sorted(range(len(pairs)), key=keys.__getitem__)]
 
 
 def stored_bytes(tree: Tree, *, trusted: bool = False) -> bytes:

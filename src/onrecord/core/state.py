@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from onrecord.core.canonical import canonical_bytes
-from onrecord.core.codec import encode
+from onrecord.core.codec import Encoded, encode
 from onrecord.core.events import Event, StateUpdated
 from onrecord.core.hashing import render, state_hash_of, state_link_of
+from onrecord.errors import InvalidInput
 
 
 class Reducer(Protocol):
@@ -39,11 +40,26 @@ class StateUpdatedOnlyReducer:
         return event.payload if isinstance(event, StateUpdated) else state
 
 
+def encode_state(state: Any) -> Encoded:
+    """Encode a state. Refuse one that holds an object without a data form: it could not be restored."""
+    return check_state(encode(state))
+
+
+def check_state(encoded: Encoded) -> Encoded:
+    if encoded.opaque is not None:
+        raise InvalidInput(
+            f"the state holds an object that cannot be recorded as data: {encoded.opaque}",
+            hint="Keep only data in the state; open clients, locks and files again after a resume.",
+            code="state_without_value",
+        )
+    return encoded
+
+
 def state_hash(state: Any) -> str:
     """Return the public hash of a state. Equal states have equal hashes, in any order of keys."""
-    return render(state_hash_of(canonical_bytes(encode(state).tree)))
+    return render(state_hash_of(canonical_bytes(encode_state(state).tree)))
 
 
 def state_link(state: Any, salt: bytes) -> str:
     """Return the hash of a state under the salt of its `StateUpdated` event, so that it is erased with the event."""
-    return render(state_link_of(salt, canonical_bytes(encode(state).tree)))
+    return render(state_link_of(salt, canonical_bytes(encode_state(state).tree)))

@@ -29,7 +29,7 @@ from onrecord.core.matching import MatchRules
 from onrecord.core.member_checks import CHECKED_KINDS, find_member_problem
 from onrecord.core.merkle import NODE_FROM_BYTES, Sharer
 from onrecord.core.packing import pack
-from onrecord.core.state import Reducer, StateUpdatedOnlyReducer
+from onrecord.core.state import Reducer, StateUpdatedOnlyReducer, check_state, encode_state
 from onrecord.errors import (
     ClosedRun,
     ConflictingDuplicate,
@@ -185,7 +185,7 @@ class Chain:
         parent, distance, lane_seq = self._locate(draft, kind, seq, end)
         stored, odd = plain_text(tree) or (None, None)
         if stored is None:
-            encoded = encode(tree)
+            encoded = check_state(encode(tree)) if kind == "StateUpdated" else encode(tree)
             tree, odd = encoded.tree, encoded.odd
             linked.artifacts.update(encoded.artifacts)
         if self._folds or kind == "StateUpdated":
@@ -248,7 +248,7 @@ class Chain:
                 parse_stored(stored_bytes(tree, trusted=True)), loaded_classes=True, artifact=artifacts.__getitem__
             )
             self.state = self.reducer.apply(self.state, event_from_content(kind, members))
-            canonical = canonical_bytes(encode(self.state).tree) if kind == "StateUpdated" else b""
+            canonical = canonical_bytes(encode_state(self.state).tree) if kind == "StateUpdated" else b""
         else:
             canonical = canonical_bytes(tree["payload"])
         if kind != "StateUpdated":

@@ -15,7 +15,7 @@ from onrecord.core.codec import decode, encode
 from onrecord.core.events import Event, SnapshotTaken, event_from_content
 from onrecord.core.hashing import render, snapshot_seal, state_link_of
 from onrecord.core.packing import pack, unpack
-from onrecord.core.state import Reducer
+from onrecord.core.state import Reducer, encode_state
 from onrecord.errors import BadPosition, Damaged, InvalidInput, OnrecordError
 from onrecord.journal.chain import Draft
 from onrecord.journal.journal import Journal
@@ -149,7 +149,7 @@ def take_snapshot(journal: Journal, reducer: Reducer, state: Any, position: int)
 
 def prepare_snapshot(journal: Journal, reducer: Reducer, state: Any, position: int) -> PendingSnapshot:
     """Prepare a snapshot. Its event must come right after `position`; appended in one batch, both cost one commit."""
-    encoded = encode(state)
+    encoded = encode_state(state)
     for address, data in encoded.artifacts.items():
         journal.store.put_artifact(journal.namespace, address, data)
     stored = stored_bytes(encoded.tree)

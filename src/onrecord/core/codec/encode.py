@@ -32,36 +32,41 @@ ARTIFACT_BYTES = 65_536  # longer bytes are stored beside the tree
 class Encoded:
     """An encoded value: the tree, the artifacts it refers to, and whether replay can restore it.
 
-    For a value that was plain already, `stored` holds its stored bytes and `odd` its odd floats (see `plain_text`).
+    `opaque` is the path of the first object that it cannot restore. For a value that was plain already, `stored` holds
+    its stored bytes and `odd` its odd floats (see `plain_text`).
     """
 
-    __slots__ = ("artifacts", "odd", "replayable", "stored", "tree")
+    __slots__ = ("artifacts", "odd", "opaque", "stored", "tree")
 
     def __init__(
         self,
         tree: Any,
         artifacts: dict[bytes, bytes],
-        replayable: bool,
+        opaque: str | None,
         stored: bytes | None = None,
         odd: OddFloats | None = None,
     ) -> None:
         self.tree = tree
         self.artifacts = artifacts
-        self.replayable = replayable
+        self.opaque = opaque
         self.stored = stored
         self.odd = odd
+
+    @property
+    def replayable(self) -> bool:
+        return self.opaque is None
 
 
 def encode(value: Any, *, registry: Registry | None = None) -> Encoded:
     """Encode a value. Raise `InvalidValue` only for a value that contains itself or is nested deeper than 1,000."""
     plain = plain_text(value)
     if plain is not None:
-        return Encoded(value, {}, True, plain[0], plain[1])
+        return Encoded(value, {}, None, plain[0], plain[1])
     encoder = _Encoder(registry or default_registry)
     tree = encoder.run(value)
     if encoder.deepest > MAX_DEPTH - 4:
         stored_bytes(tree)  # tags of leaves add levels: this refuses too many and names the path
-    return Encoded(tree, encoder.artifacts, encoder.replayable)
+    return Encoded(tree, encoder.artifacts, encoder.opaque)
 
 
 class _Encoder(Walk):
@@ -71,7 +76,7 @@ class _Encoder(Walk):
         super().__init__()
         self.registry = registry
         self.artifacts: dict[bytes, bytes] = {}
-        self.replayable = True
+        self.opaque: str | None = None
 
     def step(self, value: Any) -> Any:
         handler = _HANDLERS.get(type(value))
@@ -124,8 +129,8 @@ class _Encoder(Walk):
         return self.encode_opaque_as(label_of(type(value)), "a function" if callable(value) else "no value of its own")
 
     def encode_opaque_as(self, label: str, note: str) -> Any:
-        if not any(len(inner.done) == inner.soft for inner in self.stack):
-            self.replayable = False
+        if self.opaque is None and not any(len(inner.done) == inner.soft for inner in self.stack):
+            self.opaque = f"{self.path()} ({label})"
         return {"$opaque": {"type": label, "note": note}}
 
     def encode_or_opaque(self, tree: Any, value: Any) -> Any:

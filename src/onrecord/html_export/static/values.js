@@ -123,15 +123,37 @@ function expect(reading, sign) {
   if (!ends(reading, sign)) throw new Error("not JSON as the format has it");
 }
 
-/** RFC 8785: sorted by UTF-16 code units, which is how JavaScript sorts; its numbers are those of ECMAScript. */
+/**
+ * RFC 8785: sorted by UTF-16 code units, which is how JavaScript sorts; its numbers are those of ECMAScript.
+ * The pairs of a `$dict` tag are sorted by their canonical bytes: key first, then value.
+ */
 export function canonical(value) {
   if (value instanceof Numeral) return JSON.stringify(value.value);
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (value instanceof Map) {
+    const pairs = value.size === 1 ? value.get("$dict") : null;
+    if (Array.isArray(pairs) && pairs.every((pair) => Array.isArray(pair) && pair.length === 2)) {
+      const written = pairs.map((pair) => pair.map(canonical)).sort(byPair);
+      return `{"$dict":[${written.map((pair) => `[${pair.join(",")}]`).join(",")}]}`;
+    }
     const members = [...value.keys()].sort().map((name) => `${JSON.stringify(name)}:${canonical(value.get(name))}`);
     return `{${members.join(",")}}`;
   }
   return JSON.stringify(value);
+}
+
+function byPair([key, value], [otherKey, otherValue]) {
+  return byBytes(key, otherKey) || byBytes(value, otherValue);
+}
+
+/** The order of the UTF-8 bytes of two texts, which is the order of their code points. */
+function byBytes(one, other) {
+  const [left, right] = [[...one], [...other]];
+  for (let at = 0; at < Math.min(left.length, right.length); at += 1) {
+    const difference = left[at].codePointAt(0) - right[at].codePointAt(0);
+    if (difference !== 0) return difference;
+  }
+  return left.length - right.length;
 }
 
 /** The one tag of an object that is one, else null. */

@@ -15,9 +15,8 @@ from contextlib import suppress
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from onrecord.core.codec import encode
 from onrecord.core.events import ProcessAttached, StateUpdated
-from onrecord.core.state import StateUpdatedOnlyReducer
+from onrecord.core.state import StateUpdatedOnlyReducer, encode_state
 from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.journal.chain import Draft
 from onrecord.journal.snapshots import PendingSnapshot, keep_snapshot, prepare_snapshot
@@ -60,12 +59,7 @@ def checkpoint(state: Any) -> None:
     if type(place) is not Lane:
         outside("checkpoint")
         return
-    if not encode(state).replayable:
-        raise InvalidInput(
-            "the state of a checkpoint holds an object that cannot be recorded as data",
-            hint="Keep only data in the state; open clients, locks and files again after a resume.",
-            code="state_without_value",
-        )
+    encode_state(state)  # refuses a state that could not be restored
     _wait_for_threads(place.run)
     with place.run.lock:
         _write_or_pass(place.run, place, StateUpdated(own_copy(state), CHECKPOINT))

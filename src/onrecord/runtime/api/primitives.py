@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from onrecord.core.events import ActionRequested, StateUpdated
+from onrecord.core.state import encode_state
 from onrecord.errors import InvalidInput
 from onrecord.runtime.engine.boundary import outside, perform, perform_blocking
 from onrecord.runtime.engine.context import PLACE, Inside
@@ -82,6 +83,7 @@ def set_state(value: Any, *, step_id: str | None = None) -> None:
     """Replace the run's state. It is recorded, and `state` returns it from now on."""
     lane = PLACE.get()
     if type(lane) is Lane:
+        encode_state(value)  # refuses a state that could not be restored
         lane.run.update_state(lane, StateUpdated(own_copy(value), step_id))
     elif not outside("set_state"):  # warns once
         return
