@@ -43,10 +43,10 @@ def test_only_the_tail_is_replayed(store: Store) -> None:
     reducer = Counting()
     fold = StateFold.from_snapshot(JournalReader(store, "r1"), reducer)
     assert fold.replay_all()["sum"] == 10
-    assert (fold.reductions, reducer.applied) == (3, 3)
+    assert (fold.reductions, reducer.applied) == (2, 2)
     whole = Counting()
     StateFold(JournalReader(store, "r1"), whole).replay_all()
-    assert whole.applied == 12
+    assert whole.applied == 10
 
 
 def test_without_any_snapshot_the_state_is_the_same(store: Store) -> None:

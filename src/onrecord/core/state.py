@@ -6,13 +6,16 @@ from typing import Any, Protocol
 
 from onrecord.core.canonical import canonical_bytes
 from onrecord.core.codec import Encoded, encode
-from onrecord.core.events import Event, StateUpdated
+from onrecord.core.events import Event, SnapshotTaken, StateUpdated
 from onrecord.core.hashing import render, state_hash_of, state_link_of
 from onrecord.errors import InvalidInput
 
 
 class Reducer(Protocol):
-    """A pure fold. `apply` returns the next state and does not change the one it gets."""
+    """A pure fold. `apply` returns the next state and does not change the one it gets.
+
+    It gets every event but `SnapshotTaken` (`next_state`): a state is the same with and without snapshots.
+    """
 
     @property
     def id(self) -> str:
@@ -38,6 +41,11 @@ class StateUpdatedOnlyReducer:
 
     def apply(self, state: Any, event: Event) -> Any:
         return event.payload if isinstance(event, StateUpdated) else state
+
+
+def next_state(reducer: Reducer, state: Any, event: Event) -> Any:
+    """Return the state after an event."""
+    return state if isinstance(event, SnapshotTaken) else reducer.apply(state, event)
 
 
 def encode_state(state: Any) -> Encoded:

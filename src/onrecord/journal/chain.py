@@ -27,9 +27,9 @@ from onrecord.core.hashing import SALT_BYTES, ZERO, commitment, link_hash, next_
 from onrecord.core.links import OPERATIONS_RUN, check_event_id, check_key, check_lane, check_time, write_link
 from onrecord.core.matching import MatchRules
 from onrecord.core.member_checks import CHECKED_KINDS, find_member_problem
-from onrecord.core.merkle import NODE_FROM_BYTES, Sharer
+from onrecord.core.merkle import SHARED_FROM_BYTES, Sharer
 from onrecord.core.packing import pack
-from onrecord.core.state import Reducer, StateUpdatedOnlyReducer, check_state, encode_state
+from onrecord.core.state import Reducer, StateUpdatedOnlyReducer, check_state, encode_state, next_state
 from onrecord.errors import (
     ClosedRun,
     ConflictingDuplicate,
@@ -191,7 +191,7 @@ class Chain:
         if self._folds or kind == "StateUpdated":
             tree, stored, odd = self._fold(kind, tree, salt, linked.artifacts), None, None
         match = self.rules.match(kind, tree, odd=odd)
-        if stored is None or len(stored) >= NODE_FROM_BYTES:
+        if stored is None or len(stored) >= SHARED_FROM_BYTES:
             self._shared = True
             stored = self.sharer.share(tree, stored)
         now = sources.now_us() if draft.time is None else check_time(draft.time)
@@ -247,7 +247,7 @@ class Chain:
             members = decode(
                 parse_stored(stored_bytes(tree, trusted=True)), loaded_classes=True, artifact=artifacts.__getitem__
             )
-            self.state = self.reducer.apply(self.state, event_from_content(kind, members))
+            self.state = next_state(self.reducer, self.state, event_from_content(kind, members))
             canonical = canonical_bytes(encode_state(self.state).tree) if kind == "StateUpdated" else b""
         else:
             canonical = canonical_bytes(tree["payload"])
@@ -315,7 +315,7 @@ class Chain:
             self._open_names[row.seq] = name
         if event is not None:
             if self._folds:
-                self.state = self.reducer.apply(self.state, event)
+                self.state = next_state(self.reducer, self.state, event)
             if isinstance(event, StateUpdated):
                 self.state_after = event.after
         self._undo.clear()

@@ -12,7 +12,7 @@ from onrecord.core.hashing import artifact_address, render, state_link_of
 from onrecord.core.matching import MatchRules
 from onrecord.core.merkle import Fetch, artifacts_in, expand, fetch_reachable
 from onrecord.core.packing import unpack
-from onrecord.core.state import Reducer
+from onrecord.core.state import Reducer, next_state
 from onrecord.errors import Damaged, OnrecordError
 from onrecord.journal.findings import RangeResult
 from onrecord.store.contract import EventRow
@@ -136,7 +136,7 @@ class ContentChecks:
         result = self.result
         if self._reducer is not None:
             event = event_from_content(row.kind, decode(tree, loaded_classes=True, artifact=self._read_artifact))
-            self._state = self._reducer.apply(self._state, event)
+            self._state = next_state(self._reducer, self._state, event)
         if row.kind == "SnapshotTaken":
             self._check_snapshot_event(row, tree)
         if row.kind != "StateUpdated":

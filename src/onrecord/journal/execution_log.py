@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from onrecord.core.events import ActionFailed, ActionRequested, ActionSucceeded, Event, StateUpdated, kind_of
-from onrecord.core.state import Reducer, state_hash
+from onrecord.core.state import Reducer, next_state, state_hash
 from onrecord.journal.reader import ErasedEvent, JournalReader, SequencedEvent
 
 
@@ -70,7 +70,7 @@ def scan_execution_log_with_state_hashes(
     """Yield the log with the hash of the state after each event. `initial_state` is the state right before `start`."""
     state = initial_state
     for sequenced in reader.scan(start):
-        state = reducer.apply(state, sequenced.event)
+        state = next_state(reducer, state, sequenced.event)
         yield ExecutionLog.from_sequenced(reader.run, sequenced, state_hash(state))
 
 

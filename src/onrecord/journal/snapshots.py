@@ -15,7 +15,7 @@ from onrecord.core.codec import decode, encode
 from onrecord.core.events import Event, SnapshotTaken, event_from_content
 from onrecord.core.hashing import render, snapshot_seal, state_link_of
 from onrecord.core.packing import pack, unpack
-from onrecord.core.state import Reducer, encode_state
+from onrecord.core.state import Reducer, encode_state, next_state
 from onrecord.errors import BadPosition, Damaged, InvalidInput, OnrecordError
 from onrecord.journal.chain import Draft
 from onrecord.journal.journal import Journal
@@ -99,7 +99,7 @@ class SnapshotManager:
         for event in events:
             if event.seq != self._position + 1:
                 raise InvalidInput(f"event {event.seq} does not follow position {self._position}", code="bad_position")
-            self.state = self._reducer.apply(self.state, _as_recorded(event.event))
+            self.state = next_state(self._reducer, self.state, _as_recorded(event.event))
             self._position = event.seq
             self._events_since += 1
             due |= self._policy.due(event, self._events_since, self._state_bytes)
@@ -294,6 +294,6 @@ class StateFold:
         return self.state
 
     def _apply(self, event: SequencedEvent) -> None:
-        self.state = self._reducer.apply(self.state, event.event)
+        self.state = next_state(self._reducer, self.state, event.event)
         self.position = event.seq
-        self.reductions += 1
+        self.reductions += not isinstance(event.event, SnapshotTaken)
