@@ -143,7 +143,12 @@ VERSIONS = [
 ]
 NO_VERSIONS = [
     *(None, {}, {"kind": "socket"}, {"kind": ["file"]}, {**FILE, "commitment": HASH}, {**FILE, "size": -1}),
-    *({"kind": "file", "mode": 1, "size": 0}, {**FILE, "content": [1]}, {"kind": "folder", "mode": 1, "names": "ab"}),
+    *(
+        {"kind": "file", "mode": 1, "size": 0},
+        {**FILE, "content": [1]},
+        {**FILE, "content": ["a"]},
+        {"kind": "folder", "mode": 1, "names": "ab"},
+    ),
 ]
 
 

@@ -30,7 +30,8 @@ OF_AN_EARLIER_VERSION = bytes.fromhex(
     [
         (b"", 0),
         (b"x" * 199, 0),
-        (b"word " * 100, 0),
+        (b"{word " * 80, 0),
+        (b"word " * 100, 3),
         (ANSWER, 3),
         (b"word " * 128, 2),
         (ANSWER * 2, 2),

@@ -354,13 +354,16 @@ def sharing_inputs() -> dict[str, dict[str, Any]]:
 
     return {
         "small: nothing is shared": {"payload": ["x" * 400]},
-        "a string of 1022 characters": {"payload": "x" * 1022},
-        "a string of 1021 characters stays": {"payload": "x" * 1021, "more": 1},
+        "a string of 510 characters": {"payload": "x" * 510},
+        "a string of 509 characters stays": {"payload": "x" * 509, "more": 1},
         "a list that splits": {"payload": [message(index) for index in range(40)]},
-        "a list whose addresses split too": {"payload": [message(index) for index in range(400)]},
+        "a list that ends with an open run": {"payload": [[index, pseudo_text(1)] for index in range(18)]},
+        "a list without a closed run stays": {"payload": [0] * 600},
+        "a list whose addresses are grouped": {"payload": [message(index) for index in range(400)]},
         "a string that is cut": {"payload": pseudo_text(2500)},
         "a string cut in the middle of characters": {"payload": "€" * 30_000},
-        "a large object": {"payload": {f"k{index}": "v" * 20 for index in range(60)}, "name": "n"},
+        "a large object": {"payload": {f"k{index}": "v" * 20 for index in range(120)}, "name": "n"},
+        "an object of less than 2048 bytes stays": {"payload": {f"k{index}": "v" * 20 for index in range(60)}},
         "tags are not replaced, what they hold is": {
             "payload": [{"$tuple": ["x" * 1200, 1]}, {"$bytes": "QUJD" * 400}]
         },

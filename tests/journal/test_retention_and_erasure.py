@@ -541,7 +541,7 @@ def test_values_of_any_characters_are_found(memory: MemoryStore, value: str) -> 
 
 
 def test_a_value_across_a_cut_of_a_long_text_is_found(memory: MemoryStore) -> None:
-    from onrecord.core.merkle import cut_text
+    from onrecord.core.cuts import cut_text
 
     text = "".join(hashlib.sha256(str(n).encode()).hexdigest() for n in range(2000))
     cut = len(cut_text(text.encode())[0])

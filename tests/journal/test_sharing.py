@@ -40,6 +40,7 @@ def plain_share(tree: dict[str, Any]) -> tuple[bytes, dict[str, bytes]]:
         return address
 
     def split(items: list[bytes]) -> list[list[bytes]]:
+        """The closed runs, and the open one, perhaps empty."""
         runs, size = [[]], 0  # type: ignore[var-annotated]
         for item in items:
             runs[-1].append(item)
@@ -47,34 +48,48 @@ def plain_share(tree: dict[str, Any]) -> tuple[bytes, dict[str, bytes]]:
             if size >= 4096 or (size >= 256 and crc32(item) % 512 < len(item)):
                 runs.append([])
                 size = 0
-        return [run for run in runs if run]
+        return runs
 
-    def joined(tag: str, addresses: list[str]) -> bytes:
+    def group(tag: str, addresses: list[str]) -> list[str]:
+        groups: list[list[str]] = [[]]
+        for address in addresses:
+            groups[-1].append(address)
+            if len(groups[-1]) == 16 or (len(groups[-1]) >= 2 and int(address[-2:], 16) % 2 == 0):
+                groups.append([])
+        *closed, rest = groups
+        return group(tag, [node(listed(tag, one)) for one in closed]) + rest if closed else rest
+
+    def listed(tag: str, addresses: list[str], tail: bytes = b"") -> bytes:
         texts = [b'"%s"' % address.encode() for address in addresses]
-        while len(b"[" + b",".join(texts) + b"]") >= 1024:
-            runs = [b'{"%s":[%s]}' % (tag.encode(), b",".join(run)) for run in split(texts)]
-            texts = [b'"%s"' % node(run).encode() for run in runs]
-        return b'{"%s":[%s]}' % (tag.encode(), b",".join(texts))
+        return b'{"%s":[%s]}' % (tag.encode(), b",".join([*texts, tail] if tail else texts))
+
+    def joined(items: list[bytes]) -> bytes:
+        *closed, rest = split(items)
+        tail = b"[" + b",".join(rest) + b"]"
+        if not closed:
+            return tail
+        return listed(
+            "$list", group("$list", [node(b"[" + b",".join(run) + b"]") for run in closed]), tail if rest else b""
+        )
 
     def text_of(value: Any, outermost: bool = False) -> bytes:
         if isinstance(value, str):
             text = plain_text(value)
-            if len(text) < 1024:
+            if len(text) < 512:
                 return text
             if len(value.encode()) > 65_536:
-                return joined("$string", [node(plain_text(piece.decode())) for piece in plain_cut(value.encode())])
+                pieces = [node(plain_text(piece.decode())) for piece in plain_cut(value.encode())]
+                return listed("$string", group("$string", pieces))
             return b'{"$node":"%s"}' % node(text).encode()
         if isinstance(value, list):
             items = [text_of(item) for item in value]
             text = b"[" + b",".join(items) + b"]"
-            return (
-                text if len(text) < 1024 else joined("$list", [node(b"[" + b",".join(r) + b"]") for r in split(items)])
-            )
+            return text if len(text) < 1024 else joined(items)
         if isinstance(value, dict):
             members = [plain_text(key) + b":" + text_of(item) for key, item in value.items()]
             text = b"{" + b",".join(members) + b"}"
             is_tag = len(value) == 1 and next(iter(value)).startswith("$") and not next(iter(value)).startswith("$$")
-            return text if len(text) < 1024 or outermost or is_tag else b'{"$node":"%s"}' % node(text).encode()
+            return text if len(text) < 2048 or outermost or is_tag else b'{"$node":"%s"}' % node(text).encode()
         return plain_text(value)
 
     return text_of(tree, outermost=True), nodes

@@ -63,7 +63,8 @@ def needs(value: object) -> list[str]:
         if name == "$node":
             return [f'"{target}"']
         if name in ("$list", "$string"):
-            return [f'"{address}"' for address in target]
+            tail = target[-1] if name == "$list" and isinstance(target[-1], list) else []
+            return [f'"{address}"' for address in target if isinstance(address, str)] + needs(tail)
         if name == "$artifact":
             return [f'"{target["digest"]}"']
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -6,40 +6,30 @@ content. Both are pure: the caller knows which nodes exist and fetches the missi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import orjson
 
 from onrecord.core.canonical import parse_stored, stored_bytes
+from onrecord.core.cuts import CUT_FROM_BYTES, cut_text, group_addresses, split_items
 from onrecord.core.hashing import node_address, parse_hash, render
 from onrecord.core.lazy_regex import Pattern
 from onrecord.errors import Damaged, InvalidValue
 
-NODE_FROM_BYTES = 1024
-RUN_MIN_BYTES = 256
-RUN_MAX_BYTES = 4096
-RUN_MODULUS = 512
-CUT_FROM_BYTES = 65_536
-CUT_MIN_BYTES = 4_096
-CUT_WINDOW_BYTES = 64
-CUT_MODULUS = 64
+SHARED_FROM_BYTES = 512
+"""The size from which a string is shared. A shorter content holds none, so it is stored as it is."""
+LIST_FROM_BYTES = 1024
+"""The size from which a list is split."""
+OBJECT_FROM_BYTES = 2048
+"""The size from which an object becomes a node. An object around a split list is below it: the list changes with each
+call of a conversation, so a node of the object would be new each time."""
 MAX_EXPANDED_BYTES = 256 * 1024 * 1024
 SHARED_LEVELS = 64
 """A part that is nested deeper than this in the content is not split."""
 REFERENCE_LEVELS = 200
 """A reference deeper than this is refused; levels of `$list` and `$string` count."""
 
-_CUT = Pattern(
-    b"["
-    + b"".join(re.escape(bytes([b])) for b in range(3, 256, 8))
-    + b"]["
-    + b"".join(re.escape(bytes([b])) for b in range(4, 256, 8))
-    + b"](?![\x80-\xbf])"
-)
 _PART = Pattern(rb'\{"\$(?:node|list|string|artifact)":')
 _REFERENCE = Pattern(rb'\{"\$(?:node|list|string)":')
 
@@ -48,7 +38,7 @@ _CONTAINERS = (dict, list)
 
 
 class _KnownList(NamedTuple):
-    """A list as last stored: its text without the closing bracket, its closed runs, the items of its open last run."""
+    """A list as last stored: its text without the closing bracket, its closed runs, the items of its open run."""
 
     text: bytes
     length: int
@@ -85,7 +75,7 @@ class Sharer:
         """Return the root bytes of a content from the codec. Nodes that it needs first are added to `new_nodes`."""
         if stored is None:
             stored = stored_bytes(tree, trusted=True)
-        if len(stored) < NODE_FROM_BYTES:
+        if len(stored) < SHARED_FROM_BYTES:
             return stored
         return self._write_object(tree, 1)
 
@@ -122,7 +112,7 @@ class Sharer:
         kind = type(value)
         if kind is str:
             text = _dumps(value)
-            return text if len(text) < NODE_FROM_BYTES else self._write_string_reference(value, text)
+            return text if len(text) < SHARED_FROM_BYTES else self._write_string_reference(value, text)
         if kind is dict or kind is list:
             if level >= SHARED_LEVELS:
                 return self._write_deep(value)
@@ -132,7 +122,7 @@ class Sharer:
     def _write_deep(self, value: Any) -> bytes:
         """Write a deep part without splitting it: inline if it is small, else as one node."""
         text = stored_bytes(value, trusted=True)
-        if len(text) < NODE_FROM_BYTES or (type(value) is dict and _is_tag(value)):
+        if len(text) < OBJECT_FROM_BYTES or (type(value) is dict and _is_tag(value)):
             return text
         return self._write_node_reference(text)
 
@@ -144,14 +134,14 @@ class Sharer:
                 break
         if nested:
             text = self._write_object(value, level + 1)
-            return text if len(text) < NODE_FROM_BYTES or _is_tag(value) else self._write_node_reference(text)
+            return text if len(text) < OBJECT_FROM_BYTES or _is_tag(value) else self._write_node_reference(text)
         whole = _dumps(value)
-        if len(whole) < NODE_FROM_BYTES:
+        if len(whole) < SHARED_FROM_BYTES:
             return whole
         replaced = self._memo.get(whole) or self._new_memo.get(whole)
         if replaced is None:
             text = self._write_object(value, level + 1)
-            replaced = text if len(text) < NODE_FROM_BYTES or _is_tag(value) else self._write_node_reference(text)
+            replaced = text if len(text) < OBJECT_FROM_BYTES or _is_tag(value) else self._write_node_reference(text)
             self._new_memo[whole] = replaced
         return replaced
 
@@ -163,23 +153,22 @@ class Sharer:
         if len(value) >= self.LONG_LIST:
             return self._write_long_list(value, level)
         items = [self._write_value(item, level + 1) for item in value]
-        size = sum(map(len, items)) + len(items) + 1
-        if size < NODE_FROM_BYTES or not items:
+        if sum(map(len, items)) + len(items) + 1 < LIST_FROM_BYTES or not items:
             return b"[" + b",".join(items) + b"]"
-        return self._write_reference_list(b"$list", [self._add_run(run) for run in split_items(items)])
+        runs, tail = split_items(items)
+        return self._write_list_reference([self._add_run(run) for run in runs], tail)
 
     def _write_long_list(self, value: list[Any], level: int) -> bytes:
         """Continue a stored list that this one begins with: comparing bytes is cheap."""
         whole = stored_bytes(value, trusted=True)
         known = self._find_known_prefix(whole)
         items = [*known.open_items, *(self._write_value(item, level + 1) for item in value[known.length :])]
-        if not known.closed and sum(map(len, items)) + len(items) + 1 < NODE_FROM_BYTES:
+        if not known.closed and sum(map(len, items)) + len(items) + 1 < LIST_FROM_BYTES:
             return b"[" + b",".join(items) + b"]"
-        runs = split_items(items)
-        addresses = [*known.closed, *(self._add_run(run) for run in runs)]
-        # The last run may continue with the next item, even if it ends at a boundary now.
-        self._new_lists.append(_KnownList(whole[:-1], len(value), addresses[:-1], runs[-1]))
-        return self._write_reference_list(b"$list", addresses)
+        runs, tail = split_items(items)
+        closed = [*known.closed, *(self._add_run(run) for run in runs)]
+        self._new_lists.append(_KnownList(whole[:-1], len(value), closed, tail))
+        return self._write_list_reference(closed, tail)
 
     def _find_known_prefix(self, whole: bytes) -> _KnownList:
         for known in self._lists:
@@ -190,22 +179,33 @@ class Sharer:
     def _add_run(self, run: list[bytes]) -> bytes:
         return self._add_node(b"[" + b",".join(run) + b"]")
 
-    def _write_reference_list(self, tag: bytes, addresses: list[bytes]) -> bytes:
-        """Return a reference to the parts in order. A long list of addresses is split like any list."""
-        while True:
-            texts = [b'"' + render(address).encode() + b'"' for address in addresses]
-            inner = b"[" + b",".join(texts) + b"]"
-            if len(inner) < NODE_FROM_BYTES:
-                return b'{"' + tag + b'":' + inner + b"}"
-            addresses = [self._add_node(b'{"' + tag + b'":[' + b",".join(run) + b"]}") for run in split_items(texts)]
+    def _write_list_reference(self, closed: list[bytes], tail: list[bytes]) -> bytes:
+        """Return a reference to closed runs. The open run, which the next item changes, stays in place."""
+        inline = b"[" + b",".join(tail) + b"]"
+        if not closed:
+            return inline
+        texts = [_write_address(address) for address in self._group(b"$list", closed)]
+        return b'{"$list":[' + b",".join([*texts, inline] if tail else texts) + b"]}"
 
     def _write_string_reference(self, value: str, text: bytes) -> bytes:
         encoded = value.encode()
         if len(encoded) <= CUT_FROM_BYTES:
             return self._write_node_reference(text)
-        return self._write_reference_list(
-            b"$string", [self._add_node(_dumps(piece.decode())) for piece in cut_text(encoded)]
-        )
+        pieces = [self._add_node(_dumps(piece.decode())) for piece in cut_text(encoded)]
+        texts = [_write_address(address) for address in self._group(b"$string", pieces)]
+        return b'{"$string":[' + b",".join(texts) + b"]}"
+
+    def _group(self, tag: bytes, addresses: list[bytes]) -> list[bytes]:
+        """Return the addresses to list: those of closed groups, level by level, and those that no group closes."""
+        listed: list[bytes] = []
+        while True:
+            groups, rest = group_addresses(addresses)
+            listed = rest + listed
+            if not groups:
+                return listed
+            addresses = [
+                self._add_node(b'{"' + tag + b'":[' + b",".join(map(_write_address, group)) + b"]}") for group in groups
+            ]
 
     def _write_node_reference(self, text: bytes) -> bytes:
         return b'{"$node":"' + render(self._add_node(text)).encode() + b'"}'
@@ -224,48 +224,8 @@ def _is_tag(value: Mapping[str, Any]) -> bool:
     return name.startswith("$") and not name.startswith("$$")
 
 
-def split_items(items: Sequence[bytes]) -> list[list[bytes]]:
-    """Split items into runs whose boundaries depend only on the items."""
-    runs: list[list[bytes]] = []
-    run: list[bytes] = []
-    size = 0
-    for item in items:
-        length = len(item)
-        run.append(item)
-        size += length + 1
-        if size >= RUN_MIN_BYTES and (size >= RUN_MAX_BYTES or crc32(item) % RUN_MODULUS < length):
-            runs.append(run)
-            run, size = [], 0
-    if run:
-        runs.append(run)
-    return runs
-
-
-def cut_text(data: bytes) -> list[bytes]:
-    """Cut UTF-8 text at positions that depend only on nearby text, so that an insertion moves only cuts near it."""
-    cuts: list[int] = []
-    last = 0
-    for candidate in _CUT.finditer(data):
-        end = candidate.end()
-        while end - last > CUT_FROM_BYTES:
-            last = _find_character_boundary(data, last + CUT_FROM_BYTES)
-            cuts.append(last)
-        if end - last < CUT_MIN_BYTES or end == len(data):
-            continue
-        if crc32(data[end - CUT_WINDOW_BYTES : end]) % CUT_MODULUS == 0:
-            cuts.append(end)
-            last = end
-    while len(data) - last > CUT_FROM_BYTES:
-        last = _find_character_boundary(data, last + CUT_FROM_BYTES)
-        cuts.append(last)
-    bounds = [0, *cuts, len(data)]
-    return [data[start:stop] for start, stop in pairwise(bounds)]
-
-
-def _find_character_boundary(data: bytes, position: int) -> int:
-    while data[position] & 0xC0 == 0x80:
-        position -= 1
-    return position
+def _write_address(address: bytes) -> bytes:
+    return b'"' + render(address).encode() + b'"'
 
 
 Fetch = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]
@@ -295,30 +255,42 @@ def parts_in(stored: bytes) -> list[tuple[str, bytes]]:
             if reference is None:
                 stack.extend(reversed(value.values()))
             else:
-                found.extend((reference[0], address) for address in reference[1])
+                found.extend((reference.tag, address) for address in reference.addresses)
+                stack.append(reference.tail)
         elif type(value) is list:
             stack.extend(reversed(value))
     return found
 
 
-def _read_artifact_reference(value: dict[str, Any]) -> tuple[str, list[bytes]] | None:
+class _Reference(NamedTuple):
+    """A tag that refers to nodes or an artifact. `tail` are the items of a list's open run, which are in place."""
+
+    tag: str
+    addresses: list[bytes]
+    tail: list[Any]
+
+
+def _read_artifact_reference(value: dict[str, Any]) -> _Reference | None:
     if len(value) != 1 or "$artifact" not in value:
         return None
     target = value["$artifact"]
-    return "$artifact", [_parse_address(target.get("digest") if type(target) is dict else None)]
+    return _Reference("$artifact", [_parse_address(target.get("digest") if type(target) is dict else None)], [])
 
 
-def _read_reference(value: dict[str, Any]) -> tuple[str, list[bytes]] | None:
+def _read_reference(value: dict[str, Any]) -> _Reference | None:
     if len(value) != 1:
         return None
     ((name, target),) = value.items()
     if name == "$node":
-        return name, [_parse_address(target)]
-    if name in ("$list", "$string"):
-        if type(target) is not list:
-            raise Damaged(f"a `{name}` reference is not a list of addresses", code="bad_reference")
-        return name, [_parse_address(item) for item in target]
-    return None
+        return _Reference(name, [_parse_address(target)], [])
+    if name not in ("$list", "$string"):
+        return None
+    if type(target) is not list:
+        raise Damaged(f"a `{name}` reference is not a list of addresses", code="bad_reference")
+    tail: list[Any] = []
+    if name == "$list" and target and type(target[-1]) is list:
+        target, tail = target[:-1], target[-1]
+    return _Reference(name, [_parse_address(item) for item in target], tail)
 
 
 def _parse_address(text: Any) -> bytes:
@@ -411,18 +383,20 @@ class _Expansion:
             return value
         reference = _read_reference(value)
         if reference is not None:
-            self._followed += len(reference[1])
-            return self._expand_reference(*reference, level)
+            self._followed += len(reference.addresses)
+            return self._expand_reference(reference, level)
         return {
             name: self._expand_value(item, level + 1) if type(item) in _CONTAINERS else item
             for name, item in value.items()
         }
 
-    def _expand_reference(self, name: str, addresses: list[bytes], level: int) -> Any:
-        parts = [self.expand(self._nodes[address], level + 1) for address in addresses]
-        if name == "$node":
+    def _expand_reference(self, reference: _Reference, level: int) -> Any:
+        parts = [self.expand(self._nodes[address], level + 1) for address in reference.addresses]
+        if reference.tag == "$node":
             return parts[0]
-        expected = list if name == "$list" else str
+        expected = list if reference.tag == "$list" else str
         if not all(type(part) is expected for part in parts):
-            raise Damaged(f"a `{name}` reference leads to something else", code="bad_reference")
-        return "".join(parts) if expected is str else [item for part in parts for item in part]
+            raise Damaged(f"a `{reference.tag}` reference leads to something else", code="bad_reference")
+        if expected is str:
+            return "".join(parts)
+        return [item for part in parts for item in part] + self._expand_value(reference.tail, level + 1)

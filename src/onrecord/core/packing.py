@@ -7,7 +7,7 @@ content; zlib is the opposite. Short contents compress little alone and well wit
 need none. So:
 
     below 200 bytes     plain
-    below 640           plain, but HTTP and references to nodes: zlib with the dictionary
+    below 640           plain, but HTTP, strings, lists and references to nodes: zlib with the dictionary
     below 8,192         Zstandard with the dictionary
     above               Zstandard
 """
@@ -73,7 +73,7 @@ def pack(stored: bytes) -> bytes:
         packed = _prepend_check(_FRAME, _compress_frame(_FRAME, stored))
     elif size >= FRAMED_FROM_BYTES:
         packed = _prepend_check(_FRAME_WITH_DICTIONARY, _compress_frame(_FRAME_WITH_DICTIONARY, stored)[len(_MAGIC) :])
-    elif b'"headers":' in stored or b'"sha256:' in stored:
+    elif stored[:1] != b"{" or b'"headers":' in stored or b'"sha256:' in stored:
         deflater = _DEFLATER.copy()
         packed = _prepend_check(_DEFLATED, deflater.compress(stored) + deflater.flush())
     else:

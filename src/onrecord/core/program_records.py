@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from onrecord.core.cuts import CUT_FROM_BYTES, cut_bytes
 from onrecord.core.shapes import (
     Shape,
     is_count,
@@ -25,13 +26,33 @@ INPUT = "input"
 is_byte_sum = Shape({"size": is_count, "digest": is_hash})
 """Bytes by their number and their artifact address."""
 
+
+def write_content(data: bytes) -> str | bytes | list[bytes]:
+    """Return the content of a file as it is recorded: as text, bytes, or pieces that versions of the file share."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data if len(data) <= CUT_FROM_BYTES else cut_bytes(data)
+
+
+def read_content(content: str | bytes | list[bytes]) -> bytes:
+    """Return the bytes of a recorded content of a file."""
+    if isinstance(content, str):
+        return content.encode("utf-8")
+    return content if isinstance(content, bytes) else b"".join(content)
+
+
+def _is_content(value: Any) -> bool:
+    return is_data(value) or (type(value) is list and all(type(piece) is bytes for piece in value))
+
+
 _VERSIONS: dict[str, Shape] = {
     "absent": Shape({}),
     "file": Shape(
         {"mode": is_count, "size": is_count},
         {
             **{"digest": is_hash, "commitment": is_hash, "secret": is_true},
-            **{"content": is_data, "mtime": is_integer, "unsteady": is_true},
+            **{"content": _is_content, "mtime": is_integer, "unsteady": is_true},
         },
     ),
     "folder": Shape({"mode": is_count}, {"names": list_of(is_data), "mtime": is_integer}),

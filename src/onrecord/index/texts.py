@@ -69,7 +69,10 @@ def _child_values(value: dict[str, Any], fetch: Fetch, known: set[bytes] | None)
         if tag == "$text" and isinstance(target, str):  # with halves of surrogate pairs
             return [b64decode(target).decode("utf-8", "replace")]
         if tag in ("$node", "$list", "$string"):
-            return _fetch_nodes(target if isinstance(target, list) else [target], tag, fetch, known)
+            targets = target if isinstance(target, list) else [target]
+            if tag == "$list" and targets and isinstance(targets[-1], list):  # the items of the open run are in place
+                return [*_fetch_nodes(targets[:-1], tag, fetch, known), *targets[-1]]
+            return _fetch_nodes(targets, tag, fetch, known)
     return [part for name, item in value.items() for part in ((item,) if name.startswith("$") else (name, item))]
 
 

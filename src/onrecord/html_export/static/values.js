@@ -171,9 +171,10 @@ export function partsIn(value, found = []) {
   const tag = tagOf(value);
   if (SHARED.includes(tag)) {
     const target = value.get(tag);
-    const addresses = tag === "$node" ? [target] : target;
-    if (!Array.isArray(addresses)) throw new Error(`a ${tag} is not a list of addresses`);
+    if (tag !== "$node" && !Array.isArray(target)) throw new Error(`a ${tag} is not a list of addresses`);
+    const [addresses, tail] = tag === "$node" ? [[target], []] : withoutTail(tag, target);
     for (const address of addresses) found.push([tag, checked(address), null]);
+    partsIn(tail, found);
   } else if (tag === "$artifact") {
     const target = value.get(tag);
     const named = target instanceof Map ? target : new Map();
@@ -184,6 +185,12 @@ export function partsIn(value, found = []) {
     for (const inner of value) partsIn(inner, found);
   }
   return found;
+}
+
+/** The addresses of a reference, and the items of a list's open run, which stand in place. */
+function withoutTail(tag, target) {
+  const last = target.at(-1);
+  return tag === "$list" && Array.isArray(last) ? [target.slice(0, -1), last] : [target, []];
 }
 
 function checked(address) {
@@ -202,7 +209,11 @@ export function expand(value, nodes, left = { characters: MOST_EXPANDED }, depth
   if (depth > DEEPEST_REFERENCE + DEEPEST) throw new Error("references are nested too deep");
   const tag = tagOf(value);
   if (tag === "$node") return expand(node(value.get(tag), nodes, left), nodes, left, depth + 1);
-  if (tag === "$list") return value.get(tag).flatMap((one) => pieces(one, nodes, left, depth, Array.isArray));
+  if (tag === "$list") {
+    const [addresses, tail] = withoutTail(tag, value.get(tag));
+    const found = addresses.flatMap((one) => pieces(one, nodes, left, depth, Array.isArray));
+    return found.concat(expand(tail, nodes, left, depth + 1));
+  }
   if (tag === "$string") {
     const isText = (piece) => typeof piece === "string";
     return value.get(tag).flatMap((one) => pieces(one, nodes, left, depth, isText)).join("");
