@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from onrecord.core.canonical import canonical_bytes
 from onrecord.core.codec import Encoded, encode
 from onrecord.core.events import Event, SnapshotTaken, StateUpdated
@@ -14,7 +16,8 @@ from onrecord.errors import InvalidInput
 class Reducer(Protocol):
     """A pure fold. `apply` returns the next state and does not change the one it gets.
 
-    It gets every event but `SnapshotTaken` (`next_state`): a state is the same with and without snapshots.
+    It gets every event but `SnapshotTaken`, and no state links (`next_state`): a state is the same with and without
+    snapshots, while it is recorded and when it is read.
     """
 
     @property
@@ -44,8 +47,12 @@ class StateUpdatedOnlyReducer:
 
 
 def next_state(reducer: Reducer, state: Any, event: Event) -> Any:
-    """Return the state after an event."""
-    return state if isinstance(event, SnapshotTaken) else reducer.apply(state, event)
+    """Return the state after an event. The reducer does not see state links: `after` depends on its result."""
+    if isinstance(event, SnapshotTaken):
+        return state
+    if isinstance(event, StateUpdated) and (event.before is not None or event.after is not None):
+        event = replace(event, before=None, after=None)
+    return reducer.apply(state, event)
 
 
 def encode_state(state: Any) -> Encoded:
