@@ -104,7 +104,9 @@ def _export(store: MemoryStore, run: str) -> bytes:
 def golden_run(store: Any, run: str = "golden-1", sources: FixedSources | None = None) -> Journal:
     """A run that holds every kind of event a run may hold, but for the two other ways to end."""
     sources = sources or FixedSources()
-    facts = {"agent": "golden", "argv": ["agent.py", "--fast"], "python": "3.11.2"}
+    facts = {"agent": "golden", "argv": ["agent.py", "--fast"], "python": "3.11.2", "meta": {"hash_seed": 7}}
+    facts |= {"tags": {"team": "a"}, "parent_policy": "cancel", "tolerance": {"cost": 0.1}}
+    facts["code_pin"] = {"digest": hashing.render(hashing.artifact_address(b"code")), "version": "1.2"}
     journal = Journal.create(store, run, facts=facts, sources=sources)
     numbers = itertools.count(1)
 

@@ -75,7 +75,10 @@ class ProgramAgent(Agent[..., Any]):
         return self._code
 
     def own_facts(self) -> dict[str, Any]:
-        return {**super().own_facts(), "program": msgspec.to_builtins(self.program), **environment_fact()}
+        facts = {**super().own_facts(), "program": self.program.to_fact(), **environment_fact()}
+        if self.program.hash_seed is not None:
+            facts["meta"] = {"hash_seed": self.program.hash_seed}
+        return facts
 
 
 def _run_program(program: Program) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _run_agent(agent: ProgramAgent, task: ProgramTask) -> Any:
         return agent.replay(task.run, store=task.store)
     if task.mode == "resume":
         return agent.resume(task.run, store=task.store)
-    return agent.run(msgspec.to_builtins(task.program), run_id=task.run, store=task.store)
+    return agent.run(task.program.to_fact(), run_id=task.run, store=task.store)
 
 
 def _end_by_signal(number: int) -> None:

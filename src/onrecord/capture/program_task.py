@@ -31,6 +31,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         return self.path if self.is_module else os.path.basename(self.path.rstrip("/"))
 
+    def to_fact(self) -> dict[str, Any]:
+        """Return the program as data, without the hash seed: it differs between equal runs (`meta` of the facts)."""
+        return {name: value for name, value in msgspec.to_builtins(self).items() if name != "hash_seed"}
+
 
 class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a replay."""
@@ -84,6 +88,9 @@ def program_of(facts: dict[str, Any] | None) -> Program | None:
         )
     if found is None:
         return None
+    meta = (facts or {}).get("meta")
+    if isinstance(found, dict) and isinstance(meta, dict) and "hash_seed" in meta:
+        found = {**found, "hash_seed": meta["hash_seed"]}
     try:
         return msgspec.convert(found, Program)
     except msgspec.ValidationError as error:

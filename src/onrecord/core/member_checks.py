@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onrecord.core.program_records import COMMAND, INPUT, is_command_request, is_input_request, is_look, is_written_file
-from onrecord.core.shapes import Check, Shape, is_count, is_hash, is_object, is_text, list_of, object_of
+from onrecord.core.shapes import Check, Shape, is_count, is_hash, is_object, is_text, list_of, object_of, one_of
 
 
 def _is_forced(value: Any) -> bool:
@@ -30,8 +30,17 @@ META: dict[str, Check] = {
     "site": Shape({"file": is_text, "line": is_count, "function": is_text}),
     "forced": _is_forced,
     "traceback": is_text,
+    "redacted": list_of(is_text),
 }
 """The members of `meta` that the format names. All others are the writer's own."""
+
+FACTS: dict[str, Check] = {
+    "tags": object_of(is_text),
+    "parent_policy": one_of("wait", "cancel", "abandon"),
+    "tolerance": is_object,
+    "code_pin": Shape({"digest": is_hash}, {"version": is_text}),
+}
+"""The facts that the format names for every writer. All others are the writer's own."""
 
 _DECIDED: dict[str, Check] = {"by": is_text, "why": is_text}
 _CHECKS: dict[str, dict[str, Check]] = {
@@ -71,6 +80,20 @@ def find_member_problem(kind: str, members: Mapping[str, Any]) -> str | None:
             return f"`{name}` of a {kind} event is not well formed"
     if kind == "InputSent" and ("signal" in members) == ("digest" in members):
         return "an InputSent event has either the digest of bytes or a signal"
+    return None
+
+
+def find_fact_problem(facts: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the decoded facts of a run, or None."""
+    if "meta" in facts:
+        problem = _find_meta_problem(facts["meta"])
+        if problem is not None:
+            return problem
+        if "hash_seed" in facts["meta"] and not is_count(facts["meta"]["hash_seed"]):
+            return "`meta.hash_seed` is not well formed"
+    for name, check in FACTS.items():
+        if name in facts and not check(facts[name]):
+            return f"the fact `{name}` is not well formed"
     return None
 
 

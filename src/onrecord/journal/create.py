@@ -9,10 +9,11 @@ from onrecord.core.codec import encode
 from onrecord.core.hashing import SALT_BYTES, commitment, header_hash, render
 from onrecord.core.links import FORMAT, Header, ParentRun
 from onrecord.core.matching import MatchRules, VolatilePath
+from onrecord.core.member_checks import find_fact_problem
 from onrecord.core.merkle import Sharer
 from onrecord.core.packing import pack
 from onrecord.core.state import StateUpdatedOnlyReducer
-from onrecord.errors import Refused
+from onrecord.errors import InvalidInput, Refused
 from onrecord.journal.sources import Sources, holder_is_gone
 from onrecord.store.contract import HeaderRow, NodeRow, Store
 
@@ -37,6 +38,9 @@ def create_header(
     rules = MatchRules(volatile)
     if volatile:
         facts = {**facts, "volatile": [list(path) for path in rules.volatile]}
+    problem = find_fact_problem(facts)
+    if problem is not None:
+        raise InvalidInput(problem, code="bad_member")
     encoded = encode(dict(facts))
     for address, data in encoded.artifacts.items():
         store.put_artifact(namespace, address, data)

@@ -9,6 +9,7 @@ from onrecord.core.codec import decode
 from onrecord.core.hashing import commitment, render
 from onrecord.core.links import Header
 from onrecord.core.matching import MatchRules
+from onrecord.core.member_checks import find_fact_problem
 from onrecord.core.merkle import Fetch, expand
 from onrecord.core.packing import unpack
 from onrecord.errors import Damaged, OnrecordError
@@ -39,6 +40,9 @@ def check_facts(
             raise Damaged("the facts do not match the header", code="bad_content")
         tree = expand(stored, fetch_nodes)
         facts = decode(tree, loaded_classes=not row.imported, artifact=artifact)
+        problem = find_fact_problem(facts)
+        if problem is not None:
+            raise Damaged(problem, code="bad_content")
         rules = rules_of(facts)
         if rules.id != header.rules or rules.match("Header", tree) != row.match:
             raise Damaged("the match rules are not those the header names", code="bad_rules")

@@ -9,7 +9,7 @@ from onrecord.analysis.diff.run_lanes import RunLanes
 from onrecord.core.canonical import canonical_bytes
 from onrecord.core.codec import encode
 from onrecord.core.links import BASE_RULES
-from onrecord.core.matching import MatchRules
+from onrecord.core.matching import VOLATILE_MEMBERS, MatchRules
 from onrecord.errors import Damaged, Refused
 from onrecord.journal.reader import JournalReader
 from onrecord.store.contract import EventRow
@@ -65,7 +65,8 @@ def begun_differently(a: JournalReader, b: JournalReader) -> list[str]:
     return [
         name
         for name in names
-        if _canonical_fact(facts_a.get(name, absent)) != _canonical_fact(facts_b.get(name, absent))
+        if name not in VOLATILE_MEMBERS
+        and _canonical_fact(facts_a.get(name, absent)) != _canonical_fact(facts_b.get(name, absent))
     ]
 
 

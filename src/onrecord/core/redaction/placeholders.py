@@ -6,6 +6,9 @@ is known by its name (a password, an authorisation header): which secret was the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from onrecord.core.lazy_regex import Pattern
 
 MARK = "<secret:"
@@ -25,6 +28,15 @@ COMPRESSED = "gzip"
 
 def placeholder(kind: str, number: str = "") -> str:
     return f"{MARK}{kind}:{number}>" if number else f"{MARK}{kind}>"
+
+
+def made_placeholders(originals: Mapping[str, Any]) -> list[str]:
+    """Return the placeholders that replace a secret. One that replaces a placeholder is the user's own text."""
+    return sorted(
+        name
+        for name, original in originals.items()
+        if type(original) is not str or PLACEHOLDER.fullmatch(original) is None
+    )
 
 
 def kind_of_placeholder(text: str) -> str | None:

@@ -20,7 +20,7 @@ import msgspec
 from onrecord.core.codec import decode, encode
 from onrecord.core.events import ActionSucceeded, ChunkReceived, Event
 from onrecord.core.redaction import Clean, Redacted, Redactor, Rule, restore_secrets, secrets_of_environment
-from onrecord.core.redaction.placeholders import ENVIRONMENT, MARK, PLACEHOLDER, kind_of_placeholder
+from onrecord.core.redaction.placeholders import ENVIRONMENT, MARK, PLACEHOLDER, kind_of_placeholder, made_placeholders
 from onrecord.core.redaction.streams import PendingText
 from onrecord.errors import Damaged, InvalidInput
 from onrecord.journal.chain import Draft
@@ -40,7 +40,7 @@ REQUEST_FIELDS = {
     "ActionRequested": ("payload", "meta", "name"),
     "ActionDenied": ("reason", "payload"),
     "Interrupted": ("value",),
-    "WaitCreated": (),
+    "WaitCreated": ("question", "context"),
 }
 REVERSIBLE_FIELDS = {"StateUpdated": "payload", "Completed": "output", "Failed": "error", "Cancelled": "reason"}
 OUTCOME_FIELDS = {
@@ -167,9 +167,15 @@ class RedactingSecrets(Secrets):
         return event
 
     def _redact_request(self, event: E) -> E:
+        noted = (event.meta or {}).get("redacted", [])
+        if noted:  # redacted before: its own note is not a request
+            rest = {name: value for name, value in (event.meta or {}).items() if name != "redacted"}
+            event = msgspec.structs.replace(event, meta=rest)
         redacted = {name: self._redactor.redact_request(getattr(event, name)) for name in REQUEST_FIELDS[event.kind]}
         changed = {name: one.value for name, one in redacted.items() if one.changed}
-        return msgspec.structs.replace(event, **changed) if changed else event
+        event = msgspec.structs.replace(event, **changed) if changed else event
+        made = [made_placeholders(one.originals) for one in redacted.values()]
+        return _note_placeholders(event, [*noted, *(name for names in made for name in names)])
 
     def redact_batch(self, batch: list[Draft], journal: Journal) -> list[Draft]:
         pending: PendingSeals = []
@@ -215,6 +221,7 @@ class RedactingSecrets(Secrets):
             return _with_event(draft, event)
         self.redacted += not sealed.pop("held", False)
         event = msgspec.structs.replace(event, **{name: clean})
+        event = _note_placeholders(event, made_placeholders(sealed.pop("found", None) or sealed.get("originals") or {}))
         if kind in NOTED_FIELDS:
             return _with_event(draft, event)
         salt = draft.salt or journal.new_salt()
@@ -233,7 +240,7 @@ class RedactingSecrets(Secrets):
             chunk = self._redactor.redact_chunk(value, seq, held)
             if not chunk.changed:
                 return value, None
-            return chunk.value, {"whole": encode(value).tree, "held": not chunk.found}
+            return chunk.value, {"whole": encode(value).tree, "held": not chunk.found, "found": chunk.originals}
         streamed = self._streams.pop(getattr(event, "action_id", ""), None) is not None
         if streamed and isinstance(event, ActionSucceeded) and type(value) is list:
             whole, split = self._redactor.redact_stream(value, seq)
@@ -332,6 +339,13 @@ def _split(redacted: Redacted | Clean) -> tuple[Any, dict[str, Any] | None]:
     return redacted.value, {"originals": redacted.originals} if redacted.changed else None
 
 
+def _note_placeholders(event: E, made: Sequence[str]) -> E:
+    """Name in `meta` the placeholders that replace secrets, so that a user's own text is not taken for one."""
+    if not made:
+        return event
+    return msgspec.structs.replace(event, meta={**(event.meta or {}), "redacted": sorted(set(made))})
+
+
 def _request_id(event: Event) -> tuple[str, str]:
     """Return an id of a request until it is written. (`id()` would raise an audit event.)"""
     return event.kind, "" if event.pair_id is None else str(getattr(event, event.pair_id))
@@ -383,7 +397,11 @@ def redact_facts(
     redacted = redactor.redact_reversibly([named, others, kwargs, program])
     named, others, kwargs, program = redacted.value
     given = {"args": [*named.values(), *others], "kwargs": kwargs}
-    return {**facts, **program, **process, "input": given}, redacted.originals
+    facts = {**facts, **program, **process, "input": given}
+    made = made_placeholders(redacted.originals)
+    if made:
+        facts["meta"] = {**facts.get("meta", {}), "redacted": made}
+    return facts, redacted.originals
 
 
 def seal_facts(journal: Journal, originals: Mapping[str, Any]) -> None:
