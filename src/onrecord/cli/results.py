@@ -20,7 +20,7 @@ from onrecord.errors import InvalidInput, InvalidValue, NotFound, OnrecordError,
 
 if TYPE_CHECKING:  # loaded when a command runs
     from onrecord.cli.settings import Settings
-    from onrecord.cli.suspend import RunReleased
+    from onrecord.cli.suspend import RunSuspended
     from onrecord.store.contract import Store
 
 AGENT_FAILED = 1
@@ -142,7 +142,7 @@ def explain_exit(settings: Settings, run: str, exiting: SystemExit) -> RunNotEnd
     return error
 
 
-def explain_suspension(settings: Settings, store: Store, run: str, reason: RunReleased) -> OnrecordError:
+def explain_suspension(settings: Settings, store: Store, run: str, reason: RunSuspended) -> OnrecordError:
     if store.run_row(settings.namespace, run) is None:
         error = OnrecordError("interrupted before the run began", hint="Nothing was recorded.", code="interrupted")
         error.exit_status = 128 + reason.number

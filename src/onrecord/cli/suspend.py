@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.25
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class RunReleased(BaseException):
+class RunSuspended(BaseException):
     """Report why this process released a run: the number of a signal, or the run's status."""
 
     def __init__(self, number: int = 0, standing: Standing | None = None) -> None:
@@ -42,7 +42,7 @@ class _Stop(SystemExit):
 
 class Suspender:
     def __init__(self) -> None:
-        self.reason: RunReleased | None = None
+        self.reason: RunSuspended | None = None
         self._suspend: Callable[[], None] | None = None
         self._in_main = threading.current_thread() is threading.main_thread()
         self._main = threading.get_ident()
@@ -50,7 +50,7 @@ class Suspender:
         self._handles = False
 
     def execute(self, call: Callable[[], Any], *, is_async: bool) -> Any:
-        """Return the agent's result, or raise its error. Raise `RunReleased` when the run was suspended."""
+        """Return the agent's result, or raise its error. Raise `RunSuspended` when the run was suspended."""
         try:
             with self._signal_handlers():
                 return asyncio.run(self._run_in_task(call)) if is_async else call()
@@ -76,7 +76,7 @@ class Suspender:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.reason is None:
-            self.reason = RunReleased(number)
+            self.reason = RunSuspended(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if self._suspend is not None:
@@ -102,7 +102,7 @@ class Suspender:
         """Suspend the run from another thread: it waits for something that this process cannot provide."""
         with self._lock:
             if self._handles and self.reason is None:
-                self.reason = RunReleased(standing=standing)
+                self.reason = RunSuspended(standing=standing)
                 signal.pthread_kill(self._main, signal.SIGTERM)
 
 

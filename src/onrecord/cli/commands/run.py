@@ -283,14 +283,14 @@ def execute_agent(
     import asyncio
 
     from onrecord.cli import results
-    from onrecord.cli.suspend import RunReleased, Suspender, watch_status
+    from onrecord.cli.suspend import RunSuspended, Suspender, watch_status
 
     suspender = Suspender()
     states = ("blocked", "waiting")
     with watch_status(store, settings.namespace, run, states, _handle_rest(settings, suspender, no_wait)):
         try:
             return suspender.execute(call, is_async=agent.is_async)
-        except RunReleased as reason:
+        except RunSuspended as reason:
             raise results.explain_suspension(settings, store, run, reason) from None
         except SystemExit as exiting:
             raise results.explain_exit(settings, run, exiting) from None
