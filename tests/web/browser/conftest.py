@@ -57,11 +57,11 @@ def look(browser: Browser, store: str) -> Iterator[Callable[..., Looking]]:
     with ExitStack() as stack:
         everybody: list[Looking] = []
 
-        def begin(**about: object) -> Looking:
+        def begin(*, arrives: bool = False, **about: object) -> Looking:
             served = stack.enter_context(serving(store))
             context = browser.new_context(**{"viewport": WIDE, **about})  # type: ignore[arg-type]
             stack.callback(context.close)
-            everybody.append(Looking(context, served))
+            everybody.append(Looking(context, served, arrives=arrives))
             return everybody[-1]
 
         yield begin
