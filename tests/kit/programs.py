@@ -25,8 +25,13 @@ def hide_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     `httpx` loads `rich` and `trio` where they are installed, and the summary of a run loads `genai_prices`. Here they
     are installed for a few tests. Loading them takes half the time of a program.
     """
-    paths = [str(BARE_INSTALLATION), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("PYTHONPATH", str(BARE_INSTALLATION), prepend=os.pathsep)
 
 
-__all__ = ["Server", "hide_optional_packages", "onrecord"]
+def show_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start programs with every package that is installed here."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path != str(BARE_INSTALLATION)))
+
+
+__all__ = ["Server", "hide_optional_packages", "onrecord", "show_optional_packages"]
