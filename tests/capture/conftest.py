@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.programs import Server
+from kit.programs import Server, hide_optional_packages
 
 
 @pytest.fixture
@@ -24,4 +24,5 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     for name in ("ONRECORD_STORE", "PYTHONHASHSEED"):
         monkeypatch.delenv(name, raising=False)
+    hide_optional_packages(monkeypatch)
     return tmp_path

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.programs import Server, onrecord
+from kit.programs import Server, onrecord, show_optional_packages
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -68,7 +68,10 @@ def test_uvloop_that_is_only_imported_is_nothing_to_tell(server: Server) -> None
     [("trio", "trio.run(main)"), ("anyio", 'anyio.run(main, backend="trio")')],
     ids=["trio", "anyio"],
 )
-def test_trio_is_refused_before_anything_happens(library: str, way: str, server: Server) -> None:
+def test_trio_is_refused_before_anything_happens(
+    library: str, way: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show_optional_packages(monkeypatch)
     Path("program.py").write_text(UNDER_TRIO.replace("LIBRARY", library).replace("WAY", way))
     refused = onrecord("run", "program.py", server.url)
     assert refused.returncode == 125

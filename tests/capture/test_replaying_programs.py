@@ -180,7 +180,7 @@ async def main():
     await read(client, "two")
 asyncio.run(main())
 """
-STREAMS = pytest.mark.parametrize("program", cases([STREAM, ASYNC_SDK_STREAM], [ASYNC_STREAM, SDK_STREAM]))
+STREAMS = pytest.mark.parametrize("program", cases([STREAM, ASYNC_STREAM], [SDK_STREAM, ASYNC_SDK_STREAM]))
 
 
 @STREAMS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.programs import Server
+from kit.programs import Server, show_optional_packages
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -37,7 +37,7 @@ ASKING = {
     "imported": "import httpx, http.client",
     "from": "from httpx import get as get\nfrom http.client import HTTPConnection",
     "found first": "from importlib import util\nassert util.find_spec('httpx').loader.get_code('httpx')\nimport httpx",
-    "missing first": "import importlib.util\nassert importlib.util.find_spec('mcp.client.nothing') is None",
+    "missing first": "import importlib.util\nassert importlib.util.find_spec('requests.nothing') is None",
     "in threads": """
 import importlib, threading
 names = ["httpx", "http.client", "requests.adapters", "urllib3.connectionpool", "aiohttp.client"]
@@ -78,7 +78,8 @@ def recorded(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return result
 
 
-def test_what_a_program_may_never_need_is_not_loaded_for_it() -> None:
+def test_what_a_program_may_never_need_is_not_loaded_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    show_optional_packages(monkeypatch)
     loaded = set(recorded("import sys\nprint('|'.join(sys.modules))").stdout.strip().split("|"))
     assert {"apsw", "onrecord.store.sqlite.store"} <= loaded
     assert not loaded & NOT_LOADED

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kit.programs import onrecord
+from kit.programs import hide_optional_packages, onrecord
 from kit.soak import SOAK
 
 PROGRAM = """
@@ -87,6 +87,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bare_installation() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        hide_optional_packages(patch)
+        yield
 
 
 @pytest.fixture(scope="module")

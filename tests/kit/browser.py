@@ -7,12 +7,12 @@ another host) fails the test that looked at it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright
 
 from kit import web
 from kit.paths import ROOT
@@ -56,20 +56,46 @@ def serving(store: str) -> Iterator[Served]:
 
 
 class Looking:
-    """Somebody who was let in, and who notices everything that goes wrong."""
+    """Somebody who was let in, and who notices everything that goes wrong.
 
-    def __init__(self, context: BrowserContext, served: Served) -> None:
+    With `arrives` the browser opens the printed address, which leads to the list of runs. Without it the cookie is
+    fetched and no page is loaded: the list takes as long as the page that a test is about.
+    """
+
+    def __init__(self, context: BrowserContext, served: Served, *, arrives: bool = False) -> None:
         self.context, self.served = context, served
         self.complaints: list[str] = []
-        self.page = self.watched(context.new_page())
-        self.page.goto(served.login_url)
+        self._handlers: dict[Any, Callable[..., None]] = {
+            "pageerror": lambda error: self.complaints.append(f"error: {error}"),
+            "console": self._heard,
+            "requestfailed": self._failed,
+            "request": self._asked,
+        }
+        self.page = self.watched(context.pages[0] if context.pages else context.new_page())
+        if arrives:
+            self.page.goto(served.login_url)
+        else:
+            context.request.get(served.login_url, max_redirects=0)
 
     def watched(self, page: Page) -> Page:
-        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
-        page.on("console", self._heard)
-        page.on("requestfailed", self._failed)
-        page.on("request", self._asked)
+        for event, handler in self._handlers.items():
+            page.on(event, handler)
         return page
+
+    def leave(self) -> None:
+        """Leave one empty page, for the next one to look."""
+        for event, handler in self._handlers.items():
+            self.page.remove_listener(event, handler)
+        for page in self.context.pages:
+            if page is not self.page:
+                page.close()
+        with suppress(Error):  # a page without an origin keeps nothing
+            self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        with suppress(Error):  # a navigation that a test began may be under way, and comes first
+            self.page.goto("about:blank")
+        if self.page.url != "about:blank":
+            self.page.goto("about:blank")
+        self.context.clear_cookies()
 
     def _heard(self, message: Any) -> None:
         if message.type in ("error", "warning"):

@@ -20,7 +20,7 @@ def onrecord(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return command_server.call([words[0], "--store", str(folder / "store.db"), *words[1:]])
 
 
-@pytest.mark.parametrize("use", sdk_uses.USES if SOAK else ("openai", "anthropic_async", "google"))
+@pytest.mark.parametrize("use", sdk_uses.USES if SOAK else ("openai", "anthropic_async"))
 def test_an_sdk_in_a_program_comes_back_without_a_network(use: str, server: Server, tmp_path: Path) -> None:
     recorded = onrecord(tmp_path, "run", str(PROGRAM), use, server.url)
     assert recorded.returncode == 0, recorded.stderr

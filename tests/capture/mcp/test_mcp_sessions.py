@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from kit.paths import TESTS
+from kit.programs import hide_optional_packages, onrecord
 
 SHOP = TESTS / "kit" / "shop_server.py"
 ASKS = """
@@ -94,18 +95,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ONRECORD_KEY_FILE", str(tmp_path / "keys.json"))
     monkeypatch.delenv("ONRECORD_STORE", raising=False)
+    hide_optional_packages(monkeypatch)
     shutil.copy(SHOP, tmp_path / "shop_server.py")
     return tmp_path
 
 
 def write(text: str) -> None:
     Path("program.py").write_text(text)
-
-
-def onrecord(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "onrecord.cli.main", *arguments], capture_output=True, text=True, timeout=90
-    )
 
 
 def requests(run: str = "one") -> list[dict[str, Any]]:
@@ -122,12 +118,29 @@ def with_ledger(program: str) -> str:
     return program.replace('args=["shop_server.py"]', 'args=["shop_server.py"], env={"SHOP_LEDGER": "ledger"}')
 
 
-def test_over_stdio_with_the_server_gone() -> None:
+@pytest.fixture(scope="module")
+def over_stdio(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """Return the folder in which a session over stdio was recorded, and how the recording ended."""
+    folder = tmp_path_factory.mktemp("stdio")
+    shutil.copy(SHOP, folder / "shop_server.py")
+    (folder / "program.py").write_text(with_ledger(STDIO.format(asks=ASKS)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONRECORD_KEY_FILE", str(folder / "keys.json"))
+        patch.delenv("ONRECORD_STORE", raising=False)
+        hide_optional_packages(patch)
+        # Strict: the server's process is no hole.
+        return folder, onrecord("run", "--strict", "--run-id", "one", "program.py", cwd=folder)
+
+
+def test_over_stdio_with_the_server_gone(
+    over_stdio: tuple[Path, subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, recorded = over_stdio
+    monkeypatch.chdir(folder)
     write(with_ledger(STDIO.format(asks=ASKS)))
-    recorded = onrecord("run", "--strict", "--run-id", "one", "program.py")  # strict: the server's process is no hole
     assert (recorded.returncode, recorded.stdout) == (0, EXPECTED), recorded.stderr
     assert "unseen" not in recorded.stderr
-    Path("shop_server.py").unlink()
+    Path("shop_server.py").unlink(missing_ok=True)
     told = ledger()
     replayed = onrecord("replay", "one")
     assert (replayed.returncode, replayed.stdout) == (0, EXPECTED), replayed.stderr
@@ -299,9 +312,11 @@ def test_callbacks_are_called_in_every_replay() -> None:
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
 
 
-def test_a_changed_call_is_a_divergence_that_asks_nobody() -> None:
-    write(with_ledger(STDIO.format(asks=ASKS)))
-    assert onrecord("run", "--run-id", "one", "program.py").returncode == 0
+def test_a_changed_call_is_a_divergence_that_asks_nobody(
+    over_stdio: tuple[Path, subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = over_stdio
+    monkeypatch.chdir(folder)
     write(with_ledger(STDIO.format(asks=ASKS.replace('"tea"', '"coffee"'))))
     told = ledger()
     replayed = onrecord("replay", "one")

@@ -19,7 +19,7 @@ from onrecord.runtime.api.agent import agent
 from onrecord.runtime.engine.stops import NotCarriedOut
 from onrecord.store.memory import MemoryStore
 
-PROGRAMS, CHUNKS, MOST_POSITIONS = (400, 8, 30) if SOAK else (16, 2, 5)
+PROGRAMS, CHUNKS, MOST_POSITIONS = (400, 8, 30) if SOAK else (10, 2, 5)
 
 
 def seeds(chunk: int) -> range:

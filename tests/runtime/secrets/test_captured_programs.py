@@ -15,6 +15,7 @@ import pytest
 
 from kit import command_server
 from kit.kept_bytes import places_of
+from kit.programs import hide_optional_packages
 
 PROGRAM = """
 import os, sys, httpx
@@ -46,6 +47,11 @@ class _Server(BaseHTTPRequestHandler):
         self.do_POST()
 
     def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def bare_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide_optional_packages(monkeypatch)
 
 
 @pytest.fixture

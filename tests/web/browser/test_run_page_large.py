@@ -1,7 +1,8 @@
-"""A run of a hundred thousand events: what is transferred, drawn and computed does not grow with it."""
+"""A run of many events: what is transferred, drawn and computed does not grow with it."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,8 +10,11 @@ from playwright.sync_api import Page, Route
 
 from kit.browser import Looking
 from kit.run_page import Look, chosen, opened, record_many, side
+from kit.soak import SOAK
 
-EVENTS = 100_000
+EVENTS = 100_000 if SOAK else 30_000
+ASKED = EVENTS // 2 + 1
+"""Position of a model call in the middle."""
 WATCHED = """
 window.longest = 0;
 new PerformanceObserver((list) => {
@@ -21,6 +25,11 @@ new PerformanceObserver((list) => {
   for (const one of list.getEntries()) if (!one.hadRecentInput) window.shifted += one.value;
 }).observe({ type: "layout-shift", buffered: true });
 """
+
+
+@pytest.fixture
+def look(look: Look) -> Look:
+    return partial(look, alone=True)
 
 
 @pytest.fixture
@@ -68,13 +77,13 @@ def test_all_of_it_can_be_reached(look: Look) -> None:
     page.locator(f"#event-{EVENTS}").get_by_text("completed").wait_for()
     page.keyboard.press("End")
     assert chosen(page) == EVENTS
-    page.locator("#at").fill("54321")
+    page.locator("#at").fill(str(ASKED))
     page.keyboard.press("Enter")
-    assert chosen(page) == 54_321
-    side(page, "54321 · ActionRequested")
-    assert page.locator("#event-54321").is_visible()
+    assert chosen(page) == ASKED
+    side(page, f"{ASKED} · ActionRequested")
+    assert page.locator(f"#event-{ASKED}").is_visible()
     page.get_by_role("tab", name="State").click()
-    side(page, "After event 54321, set by event 54320")
+    side(page, f"After event {ASKED}, set by event {ASKED - 1}")
 
 
 def test_the_server_reads_little_of_it(look: Look) -> None:
@@ -98,14 +107,14 @@ def test_verification_is_asked_for_and_tells_how_far_it_is(look: Look) -> None:
         ".observe(document.getElementById('verdict'), { childList: true })"
     )
     page.keyboard.press("v")
-    page.get_by_text("verified 100,000 of 100,000").wait_for(timeout=120_000)
+    page.get_by_text(f"verified {EVENTS:,} of {EVENTS:,}").wait_for(timeout=120_000)
     assert any("verifying" in one and "%" in one for one in said)
 
 
-def test_a_conversation_of_ten_thousand_calls(look: Look) -> None:
-    page = opened(look(), "/runs/large?view=conversation&seq=50000")
+def test_a_conversation_of_thousands_of_calls(look: Look) -> None:
+    page = opened(look(), f"/runs/large?view=conversation&seq={ASKED - 1}")
     page.locator(".call").first.wait_for()
-    assert page.locator(".call").first.get_attribute("aria-label") == "Model call, event 49991"
+    assert page.locator(".call").first.get_attribute("aria-label") == f"Model call, event {ASKED - 10}"
     for _ in range(8):
         last = page.locator(".call").last.get_attribute("aria-label")
         page.get_by_role("button", name="Later calls").click()
@@ -116,7 +125,7 @@ def test_a_conversation_of_ten_thousand_calls(look: Look) -> None:
         page.get_by_role("button", name="Earlier calls").click()
         page.wait_for_function("first => document.querySelector('.call').ariaLabel !== first", arg=first)
     assert page.locator(".call").count() <= 120
-    assert page.locator(".call").first.get_attribute("aria-label") == "Model call, event 48991"
+    assert page.locator(".call").first.get_attribute("aria-label") == f"Model call, event {ASKED - 1010}"
 
 
 def test_a_list_that_is_higher_than_a_browser_can_make(look: Look) -> None:
@@ -127,12 +136,12 @@ def test_a_list_that_is_higher_than_a_browser_can_make(look: Look) -> None:
         route.fulfill(response=answer, body=answer.text().replace("8_000_000", "100_000"))
 
     seen.page.route("**/run-fall.js*", lower)
-    page = opened(seen, "/runs/large?seq=54321")
+    page = opened(seen, f"/runs/large?seq={ASKED}")
     assert page.locator("#fall").evaluate("box => box.scrollHeight") == 100_000
-    assert page.locator("#event-54321").is_visible()
+    assert page.locator(f"#event-{ASKED}").is_visible()
     page.keyboard.press("j")
-    assert chosen(page) == 54_322
-    assert page.locator("#event-54322").is_visible()
+    assert chosen(page) == ASKED + 1
+    assert page.locator(f"#event-{ASKED + 1}").is_visible()
     page.keyboard.press("End")
     page.locator(f"#event-{EVENTS}").get_by_text("completed").wait_for()
     page.keyboard.press("Home")

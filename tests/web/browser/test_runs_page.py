@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from playwright.sync_api import expect
@@ -16,6 +17,12 @@ from onrecord.runtime.forks.fork import begin_fork
 from onrecord.store.factory import open_store
 
 Look = Callable[..., Looking]
+
+
+@pytest.fixture
+def look(look: Look) -> Look:
+    """Begin at the list of runs."""
+    return partial(look, arrives=True)
 
 
 @pytest.fixture

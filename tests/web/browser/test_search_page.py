@@ -17,8 +17,7 @@ Look = Callable[..., Looking]
 def test_a_word_is_found_from_any_page_and_leads_to_its_event(look: Look, store: str) -> None:
     record(store, "one", "the quick brown fox jumps")
     record(store, "two", "nothing of the kind")
-    seen = look()
-    page = seen.page
+    page = look(arrives=True).page
     page.keyboard.press("/")
     page.keyboard.type('"brown fox"')
     page.keyboard.press("Enter")

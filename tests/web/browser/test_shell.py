@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -30,6 +31,12 @@ def recorded(store: str) -> None:
 
 
 Look = Callable[..., Looking]
+
+
+@pytest.fixture
+def look(look: Look) -> Look:
+    """Begin at the list of runs."""
+    return partial(look, arrives=True)
 
 
 def test_the_printed_address_leads_to_the_list(look: Look) -> None:
