@@ -12,16 +12,21 @@ from kit.simulation.programs import ACTING, Program, make_program, walk
 class Edit(NamedTuple):
     """A change of one node: `changed`, `removed`, `added` (another before it) or `appended` (after it).
 
-    `drawn` and `undrawn` add or remove a draw that has no influence.
+    `drawn` and `undrawn` add or remove a draw that has no influence; `repeatable` changes only a policy.
     """
 
     how: str
     number: int
 
 
-_EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn")
+_EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn", "repeatable")
 
-_EDITED = {"undrawn": ("glance", "measure"), "appended": ("note",), "drawn": ("compute", "measure", "touch")}
+_EDITED = {
+    "undrawn": ("glance", "measure"),
+    "appended": ("note",),
+    "drawn": ("compute", "measure", "touch"),
+    "repeatable": ("once",),
+}
 """Kinds of the nodes that are edited so; the others edit an act."""
 
 
@@ -38,6 +43,8 @@ class Case(NamedTuple):
     fork_deaths: tuple[Death | None, ...] = ()
     cut: float | None = None
     """The position up to which the journal is replayed, as a share of it."""
+    is_cancelled: bool = False
+    """An order to cancel the run comes from outside, unless the run ends before."""
 
 
 def make_case(seed: int) -> Case:
@@ -52,6 +59,7 @@ def make_case(seed: int) -> Case:
         rng.random() if rng.random() < 0.25 else None,
         _make_deaths(rng, 0.3),
         rng.random() if rng.random() < 0.25 else None,
+        rng.random() < 0.1,
     )
 
 
@@ -66,8 +74,6 @@ def _make_deaths(rng: random.Random, share: float) -> tuple[Death | None, ...]:
 
 def _make_edit(rng: random.Random, program: Program) -> Edit | None:
     how = _EDITS[int(rng.random() * len(_EDITS))]
-    kinds = {"undrawn": ("glance", "measure"), "appended": ("note",), "drawn": ("compute", "measure", "touch")}.get(
-        how, ACTING
-    )
+    kinds = _EDITED.get(how, ACTING)
     nodes = [node.number for node in walk(program) if node.kind in kinds]
     return Edit(how, nodes[int(rng.random() * len(nodes))]) if nodes else None

@@ -11,6 +11,7 @@ from typing import Any
 from kit.simulation.life import Machine
 from onrecord.runtime.scheduler.items import (
     AHEAD,
+    APART,
     Action,
     Away,
     Begin,
@@ -83,7 +84,46 @@ class EachArrivalIsCommittedAlone(Kernel):
         return action
 
 
+class OutcomesHaveNoTime(Kernel):
+    def committed(self, time: int) -> None: ...
+
+
+class GivenUpEffectsStayOpen(Kernel):
+    def _write_apart(self, token: Token, value: Any) -> None: ...
+
+
+class GivenUpEffectsHaveTwoOutcomes(Kernel):
+    def _write_apart(self, token: Token, value: Any) -> None:
+        token.is_written = False
+        super()._write_apart(token, value)
+
+
 # With a history
+
+
+class OutcomesApartAreDeliveredInPlace(Kernel):
+    def _is_skipped(self, item: Any) -> bool:
+        return getattr(item, "forced", 0) != APART and super()._is_skipped(item)
+
+
+class OutcomesApartAreLost(Kernel):
+    def _keep_apart(self, item: Any) -> None: ...
+
+
+class PoliciesAreCompared(Kernel):
+    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+        recorded = self.peek(lane)
+        if getattr(recorded, "once", None) != getattr(act, "once", None) and recorded is not None:
+            self._part(lane, recorded, act, "changed", None)
+        return super()._is_recorded(lane, act)
+
+
+class ListenedValuesAreRequests(Kernel):
+    def listen(self, name: str, detail: Any = None) -> Token:
+        token = super().listen(name, detail)
+        self.open[token] = None
+        token.call, token.recorded = Call(name, None, once=True), not self.live
+        return token
 
 
 class PassedReturnsAreExpected(Kernel):
@@ -295,6 +335,13 @@ CONTROLS: dict[str, Machine] = {
     "nothing is begun before its request is committed": Machine(RequestsAreBegunAtOnce),
     "an at-most-once effect without an outcome is in doubt": Machine(NothingIsInDoubt),
     "a cancelled effect of a dead process is not executed again": Machine(CancelledEffectsRunAgain),
+    "an outcome has the time of its commit": Machine(OutcomesHaveNoTime),
+    "an effect that the program gave up has an outcome": Machine(GivenUpEffectsStayOpen),
+    "an effect that the program gave up has one outcome": Machine(GivenUpEffectsHaveTwoOutcomes),
+    "an outcome that its effect wrote is delivered by a turn": Machine(OutcomesApartAreDeliveredInPlace),
+    "an outcome that its effect wrote is kept until its turn": Machine(OutcomesApartAreLost),
+    "a policy is no part of a request": Machine(PoliciesAreCompared),
+    "what is listened to is no request": Machine(ListenedValuesAreRequests),
     "a retry is spent by an item": Machine(RetriesAreNotSpent),
     "a spent retry is no retry": Machine(digest=_retries_stay),
     "a whole record has added requests": Machine(EndedRecordsHaveNoAdded),

@@ -28,6 +28,8 @@ def apply_edit(program: Program, edit: Edit) -> Program:
             return (node, changed)
         if edit.how == "drawn":
             return (changed._replace(kind="glance"), node)
+        if edit.how == "repeatable":
+            return (node._replace(kind="again"),)
         return (node._replace(kind={"glance": "unseen", "measure": "unmeasured"}.get(node.kind, "removed")),)
 
     return change(program, edit.number, new)
@@ -38,7 +40,7 @@ def check_edit(case: Case, items: list[Item], verdict: Verdict, tally: Counter[s
     edit = case.edit
     assert edit is not None
     recorded = next((item for item in items if _number(item) == edit.number), None)
-    if edit.how in ("drawn", "undrawn") or recorded is None:
+    if edit.how in ("drawn", "undrawn", "repeatable") or recorded is None:
         if verdict.how != "done":
             raise Wrong(f"a false divergence for {edit}: {verdict}")
         tally["edits without a difference"] += 1

@@ -57,7 +57,8 @@ def _effect(memory: Memory, node: Node) -> Steps:
     if kind == "keyed":
         key = f"key {node.number}"
     try:
-        value = yield Ask(kind, memory.input(node), kind == "once", key, blocks=kind == "blocking")
+        name = "once" if kind == "again" else kind
+        value = yield Ask(name, memory.input(node), kind == "once", key, blocks=kind == "blocking")
     except EffectError as failure:
         value = failure.args
     memory.add(value)
@@ -357,7 +358,7 @@ def _condition(memory: Memory, node: Node) -> Steps:
 
 
 _KINDS: dict[str, Callable[[Memory, Node], Steps]] = {
-    **dict.fromkeys(("effect", "once", "keyed", "failing", "blocking"), _effect),
+    **dict.fromkeys(("effect", "once", "again", "own", "keyed", "failing", "blocking"), _effect),
     "slow": _slow,
     **dict.fromkeys(("sleep", "stray"), _sleep),
     "draw": _draw,

@@ -7,6 +7,7 @@ An effect begun too early or twice, a replay that executes or commits, a program
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kit.simulation.journal import Death, Journal
@@ -14,6 +15,7 @@ from kit.simulation.operations import Steps
 from kit.simulation.outside import Outside, Wrong
 from kit.simulation.strands import Strands
 from onrecord.runtime.scheduler.items import (
+    APART,
     STEPS_BETWEEN_RESTS,
     Action,
     Begin,
@@ -80,6 +82,7 @@ class Life:
         *,
         journal: Journal | None = None,
         death: Death | None = None,
+        is_cancelled: bool = False,
     ) -> None:
         """Without a journal the life is a replay."""
         self.peak = 0
@@ -90,12 +93,13 @@ class Life:
         self.kernel = machine.kernel(machine.window(self._give(history), digest), writable=journal is not None)
         self._outside = outside
         outside.arrive = self._arrive
+        outside.write = self._write
         self._death = death
         self._commits = 0
         self._turns = 0
         self._unwritten: list[Token] = []
         """Tokens of what has arrived and is in no commit."""
-        self._strands = Strands(body, self.kernel, outside)
+        self._strands = Strands(body, self.kernel, outside, is_cancelled=is_cancelled)
         self.seen = self._strands.seen
 
     def _give(self, history: list[Item]) -> Iterator[Item]:
@@ -193,7 +197,7 @@ class Life:
             raise Wrong(f"a replay executes: {token}")
         if len(self.seen) < self.journal.safe or self._given < self._history_length:
             raise Wrong(f"begun before the history is over: {token}")
-        if token.call is not None:
+        if token.call is not None and token not in self.kernel.listening:
             if token.key not in self.journal.requested:
                 raise Wrong(f"begun before its request is committed: {token}")
             if token in self._strands.cancelled:
@@ -203,33 +207,49 @@ class Life:
     def _commit(self, commit: Commit) -> None:
         if self.journal is None:
             raise Wrong(f"a replay commits: {commit.items}")
+        self._check_batch(commit.items)
+        with self._dying():
+            self._outside.now += self._outside.upto(1)
+            time = self.journal.append(commit, len(self.seen), self._outside.now)
+            for item in commit.items:
+                if type(item) is EffectOutcome and item.forced != APART:
+                    self._outside.ledger.acknowledge(item.key, item.value)
+                    if type(item.value) is Cut:
+                        self.journal.check_cut(item, self._history_length)
+        self.kernel.committed(time)
+
+    @contextmanager
+    def _dying(self) -> Iterator[None]:
+        """Let the process die before or after the commit that is made meanwhile."""
         self._commits += 1
         dies = self._death is not None and self._commits >= self._death.commits
         if dies and self._death is not None and self._death.how == "before":
             raise _Died
-        self._check_batch(commit.items)
-        self.journal.append(commit, len(self.seen))
-        for item in commit.items:
-            if type(item) is EffectOutcome:
-                self._outside.ledger.acknowledge(item.key, item.value)
-                if type(item.value) is Cut:
-                    self.journal.check_cut(item, self._history_length)
+        yield
         if dies:
             raise _Died
 
     def _check_batch(self, items: list[Item]) -> None:
         """Check that a commit of an outcome holds everything that has arrived."""
-        if any(type(item) is EffectOutcome or type(item) is Chunk for item in items):
+        if any(type(item) in (EffectOutcome, Chunk) and item.forced != APART for item in items):
             written = {delivery_name(item) for item in items if type(item) in (EffectOutcome, Chunk, Turn)}
             for token in self._unwritten:
-                if not token.gone and token.name not in written:
+                if not token.gone and token.name not in written and token.taken_name not in written:
                     raise Wrong(f"arrived, and not in the commit of the batch: {token}")
             self._unwritten.clear()
 
-    def _arrive(self, token: Token, value: Any = None, *, last: bool = True) -> None:
+    def _arrive(self, token: Token, value: Any = None, *, last: bool = True, is_written: bool = False) -> None:
         if self.kernel.live and not (token.done or token.gone or token.here):
             self._unwritten.append(token)
-        self.kernel.arrived(token, value, last=last, time=self._outside.now)
+        self.kernel.arrived(token, value, last=last, time=self._outside.now, is_written=is_written)
+
+    def _write(self, token: Token, value: Any) -> None:
+        """Write the outcome of an effect in one transaction with the effect."""
+        assert self.journal is not None
+        with self._dying():
+            self._outside.ledger.executed[token.key] = value
+            self._outside.ledger.acknowledge(token.key, value)
+            self.journal.append_apart(EffectOutcome(token.key, value, self._outside.now, APART))
 
 
 _VERDICTS = {Done: "done", Diverged: "diverged", EffectsInDoubt: "in doubt", RecordOver: "over", Wait: "stuck"}

@@ -67,6 +67,8 @@ class Outside:
         self.ledger = ledger
         self.now = 0
         self.arrive: Callable[..., None]
+        self.write: Callable[[Token, Any], None]
+        """Writes the outcome of an effect into the journal."""
         self._substitutes = substitutes
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
@@ -101,6 +103,9 @@ class Outside:
                 self.after(delay, lambda: self.arrive(token))
             return
         key = token.key
+        if key.startswith("!"):
+            self.after(self.upto(20), lambda: self.arrive(token, "order"))
+            return
         self.ledger.begin(token)
         if key in self._substitutes:
             self.after(0, lambda: self.arrive(token, self._substitutes[key]))
@@ -118,6 +123,12 @@ class Outside:
         if key not in self._flying:
             return  # stopped before
         number = int(self.rng.random() * 1_000_000)
+        if token.call.name == "own":
+            del self._flying[key]
+            if not token.gone:
+                self.write(token, number)
+                self.after(self.upto(2), lambda: self.arrive(token, number, is_written=True))
+            return
         value = Raised(number) if token.call.name == "failing" else number
         self.ledger.executed[key] = value
         self.after(self.upto(3), lambda: self._flying.pop(key, None) and self.arrive(token, value))

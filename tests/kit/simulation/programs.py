@@ -18,20 +18,19 @@ class Node(NamedTuple):
 
 Program = tuple[Node, ...]
 
-EFFECTS = ("effect", "once", "keyed", "failing", "blocking", "slow")
+EFFECTS = ("effect", "once", "own", "keyed", "failing", "blocking", "slow")
 ACTING = (*EFFECTS, "note")
 """Kinds that make one recorded act: an edit of them is a divergence."""
 
 _LOOP_LEAVES = (
     *("effect",) * 5,
-    *("once",) * 2,
-    *("stream", "sleep", "touch") * 2,
+    *("once", "own", "stream", "sleep", "touch") * 2,
     *("keyed", "failing", "blocking", "stray", "draw", "glance", "note", "yield", "compute", "measure", "slow"),
 )
 _THREAD_LEAVES = (
     *("effect",) * 5,
     *("once", "touch", "compute") * 2,
-    *("keyed", "failing", "sleep", "stray", "draw", "glance", "note", "stream", "measure", "slow"),
+    *("own", "keyed", "failing", "sleep", "stray", "draw", "glance", "note", "stream", "measure", "slow"),
 )
 _LOOP_BRANCHES = (
     *("gather", "first", "threads", "jobs") * 4,

@@ -23,6 +23,7 @@ from kit.simulation.outside import Ledger, Outside, Wrong
 from kit.simulation.programs import Program, walk
 from onrecord.runtime.scheduler.items import (
     AHEAD,
+    APART,
     Began,
     Cut,
     Drawn,
@@ -105,6 +106,8 @@ class _Schedule:
                 self._settle(journal, verdict.detail, ledger)
             elif verdict.how in ("done", "stuck"):
                 _check_ledger(journal, ledger)
+                if verdict.how == "done":
+                    _check_requests(journal, life)
                 return life, verdict
             else:
                 raise Wrong(f"a live run ends as {verdict}")
@@ -113,12 +116,14 @@ class _Schedule:
 
     def _life(self, program: Program, history: list[Item], digest: Digest, outside: Outside, **options: Any) -> Life:
         body = run_body(Memory(self._case.sees_memory), program)
-        return Life(body, self._machine, history, digest, outside, **options)
+        return Life(body, self._machine, history, digest, outside, is_cancelled=self._case.is_cancelled, **options)
 
     def _settle(self, journal: Journal, tokens: list[Token], ledger: Ledger) -> None:
         """Decide effects in doubt as an operator does who may see what happened."""
         for token in tokens:
             key = token.key
+            if key not in journal.requested:
+                raise Wrong(f"in doubt without a request: {key}")
             if key in ledger.executed:
                 how = ("done", "done", "fail", "retry")[int(self._rng.random() * 4)]
             else:
@@ -177,7 +182,9 @@ class _Schedule:
         prefix, tail = items[:position], items[position:]
         ledger = Ledger()
         for item in prefix:
-            if type(item) is EffectOutcome or (type(item) is SettledItem and item.how != "retry"):
+            if (type(item) is EffectOutcome and not _is_dropped(item)) or (
+                type(item) is SettledItem and item.how != "retry"
+            ):
                 ledger.acknowledge(item.key, item.value)
         substitutes = {item.key: item.value for item in tail if _is_answer(item)}
         digest = self._machine.digest(prefix, writable=True)
@@ -189,6 +196,10 @@ class _Schedule:
         self._tally["forks"] += 1
         if verdict.how == "done":
             self._check_replay(journal.items, life, verdict)
+
+
+def _is_dropped(outcome: EffectOutcome) -> bool:
+    return outcome.forced == APART and type(outcome.value) is EffectCancelled
 
 
 def _is_answer(item: Item) -> bool:
@@ -212,12 +223,23 @@ def _check_ledger(journal: Journal, ledger: Ledger) -> None:
             raise Wrong(f"an acknowledged outcome is lost: {key}")
 
 
+def _check_requests(journal: Journal, life: Life) -> None:
+    """Check that each effect has one outcome, unless a lane still waits for it."""
+    outcomes = Counter(
+        item.key for item in journal.items if type(item) is EffectOutcome or getattr(item, "how", "retry") != "retry"
+    )
+    if any(count > 1 for count in outcomes.values()):
+        raise Wrong(f"more than one outcome: {outcomes.most_common(1)}")
+    if open_requests := journal.requested - outcomes.keys() - {token.name for token in life.kernel.open}:
+        raise Wrong(f"requests without an outcome: {open_requests}")
+
+
 def _longest_stretch(items: list[Item], void: frozenset[int]) -> int:
     """Return the largest number of items from one delivery at rest to the next."""
     longest = length = 0
     for position, item in enumerate(items):
         length += 1
         longest = max(longest, length)
-        if getattr(item, "forced", AHEAD) != AHEAD and position not in void:
+        if getattr(item, "forced", AHEAD) >= 0 and position not in void:
             length = 1
     return longest

@@ -76,6 +76,8 @@ def _smaller_cases(case: Case) -> Iterator[Case]:
     for name in ("fork", "cut", "edit"):
         if getattr(case, name) is not None:
             yield case._replace(**{name: None})
+    if case.is_cancelled:
+        yield case._replace(is_cancelled=False)
     if case.sees_memory:
         yield case._replace(sees_memory=False)
     for program in _smaller_programs(case.program):

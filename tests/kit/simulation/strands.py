@@ -63,13 +63,13 @@ class _Pool:
 class Strands:
     """Everything that runs in one life of a program."""
 
-    def __init__(self, body: Steps, kernel: Kernel, outside: Outside) -> None:
+    def __init__(self, body: Steps, kernel: Kernel, outside: Outside, *, is_cancelled: bool) -> None:
         self.kernel = kernel
         self.outside = outside
         self.handlers: dict[Token, Callable[[Any, bool], None]] = {}
         """Called with the value of a delivery, and with False for a chunk."""
-        self.seen: list[tuple[str, str, Any]] = []
-        """The observations of all lanes, in the order in which they were made."""
+        self.seen: list[tuple[str, str, int, Any]] = []
+        """The observations of all lanes, in the order in which they were made, each with the run's clock."""
         self.steps = 0
         """Steps of the loop since the last delivery."""
         self.cancelled: set[Token] = set()
@@ -82,6 +82,9 @@ class Strands:
         self.root = Lane(kernel.root, body, True)
         self._lanes.append(self.root)
         self.resume(self.root)
+        if is_cancelled:
+            order = kernel.listen("cancel")
+            self.handlers[order] = lambda value, last: self.cancel_lane(self.root)
 
     # Strands
 
@@ -283,7 +286,8 @@ class Strands:
     def _saw(self, lane: Lane, operation: Any, value: Any, error: BaseException | None) -> None:
         kind = type(operation)
         if kind is not Yield:
-            self.seen.append((lane.name, kind.__name__, _shown(value if error is None else error)))
+            shown = _shown(value if error is None else error)
+            self.seen.append((lane.name, kind.__name__, self.kernel.time, shown))
 
     # Cancellation
 

@@ -10,6 +10,7 @@ import pytest
 
 from onrecord.runtime.scheduler.items import (
     AHEAD,
+    APART,
     STEPS_BETWEEN_RESTS,
     Away,
     Began,
@@ -268,6 +269,124 @@ def test_cancelled_effect_of_a_dead_process_is_not_executed(request_: Requested)
     assert run.begun == []
 
 
+# What the program gives up
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_effect_that_the_program_gave_up_has_an_outcome(is_begun: bool) -> None:
+    run = Hand()
+    token = run.ask()
+    if is_begun:
+        assert run.rest() == Wait()
+    run.kernel.drop(token)
+    run.ask("b", 2)
+    run.kernel.arrived(token, "too late")
+    assert run.rest() == Wait()
+    assert run.committed == [A, EffectOutcome(A.key, EffectCancelled(), forced=APART), B]
+    assert [one.name for one in run.begun] == [A.key] * is_begun + [B.key]
+    again = replay(*run.committed)
+    again.kernel.drop(again.ask())
+    again.ask("b", 2)
+    assert again.rest() == RecordOver()
+    assert again.delivered == []
+
+
+def test_outcome_that_is_here_is_written_when_the_program_gives_up() -> None:
+    run = Hand()
+    first, second, third = run.ask(), run.ask("b", 2), run.ask("c", 3)
+    run.rest()
+    run.kernel.arrived(first, 1)
+    run.kernel.arrived(second, 2)
+    assert run.rest() == Deliver(first, 1)
+    run.kernel.drop(second)
+    run.kernel.arrived(third, 3)
+    run.kernel.drop(third)
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    outcomes = [item for item in run.committed if isinstance(item, EffectOutcome)]
+    assert [(item.value, item.forced) for item in outcomes] == [(1, 0), (2, AHEAD), (3, APART)]
+
+
+def test_effect_given_up_by_a_dead_process_has_an_outcome() -> None:
+    run = Hand(A)
+    run.kernel.drop(run.ask())
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    assert run.committed == [EffectOutcome(A.key, EffectCancelled(unknown=True), forced=APART), Ended("end")]
+
+
+# Outcomes that the effect writes by itself
+
+
+def test_outcome_that_its_effect_wrote_is_delivered_by_a_turn() -> None:
+    """Written at any time, also while the program is busy; delivered after what had arrived before."""
+
+    def program(run: Hand) -> list[Token]:
+        return [run.ask(), run.ask("b", 2)]
+
+    run = Hand()
+    first, second = program(run)
+    run.rest()
+    run.kernel.arrived(first, 1)
+    run.committed.append(EffectOutcome(B.key, 2, 7, APART))
+    run.kernel.arrived(second, 2, time=9, is_written=True)
+    assert run.rest(N + 5) == Deliver(first, 1)
+    assert run.rest(N) == Deliver(second, 2)
+    assert run.kernel.time == 9
+    assert run.committed[2:] == [
+        EffectOutcome(B.key, 2, 7, APART),
+        EffectOutcome(A.key, 1, forced=N + 5),
+        Turn("taken", "main", 1, 9, AHEAD),
+    ]
+    again = replay(*run.committed)
+    first, second = program(again)
+    assert again.rest(N) is None
+    assert again.rest(N + 5) == Deliver(first, 1)
+    assert again.rest() == Deliver(second, 2)
+    assert again.kernel.time == 9
+
+
+def test_outcome_that_its_effect_wrote_survives_a_death() -> None:
+    run = Hand(ONCE, EffectOutcome(ONCE.key, 1, 7, APART))
+    token = run.ask(once=True)
+    assert run.rest() == Deliver(token, 1), "neither in doubt nor executed again"
+    assert run.begun == []
+    run.ask("b", 2)
+    run.rest()
+    assert run.committed == [Turn("taken", "main", 0), B]
+
+
+# What is listened to
+
+
+def test_value_that_no_request_asks_for() -> None:
+    run = Hand()
+    order = run.kernel.listen("cancel")
+    assert run.rest() == Wait()
+    assert run.begun == [order]
+    assert not run.kernel.open
+    run.kernel.arrived(order, "stop")
+    run.kernel.arrived(order, "stop again")
+    assert run.rest() == Deliver(order, "stop")
+    assert run.rest() == Wait()
+    assert run.committed == [EffectOutcome("!cancel", "stop")]
+    again = Hand(*run.committed)
+    order = again.kernel.listen("cancel")
+    assert again.rest() == Deliver(order, "stop")
+
+
+def test_run_ends_without_what_it_listens_to() -> None:
+    run = Hand()
+    run.kernel.listen("cancel")
+    run.rest()
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    again = replay(*run.committed)
+    again.kernel.listen("cancel")
+    again.kernel.finish("end")
+    assert again.rest() == Done()
+
+
 # Streams
 
 CHUNK = Chunk(A.key, 0, "c")
@@ -420,6 +539,39 @@ def test_busy_program_that_left_its_record_is_named() -> None:
     assert run.kernel.stuck() == Diverged("main", A, "waits for another lane", "removed", 0)
 
 
+def test_policy_is_no_part_of_a_request() -> None:
+    run = replay(ONCE)
+    run.ask(once=False)
+    assert run.rest() == RecordOver()
+
+
+def test_recorded_digest_compares_itself() -> None:
+    class AnyDigest:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            return other != "other"
+
+    for digest, is_same in (("any", True), ("other", False)):
+        run = replay(A._replace(digest=AnyDigest()), EffectOutcome(A.key, 1), Ended(AnyDigest()))
+        if is_same:
+            run.ask(digest=digest)
+            run.rest()
+            run.kernel.finish(digest)
+            assert run.rest() == Done()
+        else:
+            with pytest.raises(Divergent):
+                run.ask(digest=digest)
+
+
+def test_next_recorded_act_of_a_lane_is_shown() -> None:
+    run = Hand(A, EffectOutcome(A.key, 1), B)
+    assert [run.kernel.peek("main"), run.kernel.peek("main>child")] == [A, None]
+    run.ask()
+    assert run.kernel.peek("main") == B
+    assert Kernel().peek("main") is None
+
+
 def test_delivery_that_no_lane_waits_for_is_reported() -> None:
     turn = Turn("timer", "main", 0)
     assert replay(turn).rest() == Diverged("main", turn, "waits for another lane", "not awaited", 0)
@@ -441,6 +593,28 @@ def test_draws_are_served_by_lane_and_site() -> None:
     assert again.kernel.draw("main", "clock", lambda: 0) == 5
     assert again.kernel.draw("main", "clock", lambda: 7) == 7
     assert again.kernel.drawn_anew == 1
+
+
+def test_outcomes_have_the_time_of_their_commit() -> None:
+    run = Hand()
+    first, second = run.ask(), run.ask("b", 2)
+    assert isinstance(run.kernel.next(), Live)
+    assert isinstance(run.kernel.next(), Commit)
+    run.kernel.committed(5)
+    run.rest()
+    assert run.kernel.time == 0, "requests do not move the clock"
+    run.kernel.arrived(first, 1)
+    run.kernel.arrived(second, 2)
+    assert isinstance(run.kernel.next(), Commit)
+    run.kernel.committed(7)
+    assert run.rest() == Deliver(first, 1)
+    assert run.kernel.time == 7
+    run.ask("c", 3)
+    assert isinstance(run.kernel.next(), Commit)
+    run.kernel.committed(9)
+    run.rest()
+    assert run.delivered[-1] == (B.key, 2)
+    assert run.kernel.time == 7, "the time of its own commit"
 
 
 def test_clock_shows_the_last_delivery() -> None:

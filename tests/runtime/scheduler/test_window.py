@@ -6,6 +6,7 @@ import pytest
 
 from onrecord.runtime.scheduler.items import (
     AHEAD,
+    APART,
     Away,
     Began,
     Chunk,
@@ -39,6 +40,8 @@ def _chunk(number: int, key: str = "k") -> Chunk:
         ([ASK, Turn("timer", "main", 0)], Digest(loose=None)),
         ([ASK, OUT, Ended(0)], Digest(is_whole=True, loose=None)),
         ([ASK, SettledItem("k", "done", 1)], Digest(loose=2)),
+        ([ASK, OUT._replace(forced=APART)], Digest(loose=None)),
+        ([ASK, OUT, OUT._replace(forced=APART)], Digest(loose=2)),
         ([ASK, SettledItem("k", "retry")], Digest(retries=frozenset("k"), loose=None)),
         ([ASK, SettledItem("k", "retry"), Began("k")], Digest(loose=None)),
         ([ASK, _chunk(0), _chunk(1)], Digest(void=frozenset({1, 2}), anew=frozenset("k"), loose=None)),

@@ -13,6 +13,12 @@ STEPS_BETWEEN_RESTS = 50
 """Steps of a busy program after which a delivery comes, and another strand runs, without a rest. Part of the format."""
 AHEAD = -1
 """`forced` of a delivery that was committed before it was delivered: it comes at rest, or at that number of steps."""
+APART = -2
+"""`forced` of an outcome that is not delivered where it is written.
+
+The turn `taken` of its lane delivers it, if the effect wrote it into the journal by itself. It is never delivered if
+the program gave the effect up.
+"""
 
 
 class Requested(NamedTuple):
@@ -42,7 +48,10 @@ class Drawn(NamedTuple):
 
 
 class EffectOutcome(NamedTuple):
-    """The result of an effect. `forced` is 0 at rest, the number of steps in a busy program, or `AHEAD`."""
+    """The result of an effect, or the value of something that is listened to.
+
+    `time` is that of its commit. `forced` is 0 at rest, the number of steps in a busy program, `AHEAD` or `APART`.
+    """
 
     key: str
     value: Any
@@ -61,7 +70,10 @@ class Chunk(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A delivery without a value: a timer fired, a worker took a job, a thread came back, a wait ended from outside."""
+    """A delivery without a value: a timer fired, a worker took a job, a thread came back, a wait ended from outside.
+
+    The turn `taken` delivers the outcome that the effect wrote by itself. Its ordinal counts the lane's requests.
+    """
 
     kind: str
     lane: str
@@ -149,11 +161,18 @@ class Call(NamedTuple):
 class Token:
     """Something that one lane waits for and that comes from outside: an outcome, chunks, or a turn."""
 
-    __slots__ = ("begun", "call", "cancelled", "chunks", "detail", "done", "gone", "here", "lane", "name", "recorded")
+    __slots__ = (
+        *("begun", "call", "cancelled", "chunks", "detail", "done", "gone", "here", "is_written", "lane", "name"),
+        *("ordinal", "recorded"),
+    )
 
-    def __init__(self, lane: str, name: str | TurnName, call: Call | None = None, detail: Any = None) -> None:
+    def __init__(
+        self, lane: str, name: str | TurnName, call: Call | None = None, detail: Any = None, ordinal: int = 0
+    ) -> None:
         self.lane = lane
         self.name = name
+        self.ordinal = ordinal
+        """How many effects the lane had asked for before."""
         self.call = call
         """None for a turn."""
         self.detail = detail
@@ -166,6 +185,8 @@ class Token:
         self.done = False
         self.here = False
         """Arrived, and not yet delivered."""
+        self.is_written = False
+        """The journal, or the draft of the next commit, has its outcome or its turn."""
         self.begun = False
         self.chunks = 0
         """Chunks that arrived or were delivered from the history."""
@@ -181,6 +202,11 @@ class Token:
         """Kind, lane and ordinal of a turn."""
         assert isinstance(self.name, tuple)
         return self.name
+
+    @property
+    def taken_name(self) -> TurnName:
+        """The name of the turn that delivers an outcome written by the effect itself."""
+        return ("taken", self.lane, self.ordinal)
 
     def __repr__(self) -> str:
         return f"<{self.name}>"

@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 from onrecord.runtime.scheduler.items import (
     ACTS,
     AHEAD,
+    APART,
     DELIVERIES,
     STEPS_BETWEEN_RESTS,
     Action,
@@ -91,11 +92,12 @@ class _Lane:
 class _Arrival:
     """Something that came from outside and was not delivered yet."""
 
-    __slots__ = ("is_written", "item", "token")
+    __slots__ = ("is_written", "item", "token", "value")
 
-    def __init__(self, token: Token, item: Delivery) -> None:
+    def __init__(self, token: Token, item: Delivery, value: Any) -> None:
         self.token = token
         self.item = item
+        self.value = value
         self.is_written = False
 
 
@@ -110,17 +112,24 @@ class Kernel:
         self.diverged: Diverged | None = None
         self.open: dict[Token, None] = {}
         """Tokens that were not delivered and are still waited for, in order of creation."""
+        self.listening: dict[Token, None] = {}
+        """Tokens that no request asks for and that no lane waits for."""
         self.drawn_anew = 0
         """Draws that the record does not have."""
         self._writable = writable
         self._lanes: dict[str, _Lane] = {root: _Lane()}
         self._tokens: dict[str | TurnName, Token] = {}
+        """Tokens that the history may ask for by name."""
+        self._apart: dict[Token, Any] = {}
+        """Values of the history that were written by their effects and are delivered by a turn."""
         self._draft: list[Item] = []
         self._is_commit_due = False
         """The draft has a request or a second execution, which are committed before anything is begun."""
         self._to_begin: list[Token] = []
         self._to_stop: list[Token] = []
         self._inbox: deque[_Arrival] = deque()
+        self._untimed: list[_Arrival] = []
+        """Outcomes and chunks in a commit whose time is not known yet."""
         self._ready: deque[Any] = deque()
         self._queued: set[Any] = set()
         self._away: set[str] = set()
@@ -154,12 +163,17 @@ class Kernel:
         if self.history.digest.is_whole and not self.live:
             while not isinstance(end := self.history.head(), Ended):
                 self.history.advance()
-            if end.digest != digest:
+            is_same = end.digest == digest  # a digest compares itself
+            if not is_same:
                 self._diverge(self.root, end, Ended(digest), "ended differently", self.history.position)
                 return
         elif self._writable:
+            while (item := self.history.head()) is not None:  # committed ahead, and not waited for
+                if type(item) is EffectOutcome:
+                    self._tokens.pop(item.key, None)
+                self.history.advance()
+            self._leave_history()
             self._draft.append(Ended(digest))
-            self.live = True
         self.done = True
 
     # Acts
@@ -170,14 +184,18 @@ class Kernel:
         own = self._lanes[lane]
         key = call.key or f"{lane}/{call.name}/{own.count(call.name)}"
         request = Requested(key, lane, call.name, call.digest, call.once, own.births)
-        token = Token(lane, key, call)
+        token = Token(lane, key, call, ordinal=own.count(("turn", "taken")))
         if self._is_recorded(lane, request):
             token.recorded = True
         elif self.live:
             self._to_begin.append(token)
-        self._tokens[key] = token
-        self.open[token] = None
+        self._open(token)
         return token
+
+    def _open(self, token: Token) -> None:
+        self.open[token] = None
+        if not self.live:
+            self._tokens[token.name] = token
 
     def note(self, lane: str, digest: Any) -> None:
         """Set the state, or do anything else that is recorded and needs no answer."""
@@ -194,10 +212,15 @@ class Kernel:
             self._is_commit_due |= type(act) is Requested
             return False
         position, expected = recorded
-        if expected[:5] != act[:5]:
+        if not _is_same(expected, act):
             self._part(lane, expected, act, "changed", position)
         self.history.mark_made(lane)
         return True
+
+    def peek(self, lane: str) -> Requested | Noted | None:
+        """Return the next recorded act of the lane, if it has one."""
+        recorded = None if self.live else self.history.next_act(lane)
+        return None if recorded is None else recorded[1]
 
     def draw(self, lane: str, site: str, make: MakeValue) -> Any:
         """Return the next recorded value of that lane and site, or a new one."""
@@ -217,8 +240,20 @@ class Kernel:
 
     def _new_turn(self, lane: str, kind: str, ordinal: int, detail: Any) -> Token:
         token = Token(lane, (kind, lane, ordinal), None, detail)
+        self._open(token)
+        if self.live:
+            self._to_begin.append(token)
+        return token
+
+    def listen(self, name: str, detail: Any = None) -> Token:
+        """Take one value from outside at any time of the run, such as the order to cancel it.
+
+        It is no request and is never in doubt. The run may rest, and end, without it.
+        """
+        self._check()
+        token = Token(self.root, f"!{name}", Call(name, None), detail)
         self._tokens[token.name] = token
-        self.open[token] = None
+        self.listening[token] = None
         if self.live:
             self._to_begin.append(token)
         return token
@@ -235,17 +270,29 @@ class Kernel:
                 self._to_stop.append(token)
 
     def drop(self, token: Token) -> None:
-        """Wait no longer for an effect, as for a stream that is not read to its end."""
-        if not token.done and not token.gone:
-            self._forget(token)
-            if self.live:
-                self._to_stop.append(token)
+        """Wait no longer for an effect, as for a stream that is not read to its end.
+
+        Its outcome is written, so that the record has no open request that the program gave up.
+        """
+        if token.done or token.gone:
+            return
+        if self.live or not token.recorded:
+            here = next((one.value for one in self._inbox if one.token is token and token.here), EffectCancelled())
+            self._write_apart(token, here)
+        self._forget(token)
+        if self.live:
+            self._to_stop.append(token)
+
+    def _write_apart(self, token: Token, value: Any) -> None:
+        """Write an outcome that is never delivered, unless the journal has one already."""
+        if not token.is_written:
+            token.is_written = True
+            self._draft.append(EffectOutcome(token.key, value, forced=APART))
 
     def _forget(self, token: Token) -> None:
         token.gone = True
         self.open.pop(token, None)
-        if self.live:  # only a history asks for it by name
-            self._tokens.pop(token.name, None)
+        self._apart.pop(token, None)
 
     # Strands
 
@@ -295,20 +342,35 @@ class Kernel:
 
     # The outside
 
-    def arrived(self, token: Token, value: Any = None, *, last: bool = True, time: int = 0) -> None:
-        """Take an outcome, a chunk (`last=False`) or a turn from outside. It is delivered in its turn."""
+    def arrived(
+        self, token: Token, value: Any = None, *, last: bool = True, time: int = 0, is_written: bool = False
+    ) -> None:
+        """Take an outcome, a chunk (`last=False`) or a turn from outside. It is delivered in its turn.
+
+        `time` is that of a turn. With `is_written` the effect itself wrote its outcome into the journal, marked
+        `APART`. It may do so at any time, but not after the token is gone.
+        """
         if token.done or token.gone or token.here:
             return
         token.here = last
         item: Delivery
         if token.call is None:
             item = Turn(*token.turn_name, time)
+        elif is_written:
+            token.is_written = True
+            item = Turn(*token.taken_name, time)
         elif last:
-            item = EffectOutcome(token.key, value, time)
+            item = EffectOutcome(token.key, value)
         else:
-            item = Chunk(token.key, token.chunks, value, time)
+            item = Chunk(token.key, token.chunks, value)
             token.chunks += 1
-        self._inbox.append(_Arrival(token, item))
+        self._inbox.append(_Arrival(token, item, value))
+
+    def committed(self, time: int) -> None:
+        """Take the time of the last commit: that of the outcomes and chunks in it."""
+        for arrival in self._untimed:
+            arrival.item = arrival.item._replace(time=time)
+        self._untimed.clear()
 
     # The decision
 
@@ -354,12 +416,15 @@ class Kernel:
                         self._write(later, AHEAD)
                 return self._commit()
         self._inbox.popleft()
-        return self._deliver(arrival.token, arrival.item)
+        return self._deliver(arrival.token, arrival.item, arrival.value)
 
     def _write(self, arrival: _Arrival, forced: int) -> None:
         if forced:
             arrival.item = arrival.item._replace(forced=forced)
         arrival.is_written = True
+        arrival.token.is_written |= arrival.token.here
+        if type(arrival.item) is not Turn:
+            self._untimed.append(arrival)
         self._draft.append(arrival.item)
 
     def _take_begun(self) -> Begin:
@@ -378,14 +443,14 @@ class Kernel:
         items, self._draft, self._is_commit_due = self._draft, [], False
         return Commit(items, sync or any(_needs_sync(item) for item in items))
 
-    def _deliver(self, token: Token, item: Delivery) -> Deliver:
+    def _deliver(self, token: Token, item: Delivery, value: Any) -> Deliver:
         self.time = max(self.time, item.time)
         last = type(item) is not Chunk
         if last:
             token.done = True
             self.open.pop(token, None)
+            self.listening.pop(token, None)
             self._tokens.pop(token.name, None)
-        value = getattr(item, "value", None)
         if type(item) is SettledItem and item.how == "fail":
             value = EffectFailed(value)
         return Deliver(token, value, last)
@@ -412,14 +477,33 @@ class Kernel:
                     if isinstance(item, Chunk):
                         token.chunks = item.number + 1
                     history.advance()
-                    return self._deliver(token, item)
+                    return self._deliver(token, item, self._value_of(token, item))
                 if not isinstance(item, Chunk):
-                    self._tokens.pop(token.name, None)
+                    self._tokens.pop(delivery_name(item), None)
             history.advance()
         return _OVER
 
+    def _value_of(self, token: Token, item: Delivery) -> Any:
+        if type(item) is not Turn:
+            return item.value  # type: ignore[union-attr]
+        self._tokens.pop(token.taken_name, None)
+        return self._apart.pop(token, None)
+
+    def _keep_apart(self, item: EffectOutcome) -> None:
+        """Keep an outcome that the effect wrote by itself until the turn that delivers it."""
+        token = self._tokens.get(item.key)
+        if token is None or token.gone:
+            self._tokens.pop(item.key, None)
+        else:
+            token.is_written = True
+            self._apart[token] = item.value
+            self._tokens[token.taken_name] = token
+
     def _is_skipped(self, item: Delivery) -> bool:
         """Return True for a retry, and for a return to a draw that the strand does not make any more."""
+        if type(item) is EffectOutcome and item.forced == APART:
+            self._keep_apart(item)
+            return True
         if type(item) is Turn and item.kind == "back":
             lane = self._lanes.get(item.lane)
             if lane is None or lane.acts <= item.ordinal:
@@ -435,11 +519,14 @@ class Kernel:
         doubts = [token for token in self.open if _is_in_doubt(token) and token.key not in digest.retries]
         if doubts:
             return EffectsInDoubt(doubts)
-        self.live = True
+        self._leave_history()
         self._inbox = deque(one for one in self._inbox if not one.token.done and not one.token.gone)
+        self._to_begin.extend(self.listening)
         for token in self.open:
             if token.call is None or not token.recorded:
                 self._to_begin.append(token)
+            elif token in self._apart:
+                self.arrived(token, self._apart.pop(token), time=self.time, is_written=True)
             elif token.cancelled:
                 self.arrived(token, EffectCancelled(unknown=True), time=self.time)
             elif token.chunks:
@@ -450,6 +537,13 @@ class Kernel:
                     self._is_commit_due = True
                 self._to_begin.append(token)
         return Live()
+
+    def _leave_history(self) -> None:
+        self.live = True
+        for token in self._tokens.values():
+            if token.gone and token.recorded:  # the program gave it up before the process died
+                self._write_apart(token, EffectCancelled(unknown=True))
+        self._tokens.clear()
 
     # Divergence
 
@@ -527,8 +621,19 @@ def _comes_at(forced: int, steps: int) -> bool:
 
 
 def _needs_sync(item: Item) -> bool:
-    return type(item) in (EffectOutcome, Began) or (type(item) is Requested and item.once)
+    if type(item) is EffectOutcome:
+        return item.forced != APART
+    return type(item) is Began or (type(item) is Requested and item.once)
+
+
+def _is_same(expected: Requested | Noted, act: Requested | Noted) -> bool:
+    """Compare an act with the record. Policy (`once`) is no part of it, and a digest compares itself."""
+    if type(expected) is Requested and type(act) is Requested:
+        return expected.key == act.key and expected.name == act.name and bool(expected.digest == act.digest)
+    return type(expected) is type(act) and bool(expected.digest == act.digest)
 
 
 def _is_in_doubt(token: Token) -> bool:
-    return token.recorded and token.call is not None and token.call.once and not token.cancelled
+    if not token.recorded or token.call is None or not token.call.once:
+        return False
+    return not token.cancelled and not token.is_written

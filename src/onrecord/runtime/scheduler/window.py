@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from onrecord.runtime.scheduler.items import (
     ACTS,
     AHEAD,
+    APART,
     DELIVERIES,
     Away,
     Began,
@@ -88,7 +89,7 @@ class _Ends:
         """The same without the chunks at the end, which are void for a stream that is executed again."""
 
     def add(self, position: int, item: Item) -> None:
-        if isinstance(item, SettledItem) and item.how == "retry":
+        if getattr(item, "forced", 0) == APART or (isinstance(item, SettledItem) and item.how == "retry"):
             return
         if isinstance(item, EffectOutcome | Chunk) and item.forced != AHEAD:
             self.loose = position + 1  # committed before it was delivered
@@ -231,4 +232,4 @@ class Window:
 
     def _is_rest(self, item: Item, position: int) -> bool:
         # A void chunk is never delivered: what was recorded after it belongs to the rest before it.
-        return isinstance(item, DELIVERIES) and item.forced != AHEAD and position not in self.digest.void
+        return isinstance(item, DELIVERIES) and item.forced >= 0 and position not in self.digest.void

@@ -62,7 +62,8 @@ class Awaited(Protocol):
 
 
 class ItemJournal(Protocol):
-    def commit(self, items: list[Any], sync: bool) -> None: ...
+    def commit(self, items: list[Any], sync: bool) -> int:
+        """Append the items. Return the time of the commit: microseconds of the run's clock, never less than before."""
 
 
 class Coordinator:
@@ -126,6 +127,9 @@ class Coordinator:
 
     def born(self, parent: str, label: str) -> str:
         return self._told(partial(self.kernel.born, parent, label))
+
+    def listen(self, name: str, awaited: Awaited) -> Token:
+        return self._told(partial(self.kernel.listen, name, awaited))
 
     def turn(self, lane: str, kind: str, awaited: Awaited) -> Token:
         return self._told(partial(self.kernel.turn, lane, kind, awaited))
@@ -193,7 +197,7 @@ class Coordinator:
 
     def obey(self, action: Any) -> None:
         if isinstance(action, Commit):
-            self._journal.commit(action.items, action.sync)
+            self.kernel.committed(self._journal.commit(action.items, action.sync))
         elif isinstance(action, Begin):
             for token in action.stop:
                 token.detail.stop(token)
@@ -207,19 +211,19 @@ class Coordinator:
         else:
             self.stop(action)
 
-    def arrived(self, token: Token, value: Any = None, *, last: bool = True) -> None:
+    def arrived(self, token: Token, value: Any = None, *, last: bool = True, is_written: bool = False) -> None:
         """Take something from outside and continue. Called by any thread."""
         with inside():
-            if self.take(token, value, last=last):
+            if self.take(token, value, last=last, is_written=is_written):
                 with self.lock:
                     self.advance()
 
-    def take(self, token: Token, value: Any = None, *, last: bool = True) -> bool:
+    def take(self, token: Token, value: Any = None, *, last: bool = True, is_written: bool = False) -> bool:
         """Take something from outside. Return True if the run rests."""
         with self.lock:
             if self.is_over:
                 return False
-            self.kernel.arrived(token, value, last=last, time=self.now_us())
+            self.kernel.arrived(token, value, last=last, time=self.now_us(), is_written=is_written)
             return self.running is None
 
     def wait(self, strand: Strand) -> None:
@@ -296,7 +300,7 @@ class Coordinator:
         """Stop the run: nothing is committed any more, and each further act of a lane raises `Stopped`."""
         if self.stopped is None:
             self.stopped = reason
-            for token in list(self.kernel.open):
+            for token in (*self.kernel.open, *self.kernel.listening):
                 if token.begun:
                     token.detail.stop(token)
             self._release_all()
