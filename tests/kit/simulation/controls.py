@@ -240,6 +240,27 @@ class CancelledEffectsEndAtOnce(Kernel):
         super().cancel(token)
 
 
+class CountersSurviveACheckpoint(Kernel):
+    def checkpoint(self, lane: str, digest: Any) -> str:
+        own = self._lanes[lane]
+        root = super().checkpoint(lane, digest)
+        self._lanes[root] = own
+        return root
+
+
+class CheckpointsAreTakenAtAnyTime(Kernel):
+    @property
+    def is_alone(self) -> bool:
+        return True
+
+
+class ListenedValuesAreCommittedAhead(Kernel):
+    def _write_ahead(self) -> None:
+        listening, self.listening = self.listening, {}
+        super()._write_ahead()
+        self.listening = listening
+
+
 # Strands
 
 
@@ -342,6 +363,9 @@ CONTROLS: dict[str, Machine] = {
     "an outcome that its effect wrote is kept until its turn": Machine(OutcomesApartAreLost),
     "a policy is no part of a request": Machine(PoliciesAreCompared),
     "what is listened to is no request": Machine(ListenedValuesAreRequests),
+    "counters begin again at a checkpoint": Machine(CountersSurviveACheckpoint),
+    "a checkpoint is taken alone": Machine(CheckpointsAreTakenAtAnyTime),
+    "what is listened to is not committed ahead of a checkpoint": Machine(ListenedValuesAreCommittedAhead),
     "a retry is spent by an item": Machine(RetriesAreNotSpent),
     "a spent retry is no retry": Machine(digest=_retries_stay),
     "a whole record has added requests": Machine(EndedRecordsHaveNoAdded),

@@ -45,7 +45,8 @@ def check_edit(case: Case, items: list[Item], verdict: Verdict, tally: Counter[s
             raise Wrong(f"a false divergence for {edit}: {verdict}")
         tally["edits without a difference"] += 1
         return
-    if verdict.how == "done" and edit.how == "appended" and any(type(item) is Away for item in items):
+    is_late = edit.how == "appended" and any(type(item) is Away for item in items)
+    if verdict.how == "done" and is_late:
         tally["edits after an away"] += 1  # the new act waited for the turn of the next one, and the run ended
         return
     if verdict.how != "diverged":
@@ -61,7 +62,12 @@ def check_edit(case: Case, items: list[Item], verdict: Verdict, tally: Counter[s
             is_exact &= report.expected == recorded and report.reason == "changed"
     if is_exact:
         tally["edits reported exactly"] += 1
-    elif edit.how == "removed" and case.sees_memory and report.expected in items and report.reason == "changed":
+    elif (
+        (is_late or edit.how == "removed")
+        and case.sees_memory
+        and report.expected in items
+        and report.reason == "changed"
+    ):
         # Without the request the lanes wrote into memory in another order, and another lane really differed first.
         tally["edits reported elsewhere"] += 1
     else:

@@ -31,6 +31,7 @@ from kit.simulation.operations import (
     Steps,
     Stopped,
     StreamCut,
+    TakeCheckpoint,
     Yield,
 )
 from kit.simulation.programs import Node, Program
@@ -38,6 +39,18 @@ from kit.simulation.strands import Lane
 
 _SILENT = ("glance", "unseen")
 """Kinds without a result: an edit may add or remove one."""
+
+
+def run_root(memory: Memory, program: Program) -> Steps:
+    """Run a program, or what is left of it after a checkpoint."""
+    results: list[Any] = []
+    for node in program:
+        if node.kind == "checkpoint":
+            if (yield TakeCheckpoint((node.number, memory.values))) is not None:
+                results.clear()
+        else:
+            results += yield from run_body(memory, (node,))
+    return tuple(results)
 
 
 def run_body(memory: Memory, body: Program) -> Steps:

@@ -38,6 +38,7 @@ from onrecord.runtime.scheduler.items import (
     delivery_name,
 )
 from onrecord.runtime.scheduler.kernel import Kernel
+from onrecord.runtime.scheduler.names import ROOT
 from onrecord.runtime.scheduler.window import Digest, Window, digest_history
 
 _PATIENCE_STEPS = 600
@@ -54,6 +55,14 @@ class Machine(NamedTuple):
     kernel: type[Kernel] = Kernel
     window: type[Window] = Window
     digest: Callable[..., Digest] = digest_history
+
+
+class Entry(NamedTuple):
+    """The beginning of a program, or a checkpoint. `seen` are the observations before it."""
+
+    root: str = ROOT
+    time: int = 0
+    seen: tuple[Any, ...] = ()
 
 
 class Verdict(NamedTuple):
@@ -83,6 +92,7 @@ class Life:
         journal: Journal | None = None,
         death: Death | None = None,
         is_cancelled: bool = False,
+        entry: Entry = Entry(),  # noqa: B008
     ) -> None:
         """Without a journal the life is a replay."""
         self.peak = 0
@@ -90,7 +100,9 @@ class Life:
         self.journal = journal
         self._history_length = len(history)
         self._given = 0
-        self.kernel = machine.kernel(machine.window(self._give(history), digest), writable=journal is not None)
+        self._journal_length = len(journal.items) if journal is not None else 0
+        window = machine.window(self._give(history), digest)
+        self.kernel = machine.kernel(window, writable=journal is not None, root=entry.root, time=entry.time)
         self._outside = outside
         outside.arrive = self._arrive
         outside.write = self._write
@@ -101,6 +113,7 @@ class Life:
         """Tokens of what has arrived and is in no commit."""
         self._strands = Strands(body, self.kernel, outside, is_cancelled=is_cancelled)
         self.seen = self._strands.seen
+        self.seen += entry.seen
 
     def _give(self, history: list[Item]) -> Iterator[Item]:
         for item in history:
@@ -215,7 +228,7 @@ class Life:
                 if type(item) is EffectOutcome and item.forced != APART:
                     self._outside.ledger.acknowledge(item.key, item.value)
                     if type(item.value) is Cut:
-                        self.journal.check_cut(item, self._history_length)
+                        self.journal.check_cut(item, self._journal_length)
         self.kernel.committed(time)
 
     @contextmanager
@@ -233,10 +246,11 @@ class Life:
         """Check that a commit of an outcome holds everything that has arrived."""
         if any(type(item) in (EffectOutcome, Chunk) and item.forced != APART for item in items):
             written = {delivery_name(item) for item in items if type(item) in (EffectOutcome, Chunk, Turn)}
+            last = [token for token in self._unwritten if token in self.kernel.listening]
             for token in self._unwritten:
-                if not token.gone and token.name not in written and token.taken_name not in written:
+                if token not in last and not token.gone and written.isdisjoint((token.name, token.taken_name)):
                     raise Wrong(f"arrived, and not in the commit of the batch: {token}")
-            self._unwritten.clear()
+            self._unwritten = last
 
     def _arrive(self, token: Token, value: Any = None, *, last: bool = True, is_written: bool = False) -> None:
         if self.kernel.live and not (token.done or token.gone or token.here):
@@ -244,8 +258,10 @@ class Life:
         self.kernel.arrived(token, value, last=last, time=self._outside.now, is_written=is_written)
 
     def _write(self, token: Token, value: Any) -> None:
-        """Write the outcome of an effect in one transaction with the effect."""
+        """Write the outcome of an effect in one transaction with the effect, unless the run has ended."""
         assert self.journal is not None
+        if self.kernel.done:
+            return
         with self._dying():
             self._outside.ledger.executed[token.key] = value
             self._outside.ledger.acknowledge(token.key, value)

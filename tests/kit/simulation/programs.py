@@ -47,7 +47,11 @@ THREADED = ("threads", "jobs")
 def make_program(rng: random.Random) -> Program:
     """Return a random program of up to about 20 nodes."""
     maker = _Maker(rng)
-    return tuple(maker.node(in_thread=False, depth=0) for _ in range(1 + int(rng.random() * 4)))
+    program = [maker.node(in_thread=False, depth=0) for _ in range(1 + int(rng.random() * 4))]
+    if rng.random() < 0.25:
+        for place in range(len(program) - 1, 0, -1):
+            program.insert(place, Node("checkpoint", -place))
+    return tuple(program)
 
 
 class _Maker:

@@ -104,6 +104,8 @@ class _Renderer:
             yield "random.random()"
         elif kind == "note":
             yield f"state = ({number}, {self._seen})  # set the state"
+        elif kind == "checkpoint":
+            yield "pass  # take a checkpoint"
         elif kind == "touch":
             yield f"memory.append({number})"
         elif kind == "yield":

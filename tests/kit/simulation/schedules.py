@@ -15,9 +15,9 @@ from typing import Any
 
 from kit.simulation.cases import Case
 from kit.simulation.edits import apply_edit, check_edit
-from kit.simulation.interpreter import run_body
+from kit.simulation.interpreter import run_root
 from kit.simulation.journal import Death, Journal
-from kit.simulation.life import Life, Machine, Verdict
+from kit.simulation.life import Entry, Life, Machine, Verdict
 from kit.simulation.memory import Memory
 from kit.simulation.outside import Ledger, Outside, Wrong
 from kit.simulation.programs import Program, walk
@@ -25,6 +25,7 @@ from onrecord.runtime.scheduler.items import (
     AHEAD,
     APART,
     Began,
+    CheckpointTaken,
     Cut,
     Drawn,
     EffectCancelled,
@@ -34,6 +35,7 @@ from onrecord.runtime.scheduler.items import (
     SettledItem,
     Token,
 )
+from onrecord.runtime.scheduler.names import next_root
 from onrecord.runtime.scheduler.window import Digest
 
 Tally = Counter[str]
@@ -85,12 +87,9 @@ class _Schedule:
         before: Life | None = None
         for number in range(_MOST_LIVES):
             death = deaths[number] if number < len(deaths) else None
-            history = list(journal.items)
-            if digest is None:
-                digest = self._machine.digest(history, writable=True)
             outside = Outside(self._rng, ledger, substitutes or {})
             safe = journal.safe
-            life = self._life(self._case.program, history, digest, outside, journal=journal, death=death)
+            life = self._next_life(before, outside, digest, journal=journal, death=death)
             verdict = life.run()
             digest = None
             self._tally["lives"] += 1
@@ -114,9 +113,35 @@ class _Schedule:
             before = life
         raise Wrong("the run does not come to an end")
 
+    def _next_life(
+        self, before: Life | None, outside: Outside, digest: Digest | None, journal: Journal, death: Death | None
+    ) -> Life:
+        """Resume from the beginning, or from the last checkpoint."""
+        history, writes = list(journal.items), {"journal": journal, "death": death}
+        if before is not None and self._rng.random() < 0.6 and (position := _last_checkpoint(history)) is not None:
+            self._tally["resumes from a checkpoint"] += 1
+            return self._life_from(history, position, before.seen, outside, **writes)
+        digest = digest or self._machine.digest(history, writable=True)
+        return self._life(self._case.program, history, digest, outside, **writes)
+
     def _life(self, program: Program, history: list[Item], digest: Digest, outside: Outside, **options: Any) -> Life:
-        body = run_body(Memory(self._case.sees_memory), program)
+        body = run_root(Memory(self._case.sees_memory), program)
         return Life(body, self._machine, history, digest, outside, is_cancelled=self._case.is_cancelled, **options)
+
+    def _life_from(self, items: list[Item], position: int, seen: list[Any], outside: Outside, **options: Any) -> Life:
+        """Make a life that starts at a checkpoint, with only the items after it."""
+        taken, history = items[position], items[position + 1 :]
+        assert type(taken) is CheckpointTaken
+        number, values = taken.digest
+        root = next_root(taken.lane)
+        before = next(number for number, one in enumerate(seen, 1) if one[1] == "TakeCheckpoint" and one[3] == root)
+        program = self._case.program
+        left = program[1 + next(place for place, node in enumerate(program) if node.number == number) :]
+        body = run_root(Memory(self._case.sees_memory, values), left)
+        digest = self._machine.digest(history, writable="journal" in options)
+        is_cancelled = self._case.is_cancelled and not any(_is_order(item) for item in items[:position])
+        entry = Entry(root, taken.time, tuple(seen[:before]))
+        return Life(body, self._machine, history, digest, outside, is_cancelled=is_cancelled, entry=entry, **options)
 
     def _settle(self, journal: Journal, tokens: list[Token], ledger: Ledger) -> None:
         """Decide effects in doubt as an operator does who may see what happened."""
@@ -155,6 +180,12 @@ class _Schedule:
         _check_same(life.seen, replay.seen, "a replay")
         if replay.kernel.drawn_anew:
             raise Wrong("a replay draws anew")
+        if (position := _last_checkpoint(items)) is not None:
+            outside = Outside(random.Random(self._case.seed), Ledger(), {})
+            replay = self._life_from(items, position, life.seen, outside)
+            if (answer := replay.run()) != verdict:
+                raise Wrong(f"a replay from a checkpoint ends as {answer} instead of {verdict}")
+            _check_same(life.seen, replay.seen, "a replay from a checkpoint")
         longest = _longest_stretch(items, self._machine.digest(items, writable=False).void)
         if replay.peak > 2 * longest:
             raise Wrong(f"the window held {replay.peak} items, and the longest stretch has {longest}")
@@ -196,6 +227,18 @@ class _Schedule:
         self._tally["forks"] += 1
         if verdict.how == "done":
             self._check_replay(journal.items, life, verdict)
+
+
+def _last_checkpoint(items: list[Item]) -> int | None:
+    return next((len(items) - number for number, item in enumerate(reversed(items), 1) if _is_checkpoint(item)), None)
+
+
+def _is_checkpoint(item: Item) -> bool:
+    return type(item) is CheckpointTaken
+
+
+def _is_order(item: Item) -> bool:
+    return type(item) is EffectOutcome and item.key.startswith("!")
 
 
 def _is_dropped(outcome: EffectOutcome) -> bool:

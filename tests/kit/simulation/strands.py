@@ -72,6 +72,8 @@ class Strands:
         """The observations of all lanes, in the order in which they were made, each with the run's clock."""
         self.steps = 0
         """Steps of the loop since the last delivery."""
+        self.steps_in_turn = 0
+        """Steps of the loop since it was given its turn."""
         self.cancelled: set[Token] = set()
         """Effects that the program cancelled before they were begun."""
         self._ready: deque[Then] = deque()
@@ -100,11 +102,12 @@ class Strands:
             then()
 
     def _run_loop(self, between_steps: Then) -> None:
-        kernel, ready, taken = self.kernel, self._ready, 0
+        kernel, ready = self.kernel, self._ready
+        self.steps_in_turn = 0
         while ready and self._blocked is None:
-            if taken >= STEPS_BETWEEN_RESTS and kernel.has_ready:
+            if self.steps_in_turn >= STEPS_BETWEEN_RESTS and kernel.has_ready:
                 return
-            taken += 1
+            self.steps_in_turn += 1
             self.steps += 1
             ready.popleft()()
             if kernel.diverged is not None or kernel.done:

@@ -16,6 +16,7 @@ from onrecord.runtime.scheduler.items import (
     Began,
     Begin,
     Call,
+    CheckpointTaken,
     Chunk,
     Commit,
     Cut,
@@ -385,6 +386,62 @@ def test_run_ends_without_what_it_listens_to() -> None:
     again.kernel.listen("cancel")
     again.kernel.finish("end")
     assert again.rest() == Done()
+
+
+# Checkpoints
+
+
+def test_run_starts_at_a_checkpoint() -> None:
+    def rest_of_program(run: Hand, root: str) -> None:
+        token = run.ask(lane=root)
+        run.rest()
+        run.kernel.arrived(token, 2)
+        assert run.rest() == Deliver(token, 2)
+        run.kernel.finish("end")
+        assert run.rest() == Done()
+
+    run = Hand()
+    token = run.ask()
+    run.rest()
+    run.kernel.arrived(token, 1)
+    run.kernel.listen("cancel")
+    assert not run.kernel.is_alone
+    run.rest()
+    assert run.kernel.is_alone
+    root = run.kernel.checkpoint("main", "state")
+    assert (root, run.kernel.root) == ("main@1", "main@1")
+    rest_of_program(run, root)
+    taken = CheckpointTaken("main", "state")
+    after = [A._replace(key="main@1/a/0", lane="main@1"), EffectOutcome("main@1/a/0", 2), Ended("end")]
+    assert run.committed == [A, EffectOutcome(A.key, 1), taken, *after]
+    again = Kernel(Window(after, digest_history(after, writable=False)), writable=False, root=root, time=5)
+    assert again.time == 5
+    hand = replay()
+    hand.kernel = again
+    token = hand.ask(lane=root)
+    assert hand.rest() == Deliver(token, 2)
+    again.finish("end")
+    assert hand.rest() == Done()
+    second = Hand()
+    second.kernel = Kernel(root="main@1")
+    assert second.kernel.checkpoint("main@1", "state") == "main@2"
+
+
+def test_checkpoint_is_compared() -> None:
+    run = replay(CheckpointTaken("main", "state"), Ended("end"))
+    with pytest.raises(Divergent):
+        run.kernel.checkpoint("main", "other state")
+
+
+def test_checkpoint_is_taken_alone() -> None:
+    kernel = Kernel()
+    child = kernel.born("main", "child")
+    assert not kernel.is_alone
+    kernel.ended(child)
+    kernel.ended(child)
+    assert kernel.is_alone
+    kernel.wake("thread")
+    assert not kernel.is_alone
 
 
 # Streams

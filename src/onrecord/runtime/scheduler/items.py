@@ -39,6 +39,14 @@ class Noted(NamedTuple):
     digest: Any
 
 
+class CheckpointTaken(NamedTuple):
+    """The root lane takes a checkpoint, and continues under another name. `time` is the run's clock there."""
+
+    lane: str
+    digest: Any
+    time: int = 0
+
+
 class Drawn(NamedTuple):
     """A lane reads a clock, a random number or an id. `site` names the calling function and what it reads."""
 
@@ -115,10 +123,11 @@ class Ended(NamedTuple):
     digest: Any
 
 
-Item = Requested | Noted | Drawn | EffectOutcome | Chunk | Turn | SettledItem | Away | Began | Ended
+Act = Requested | Noted | CheckpointTaken
+Item = Act | Drawn | EffectOutcome | Chunk | Turn | SettledItem | Away | Began | Ended
 Delivery = EffectOutcome | Chunk | Turn | SettledItem
 TurnName = tuple[str, str, int]
-ACTS = (Requested, Noted)
+ACTS = (Requested, Noted, CheckpointTaken)
 DELIVERIES = (EffectOutcome, Chunk, Turn, SettledItem)
 
 

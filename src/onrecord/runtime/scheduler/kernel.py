@@ -30,11 +30,13 @@ from onrecord.runtime.scheduler.items import (
     APART,
     DELIVERIES,
     STEPS_BETWEEN_RESTS,
+    Act,
     Action,
     Away,
     Began,
     Begin,
     Call,
+    CheckpointTaken,
     Chunk,
     Commit,
     Cut,
@@ -63,7 +65,7 @@ from onrecord.runtime.scheduler.items import (
     Wait,
     delivery_name,
 )
-from onrecord.runtime.scheduler.names import ROOT, child_lane
+from onrecord.runtime.scheduler.names import ROOT, child_lane, next_root
 from onrecord.runtime.scheduler.window import Window
 
 
@@ -102,12 +104,15 @@ class _Arrival:
 
 
 class Kernel:
-    def __init__(self, history: Window | None = None, *, writable: bool = True, root: str = ROOT) -> None:
+    def __init__(
+        self, history: Window | None = None, *, writable: bool = True, root: str = ROOT, time: int = 0
+    ) -> None:
+        """Start at the beginning, or at a checkpoint: with its `root` and `time`, and the history after it."""
         self.history = history or Window()
         self.root = root
         self.live = False
         self.done = False
-        self.time = 0
+        self.time = time
         """The run's clock: that of the last delivery."""
         self.diverged: Diverged | None = None
         self.open: dict[Token, None] = {}
@@ -118,6 +123,8 @@ class Kernel:
         """Draws that the record does not have."""
         self._writable = writable
         self._lanes: dict[str, _Lane] = {root: _Lane()}
+        self._alive = 1
+        """Lanes that have not ended."""
         self._tokens: dict[str | TurnName, Token] = {}
         """Tokens that the history may ask for by name."""
         self._apart: dict[Token, Any] = {}
@@ -144,11 +151,14 @@ class Kernel:
         name = child_lane(parent, label, above.count(("born", label)))
         self._lanes[name] = _Lane(parent, above.births)
         above.births += 1
+        self._alive += 1
         return name
 
     def ended(self, lane: str) -> None:
         """Note that the lane does nothing any more."""
-        self._lanes[lane].ended = True
+        own = self._lanes[lane]
+        self._alive -= not own.ended
+        own.ended = True
         left = self.history.pending_act(lane)
         if left is not None and self.diverged is None:
             self._diverge(lane, left[1], "ended", "removed", left[0])
@@ -202,7 +212,21 @@ class Kernel:
         self._check()
         self._is_recorded(lane, Noted(lane, digest))
 
-    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+    @property
+    def is_alone(self) -> bool:
+        """A checkpoint may be taken: no other lane is left, nothing is waited for, nothing is ready."""
+        return self._alive == 1 and not self.open and not self._ready
+
+    def checkpoint(self, lane: str, digest: Any) -> str:
+        """Take a checkpoint. Return the name under which the root lane continues, with all counters at zero."""
+        self._check()
+        assert self.is_alone, "lanes, effects or turns are open"
+        self._is_recorded(lane, CheckpointTaken(lane, digest, self.time))
+        self.root = next_root(lane)
+        self._lanes = {self.root: _Lane()}
+        return self.root
+
+    def _is_recorded(self, lane: str, act: Act) -> bool:
         """Return True if the record has the act; otherwise it is written with the next commit."""
         recorded = None if self.live else self.history.next_act(lane)
         if recorded is None:
@@ -217,7 +241,7 @@ class Kernel:
         self.history.mark_made(lane)
         return True
 
-    def peek(self, lane: str) -> Requested | Noted | None:
+    def peek(self, lane: str) -> Act | None:
         """Return the next recorded act of the lane, if it has one."""
         recorded = None if self.live else self.history.next_act(lane)
         return None if recorded is None else recorded[1]
@@ -411,12 +435,24 @@ class Kernel:
         if not arrival.is_written:
             self._write(arrival, steps or 0)
             if type(arrival.item) is not Turn:
-                for later in self._inbox:
-                    if not later.is_written and not later.token.gone:
-                        self._write(later, AHEAD)
+                self._write_ahead()
                 return self._commit()
         self._inbox.popleft()
         return self._deliver(arrival.token, arrival.item, arrival.value)
+
+    def _write_ahead(self) -> None:
+        """Write everything that is here. What is listened to comes last: a checkpoint may be taken before it."""
+        last = []
+        for arrival in self._inbox:
+            if arrival.is_written or arrival.token.gone:
+                continue
+            if arrival.token in self.listening:
+                last.append(arrival)
+            else:
+                self._write(arrival, AHEAD)
+        for arrival in last:
+            self._inbox.remove(arrival)
+            self._inbox.append(arrival)
 
     def _write(self, arrival: _Arrival, forced: int) -> None:
         if forced:
@@ -582,7 +618,7 @@ class Kernel:
             return None
         return Wait() if self._away else diverged()
 
-    def _missing(self, item: Requested | Noted, position: int) -> Diverged:
+    def _missing(self, item: Act, position: int) -> Diverged:
         return self._diverge(item.lane, item, self._doing(item.lane), "removed", position)
 
     def _not_ended(self, item: Ended) -> Diverged:
@@ -626,7 +662,7 @@ def _needs_sync(item: Item) -> bool:
     return type(item) is Began or (type(item) is Requested and item.once)
 
 
-def _is_same(expected: Requested | Noted, act: Requested | Noted) -> bool:
+def _is_same(expected: Act, act: Act) -> bool:
     """Compare an act with the record. Policy (`once`) is no part of it, and a digest compares itself."""
     if type(expected) is Requested and type(act) is Requested:
         return expected.key == act.key and expected.name == act.name and bool(expected.digest == act.digest)

@@ -16,6 +16,7 @@ from onrecord.runtime.scheduler.items import (
     AHEAD,
     APART,
     DELIVERIES,
+    Act,
     Away,
     Began,
     Chunk,
@@ -23,8 +24,6 @@ from onrecord.runtime.scheduler.items import (
     EffectOutcome,
     Ended,
     Item,
-    Noted,
-    Requested,
     SettledItem,
 )
 
@@ -110,7 +109,7 @@ class Window:
         """That of the item under the cursor."""
         self._items: Iterator[Item] | None = iter(items)
         self._ahead: deque[Item] = deque()
-        self._acts: dict[str, deque[tuple[int, Requested | Noted]]] = {}
+        self._acts: dict[str, deque[tuple[int, Act]]] = {}
         self._made: set[int] = set()
         self._draws: dict[tuple[str, str], deque[Any]] = {}
         self._aways: dict[tuple[str, int], list[int]] = {}
@@ -168,14 +167,14 @@ class Window:
 
     # The acts of lanes
 
-    def next_act(self, lane: str) -> tuple[int, Requested | Noted] | None:
+    def next_act(self, lane: str) -> tuple[int, Act] | None:
         """Return the next recorded act of a lane that was not made again, with its position."""
         while not (acts := self._acts.get(lane)):
             if not self._read():
                 return None
         return acts[0]
 
-    def pending_act(self, lane: str) -> tuple[int, Requested | Noted] | None:
+    def pending_act(self, lane: str) -> tuple[int, Act] | None:
         """Return the next recorded act of a lane before the next delivery, as far as was read."""
         self._read_to_rest()
         acts = self._acts.get(lane)
@@ -189,7 +188,7 @@ class Window:
             del self._acts[lane]
         self._made.add(position)
 
-    def first_unmade(self) -> tuple[int, Requested | Noted] | None:
+    def first_unmade(self) -> tuple[int, Act] | None:
         """Return the first act of the history that was not made again."""
         while True:
             found = min((acts[0] for acts in self._acts.values()), default=None, key=lambda act: act[0])

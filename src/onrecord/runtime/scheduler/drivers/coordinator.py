@@ -122,6 +122,12 @@ class Coordinator:
     def note(self, lane: str, digest: Any) -> None:
         self._told(partial(self.kernel.note, lane, digest))
 
+    def checkpoint(self, lane: str, digest: Any) -> str:
+        """Take a checkpoint. A run that starts there has taken no step and made one task, that of the root lane."""
+        root = self._told(partial(self.kernel.checkpoint, lane, digest))
+        self._steps, self._numbers = 0, 1
+        return root
+
     def draw(self, lane: str, site: str, make: Callable[[], Any]) -> Any:
         return self._told(partial(self.kernel.draw, lane, site, make))
 
