@@ -43,6 +43,8 @@ class Case(NamedTuple):
     fork_deaths: tuple[Death | None, ...] = ()
     cut: float | None = None
     """The position up to which the journal is replayed, as a share of it."""
+    accept: float | None = None
+    """The position from which the edited program continues, as a share of the journal."""
     is_cancelled: bool = False
     """An order to cancel the run comes from outside, unless the run ends before."""
 
@@ -59,6 +61,7 @@ def make_case(seed: int) -> Case:
         rng.random() if rng.random() < 0.25 else None,
         _make_deaths(rng, 0.3),
         rng.random() if rng.random() < 0.25 else None,
+        rng.random() if rng.random() < 0.5 else None,
         rng.random() < 0.1,
     )
 

@@ -261,6 +261,40 @@ class ListenedValuesAreCommittedAhead(Kernel):
         self.listening = listening
 
 
+class SparesAreNotUsed(Kernel):
+    def _take_spare(self, token: Token) -> bool:
+        return False
+
+
+class LanesComeBackToTheirRecord(Kernel):
+    def _accept(self, lane: str, act: Any) -> None:
+        super()._accept(lane, act)
+        if act not in (one for _, one in self.history.acts_of(lane)):
+            self._draft.append(act)
+        self._left.clear()
+
+    def _is_recorded(self, lane: str, act: Any) -> bool:
+        written = len(self._draft)
+        if self._accepts and not self.live:
+            self._accept(lane, act)
+            if len(self._draft) > written:
+                self._is_commit_due |= type(act) is Requested
+                return False
+        return super()._is_recorded(lane, act)
+
+
+class DroppedDeliveriesAreDelivered(Window):
+    def drop(self) -> None: ...
+
+
+def _dropped_items_come_back(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    return digest_history(items, writable=writable, start=start)._replace(dropped=frozenset())
+
+
+def _changes_are_forgotten(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    return digest_history(items, writable=writable, start=start)._replace(changes=())
+
+
 # Strands
 
 
@@ -313,12 +347,12 @@ class DivergencesStopNothing(Kernel):
 # Streams and retries, as the end of a history tells
 
 
-def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool) -> Digest:
-    digest = digest_history(items, writable=writable)
+def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    digest = digest_history(items, writable=writable, start=start)
     if not writable:
         return digest
     chunks: dict[str, list[int]] = {}
-    for position, item in enumerate(items):
+    for position, item in enumerate(items, start):
         if type(item) is Chunk:
             chunks.setdefault(item.key, []).append(position)
         elif type(item) is EffectOutcome:
@@ -327,18 +361,18 @@ def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool) ->
     return digest._replace(void=digest.void | void, anew=digest.anew | chunks.keys())
 
 
-def _streams_are_always_cut(items: Iterable[Item], *, writable: bool) -> Digest:
-    digest = digest_history(items, writable=False)
+def _streams_are_always_cut(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    digest = digest_history(items, writable=False, start=start)
     return digest
 
 
-def _old_chunks_stay(items: Iterable[Item], *, writable: bool) -> Digest:
-    return digest_history(items, writable=writable)._replace(void=frozenset())
+def _old_chunks_stay(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    return digest_history(items, writable=writable, start=start)._replace(void=frozenset())
 
 
-def _retries_stay(items: Iterable[Item], *, writable: bool) -> Digest:
+def _retries_stay(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
     retries = frozenset(item.key for item in items if getattr(item, "how", "") == "retry")
-    return digest_history(items, writable=writable)._replace(retries=retries)
+    return digest_history(items, writable=writable, start=start)._replace(retries=retries)
 
 
 CONTROLS: dict[str, Machine] = {
@@ -366,6 +400,11 @@ CONTROLS: dict[str, Machine] = {
     "counters begin again at a checkpoint": Machine(CountersSurviveACheckpoint),
     "a checkpoint is taken alone": Machine(CheckpointsAreTakenAtAnyTime),
     "what is listened to is not committed ahead of a checkpoint": Machine(ListenedValuesAreCommittedAhead),
+    "changed code repeats nothing that has an outcome": Machine(SparesAreNotUsed),
+    "a lane that left its record does not return to it": Machine(LanesComeBackToTheirRecord),
+    "draws stay with their rest if its delivery is dropped": Machine(window=DroppedDeliveriesAreDelivered),
+    "dropped items are skipped": Machine(digest=_dropped_items_come_back),
+    "what changed code draws is found after the change": Machine(digest=_changes_are_forgotten),
     "a retry is spent by an item": Machine(RetriesAreNotSpent),
     "a spent retry is no retry": Machine(digest=_retries_stay),
     "a whole record has added requests": Machine(EndedRecordsHaveNoAdded),

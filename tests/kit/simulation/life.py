@@ -42,9 +42,8 @@ from onrecord.runtime.scheduler.names import ROOT
 from onrecord.runtime.scheduler.window import Digest, Window, digest_history
 
 _PATIENCE_STEPS = 600
-"""Steps of a busy program after which it is taken to spin for ever if nothing more can arrive."""
-_REPLAY_PATIENCE_STEPS = 5_000
-"""Steps of a busy program without a recorded delivery after which it is reported as stuck."""
+"""Steps of a busy program after which it is taken to spin for ever if nothing more can arrive. In a history twice as
+many, after those of the latest recorded delivery."""
 _MOST_TURNS = 20_000
 """Actions and steps of one life. The longest programs need some hundreds."""
 
@@ -62,6 +61,8 @@ class Entry(NamedTuple):
 
     root: str = ROOT
     time: int = 0
+    position: int = 0
+    """That of the first item after it."""
     seen: tuple[Any, ...] = ()
 
 
@@ -93,6 +94,7 @@ class Life:
         death: Death | None = None,
         is_cancelled: bool = False,
         entry: Entry = Entry(),  # noqa: B008
+        accepts: bool = False,
     ) -> None:
         """Without a journal the life is a replay."""
         self.peak = 0
@@ -100,9 +102,12 @@ class Life:
         self.journal = journal
         self._history_length = len(history)
         self._given = 0
+        self._patience = 2 * _PATIENCE_STEPS + max((getattr(item, "forced", 0) for item in history), default=0)
         self._journal_length = len(journal.items) if journal is not None else 0
-        window = machine.window(self._give(history), digest)
-        self.kernel = machine.kernel(window, writable=journal is not None, root=entry.root, time=entry.time)
+        self._start = entry.position
+        window = machine.window(self._give(history), digest, entry.position)
+        options = {"writable": journal is not None, "root": entry.root, "time": entry.time, "accepts": accepts}
+        self.kernel = machine.kernel(window, **options)
         self._outside = outside
         outside.arrive = self._arrive
         outside.write = self._write
@@ -118,7 +123,7 @@ class Life:
     def _give(self, history: list[Item]) -> Iterator[Item]:
         for item in history:
             self._given += 1
-            self.peak = max(self.peak, self._given - self.kernel.history.position)
+            self.peak = max(self.peak, self._given + self._start - self.kernel.history.position)
             yield item
 
     def run(self) -> Verdict:
@@ -159,8 +164,8 @@ class Life:
         kernel, steps = self.kernel, self._strands.steps
         self._count_turn()
         if steps > _PATIENCE_STEPS:
-            if not kernel.live and steps > _REPLAY_PATIENCE_STEPS:
-                raise _Ended(kernel.stuck())
+            if not kernel.live and steps > self._patience and (stuck := kernel.stuck()) is not None:
+                raise _Ended(stuck)
             if kernel.live and self._outside.is_still and not self._has_arrivals and not kernel.has_ready:
                 self._strands.check_deadlock()
                 raise _Ended(Wait())

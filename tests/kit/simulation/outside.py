@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from onrecord.runtime.scheduler.items import Token
+from onrecord.runtime.scheduler.items import Began, EffectCancelled, EffectOutcome, Item, Requested, SettledItem, Token
 
 
 class Wrong(AssertionError):
@@ -46,6 +46,38 @@ class Ledger:
         if key in self.acknowledged:
             raise Wrong(f"a second outcome: {key}")
         self.acknowledged[key] = value
+
+
+class ChangedLedger(Ledger):
+    """What happened to the effects of a run whose code was changed: a key may ask for something else than before."""
+
+    def __init__(self, items: list[Item]) -> None:
+        super().__init__()
+        self._digests = {item.key: item.digest for item in items if type(item) is Requested}
+        self._answered = {(item.key, self._digests.get(item.key)) for item in items if _is_answer(item)}
+        self._begun = Counter((item.key, item.digest) for item in items if type(item) is Requested)
+        self._begun.update((item.key, self._digests.get(item.key)) for item in items if type(item) is Began)
+        self.retries.update(item.key for item in items if type(item) is SettledItem and item.how == "retry")
+
+    def begin(self, token: Token) -> None:
+        assert token.call is not None
+        effect = token.key, token.call.digest
+        self._digests[token.key] = token.call.digest
+        if effect in self._answered:
+            raise Wrong(f"changed code executes an effect again after its outcome: {token.key}")
+        self._begun[effect] += 1
+        if token.call.once and self._begun[effect] > 1 + self.retries[token.key]:
+            raise Wrong(f"changed code executes twice, though at most once: {token.key}")
+
+    def acknowledge(self, key: str, value: Any) -> None:
+        if type(value) is not EffectCancelled:
+            self._answered.add((key, self._digests.get(key)))
+
+
+def _is_answer(item: Item) -> bool:
+    if type(item) is SettledItem:
+        return item.how != "retry"
+    return type(item) is EffectOutcome and type(item.value) is not EffectCancelled
 
 
 class _Stream:

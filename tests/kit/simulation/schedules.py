@@ -5,6 +5,7 @@
 3. So does each prefix that a death left, up to its last commit.
 4. A fork at any position ends, and its record replays.
 5. An edit of the program is reported at its first differing request.
+6. An edited program that is accepted ends, repeats nothing that has an outcome, and its record replays.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kit.simulation.interpreter import run_root
 from kit.simulation.journal import Death, Journal
 from kit.simulation.life import Entry, Life, Machine, Verdict
 from kit.simulation.memory import Memory
-from kit.simulation.outside import Ledger, Outside, Wrong
+from kit.simulation.outside import ChangedLedger, Ledger, Outside, Wrong
 from kit.simulation.programs import Program, walk
 from onrecord.runtime.scheduler.items import (
     AHEAD,
@@ -28,6 +29,7 @@ from onrecord.runtime.scheduler.items import (
     CheckpointTaken,
     Cut,
     Drawn,
+    Dropped,
     EffectCancelled,
     EffectOutcome,
     Item,
@@ -70,6 +72,8 @@ class _Schedule:
             edited = apply_edit(case.program, case.edit)
             _, answer = self._replay(edited, items)
             check_edit(case, items, answer, self._tally)
+            if case.accept is not None:
+                self._accept(edited, items[: journal.ends[int(case.accept * (len(journal.ends) - 1))]])
         if case.fork is not None:
             self._fork(items, int(case.fork * len(items)))
 
@@ -82,6 +86,7 @@ class _Schedule:
         deaths: tuple[Death | None, ...],
         substitutes: dict[str, Any] | None = None,
         digest: Digest | None = None,
+        changed: Program | None = None,
     ) -> tuple[Life, Verdict]:
         """Let the program live until it ends, or waits for itself. Return its last life."""
         before: Life | None = None
@@ -89,7 +94,10 @@ class _Schedule:
             death = deaths[number] if number < len(deaths) else None
             outside = Outside(self._rng, ledger, substitutes or {})
             safe = journal.safe
-            life = self._next_life(before, outside, digest, journal=journal, death=death)
+            if changed is None:
+                life = self._next_life(before, outside, digest, journal=journal, death=death)
+            else:
+                life = self._changed_life(changed, outside, journal=journal, death=death)
             verdict = life.run()
             digest = None
             self._tally["lives"] += 1
@@ -98,13 +106,16 @@ class _Schedule:
                 _check_same(before.seen[:safe], life.seen[:safe], "a resume")
             if verdict.how == "dead":
                 self._tally["deaths"] += 1
-                if number % 2 == 0:
+                if number % 2 == 0 and changed is None:
                     self._check_prefix(journal, life)
             elif verdict.how == "in doubt":
                 self._tally["in doubt"] += 1
+                if changed is None and {token.key for token in verdict.detail} & life.kernel.history.digest.retries:
+                    raise Wrong("in doubt, though a retry was allowed")
                 self._settle(journal, verdict.detail, ledger)
             elif verdict.how in ("done", "stuck"):
-                _check_ledger(journal, ledger)
+                if changed is None:
+                    _check_ledger(journal, ledger)
                 if verdict.how == "done":
                     _check_requests(journal, life)
                 return life, verdict
@@ -124,6 +135,11 @@ class _Schedule:
         digest = digest or self._machine.digest(history, writable=True)
         return self._life(self._case.program, history, digest, outside, **writes)
 
+    def _changed_life(self, program: Program, outside: Outside, journal: Journal, death: Death | None) -> Life:
+        history = list(journal.items)
+        digest = self._machine.digest(history, writable=True)
+        return self._life(program, history, digest, outside, journal=journal, death=death, accepts=not digest.is_whole)
+
     def _life(self, program: Program, history: list[Item], digest: Digest, outside: Outside, **options: Any) -> Life:
         body = run_root(Memory(self._case.sees_memory), program)
         return Life(body, self._machine, history, digest, outside, is_cancelled=self._case.is_cancelled, **options)
@@ -138,9 +154,9 @@ class _Schedule:
         program = self._case.program
         left = program[1 + next(place for place, node in enumerate(program) if node.number == number) :]
         body = run_root(Memory(self._case.sees_memory, values), left)
-        digest = self._machine.digest(history, writable="journal" in options)
+        digest = self._machine.digest(history, writable="journal" in options, start=position + 1)
         is_cancelled = self._case.is_cancelled and not any(_is_order(item) for item in items[:position])
-        entry = Entry(root, taken.time, tuple(seen[:before]))
+        entry = Entry(root, taken.time, position + 1, tuple(seen[:before]))
         return Life(body, self._machine, history, digest, outside, is_cancelled=is_cancelled, entry=entry, **options)
 
     def _settle(self, journal: Journal, tokens: list[Token], ledger: Ledger) -> None:
@@ -206,6 +222,20 @@ class _Schedule:
         if not goes_away and not any(type(item) in (Drawn, Began) for item in items[position:]):
             _check_same(life.seen[: len(replay.seen)], replay.seen, f"a replay up to {position}")
 
+    # Changed code
+
+    def _accept(self, program: Program, prefix: list[Item]) -> None:
+        """Continue a record with another program."""
+        journal = Journal(prefix)
+        life, verdict = self._live(journal, ChangedLedger(prefix), self._case.fork_deaths, changed=program)
+        self._tally["accepted"] += 1
+        self._tally["accepted with drops"] += any(type(item) is Dropped for item in journal.items)
+        if verdict.how == "done":
+            replay, answer = self._replay(program, journal.items)
+            if answer != verdict:
+                raise Wrong(f"a replay of changed code ends as {answer} instead of {verdict}")
+            _check_same(life.seen, replay.seen, "a replay of changed code")
+
     # Forks
 
     def _fork(self, items: list[Item], position: int) -> None:
@@ -268,12 +298,15 @@ def _check_ledger(journal: Journal, ledger: Ledger) -> None:
 
 def _check_requests(journal: Journal, life: Life) -> None:
     """Check that each effect has one outcome, unless a lane still waits for it."""
+    dropped = {position for item in journal.items if type(item) is Dropped for position in item.positions}
+    items = [item for position, item in enumerate(journal.items) if position not in dropped]
     outcomes = Counter(
-        item.key for item in journal.items if type(item) is EffectOutcome or getattr(item, "how", "retry") != "retry"
+        item.key for item in items if type(item) is EffectOutcome or getattr(item, "how", "retry") != "retry"
     )
     if any(count > 1 for count in outcomes.values()):
         raise Wrong(f"more than one outcome: {outcomes.most_common(1)}")
-    if open_requests := journal.requested - outcomes.keys() - {token.name for token in life.kernel.open}:
+    requested = {item.key for item in items if type(item) is Requested}
+    if open_requests := requested - outcomes.keys() - {token.name for token in life.kernel.open}:
         raise Wrong(f"requests without an outcome: {open_requests}")
 
 

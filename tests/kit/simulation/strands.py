@@ -181,14 +181,20 @@ class Strands:
     def _fill(self, pool: _Pool) -> None:
         while pool.waiting and pool.free:
             pool.free -= 1
-            token = pool.waiting.popleft().start
-            assert token is not None
+            lane = pool.waiting.popleft()
+            token = lane.start
+            if token is None:  # the record starts it before changed code has a worker for it
+                self.resume(lane)
+                continue
             self.outside.after(self.outside.upto(2), partial(self.outside.arrive, token))
             if not self.kernel.live:
                 self.outside.arrive(token)  # a worker may come during the replay, and is reported again after it
 
     def _start_job(self, lane: Lane) -> None:
         lane.start = None
+        assert lane.pool is not None
+        if lane in lane.pool.waiting:
+            return
         if lane.done:
             self._free_worker(lane)
         else:

@@ -24,6 +24,7 @@ from onrecord.runtime.scheduler.items import (
     Diverged,
     Divergent,
     Done,
+    Dropped,
     EffectCancelled,
     EffectFailed,
     EffectOutcome,
@@ -525,6 +526,76 @@ def test_replay_of_a_prefix_ends_at_its_end() -> None:
     run.rest()
     run.ask("b", 2)
     assert run.rest() == RecordOver()
+
+
+# Changed code
+
+
+def accept(*history: Item) -> Hand:
+    run = Hand(*history)
+    run.kernel = Kernel(Window(history, digest_history(history, writable=True)), accepts=True)
+    return run
+
+
+def test_request_that_changed_code_does_not_make_is_dropped() -> None:
+    """`await a(); await b(); await c()` without `b`."""
+    c = Requested("main/c/0", "main", "c", 3)
+    history = [A, EffectOutcome(A.key, 1), B, EffectOutcome(B.key, 2), c]
+    run = accept(*history)
+    first = run.ask()
+    assert run.rest() == Deliver(first, 1)
+    third = run.ask("c", 3)
+    assert run.rest() == Wait()
+    assert run.kernel.dropped == [2, 3]
+    run.kernel.arrived(third, 3)
+    assert run.rest() == Deliver(third, 3)
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    assert run.committed == [Dropped((2, 3)), EffectOutcome(c.key, 3), Ended("end")]
+    again = replay(*history, *run.committed)
+    first = again.ask()
+    assert again.rest() == Deliver(first, 1)
+    third = again.ask("c", 3)
+    assert again.rest() == Deliver(third, 3)
+    again.kernel.finish("end")
+    assert again.rest() == Done()
+
+
+def test_changed_code_repeats_nothing_that_has_an_outcome() -> None:
+    """`await a()` with `await new()` before it: the lane waits for `new` until the run is live."""
+    run = accept(A, EffectOutcome(A.key, 1))
+    new = run.ask("new", 9)
+    assert run.rest() == Wait()
+    assert run.begun == [new]
+    run.kernel.arrived(new, 0)
+    assert run.rest() == Deliver(new, 0)
+    old = run.ask()
+    assert run.rest() == Deliver(old, 1)
+    assert run.begun == [new]
+    changed = accept(A, EffectOutcome(A.key, 1))
+    token = changed.ask(digest="other")
+    assert changed.rest() == Wait()
+    assert changed.begun == [token]
+
+
+def test_changed_code_asks_again_for_an_effect_in_doubt() -> None:
+    run = accept(ONCE)
+    new = run.ask("new", 9)
+    run.rest()
+    run.kernel.arrived(new, 0)
+    run.rest()
+    token = run.ask(once=True)
+    assert run.rest() == EffectsInDoubt([token])
+
+
+def test_busy_program_whose_code_changed_leaves_its_record() -> None:
+    run = accept(A, EffectOutcome(A.key, 1))
+    run.ask("new", 9)
+    assert run.rest(1_000) is None
+    assert run.kernel.stuck() is None
+    assert run.rest(1_001) is None
+    assert run.kernel.live
+    assert run.kernel.dropped == [0, 1]
 
 
 # Divergence

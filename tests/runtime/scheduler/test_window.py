@@ -11,6 +11,7 @@ from onrecord.runtime.scheduler.items import (
     Began,
     Chunk,
     Drawn,
+    Dropped,
     EffectOutcome,
     Ended,
     Item,
@@ -49,6 +50,14 @@ def _chunk(number: int, key: str = "k") -> Chunk:
         ([ASK, _chunk(0), _chunk(0, "other")], Digest(void=frozenset({2}), anew=frozenset({"other"}), loose=None)),
         ([ASK, _chunk(0), Began("k"), OUT], Digest(void=frozenset({1}), loose=4)),
         ([ASK, _chunk(0), OUT], Digest(loose=3)),
+        (
+            [ASK, SettledItem("k", "retry"), Dropped((0, 1)), OUT],
+            Digest(dropped=frozenset({0, 1}), changes=(2,), loose=4),
+        ),
+        (
+            [ASK, _chunk(0), Dropped((0, 1))],
+            Digest(void=frozenset({1}), dropped=frozenset({0, 1}), changes=(2,), loose=None),
+        ),
     ],
 )
 def test_digest_of_a_history(items: list[Item], digest: Digest) -> None:

@@ -117,6 +117,12 @@ class Began(NamedTuple):
     key: str
 
 
+class Dropped(NamedTuple):
+    """Changed code did not make these acts again: the items at the positions are skipped from here on."""
+
+    positions: tuple[int, ...]
+
+
 class Ended(NamedTuple):
     """The agent returned or failed."""
 
@@ -124,7 +130,7 @@ class Ended(NamedTuple):
 
 
 Act = Requested | Noted | CheckpointTaken
-Item = Act | Drawn | EffectOutcome | Chunk | Turn | SettledItem | Away | Began | Ended
+Item = Act | Drawn | EffectOutcome | Chunk | Turn | SettledItem | Away | Began | Dropped | Ended
 Delivery = EffectOutcome | Chunk | Turn | SettledItem
 TurnName = tuple[str, str, int]
 ACTS = (Requested, Noted, CheckpointTaken)

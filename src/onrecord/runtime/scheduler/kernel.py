@@ -18,6 +18,7 @@ Lanes and drivers report what happens; `next` answers what to do. Recording is t
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -46,6 +47,7 @@ from onrecord.runtime.scheduler.items import (
     Divergent,
     Done,
     Drawn,
+    Dropped,
     EffectCancelled,
     EffectFailed,
     EffectOutcome,
@@ -66,6 +68,7 @@ from onrecord.runtime.scheduler.items import (
     delivery_name,
 )
 from onrecord.runtime.scheduler.names import ROOT, child_lane, next_root
+from onrecord.runtime.scheduler.spares import Spares
 from onrecord.runtime.scheduler.window import Window
 
 
@@ -105,9 +108,19 @@ class _Arrival:
 
 class Kernel:
     def __init__(
-        self, history: Window | None = None, *, writable: bool = True, root: str = ROOT, time: int = 0
+        self,
+        history: Window | None = None,
+        *,
+        writable: bool = True,
+        root: str = ROOT,
+        time: int = 0,
+        accepts: bool = False,
     ) -> None:
-        """Start at the beginning, or at a checkpoint: with its `root` and `time`, and the history after it."""
+        """Start at the beginning, or at a checkpoint: with its `root` and `time`, and the history after it.
+
+        With `accepts` the code may have changed: what it does not do any more is dropped from the record.
+        """
+        assert writable or not accepts
         self.history = history or Window()
         self.root = root
         self.live = False
@@ -121,6 +134,14 @@ class Kernel:
         """Tokens that no request asks for and that no lane waits for."""
         self.drawn_anew = 0
         """Draws that the record does not have."""
+        self.dropped: list[int] = []
+        """Positions of the history that changed code does not need."""
+        self._accepts = accepts
+        self._spares = Spares()
+        self._doubts: set[Token] = set()
+        """Tokens of requests that were dropped without an outcome and are made again."""
+        self._left: set[str] = set()
+        """Lanes that made an act which their record does not have: all that follows in their record is dropped."""
         self._writable = writable
         self._lanes: dict[str, _Lane] = {root: _Lane()}
         self._alive = 1
@@ -160,17 +181,17 @@ class Kernel:
         self._alive -= not own.ended
         own.ended = True
         left = self.history.pending_act(lane)
-        if left is not None and self.diverged is None:
+        if left is not None and self.diverged is None and not self._accepts:
             self._diverge(lane, left[1], "ended", "removed", left[0])
 
     def finish(self, digest: Any) -> None:
         """End the run: the agent has returned or failed."""
         self._check()
-        left = None if self.live else self.history.first_unmade()
+        left = None if self.live or self._accepts else self.history.first_unmade()
         if left is not None:
             self._diverge(left[1].lane, left[1], "the agent ended", "removed", left[0])
             return
-        if self.history.digest.is_whole and not self.live:
+        if self.history.digest.is_whole and not self.live and not self._accepts:
             while not isinstance(end := self.history.head(), Ended):
                 self.history.advance()
             is_same = end.digest == digest  # a digest compares itself
@@ -178,11 +199,9 @@ class Kernel:
                 self._diverge(self.root, end, Ended(digest), "ended differently", self.history.position)
                 return
         elif self._writable:
-            while (item := self.history.head()) is not None:  # committed ahead, and not waited for
-                if type(item) is EffectOutcome:
-                    self._tokens.pop(item.key, None)
-                self.history.advance()
-            self._leave_history()
+            if not self.live:
+                self._pass_history()
+                self._leave_history()
             self._draft.append(Ended(digest))
         self.done = True
 
@@ -204,7 +223,7 @@ class Kernel:
 
     def _open(self, token: Token) -> None:
         self.open[token] = None
-        if not self.live:
+        if not self.live and (token.recorded or token.call is None):
             self._tokens[token.name] = token
 
     def note(self, lane: str, digest: Any) -> None:
@@ -228,9 +247,11 @@ class Kernel:
 
     def _is_recorded(self, lane: str, act: Act) -> bool:
         """Return True if the record has the act; otherwise it is written with the next commit."""
-        recorded = None if self.live else self.history.next_act(lane)
+        if self._accepts and not self.live:
+            self._accept(lane, act)
+        recorded = None if self.live or lane in self._left else self.history.next_act(lane)
         if recorded is None:
-            if self.history.digest.is_whole and not self.live:
+            if self.history.digest.is_whole and not self.live and not self._accepts:
                 self._part(lane, "nothing", act, "added", None)
             self._draft.append(act)
             self._is_commit_due |= type(act) is Requested
@@ -243,7 +264,7 @@ class Kernel:
 
     def peek(self, lane: str) -> Act | None:
         """Return the next recorded act of the lane, if it has one."""
-        recorded = None if self.live else self.history.next_act(lane)
+        recorded = None if self.live or lane in self._left else self.history.next_act(lane)
         return None if recorded is None else recorded[1]
 
     def draw(self, lane: str, site: str, make: MakeValue) -> Any:
@@ -425,6 +446,8 @@ class Kernel:
             return self._commit()
         if self._to_begin or self._to_stop:
             begin = self._take_begun()
+            if doubts := [token for token in begin.tokens if token in self._doubts]:
+                return EffectsInDoubt(doubts)
             if begin.tokens or begin.stop:
                 return begin
         while self._inbox and self._inbox[0].token.gone:
@@ -438,6 +461,8 @@ class Kernel:
                 self._write_ahead()
                 return self._commit()
         self._inbox.popleft()
+        if self._accepts:
+            self.history.forget(math.inf)
         return self._deliver(arrival.token, arrival.item, arrival.value)
 
     def _write_ahead(self) -> None:
@@ -468,7 +493,7 @@ class Kernel:
         for token in self._to_begin:
             if token.cancelled and not token.gone:
                 self.arrived(token, EffectCancelled(), time=self.time)  # before it was begun
-            elif not token.gone:
+            elif not token.gone and not self._take_spare(token):
                 token.begun = True
                 tokens.append(token)
         stop = [token for token in self._to_stop if token.begun and not token.done]
@@ -498,13 +523,16 @@ class Kernel:
         history = self.history
         while (item := history.head()) is not None:
             if isinstance(item, ACTS):
-                if not history.head_is_made:
+                if not history.head_is_made and not self._is_dropped(item, steps):
                     return self._unless_early(steps, partial(self._missing, item, history.position))
             elif isinstance(item, Ended):
-                return self._unless_early(steps, partial(self._not_ended, item))
-            elif isinstance(item, DELIVERIES) and not history.head_is_void and not self._is_skipped(item):
+                if not self._is_dropped(item, steps):
+                    return self._unless_early(steps, partial(self._not_ended, item))
+            elif isinstance(item, DELIVERIES) and not self._is_skipped(item):
                 token = self._tokens.get(delivery_name(item))
-                if token is None or not token.gone:
+                if token is None and self._is_dropped(item, steps):
+                    pass
+                elif token is None or not token.gone:
                     if steps is not None and not _comes_at(item.forced, steps):
                         return None
                     if token is None:
@@ -514,7 +542,7 @@ class Kernel:
                         token.chunks = item.number + 1
                     history.advance()
                     return self._deliver(token, item, self._value_of(token, item))
-                if not isinstance(item, Chunk):
+                elif not isinstance(item, Chunk):
                     self._tokens.pop(delivery_name(item), None)
             history.advance()
         return _OVER
@@ -528,7 +556,9 @@ class Kernel:
     def _keep_apart(self, item: EffectOutcome) -> None:
         """Keep an outcome that the effect wrote by itself until the turn that delivers it."""
         token = self._tokens.get(item.key)
-        if token is None or token.gone:
+        if token is None and self._accepts:
+            self._drop(item)
+        elif token is None or token.gone:
             self._tokens.pop(item.key, None)
         else:
             token.is_written = True
@@ -540,25 +570,41 @@ class Kernel:
         if type(item) is EffectOutcome and item.forced == APART:
             self._keep_apart(item)
             return True
+        if type(item) is Chunk and self.history.head_is_void:
+            if self._accepts and item.key not in self._tokens:
+                self.dropped.append(self.history.position)
+            return True
         if type(item) is Turn and item.kind == "back":
             lane = self._lanes.get(item.lane)
             if lane is None or lane.acts <= item.ordinal:
                 return False
             # The strand has reached the act after that draw: it waits for the last return before it.
-            return delivery_name(item) not in self._tokens or self.history.meet_next_away(item.lane, item.ordinal)
+            if delivery_name(item) in self._tokens and not self.history.meet_next_away(item.lane, item.ordinal):
+                return False
+            self.history.drop()
+            return True
         return type(item) is SettledItem and item.how == "retry"
 
     def _go_live(self) -> Action:
         if not self._writable:
             return RecordOver()
         digest = self.history.digest
-        doubts = [token for token in self.open if _is_in_doubt(token) and token.key not in digest.retries]
+        while self.history.dropped:
+            self._spares.add(self.history.dropped.pop(0))
+        spared = {token for token in self.open if token.recorded and self._take_spare(token)}
+        doubts = [
+            token
+            for token in self.open
+            if _is_in_doubt(token) and token.key not in digest.retries and token not in spared
+        ]
         if doubts:
             return EffectsInDoubt(doubts)
         self._leave_history()
         self._inbox = deque(one for one in self._inbox if not one.token.done and not one.token.gone)
         self._to_begin.extend(self.listening)
         for token in self.open:
+            if token in spared:
+                continue
             if token.call is None or not token.recorded:
                 self._to_begin.append(token)
             elif token in self._apart:
@@ -580,14 +626,85 @@ class Kernel:
             if token.gone and token.recorded:  # the program gave it up before the process died
                 self._write_apart(token, EffectCancelled(unknown=True))
         self._tokens.clear()
+        if self._accepts and (self.dropped or self._draft):
+            self._draft.insert(0, Dropped(tuple(self.dropped)))
+
+    def _pass_history(self) -> None:
+        """Pass what is left of the history: deliveries that are not waited for, and what changed code left out."""
+        history = self.history
+        while (item := history.head()) is not None:
+            if isinstance(item, DELIVERIES):
+                token = self._tokens.get(delivery_name(item))
+                if token is None and self._accepts:
+                    self._drop(item)
+                elif type(item) is EffectOutcome and token is not None:
+                    token.is_written = True
+            elif isinstance(item, ACTS) and not history.head_is_made and self._accepts:
+                self._drop(item)
+            history.advance()
+
+    # Changed code
+
+    def _accept(self, lane: str, act: Act) -> None:
+        """Drop the recorded acts of the lane before this one, or let the lane leave its record."""
+        if lane in self._left:
+            return
+        recorded = self.history.acts_of(lane)
+        found = next((number for number, (_, one) in enumerate(recorded) if _is_same(one, act)), None)
+        if found is None:
+            self._left.add(lane)
+            return
+        for position, expected in recorded[:found]:
+            self.history.mark_made(lane)
+            self.dropped.append(position)
+            self._spares.add(expected)
+
+    def _is_dropped(self, item: Item, steps: int | None) -> bool:
+        """Drop the item under the cursor if the code may have changed and no strand can still need it."""
+        if not self._accepts or steps is not None or self._away:
+            return False
+        self._drop(item)
+        return True
+
+    def _drop(self, item: Item) -> None:
+        self.dropped.append(self.history.position)
+        self._spares.add(item)
+        if isinstance(item, ACTS):
+            self.history.mark_made(item.lane)
+        self.history.drop()
+
+    def _drop_history(self) -> None:
+        """Drop what is left. Values that lanes wait for arrive again when the run is live."""
+        history = self.history
+        while (item := history.head()) is not None:
+            if isinstance(item, Chunk) and history.head_is_void:
+                self._is_skipped(item)
+            elif isinstance(item, DELIVERIES) or (isinstance(item, ACTS) and not history.head_is_made):
+                self._drop(item)
+            history.advance()
+
+    def _take_spare(self, token: Token) -> bool:
+        """Let the recorded values of a dropped request arrive again. Return True if it has any."""
+        values = self._spares.take(token) if token.call is not None else None
+        for value, last in values or ():
+            self.arrived(token, value, last=last)
+        if values is not None and not values and token.call is not None and token.call.once:
+            self._doubts.add(token)
+        return bool(values)
 
     # Divergence
 
-    def stuck(self) -> Diverged:
-        """Return what to report of a program that makes no progress in its history."""
+    def stuck(self) -> Diverged | None:
+        """Return what to report of a program that makes no progress in its history.
+
+        None if the code may have changed: then the rest of the history is dropped.
+        """
         item = self.history.head()
         if self.diverged is not None:
             return self.diverged
+        if self._accepts:
+            self._drop_history()
+            return None
         if item is None or type(item) is Ended:
             return self._diverge(self.root, item or "an end", self._doing(self.root), "busy", self.history.position)
         if isinstance(item, ACTS):
