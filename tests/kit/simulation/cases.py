@@ -6,20 +6,21 @@ import random
 from typing import NamedTuple
 
 from kit.simulation.journal import Death
-from kit.simulation.programs import ACTING, Program, make_program, walk
+from kit.simulation.programs import ACTING, Node, Program, make_program, walk
 
 
 class Edit(NamedTuple):
     """A change of one node: `changed`, `removed`, `added` (another before it) or `appended` (after it).
 
-    `drawn` and `undrawn` add or remove a draw that has no influence; `repeatable` changes only a policy.
+    `drawn` and `undrawn` add or remove a draw that has no influence; `repeatable` changes only a policy. `renamed`
+    gives other names to lanes.
     """
 
     how: str
     number: int
 
 
-_EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn", "repeatable")
+_EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn", "repeatable", "renamed")
 
 _EDITED = {
     "undrawn": ("glance", "measure"),
@@ -28,6 +29,9 @@ _EDITED = {
     "repeatable": ("once",),
 }
 """Kinds of the nodes that are edited so; the others edit an act."""
+
+
+_PLAIN = ("gather", "effect", "once", "own", "failing", "blocking", "touch", "yield")
 
 
 class Case(NamedTuple):
@@ -75,8 +79,16 @@ def _make_deaths(rng: random.Random, share: float) -> tuple[Death | None, ...]:
     return tuple(deaths)
 
 
+def _is_plain(node: Node) -> bool:
+    """Return True for branches that only ask: nothing but their requests is known by the names of their lanes."""
+    return node.kind == "gather" and all(one.kind in _PLAIN for branch in node.branches for one in walk(branch))
+
+
 def _make_edit(rng: random.Random, program: Program) -> Edit | None:
     how = _EDITS[int(rng.random() * len(_EDITS))]
     kinds = _EDITED.get(how, ACTING)
-    nodes = [node.number for node in walk(program) if node.kind in kinds]
+    if how == "renamed":
+        nodes = [node.number for node in walk(program) if _is_plain(node)]
+    else:
+        nodes = [node.number for node in walk(program) if node.kind in kinds]
     return Edit(how, nodes[int(rng.random() * len(nodes))]) if nodes else None

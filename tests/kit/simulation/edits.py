@@ -20,7 +20,7 @@ def apply_edit(program: Program, edit: Edit) -> Program:
 
     def new(node: Node) -> Program:
         changed = node._replace(number=node.number + EXTRA)
-        if edit.how == "changed":
+        if edit.how in ("changed", "renamed"):
             return (changed,)
         if edit.how == "added":
             return (changed._replace(kind="note"), node)

@@ -30,6 +30,7 @@ from onrecord.runtime.scheduler.items import (
     EffectsInDoubt,
     Item,
     Live,
+    Loosen,
     RecordOver,
     Run,
     Token,
@@ -95,6 +96,7 @@ class Life:
         is_cancelled: bool = False,
         entry: Entry = Entry(),  # noqa: B008
         accepts: bool = False,
+        loosen: Loosen | None = None,
     ) -> None:
         """Without a journal the life is a replay."""
         self.peak = 0
@@ -107,6 +109,8 @@ class Life:
         self._start = entry.position
         window = machine.window(self._give(history), digest, entry.position)
         options = {"writable": journal is not None, "root": entry.root, "time": entry.time, "accepts": accepts}
+        if loosen is not None:
+            options["loosen"] = loosen
         self.kernel = machine.kernel(window, **options)
         self._outside = outside
         outside.arrive = self._arrive

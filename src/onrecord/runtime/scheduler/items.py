@@ -300,3 +300,5 @@ class Divergent(Exception):
 
 Action = Run | Commit | Begin | Deliver | Wait | Live | EffectsInDoubt | RecordOver | Done | Diverged
 MakeValue = Callable[[], Any]
+Loosen = Callable[[Requested, list[tuple[int, Requested]]], int | None]
+"""Chooses, for a request that differs from the record, the position of one that was not made again."""

@@ -55,6 +55,7 @@ from onrecord.runtime.scheduler.items import (
     Ended,
     Item,
     Live,
+    Loosen,
     MakeValue,
     Noted,
     RecordOver,
@@ -115,12 +116,16 @@ class Kernel:
         root: str = ROOT,
         time: int = 0,
         accepts: bool = False,
+        loosen: Loosen | None = None,
     ) -> None:
         """Start at the beginning, or at a checkpoint: with its `root` and `time`, and the history after it.
 
-        With `accepts` the code may have changed: what it does not do any more is dropped from the record.
+        With `accepts` the code may have changed: what it does not do any more is dropped from the record. A tolerant
+        replay asks `loosen` which recorded request answers one that differs.
         """
-        assert writable or not accepts
+        assert not accepts or writable
+        assert loosen is None or not writable
+        self._loosen = loosen
         self.history = history or Window()
         self.root = root
         self.live = False
@@ -181,7 +186,7 @@ class Kernel:
         self._alive -= not own.ended
         own.ended = True
         left = self.history.pending_act(lane)
-        if left is not None and self.diverged is None and not self._accepts:
+        if left is not None and self.diverged is None and not self._accepts and self._loosen is None:
             self._diverge(lane, left[1], "ended", "removed", left[0])
 
     def finish(self, digest: Any) -> None:
@@ -214,7 +219,9 @@ class Kernel:
         key = call.key or f"{lane}/{call.name}/{own.count(call.name)}"
         request = Requested(key, lane, call.name, call.digest, call.once, own.births)
         token = Token(lane, key, call, ordinal=own.count(("turn", "taken")))
-        if self._is_recorded(lane, request):
+        if self._loosen is not None and (bound := self._find_loosely(lane, request)) is not None:
+            token.name, token.recorded = bound.key, True
+        elif self._is_recorded(lane, request):
             token.recorded = True
         elif self.live:
             self._to_begin.append(token)
@@ -437,6 +444,8 @@ class Kernel:
             action = self._next_recorded(steps)
             if not isinstance(action, _Over):
                 return action
+            if steps is None and (early := self._deliver_early()) is not None:
+                return early
         if steps is not None and steps < STEPS_BETWEEN_RESTS:
             return None
         return self._next_live(steps) if self.live else self._go_live()
@@ -570,6 +579,8 @@ class Kernel:
         if type(item) is EffectOutcome and item.forced == APART:
             self._keep_apart(item)
             return True
+        if self._loosen is not None and type(item) is Turn and item.kind == "taken":
+            return delivery_name(item) not in self._tokens  # its outcome was given to another lane
         if type(item) is Chunk and self.history.head_is_void:
             if self._accepts and item.key not in self._tokens:
                 self.dropped.append(self.history.position)
@@ -642,6 +653,39 @@ class Kernel:
             elif isinstance(item, ACTS) and not history.head_is_made and self._accepts:
                 self._drop(item)
             history.advance()
+
+    # Tolerant replays
+
+    def _find_loosely(self, lane: str, request: Requested) -> Requested | None:
+        """Return the recorded request that answers one which differs from the next recorded act of its lane."""
+        assert self._loosen is not None
+        expected = self.peek(lane)
+        if expected is not None and _is_same(expected, request):
+            return None
+        position = self._loosen(request, self.history.unmade_requests())
+        if position is None:
+            return None
+        bound = self.history.mark_made_at(position)
+        assert isinstance(bound, Requested)
+        return bound
+
+    def _deliver_early(self) -> Deliver | None:
+        """Deliver out of order what lanes of a tolerant replay wait for."""
+        if self._loosen is None:
+            return None
+        for token in self.open:
+            if token in self._apart:
+                item: Delivery = Turn(*token.taken_name)
+                return self._deliver(token, item, self._value_of(token, item))
+        found = self.history.take_delivery(self._is_awaited)
+        if found is None:
+            return None
+        token = self._tokens[delivery_name(found)]
+        return self._deliver(token, found, self._value_of(token, found))
+
+    def _is_awaited(self, item: Delivery) -> bool:
+        token = self._tokens.get(delivery_name(item))
+        return token is not None and not token.gone and not (type(item) is SettledItem and item.how == "retry")
 
     # Changed code
 
@@ -733,7 +777,9 @@ class Kernel:
         """Return the divergence, unless a strand runs or one that is away may still come."""
         if steps is not None:
             return None
-        return Wait() if self._away else diverged()
+        if self._away:
+            return Wait()
+        return self._deliver_early() or diverged()
 
     def _missing(self, item: Act, position: int) -> Diverged:
         return self._diverge(item.lane, item, self._doing(item.lane), "removed", position)

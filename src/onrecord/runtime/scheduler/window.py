@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from onrecord.runtime.scheduler.items import (
@@ -21,11 +21,13 @@ from onrecord.runtime.scheduler.items import (
     Away,
     Began,
     Chunk,
+    Delivery,
     Drawn,
     Dropped,
     EffectOutcome,
     Ended,
     Item,
+    Requested,
     SettledItem,
 )
 
@@ -237,6 +239,35 @@ class Window:
         if not acts:
             del self._acts[lane]
         self._made.add(position)
+
+    def mark_made_at(self, position: int) -> Act:
+        """Note that some lane made the recorded act at a position. Return the act."""
+        lane = next(lane for lane, acts in self._acts.items() for at, _ in acts if at == position)
+        acts = self._acts[lane]
+        found = next(act for at, act in acts if at == position)
+        acts.remove((position, found))
+        if not acts:
+            del self._acts[lane]
+        self._made.add(position)
+        return found
+
+    def unmade_requests(self) -> list[tuple[int, Requested]]:
+        """Return all recorded requests that were not made again, in order. This reads the whole history."""
+        while self._read():
+            pass
+        found = [(at, act) for acts in self._acts.values() for at, act in acts if isinstance(act, Requested)]
+        return sorted(found, key=lambda request: request[0])
+
+    def take_delivery(self, is_awaited: Callable[[Delivery], bool]) -> Delivery | None:
+        """Take the first delivery from the cursor on that a lane waits for, out of order."""
+        number = 0
+        while number < len(self._ahead) or self._read():
+            item = self._ahead[number]
+            if isinstance(item, DELIVERIES) and self.position + number not in self.digest.void and is_awaited(item):
+                self._ahead[number] = Dropped(())
+                return item
+            number += 1
+        return None
 
     def first_unmade(self) -> tuple[int, Act] | None:
         """Return the first act of the history that was not made again."""
