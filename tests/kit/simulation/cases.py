@@ -20,7 +20,7 @@ class Edit(NamedTuple):
     number: int
 
 
-_EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn", "repeatable", "renamed")
+_EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn", "repeatable")
 
 _EDITED = {
     "undrawn": ("glance", "measure"),
@@ -31,7 +31,7 @@ _EDITED = {
 """Kinds of the nodes that are edited so; the others edit an act."""
 
 
-_PLAIN = ("gather", "effect", "once", "own", "failing", "blocking", "touch", "yield")
+_PLAIN = ("effect", "effect", "once", "own", "failing", "blocking", "yield")
 
 
 class Case(NamedTuple):
@@ -79,16 +79,24 @@ def _make_deaths(rng: random.Random, share: float) -> tuple[Death | None, ...]:
     return tuple(deaths)
 
 
-def _is_plain(node: Node) -> bool:
-    """Return True for branches that only ask: nothing but their requests is known by the names of their lanes."""
-    return node.kind == "gather" and all(one.kind in _PLAIN for branch in node.branches for one in walk(branch))
+def make_plain_case(seed: int) -> Case:
+    """Return a program that only asks, and whose lanes are renamed: only requests are known by the names of lanes."""
+    rng = random.Random(seed)
+    numbers = iter(range(1, 1_000))
+
+    def make(depth: int) -> Node:
+        if depth and (depth > 2 or rng.random() < 0.6):
+            return Node(rng.choice(_PLAIN), next(numbers), rng.randrange(3))
+        branches = tuple(tuple(make(depth + 1) for _ in range(rng.randint(1, 3))) for _ in range(rng.randint(1, 3)))
+        return Node("gather", next(numbers), 0, branches)
+
+    program = tuple(make(0) for _ in range(rng.randint(1, 2)))
+    named = [node.number for node in walk(program) if node.kind == "gather"]
+    return Case(seed, program, deaths=_make_deaths(rng, 0.3), edit=Edit("renamed", rng.choice(named)))
 
 
 def _make_edit(rng: random.Random, program: Program) -> Edit | None:
     how = _EDITS[int(rng.random() * len(_EDITS))]
     kinds = _EDITED.get(how, ACTING)
-    if how == "renamed":
-        nodes = [node.number for node in walk(program) if _is_plain(node)]
-    else:
-        nodes = [node.number for node in walk(program) if node.kind in kinds]
+    nodes = [node.number for node in walk(program) if node.kind in kinds]
     return Edit(how, nodes[int(rng.random() * len(nodes))]) if nodes else None

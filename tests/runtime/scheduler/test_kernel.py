@@ -528,6 +528,43 @@ def test_replay_of_a_prefix_ends_at_its_end() -> None:
     assert run.rest() == RecordOver()
 
 
+# Tolerant replays
+
+
+def loose_replay(*history: Item, loosen: Any) -> Hand:
+    run = replay(*history)
+    run.kernel = Kernel(Window(history, digest_history(history, writable=False)), writable=False, loosen=loosen)
+    return run
+
+
+def test_tolerant_replay_binds_a_request_to_another_recorded_one() -> None:
+    asked: list[Any] = []
+
+    def loosen(request: Requested, candidates: list[tuple[int, Requested]]) -> int | None:
+        asked.append((request.key, [position for position, _ in candidates]))
+        return candidates[-1][0] if request.name == "c" else None
+
+    run = loose_replay(A, B, EffectOutcome(A.key, 1), EffectOutcome(B.key, 2), Ended("end"), loosen=loosen)
+    child = run.kernel.born("main", "child")
+    other = run.ask("c", 3, lane=child)
+    assert asked == [("main>child/c/0", [0, 1])]
+    assert run.rest() == Deliver(other, 2), "out of order: the lane of the first request waits for it"
+    first = run.ask()
+    assert run.rest() == Deliver(first, 1)
+    run.kernel.ended(child)
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    assert len(asked) == 1
+
+
+def test_tolerant_replay_diverges_if_nothing_answers() -> None:
+    run = loose_replay(A, EffectOutcome(A.key, 1), Ended("end"), loosen=lambda request, candidates: None)
+    with pytest.raises(Divergent):
+        run.ask("b", 2)
+    waits = loose_replay(A, EffectOutcome(A.key, 1), Ended("end"), loosen=lambda request, candidates: None)
+    assert waits.rest() == Diverged("main", A, "waits for another lane", "removed", 0)
+
+
 # Changed code
 
 

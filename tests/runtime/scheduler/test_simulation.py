@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kit.simulation.cases import make_case
+from kit.simulation.cases import make_case, make_plain_case
 from kit.simulation.interpreter import run_root
 from kit.simulation.journal import Journal
 from kit.simulation.life import Life, Machine
@@ -44,6 +44,18 @@ def test_schedules(chunk: int) -> None:
     for name in ("in doubt", "resumes from a checkpoint", "settled retry", "settled done", "settled fail"):
         assert tally[name] > 0, name
     assert tally["deadlocked programs"] < CHUNK / 20
+
+
+@pytest.mark.parametrize("chunk", seeds(2, 100))
+def test_tolerant_replays(chunk: int) -> None:
+    tally = Tally()
+    for seed in range(chunk * 500, (chunk + 1) * 500):
+        case = make_plain_case(seed)
+        try:
+            run_schedule(case, tally)
+        except Exception:
+            pytest.fail(describe(case, Machine()), pytrace=False)
+    assert tally["tolerant replays"] > 400
 
 
 def test_window_of_a_long_run_is_small() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kit.simulation.cases import Case, Edit, make_case
+from kit.simulation.cases import Case, Edit, make_case, make_plain_case
 from kit.simulation.controls import CONTROLS, BirthsAreNotCompared, EndedLanesAreNotCompared, PendingActsAreNotRead
 from kit.simulation.journal import Death
 from kit.simulation.life import Machine
@@ -75,6 +75,17 @@ CASES = {
     ),
 }
 """Small programs for rules that random ones seldom need."""
+
+
+class NothingIsDeliveredOutOfOrder(Kernel):
+    def _deliver_early(self) -> None:
+        return None
+
+
+def test_tolerant_replay_needs_deliveries_out_of_order() -> None:
+    cases = [make_plain_case(seed) for seed in range(60)]
+    assert all(find_failure(case, Machine()) is None for case in cases)
+    assert any(find_failure(case, Machine(NothingIsDeliveredOutOfOrder)) is not None for case in cases)
 
 
 @pytest.mark.parametrize("rule", CONTROLS)
