@@ -102,8 +102,8 @@ class GivenUpEffectsHaveTwoOutcomes(Kernel):
 
 
 class OutcomesApartAreDeliveredInPlace(Kernel):
-    def _is_skipped(self, item: Any) -> bool:
-        return getattr(item, "forced", 0) != APART and super()._is_skipped(item)
+    def _is_skipped(self, item: Any, steps: int | None) -> bool:
+        return getattr(item, "forced", 0) != APART and super()._is_skipped(item, steps)
 
 
 class OutcomesApartAreLost(Kernel):
@@ -127,8 +127,8 @@ class ListenedValuesAreRequests(Kernel):
 
 
 class PassedReturnsAreExpected(Kernel):
-    def _is_skipped(self, item: Any) -> bool:
-        return type(item) is not Turn and super()._is_skipped(item)
+    def _is_skipped(self, item: Any, steps: int | None) -> bool:
+        return type(item) is not Turn and super()._is_skipped(item, steps)
 
 
 class ForgottenTurnsAreExpected(Kernel):
@@ -326,6 +326,7 @@ class AwayIsGrantedAtTheEnd(Window):
 class EndedLanesAreNotCompared(Kernel):
     def ended(self, lane: str) -> None:
         self._lanes[lane].ended = True
+        self._alive -= 1
 
 
 class FirstReturnIsEnough(Window):

@@ -741,7 +741,34 @@ def test_delivery_that_no_lane_waits_for_is_reported() -> None:
     turn = Turn("timer", "main", 0)
     assert replay(turn).rest() == Diverged("main", turn, "waits for another lane", "not awaited", 0)
     late = Turn("timer", "main>child", 0)
-    assert replay(late).rest() == Diverged("main>child", late, "was not started", "not awaited", 0)
+    assert replay(late).rest() == Diverged("main>child", late, "has ended, or was not started", "not awaited", 0)
+
+
+# Memory
+
+
+def test_lanes_that_ended_are_forgotten() -> None:
+    kernel = Kernel()
+    parent = kernel.born("main", "parent")
+    names = set()
+    for _ in range(1_000):
+        child = kernel.born(parent, "child")
+        names.add(child)
+        kernel.ended(kernel.born(child, "grandchild"))
+        kernel.ended(child)
+    assert len(names) == 1_000
+    kernel.ended(parent)
+    assert list(kernel._lanes) == ["main"]
+
+
+def test_callback_that_outlives_its_lane_acts_for_the_lane_above() -> None:
+    kernel = Kernel()
+    child = kernel.born("main", "child")
+    kernel.ended(kernel.born(child, "one"))
+    kernel.ended(child)
+    assert kernel.born(child, "one") == "main>one"
+    assert kernel.ask(child, Call("a", 1)).key == "main/a/0"
+    assert kernel.turn(f"{child}>one", "timer").name == ("timer", "main", 0)
 
 
 # Draws, states and the clock

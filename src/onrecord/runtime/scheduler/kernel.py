@@ -74,13 +74,15 @@ from onrecord.runtime.scheduler.window import Window
 
 
 class _Lane:
-    __slots__ = ("acts", "births", "counts", "draws", "ended", "number", "parent")
+    __slots__ = ("acts", "births", "children", "counts", "draws", "ended", "number", "parent")
 
     def __init__(self, parent: str | None = None, number: int = 0) -> None:
         self.parent = parent
         self.number = number
         """How many lanes the parent had started before."""
         self.births = 0
+        self.children = 0
+        """Lanes that it started and that are still known."""
         self.acts = 0
         """Without draws."""
         self.draws = 0
@@ -173,21 +175,37 @@ class Kernel:
     def born(self, parent: str, label: str) -> str:
         """Name a new lane. It needs no item: the same program names it the same way."""
         self._check()
+        parent = self._living(parent)
         above = self._lanes[parent]
         name = child_lane(parent, label, above.count(("born", label)))
         self._lanes[name] = _Lane(parent, above.births)
         above.births += 1
+        above.children += 1
         self._alive += 1
         return name
 
     def ended(self, lane: str) -> None:
-        """Note that the lane does nothing any more."""
-        own = self._lanes[lane]
-        self._alive -= not own.ended
+        """Note that the lane does nothing any more. It is forgotten when its children have ended too."""
+        own = self._lanes.get(lane)
+        if own is None or own.ended:
+            return
         own.ended = True
+        self._alive -= 1
         left = self.history.pending_act(lane)
         if left is not None and self.diverged is None and not self._accepts and self._loosen is None:
             self._diverge(lane, left[1], "ended", "removed", left[0])
+        while own.parent is not None and own.ended and not own.children:
+            del self._lanes[lane]
+            lane, own = own.parent, self._lanes[own.parent]
+            own.children -= 1
+
+    def _living(self, lane: str) -> str:
+        """Return the lane, or the nearest one above it that has not ended: callbacks may outlive their task."""
+        own = self._lanes.get(lane)
+        while (own is None or own.ended) and lane != self.root:
+            lane = lane.rpartition(">")[0] or self.root
+            own = self._lanes.get(lane)
+        return lane
 
     def finish(self, digest: Any) -> None:
         """End the run: the agent has returned or failed."""
@@ -215,6 +233,7 @@ class Kernel:
     def ask(self, lane: str, call: Call) -> Token:
         """Ask for an effect. It is begun when the run rests, unless the record has it."""
         self._check()
+        lane = self._living(lane)
         own = self._lanes[lane]
         key = call.key or f"{lane}/{call.name}/{own.count(call.name)}"
         request = Requested(key, lane, call.name, call.digest, call.once, own.births)
@@ -236,6 +255,7 @@ class Kernel:
     def note(self, lane: str, digest: Any) -> None:
         """Set the state, or do anything else that is recorded and needs no answer."""
         self._check()
+        lane = self._living(lane)
         self._is_recorded(lane, Noted(lane, digest))
 
     @property
@@ -277,6 +297,7 @@ class Kernel:
     def draw(self, lane: str, site: str, make: MakeValue) -> Any:
         """Return the next recorded value of that lane and site, or a new one."""
         self._check()
+        lane = self._living(lane)
         found = self.history.draw(lane, site)
         if found is not None:
             return found[0]
@@ -288,6 +309,7 @@ class Kernel:
     def turn(self, lane: str, kind: str, detail: Any = None) -> Token:
         """Wait for a turn from outside: a timer, a worker of a pool, a wake-up by a thread that is no lane."""
         self._check()
+        lane = self._living(lane)
         return self._new_turn(lane, kind, self._lanes[lane].count(("turn", kind)), detail)
 
     def _new_turn(self, lane: str, kind: str, ordinal: int, detail: Any) -> Token:
@@ -366,6 +388,7 @@ class Kernel:
 
     def away(self, lane: str) -> bool:
         """Return True if the others may continue without a strand that does not reach its next act."""
+        lane = self._living(lane)
         if lane in self._away:
             return True
         own = self._lanes[lane]
@@ -378,6 +401,7 @@ class Kernel:
 
     def act(self, lane: str, *, draws: bool = False) -> Token | None:
         """Count an act of a thread. Return the turn to wait for if the strand was away before it."""
+        lane = self._living(lane)
         own = self._lanes[lane]
         ordinal, drawn = own.acts, own.draws if draws else None
         if draws:
@@ -537,7 +561,7 @@ class Kernel:
             elif isinstance(item, Ended):
                 if not self._is_dropped(item, steps):
                     return self._unless_early(steps, partial(self._not_ended, item))
-            elif isinstance(item, DELIVERIES) and not self._is_skipped(item):
+            elif isinstance(item, DELIVERIES) and not self._is_skipped(item, steps):
                 token = self._tokens.get(delivery_name(item))
                 if token is None and self._is_dropped(item, steps):
                     pass
@@ -574,7 +598,7 @@ class Kernel:
             self._apart[token] = item.value
             self._tokens[token.taken_name] = token
 
-    def _is_skipped(self, item: Delivery) -> bool:
+    def _is_skipped(self, item: Delivery, steps: int | None) -> bool:
         """Return True for a retry, and for a return to a draw that the strand does not make any more."""
         if type(item) is EffectOutcome and item.forced == APART:
             self._keep_apart(item)
@@ -587,7 +611,9 @@ class Kernel:
             return True
         if type(item) is Turn and item.kind == "back":
             lane = self._lanes.get(item.lane)
-            if lane is None or lane.acts <= item.ordinal:
+            if lane is None and (steps is not None or self._away):
+                return False  # it may be started later
+            if lane is not None and lane.acts <= item.ordinal:
                 return False
             # The strand has reached the act after that draw: it waits for the last return before it.
             if delivery_name(item) in self._tokens and not self.history.meet_next_away(item.lane, item.ordinal):
@@ -722,7 +748,7 @@ class Kernel:
         history = self.history
         while (item := history.head()) is not None:
             if isinstance(item, Chunk) and history.head_is_void:
-                self._is_skipped(item)
+                self._is_skipped(item, None)
             elif isinstance(item, DELIVERIES) or (isinstance(item, ACTS) and not history.head_is_made):
                 self._drop(item)
             history.advance()
@@ -797,10 +823,8 @@ class Kernel:
 
     def _doing(self, lane: str) -> str:
         own = self._lanes.get(lane)
-        if own is None:
-            return "was not started"
-        if own.ended:
-            return "ended"
+        if own is None or own.ended:
+            return "has ended, or was not started"
         waits = [str(token.name) for token in self.open if token.lane == lane]
         return f"waits for {', '.join(waits)}" if waits else "waits for another lane"
 
