@@ -160,7 +160,7 @@ class Window:
 
     def advance(self) -> None:
         item = self._ahead.popleft()
-        if not isinstance(item, Dropped) and self.position in self._rests:
+        if self.position in self._rests and type(item) is not Dropped:
             while self._last < self.position:
                 self._last = self._rests.popleft()
             while self._changes and self._changes[0] < self._last:
@@ -291,7 +291,9 @@ class Window:
 
     def _take_draw(self, site: tuple[str, str], after: int) -> tuple[Any] | None:
         """Take the next value after a position, and before the next rest."""
-        values = self._draws.get(site, deque())
+        values = self._draws.get(site)
+        if values is None:
+            return None
         end = self._rest_after(max(after, self._last))
         for number, (position, value) in enumerate(values):
             if after < position < end:
@@ -319,6 +321,8 @@ class Window:
         `draws` is None at the act itself: an away before a draw that is not made any more is met there.
         """
         self._read_to_rest()
+        if (lane, ordinal) not in self._aways:
+            return False
         return self._take_away((lane, ordinal), self._rest_after(self._last), draws)
 
     def meet_next_away(self, lane: str, ordinal: int) -> bool:
