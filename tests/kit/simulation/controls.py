@@ -102,8 +102,8 @@ class GivenUpEffectsHaveTwoOutcomes(Kernel):
 
 
 class OutcomesApartAreDeliveredInPlace(Kernel):
-    def _is_skipped(self, item: Any, steps: int | None) -> bool:
-        return getattr(item, "forced", 0) != APART and super()._is_skipped(item, steps)
+    def _is_skipped(self, item: Any) -> bool:
+        return getattr(item, "forced", 0) != APART and super()._is_skipped(item)
 
 
 class OutcomesApartAreLost(Kernel):
@@ -127,8 +127,8 @@ class ListenedValuesAreRequests(Kernel):
 
 
 class PassedReturnsAreExpected(Kernel):
-    def _is_skipped(self, item: Any, steps: int | None) -> bool:
-        return type(item) is not Turn and super()._is_skipped(item, steps)
+    def _is_passed(self, item: Turn, steps: int | None) -> bool:
+        return False
 
 
 class ForgottenTurnsAreExpected(Kernel):
@@ -329,9 +329,9 @@ class EndedLanesAreNotCompared(Kernel):
         self._alive -= 1
 
 
-class FirstReturnIsEnough(Window):
-    def meet_next_away(self, lane: str, ordinal: int) -> bool:
-        return False
+class FirstReturnIsEnough(Kernel):
+    def returned(self, lane: str) -> Token | None:
+        return None
 
 
 class PendingActsAreNotRead(Window):
@@ -418,7 +418,7 @@ CONTROLS: dict[str, Machine] = {
     "a busy loop is interrupted": Machine(BusyLoopIsNeverInterrupted),
     "away is granted only where the record leaves it open": Machine(window=AwayIsGrantedAtOnce),
     "a strand that was not away at the last commit had come to rest": Machine(window=AwayIsGrantedAtTheEnd),
-    "an act waits for the last return before it": Machine(window=FirstReturnIsEnough),
+    "an act waits for the last return before it": Machine(FirstReturnIsEnough),
     "a request that is not made is reported at rest": Machine(DivergencesStopNothing),
     "a stream is executed again only if nothing was acted on": Machine(digest=_cut_streams_are_executed_again),
     "a stream is cut only if something was acted on": Machine(digest=_streams_are_always_cut),

@@ -203,7 +203,8 @@ class Life:
             self._strands.steps = 0
             if action.token in self._unwritten:
                 self._unwritten.remove(action.token)
-            self._strands.handlers[action.token](action.value, action.last)
+            if action.token in self._strands.handlers:  # else a return that no strand waits for
+                self._strands.handlers[action.token](action.value, action.last)
         elif kind is Commit:
             self._commit(action)
         elif kind is Begin:

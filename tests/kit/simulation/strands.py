@@ -235,7 +235,7 @@ class Strands:
             if kind is not Yield:
                 back = kernel.act(lane.name, draws=kind is Draw)
                 if back is not None:
-                    self._wait_back(lane, back, partial(self._act_later, lane))
+                    self._wait_back(lane, back, partial(self._act_later, lane), draws=kind is Draw)
                     return
             value, error = self._do(lane)
             if value is PENDING:
@@ -271,10 +271,18 @@ class Strands:
         else:
             self._wait_back(lane, back, then)
 
-    def _wait_back(self, lane: Lane, token: Token, then: Then) -> None:
+    def _wait_back(self, lane: Lane, token: Token, then: Then, *, draws: bool = False) -> None:
         """Wait for the turn of a strand that was away."""
+
+        def come_back() -> None:
+            again = None if draws else self.kernel.returned(lane.name)
+            if again is None:
+                then()
+            else:
+                self._wait_back(lane, again, then)
+
         self.block(lane)
-        self.handlers[token] = lambda value, last: self._resume(lane, then)
+        self.handlers[token] = lambda value, last: self._resume(lane, come_back)
 
     def _end(self, lane: Lane, result: Any, error: BaseException | None) -> None:
         lane.done, lane.result, lane.error = True, result, error

@@ -24,6 +24,7 @@ from onrecord.runtime.scheduler.items import (
     Diverged,
     Divergent,
     Done,
+    Drawn,
     Dropped,
     EffectCancelled,
     EffectFailed,
@@ -234,6 +235,18 @@ def test_draw_more_or_less_moves_no_away() -> None:
     without = replay(*history)
     assert without.kernel.act("main") is not None, "met at the act itself"
     assert without.kernel.act("main") is None
+
+
+def test_strand_waits_for_each_return_before_its_act() -> None:
+    """A thread computes, reads the clock and computes again, then takes a lock: without the clock."""
+    back = Turn("back", "main", 0)
+    run = replay(Away("main", 0), back, Drawn("main", "clock", 5), Away("main", 0, 1), back, Ended("end"))
+    first = run.kernel.act("main")
+    assert run.rest() == Deliver(first, None)
+    second = run.kernel.returned("main")
+    assert second is not None
+    assert run.rest() == Deliver(second, None)
+    assert run.kernel.returned("main") is None
 
 
 # Cancellation

@@ -111,14 +111,6 @@ def test_draws_and_aways_are_met_once() -> None:
     assert window.meet_away("main", 0, None)
 
 
-def test_second_away_before_an_act_is_found_after_the_first_return() -> None:
-    back = Turn("back", "main", 0)
-    window = Window([back, Drawn("main", "clock", 5), Away("main", 0, 1), back, OUT, Away("main", 0, 2)])
-    assert window.head() == back
-    assert window.meet_next_away("main", 0)
-    assert not window.meet_next_away("main", 0)
-
-
 def test_void_chunk_is_no_rest() -> None:
     items = [ASK, _chunk(0), Away("main", 1), Began("k"), OUT]
     window = Window(items, digest_history(items, writable=False))

@@ -416,6 +416,19 @@ class Kernel:
         self.arrived(token)
         return token
 
+    def returned(self, lane: str) -> Token | None:
+        """Return the next turn to wait for, after one before an act that is no draw.
+
+        The strand was away again, before a draw that it does not make any more.
+        """
+        lane = self._living(lane)
+        ordinal = self._lanes[lane].acts - 1
+        if self.live or not self.history.meet_away(lane, ordinal, None):
+            return None
+        token = self._new_turn(lane, "back", ordinal, None)
+        self.arrived(token)
+        return token
+
     # The outside
 
     def arrived(
@@ -561,8 +574,11 @@ class Kernel:
             elif isinstance(item, Ended):
                 if not self._is_dropped(item, steps):
                     return self._unless_early(steps, partial(self._not_ended, item))
-            elif isinstance(item, DELIVERIES) and not self._is_skipped(item, steps):
+            elif isinstance(item, DELIVERIES) and not self._is_skipped(item):
                 token = self._tokens.get(delivery_name(item))
+                if type(item) is Turn and item.kind == "back" and self._is_passed(item, steps):
+                    history.advance()
+                    return Deliver(Token(item.lane, delivery_name(item), detail=_NOTHING), None)
                 if token is None and self._is_dropped(item, steps):
                     pass
                 elif token is None or not token.gone:
@@ -598,8 +614,22 @@ class Kernel:
             self._apart[token] = item.value
             self._tokens[token.taken_name] = token
 
-    def _is_skipped(self, item: Delivery, steps: int | None) -> bool:
-        """Return True for a retry, and for a return to a draw that the strand does not make any more."""
+    def _is_passed(self, item: Turn, steps: int | None) -> bool:
+        """Return True for a return to a draw that the strand does not make any more: it is delivered to no strand.
+
+        The strand has passed the act after that draw. A busy program counts its steps from each return.
+        """
+        if steps is not None and not _comes_at(item.forced, steps):
+            return False
+        lane = self._lanes.get(item.lane)
+        if lane is None:
+            return not self._away and not self._accepts  # it has ended
+        if lane.acts <= item.ordinal:
+            return False
+        return delivery_name(item) not in self._tokens
+
+    def _is_skipped(self, item: Delivery) -> bool:
+        """Return True for what is delivered by something else, or never: outcomes apart, void chunks, retries."""
         if type(item) is EffectOutcome and item.forced == APART:
             self._keep_apart(item)
             return True
@@ -608,17 +638,6 @@ class Kernel:
         if type(item) is Chunk and self.history.head_is_void:
             if self._accepts and item.key not in self._tokens:
                 self.dropped.append(self.history.position)
-            return True
-        if type(item) is Turn and item.kind == "back":
-            lane = self._lanes.get(item.lane)
-            if lane is None and (steps is not None or self._away):
-                return False  # it may be started later
-            if lane is not None and lane.acts <= item.ordinal:
-                return False
-            # The strand has reached the act after that draw: it waits for the last return before it.
-            if delivery_name(item) in self._tokens and not self.history.meet_next_away(item.lane, item.ordinal):
-                return False
-            self.history.drop()
             return True
         return type(item) is SettledItem and item.how == "retry"
 
@@ -748,7 +767,7 @@ class Kernel:
         history = self.history
         while (item := history.head()) is not None:
             if isinstance(item, Chunk) and history.head_is_void:
-                self._is_skipped(item, None)
+                self._is_skipped(item)
             elif isinstance(item, DELIVERIES) or (isinstance(item, ACTS) and not history.head_is_made):
                 self._drop(item)
             history.advance()
@@ -827,6 +846,15 @@ class Kernel:
             return "has ended, or was not started"
         waits = [str(token.name) for token in self.open if token.lane == lane]
         return f"waits for {', '.join(waits)}" if waits else "waits for another lane"
+
+
+class _Nothing:
+    """The detail of a token that no strand waits for."""
+
+    def deliver(self, value: Any, last: bool) -> None: ...
+
+
+_NOTHING = _Nothing()
 
 
 class _Over(Enum):

@@ -325,12 +325,6 @@ class Window:
             return False
         return self._take_away((lane, ordinal), self._rest_after(self._last), draws)
 
-    def meet_next_away(self, lane: str, ordinal: int) -> bool:
-        """Return True, once, if the strand goes away before the same act again, after the return under the cursor."""
-        while len(self._rests) < 2 and self._read():
-            pass
-        return self._take_away((lane, ordinal), self._rests[1] if len(self._rests) > 1 else math.inf, None)
-
     def _take_away(self, act: tuple[str, int], end: float, draws: int | None) -> bool:
         aways = self._aways.get(act, deque())
         for number, (position, drawn) in enumerate(aways):

@@ -255,18 +255,20 @@ class Coordinator:
         if token is None:
             strand.since = monotonic()
             return
-        token.detail = _Back(self.kernel, strand)
-        if strand.is_away:
-            strand.is_away = False
-        else:
-            self.running = None
-        strand.is_blocked = True
-        if self.running is None:
-            self.advance()
-        self.lock.release()
-        strand.gate.acquire()
-        self.lock.acquire()
-        self._continue(strand)
+        while token is not None:
+            token.detail = _Back(self.kernel, strand)
+            if strand.is_away:
+                strand.is_away = False
+            else:
+                self.running = None
+            strand.is_blocked = True
+            if self.running is None:
+                self.advance()
+            self.lock.release()
+            strand.gate.acquire()
+            self.lock.acquire()
+            self._continue(strand)
+            token = None if draws else self.kernel.returned(strand.lane)
 
     def _continue(self, strand: Strand) -> None:
         strand.is_blocked = False
