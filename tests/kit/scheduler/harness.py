@@ -14,13 +14,14 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from onrecord.runtime.scheduler import items
 from onrecord.runtime.scheduler.drivers import loops, threads
 from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
 from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, Strand, find_lane, inside
-from onrecord.runtime.scheduler.items import Call, Cut, EffectCancelled, EffectFailed, Item, Token
+from onrecord.runtime.scheduler.items import Call, Chunk, Cut, EffectCancelled, EffectFailed, EffectOutcome, Item, Token
 from onrecord.runtime.scheduler.kernel import Kernel
 from onrecord.runtime.scheduler.window import Window, digest_history
 
@@ -35,13 +36,20 @@ class TextJournal:
         self.path = path
         self.dies_after = dies_after
         self.commits = 0
+        self._time = max((getattr(item, "time", 0) for item in self.read()), default=0)
+        self._opened = monotonic() - self._time / 1e6
 
-    def commit(self, batch: list[Item], sync: bool) -> None:
+    def commit(self, batch: list[Item], sync: bool) -> int:
+        self._time = max(self._time, int((monotonic() - self._opened) * 1e6))
         with self.path.open("a") as file:
-            file.write("".join(f"{(type(item).__name__, *_plain(item))!r}\n" for item in batch))
+            file.write("".join(f"{(type(item).__name__, *_plain(self._timed(item)))!r}\n" for item in batch))
         self.commits += 1
         if self.commits == self.dies_after:
             os._exit(DIED)
+        return self._time
+
+    def _timed(self, item: Item) -> Item:
+        return item._replace(time=self._time) if isinstance(item, EffectOutcome | Chunk) else item
 
     def read(self) -> list[Item]:
         return list(self._read()) if self.path.exists() else []
@@ -245,7 +253,7 @@ def latency() -> float:
 
 
 def carry(program: Callable[[], Any], mode: str, path: Path, dies_after: int | None = None) -> tuple[int, Any]:
-    """Run a program. Return the exit status and what it returned, or why it stopped."""
+    """Run a program. Return the exit status and what it returned, with the run's clock, or why it stopped."""
     threads.install()
     journal = TextJournal(path, dies_after)
     history = journal.read() if mode != "record" else []
@@ -266,7 +274,7 @@ def carry(program: Callable[[], Any], mode: str, path: Path, dies_after: int | N
     if run.stopped is not None:
         kind = type(run.stopped).__name__
         return {"Diverged": DIVERGED, "EffectsInDoubt": IN_DOUBT, "RecordOver": RECORD_OVER}[kind], run.stopped
-    return 0, outcome
+    return 0, (outcome, kernel.time)
 
 
 async def carry_beside(programs: list[Callable[[], Any]], mode: str, folder: Path) -> list[Any]:
@@ -279,7 +287,7 @@ async def carry_beside(programs: list[Callable[[], Any]], mode: str, folder: Pat
         window = Window(history, digest_history(history, writable=mode != "replay"))
         run = Coordinator(Kernel(window, writable=mode != "replay"), journal)
         result = await loops.carry(run, call(), lambda task: repr(task.result()))
-        return result if run.stopped is None else run.stopped
+        return (result, run.kernel.time) if run.stopped is None else run.stopped
 
     return await asyncio.gather(*[one(number, call) for number, call in enumerate(programs)])
 

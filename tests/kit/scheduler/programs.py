@@ -53,6 +53,15 @@ async def pay(order: Any) -> str:
 
 
 @loop_program
+async def clock_after_effects() -> Any:
+    async def timed(number: int) -> Any:
+        answer = await ask(number)
+        return answer, asyncio.get_running_loop().time()
+
+    return await asyncio.gather(*[timed(number) for number in range(4)], asyncio.sleep(0.005))
+
+
+@loop_program
 async def lone_sleep() -> Any:
     await asyncio.sleep(0.01)
     return "slept"

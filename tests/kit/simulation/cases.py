@@ -6,23 +6,32 @@ import random
 from typing import NamedTuple
 
 from kit.simulation.journal import Death
-from kit.simulation.programs import ACTING, Program, make_program, walk
+from kit.simulation.programs import ACTING, Node, Program, make_program, walk
 
 
 class Edit(NamedTuple):
     """A change of one node: `changed`, `removed`, `added` (another before it) or `appended` (after it).
 
-    `drawn` and `undrawn` add or remove a draw that has no influence.
+    `drawn` and `undrawn` add or remove a draw that has no influence; `repeatable` changes only a policy. `renamed`
+    gives other names to lanes.
     """
 
     how: str
     number: int
 
 
-_EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn")
+_EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn", "repeatable")
 
-_EDITED = {"undrawn": ("glance", "measure"), "appended": ("note",), "drawn": ("compute", "measure", "touch")}
+_EDITED = {
+    "undrawn": ("glance", "measure"),
+    "appended": ("note",),
+    "drawn": ("compute", "measure", "touch"),
+    "repeatable": ("once",),
+}
 """Kinds of the nodes that are edited so; the others edit an act."""
+
+
+_PLAIN = ("effect", "effect", "once", "own", "failing", "blocking", "yield")
 
 
 class Case(NamedTuple):
@@ -38,6 +47,10 @@ class Case(NamedTuple):
     fork_deaths: tuple[Death | None, ...] = ()
     cut: float | None = None
     """The position up to which the journal is replayed, as a share of it."""
+    accept: float | None = None
+    """The position from which the edited program continues, as a share of the journal."""
+    is_cancelled: bool = False
+    """An order to cancel the run comes from outside, unless the run ends before."""
 
 
 def make_case(seed: int) -> Case:
@@ -52,6 +65,8 @@ def make_case(seed: int) -> Case:
         rng.random() if rng.random() < 0.25 else None,
         _make_deaths(rng, 0.3),
         rng.random() if rng.random() < 0.25 else None,
+        rng.random() if rng.random() < 0.5 else None,
+        rng.random() < 0.1,
     )
 
 
@@ -64,10 +79,24 @@ def _make_deaths(rng: random.Random, share: float) -> tuple[Death | None, ...]:
     return tuple(deaths)
 
 
+def make_plain_case(seed: int) -> Case:
+    """Return a program that only asks, and whose lanes are renamed: only requests are known by the names of lanes."""
+    rng = random.Random(seed)
+    numbers = iter(range(1, 1_000))
+
+    def make(depth: int) -> Node:
+        if depth and (depth > 2 or rng.random() < 0.6):
+            return Node(rng.choice(_PLAIN), next(numbers), rng.randrange(3))
+        branches = tuple(tuple(make(depth + 1) for _ in range(rng.randint(1, 3))) for _ in range(rng.randint(1, 3)))
+        return Node("gather", next(numbers), 0, branches)
+
+    program = tuple(make(0) for _ in range(rng.randint(1, 2)))
+    named = [node.number for node in walk(program) if node.kind == "gather"]
+    return Case(seed, program, deaths=_make_deaths(rng, 0.3), edit=Edit("renamed", rng.choice(named)))
+
+
 def _make_edit(rng: random.Random, program: Program) -> Edit | None:
     how = _EDITS[int(rng.random() * len(_EDITS))]
-    kinds = {"undrawn": ("glance", "measure"), "appended": ("note",), "drawn": ("compute", "measure", "touch")}.get(
-        how, ACTING
-    )
+    kinds = _EDITED.get(how, ACTING)
     nodes = [node.number for node in walk(program) if node.kind in kinds]
     return Edit(how, nodes[int(rng.random() * len(nodes))]) if nodes else None

@@ -11,6 +11,7 @@ from typing import Any
 from kit.simulation.life import Machine
 from onrecord.runtime.scheduler.items import (
     AHEAD,
+    APART,
     Action,
     Away,
     Begin,
@@ -83,12 +84,51 @@ class EachArrivalIsCommittedAlone(Kernel):
         return action
 
 
+class OutcomesHaveNoTime(Kernel):
+    def committed(self, time: int) -> None: ...
+
+
+class GivenUpEffectsStayOpen(Kernel):
+    def _write_apart(self, token: Token, value: Any) -> None: ...
+
+
+class GivenUpEffectsHaveTwoOutcomes(Kernel):
+    def _write_apart(self, token: Token, value: Any) -> None:
+        token.is_written = False
+        super()._write_apart(token, value)
+
+
 # With a history
 
 
-class PassedReturnsAreExpected(Kernel):
+class OutcomesApartAreDeliveredInPlace(Kernel):
     def _is_skipped(self, item: Any) -> bool:
-        return type(item) is not Turn and super()._is_skipped(item)
+        return getattr(item, "forced", 0) != APART and super()._is_skipped(item)
+
+
+class OutcomesApartAreLost(Kernel):
+    def _keep_apart(self, item: Any) -> None: ...
+
+
+class PoliciesAreCompared(Kernel):
+    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+        recorded = self.peek(lane)
+        if getattr(recorded, "once", None) != getattr(act, "once", None) and recorded is not None:
+            self._part(lane, recorded, act, "changed", None)
+        return super()._is_recorded(lane, act)
+
+
+class ListenedValuesAreRequests(Kernel):
+    def listen(self, name: str, detail: Any = None) -> Token:
+        token = super().listen(name, detail)
+        self.open[token] = None
+        token.call, token.recorded = Call(name, None, once=True), not self.live
+        return token
+
+
+class PassedReturnsAreExpected(Kernel):
+    def _is_passed(self, item: Turn, steps: int | None) -> bool:
+        return False
 
 
 class ForgottenTurnsAreExpected(Kernel):
@@ -200,6 +240,61 @@ class CancelledEffectsEndAtOnce(Kernel):
         super().cancel(token)
 
 
+class CountersSurviveACheckpoint(Kernel):
+    def checkpoint(self, lane: str, digest: Any) -> str:
+        own = self._lanes[lane]
+        root = super().checkpoint(lane, digest)
+        self._lanes[root] = own
+        return root
+
+
+class CheckpointsAreTakenAtAnyTime(Kernel):
+    @property
+    def is_alone(self) -> bool:
+        return True
+
+
+class ListenedValuesAreCommittedAhead(Kernel):
+    def _write_ahead(self) -> None:
+        listening, self.listening = self.listening, {}
+        super()._write_ahead()
+        self.listening = listening
+
+
+class SparesAreNotUsed(Kernel):
+    def _take_spare(self, token: Token) -> bool:
+        return False
+
+
+class LanesComeBackToTheirRecord(Kernel):
+    def _accept(self, lane: str, act: Any) -> None:
+        super()._accept(lane, act)
+        if act not in (one for _, one in self.history.acts_of(lane)):
+            self._draft.append(act)
+        self._left.clear()
+
+    def _is_recorded(self, lane: str, act: Any) -> bool:
+        written = len(self._draft)
+        if self._accepts and not self.live:
+            self._accept(lane, act)
+            if len(self._draft) > written:
+                self._is_commit_due |= type(act) is Requested
+                return False
+        return super()._is_recorded(lane, act)
+
+
+class DroppedDeliveriesAreDelivered(Window):
+    def drop(self) -> None: ...
+
+
+def _dropped_items_come_back(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    return digest_history(items, writable=writable, start=start)._replace(dropped=frozenset())
+
+
+def _changes_are_forgotten(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    return digest_history(items, writable=writable, start=start)._replace(changes=())
+
+
 # Strands
 
 
@@ -231,11 +326,12 @@ class AwayIsGrantedAtTheEnd(Window):
 class EndedLanesAreNotCompared(Kernel):
     def ended(self, lane: str) -> None:
         self._lanes[lane].ended = True
+        self._alive -= 1
 
 
-class FirstReturnIsEnough(Window):
-    def meet_next_away(self, lane: str, ordinal: int) -> bool:
-        return False
+class FirstReturnIsEnough(Kernel):
+    def returned(self, lane: str) -> Token | None:
+        return None
 
 
 class PendingActsAreNotRead(Window):
@@ -252,12 +348,12 @@ class DivergencesStopNothing(Kernel):
 # Streams and retries, as the end of a history tells
 
 
-def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool) -> Digest:
-    digest = digest_history(items, writable=writable)
+def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    digest = digest_history(items, writable=writable, start=start)
     if not writable:
         return digest
     chunks: dict[str, list[int]] = {}
-    for position, item in enumerate(items):
+    for position, item in enumerate(items, start):
         if type(item) is Chunk:
             chunks.setdefault(item.key, []).append(position)
         elif type(item) is EffectOutcome:
@@ -266,18 +362,18 @@ def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool) ->
     return digest._replace(void=digest.void | void, anew=digest.anew | chunks.keys())
 
 
-def _streams_are_always_cut(items: Iterable[Item], *, writable: bool) -> Digest:
-    digest = digest_history(items, writable=False)
+def _streams_are_always_cut(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    digest = digest_history(items, writable=False, start=start)
     return digest
 
 
-def _old_chunks_stay(items: Iterable[Item], *, writable: bool) -> Digest:
-    return digest_history(items, writable=writable)._replace(void=frozenset())
+def _old_chunks_stay(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    return digest_history(items, writable=writable, start=start)._replace(void=frozenset())
 
 
-def _retries_stay(items: Iterable[Item], *, writable: bool) -> Digest:
+def _retries_stay(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
     retries = frozenset(item.key for item in items if getattr(item, "how", "") == "retry")
-    return digest_history(items, writable=writable)._replace(retries=retries)
+    return digest_history(items, writable=writable, start=start)._replace(retries=retries)
 
 
 CONTROLS: dict[str, Machine] = {
@@ -295,6 +391,21 @@ CONTROLS: dict[str, Machine] = {
     "nothing is begun before its request is committed": Machine(RequestsAreBegunAtOnce),
     "an at-most-once effect without an outcome is in doubt": Machine(NothingIsInDoubt),
     "a cancelled effect of a dead process is not executed again": Machine(CancelledEffectsRunAgain),
+    "an outcome has the time of its commit": Machine(OutcomesHaveNoTime),
+    "an effect that the program gave up has an outcome": Machine(GivenUpEffectsStayOpen),
+    "an effect that the program gave up has one outcome": Machine(GivenUpEffectsHaveTwoOutcomes),
+    "an outcome that its effect wrote is delivered by a turn": Machine(OutcomesApartAreDeliveredInPlace),
+    "an outcome that its effect wrote is kept until its turn": Machine(OutcomesApartAreLost),
+    "a policy is no part of a request": Machine(PoliciesAreCompared),
+    "what is listened to is no request": Machine(ListenedValuesAreRequests),
+    "counters begin again at a checkpoint": Machine(CountersSurviveACheckpoint),
+    "a checkpoint is taken alone": Machine(CheckpointsAreTakenAtAnyTime),
+    "what is listened to is not committed ahead of a checkpoint": Machine(ListenedValuesAreCommittedAhead),
+    "changed code repeats nothing that has an outcome": Machine(SparesAreNotUsed),
+    "a lane that left its record does not return to it": Machine(LanesComeBackToTheirRecord),
+    "draws stay with their rest if its delivery is dropped": Machine(window=DroppedDeliveriesAreDelivered),
+    "dropped items are skipped": Machine(digest=_dropped_items_come_back),
+    "what changed code draws is found after the change": Machine(digest=_changes_are_forgotten),
     "a retry is spent by an item": Machine(RetriesAreNotSpent),
     "a spent retry is no retry": Machine(digest=_retries_stay),
     "a whole record has added requests": Machine(EndedRecordsHaveNoAdded),
@@ -307,7 +418,7 @@ CONTROLS: dict[str, Machine] = {
     "a busy loop is interrupted": Machine(BusyLoopIsNeverInterrupted),
     "away is granted only where the record leaves it open": Machine(window=AwayIsGrantedAtOnce),
     "a strand that was not away at the last commit had come to rest": Machine(window=AwayIsGrantedAtTheEnd),
-    "an act waits for the last return before it": Machine(window=FirstReturnIsEnough),
+    "an act waits for the last return before it": Machine(FirstReturnIsEnough),
     "a request that is not made is reported at rest": Machine(DivergencesStopNothing),
     "a stream is executed again only if nothing was acted on": Machine(digest=_cut_streams_are_executed_again),
     "a stream is cut only if something was acted on": Machine(digest=_streams_are_always_cut),

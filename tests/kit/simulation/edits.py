@@ -20,7 +20,7 @@ def apply_edit(program: Program, edit: Edit) -> Program:
 
     def new(node: Node) -> Program:
         changed = node._replace(number=node.number + EXTRA)
-        if edit.how == "changed":
+        if edit.how in ("changed", "renamed"):
             return (changed,)
         if edit.how == "added":
             return (changed._replace(kind="note"), node)
@@ -28,6 +28,8 @@ def apply_edit(program: Program, edit: Edit) -> Program:
             return (node, changed)
         if edit.how == "drawn":
             return (changed._replace(kind="glance"), node)
+        if edit.how == "repeatable":
+            return (node._replace(kind="again"),)
         return (node._replace(kind={"glance": "unseen", "measure": "unmeasured"}.get(node.kind, "removed")),)
 
     return change(program, edit.number, new)
@@ -38,12 +40,13 @@ def check_edit(case: Case, items: list[Item], verdict: Verdict, tally: Counter[s
     edit = case.edit
     assert edit is not None
     recorded = next((item for item in items if _number(item) == edit.number), None)
-    if edit.how in ("drawn", "undrawn") or recorded is None:
+    if edit.how in ("drawn", "undrawn", "repeatable") or recorded is None:
         if verdict.how != "done":
             raise Wrong(f"a false divergence for {edit}: {verdict}")
         tally["edits without a difference"] += 1
         return
-    if verdict.how == "done" and edit.how == "appended" and any(type(item) is Away for item in items):
+    is_late = edit.how == "appended" and any(type(item) is Away for item in items)
+    if verdict.how == "done" and is_late:
         tally["edits after an away"] += 1  # the new act waited for the turn of the next one, and the run ended
         return
     if verdict.how != "diverged":
@@ -59,7 +62,12 @@ def check_edit(case: Case, items: list[Item], verdict: Verdict, tally: Counter[s
             is_exact &= report.expected == recorded and report.reason == "changed"
     if is_exact:
         tally["edits reported exactly"] += 1
-    elif edit.how == "removed" and case.sees_memory and report.expected in items and report.reason == "changed":
+    elif (
+        (is_late or edit.how == "removed")
+        and case.sees_memory
+        and report.expected in items
+        and report.reason == "changed"
+    ):
         # Without the request the lanes wrote into memory in another order, and another lane really differed first.
         tally["edits reported elsewhere"] += 1
     else:

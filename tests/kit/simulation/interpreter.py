@@ -31,6 +31,7 @@ from kit.simulation.operations import (
     Steps,
     Stopped,
     StreamCut,
+    TakeCheckpoint,
     Yield,
 )
 from kit.simulation.programs import Node, Program
@@ -38,6 +39,18 @@ from kit.simulation.strands import Lane
 
 _SILENT = ("glance", "unseen")
 """Kinds without a result: an edit may add or remove one."""
+
+
+def run_root(memory: Memory, program: Program) -> Steps:
+    """Run a program, or what is left of it after a checkpoint."""
+    results: list[Any] = []
+    for node in program:
+        if node.kind == "checkpoint":
+            if (yield TakeCheckpoint((node.number, memory.values))) is not None:
+                results.clear()
+        else:
+            results += yield from run_body(memory, (node,))
+    return tuple(results)
 
 
 def run_body(memory: Memory, body: Program) -> Steps:
@@ -57,7 +70,8 @@ def _effect(memory: Memory, node: Node) -> Steps:
     if kind == "keyed":
         key = f"key {node.number}"
     try:
-        value = yield Ask(kind, memory.input(node), kind == "once", key, blocks=kind == "blocking")
+        name = "once" if kind == "again" else kind
+        value = yield Ask(name, memory.input(node), kind == "once", key, blocks=kind == "blocking")
     except EffectError as failure:
         value = failure.args
     memory.add(value)
@@ -357,7 +371,7 @@ def _condition(memory: Memory, node: Node) -> Steps:
 
 
 _KINDS: dict[str, Callable[[Memory, Node], Steps]] = {
-    **dict.fromkeys(("effect", "once", "keyed", "failing", "blocking"), _effect),
+    **dict.fromkeys(("effect", "once", "again", "own", "keyed", "failing", "blocking"), _effect),
     "slow": _slow,
     **dict.fromkeys(("sleep", "stray"), _sleep),
     "draw": _draw,

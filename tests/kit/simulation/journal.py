@@ -25,14 +25,30 @@ class Journal:
         self.safe = 0
         """Observations on which nothing but committed items has an influence."""
         self._synced = len(self.items), 0
+        self._time = 0
+        self.ends: list[int] = [0]
+        """Positions at which a death may cut the journal."""
 
-    def append(self, commit: Commit, observations: int) -> None:
-        self.items.extend(commit.items)
+    def append(self, commit: Commit, observations: int, now: int) -> int:
+        """Append the items and return the time of the commit, which is that of its outcomes and chunks."""
+        self._time = time = max(self._time, now)
+        self.items.extend(
+            item._replace(time=time) if type(item) is EffectOutcome or type(item) is Chunk else item
+            for item in commit.items
+        )
         self.requested.update(item.key for item in commit.items if type(item) is Requested)
         if any(type(item) is not Chunk for item in commit.items):  # chunks alone may become void
             self.safe = observations
         if commit.sync:
             self.sync()
+        self.ends.append(len(self.items))
+        return time
+
+    def append_apart(self, outcome: EffectOutcome) -> None:
+        """Append an outcome that the effect writes by itself. What the program did is not committed with it."""
+        self.items.append(outcome)
+        self.ends.append(len(self.items))
+        self.sync()
 
     def sync(self) -> None:
         self._synced = len(self.items), self.safe
@@ -40,6 +56,7 @@ class Journal:
     def lose_unsynced(self) -> None:
         length, self.safe = self._synced
         del self.items[length:]
+        self.ends = [end for end in self.ends if end <= length]
         self.requested = {item.key for item in self.items if type(item) is Requested}
 
     def check_cut(self, outcome: EffectOutcome, end: int) -> None:

@@ -7,6 +7,7 @@ An effect begun too early or twice, a replay that executes or commits, a program
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kit.simulation.journal import Death, Journal
@@ -14,6 +15,7 @@ from kit.simulation.operations import Steps
 from kit.simulation.outside import Outside, Wrong
 from kit.simulation.strands import Strands
 from onrecord.runtime.scheduler.items import (
+    APART,
     STEPS_BETWEEN_RESTS,
     Action,
     Begin,
@@ -28,6 +30,7 @@ from onrecord.runtime.scheduler.items import (
     EffectsInDoubt,
     Item,
     Live,
+    Loosen,
     RecordOver,
     Run,
     Token,
@@ -36,12 +39,12 @@ from onrecord.runtime.scheduler.items import (
     delivery_name,
 )
 from onrecord.runtime.scheduler.kernel import Kernel
+from onrecord.runtime.scheduler.names import ROOT
 from onrecord.runtime.scheduler.window import Digest, Window, digest_history
 
 _PATIENCE_STEPS = 600
-"""Steps of a busy program after which it is taken to spin for ever if nothing more can arrive."""
-_REPLAY_PATIENCE_STEPS = 5_000
-"""Steps of a busy program without a recorded delivery after which it is reported as stuck."""
+"""Steps of a busy program after which it is taken to spin for ever if nothing more can arrive. In a history twice as
+many, after those of the latest recorded delivery."""
 _MOST_TURNS = 20_000
 """Actions and steps of one life. The longest programs need some hundreds."""
 
@@ -52,6 +55,16 @@ class Machine(NamedTuple):
     kernel: type[Kernel] = Kernel
     window: type[Window] = Window
     digest: Callable[..., Digest] = digest_history
+
+
+class Entry(NamedTuple):
+    """The beginning of a program, or a checkpoint. `seen` are the observations before it."""
+
+    root: str = ROOT
+    time: int = 0
+    position: int = 0
+    """That of the first item after it."""
+    seen: tuple[Any, ...] = ()
 
 
 class Verdict(NamedTuple):
@@ -80,6 +93,10 @@ class Life:
         *,
         journal: Journal | None = None,
         death: Death | None = None,
+        is_cancelled: bool = False,
+        entry: Entry = Entry(),  # noqa: B008
+        accepts: bool = False,
+        loosen: Loosen | None = None,
     ) -> None:
         """Without a journal the life is a replay."""
         self.peak = 0
@@ -87,21 +104,30 @@ class Life:
         self.journal = journal
         self._history_length = len(history)
         self._given = 0
-        self.kernel = machine.kernel(machine.window(self._give(history), digest), writable=journal is not None)
+        self._patience = 2 * _PATIENCE_STEPS + max((getattr(item, "forced", 0) for item in history), default=0)
+        self._journal_length = len(journal.items) if journal is not None else 0
+        self._start = entry.position
+        window = machine.window(self._give(history), digest, entry.position)
+        options = {"writable": journal is not None, "root": entry.root, "time": entry.time, "accepts": accepts}
+        if loosen is not None:
+            options["loosen"] = loosen
+        self.kernel = machine.kernel(window, **options)
         self._outside = outside
         outside.arrive = self._arrive
+        outside.write = self._write
         self._death = death
         self._commits = 0
         self._turns = 0
         self._unwritten: list[Token] = []
         """Tokens of what has arrived and is in no commit."""
-        self._strands = Strands(body, self.kernel, outside)
+        self._strands = Strands(body, self.kernel, outside, is_cancelled=is_cancelled)
         self.seen = self._strands.seen
+        self.seen += entry.seen
 
     def _give(self, history: list[Item]) -> Iterator[Item]:
         for item in history:
             self._given += 1
-            self.peak = max(self.peak, self._given - self.kernel.history.position)
+            self.peak = max(self.peak, self._given + self._start - self.kernel.history.position)
             yield item
 
     def run(self) -> Verdict:
@@ -142,8 +168,8 @@ class Life:
         kernel, steps = self.kernel, self._strands.steps
         self._count_turn()
         if steps > _PATIENCE_STEPS:
-            if not kernel.live and steps > _REPLAY_PATIENCE_STEPS:
-                raise _Ended(kernel.stuck())
+            if not kernel.live and steps > self._patience and (stuck := kernel.stuck()) is not None:
+                raise _Ended(stuck)
             if kernel.live and self._outside.is_still and not self._has_arrivals and not kernel.has_ready:
                 self._strands.check_deadlock()
                 raise _Ended(Wait())
@@ -177,7 +203,8 @@ class Life:
             self._strands.steps = 0
             if action.token in self._unwritten:
                 self._unwritten.remove(action.token)
-            self._strands.handlers[action.token](action.value, action.last)
+            if action.token in self._strands.handlers:  # else a return that no strand waits for
+                self._strands.handlers[action.token](action.value, action.last)
         elif kind is Commit:
             self._commit(action)
         elif kind is Begin:
@@ -193,7 +220,7 @@ class Life:
             raise Wrong(f"a replay executes: {token}")
         if len(self.seen) < self.journal.safe or self._given < self._history_length:
             raise Wrong(f"begun before the history is over: {token}")
-        if token.call is not None:
+        if token.call is not None and token not in self.kernel.listening:
             if token.key not in self.journal.requested:
                 raise Wrong(f"begun before its request is committed: {token}")
             if token in self._strands.cancelled:
@@ -203,33 +230,52 @@ class Life:
     def _commit(self, commit: Commit) -> None:
         if self.journal is None:
             raise Wrong(f"a replay commits: {commit.items}")
+        self._check_batch(commit.items)
+        with self._dying():
+            self._outside.now += self._outside.upto(1)
+            time = self.journal.append(commit, len(self.seen), self._outside.now)
+            for item in commit.items:
+                if type(item) is EffectOutcome and item.forced != APART:
+                    self._outside.ledger.acknowledge(item.key, item.value)
+                    if type(item.value) is Cut:
+                        self.journal.check_cut(item, self._journal_length)
+        self.kernel.committed(time)
+
+    @contextmanager
+    def _dying(self) -> Iterator[None]:
+        """Let the process die before or after the commit that is made meanwhile."""
         self._commits += 1
         dies = self._death is not None and self._commits >= self._death.commits
         if dies and self._death is not None and self._death.how == "before":
             raise _Died
-        self._check_batch(commit.items)
-        self.journal.append(commit, len(self.seen))
-        for item in commit.items:
-            if type(item) is EffectOutcome:
-                self._outside.ledger.acknowledge(item.key, item.value)
-                if type(item.value) is Cut:
-                    self.journal.check_cut(item, self._history_length)
+        yield
         if dies:
             raise _Died
 
     def _check_batch(self, items: list[Item]) -> None:
         """Check that a commit of an outcome holds everything that has arrived."""
-        if any(type(item) is EffectOutcome or type(item) is Chunk for item in items):
+        if any(type(item) in (EffectOutcome, Chunk) and item.forced != APART for item in items):
             written = {delivery_name(item) for item in items if type(item) in (EffectOutcome, Chunk, Turn)}
+            last = [token for token in self._unwritten if token in self.kernel.listening]
             for token in self._unwritten:
-                if not token.gone and token.name not in written:
+                if token not in last and not token.gone and written.isdisjoint((token.name, token.taken_name)):
                     raise Wrong(f"arrived, and not in the commit of the batch: {token}")
-            self._unwritten.clear()
+            self._unwritten = last
 
-    def _arrive(self, token: Token, value: Any = None, *, last: bool = True) -> None:
+    def _arrive(self, token: Token, value: Any = None, *, last: bool = True, is_written: bool = False) -> None:
         if self.kernel.live and not (token.done or token.gone or token.here):
             self._unwritten.append(token)
-        self.kernel.arrived(token, value, last=last, time=self._outside.now)
+        self.kernel.arrived(token, value, last=last, time=self._outside.now, is_written=is_written)
+
+    def _write(self, token: Token, value: Any) -> None:
+        """Write the outcome of an effect in one transaction with the effect, unless the run has ended."""
+        assert self.journal is not None
+        if self.kernel.done:
+            return
+        with self._dying():
+            self._outside.ledger.executed[token.key] = value
+            self._outside.ledger.acknowledge(token.key, value)
+            self.journal.append_apart(EffectOutcome(token.key, value, self._outside.now, APART))
 
 
 _VERDICTS = {Done: "done", Diverged: "diverged", EffectsInDoubt: "in doubt", RecordOver: "over", Wait: "stuck"}

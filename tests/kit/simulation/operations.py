@@ -180,6 +180,19 @@ class Note(NamedTuple):
         strands.kernel.note(lane.name, self.digest)
 
 
+class TakeCheckpoint(NamedTuple):
+    """Take a checkpoint, unless something else is going on, or the lane is to be cancelled."""
+
+    digest: Any
+
+    def do(self, strands: Strands, lane: Lane) -> Any:
+        if not strands.kernel.is_alone or lane.must_stop:
+            return None
+        lane.name = strands.kernel.checkpoint(lane.name, self.digest)
+        strands.steps = strands.steps_in_turn = 1  # that of the start
+        return lane.name
+
+
 class Spawn(NamedTuple):
     """Start a lane: a `task`, a `thread`, a `job` of the pool, or the kind of its parent (`same`)."""
 

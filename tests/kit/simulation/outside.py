@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from onrecord.runtime.scheduler.items import Token
+from onrecord.runtime.scheduler.items import Began, EffectCancelled, EffectOutcome, Item, Requested, SettledItem, Token
 
 
 class Wrong(AssertionError):
@@ -48,6 +48,38 @@ class Ledger:
         self.acknowledged[key] = value
 
 
+class ChangedLedger(Ledger):
+    """What happened to the effects of a run whose code was changed: a key may ask for something else than before."""
+
+    def __init__(self, items: list[Item]) -> None:
+        super().__init__()
+        self._digests = {item.key: item.digest for item in items if type(item) is Requested}
+        self._answered = {(item.key, self._digests.get(item.key)) for item in items if _is_answer(item)}
+        self._begun = Counter((item.key, item.digest) for item in items if type(item) is Requested)
+        self._begun.update((item.key, self._digests.get(item.key)) for item in items if type(item) is Began)
+        self.retries.update(item.key for item in items if type(item) is SettledItem and item.how == "retry")
+
+    def begin(self, token: Token) -> None:
+        assert token.call is not None
+        effect = token.key, token.call.digest
+        self._digests[token.key] = token.call.digest
+        if effect in self._answered:
+            raise Wrong(f"changed code executes an effect again after its outcome: {token.key}")
+        self._begun[effect] += 1
+        if token.call.once and self._begun[effect] > 1 + self.retries[token.key]:
+            raise Wrong(f"changed code executes twice, though at most once: {token.key}")
+
+    def acknowledge(self, key: str, value: Any) -> None:
+        if type(value) is not EffectCancelled:
+            self._answered.add((key, self._digests.get(key)))
+
+
+def _is_answer(item: Item) -> bool:
+    if type(item) is SettledItem:
+        return item.how != "retry"
+    return type(item) is EffectOutcome and type(item.value) is not EffectCancelled
+
+
 class _Stream:
     __slots__ = ("is_wanted", "left", "sent", "stopped")
 
@@ -67,6 +99,8 @@ class Outside:
         self.ledger = ledger
         self.now = 0
         self.arrive: Callable[..., None]
+        self.write: Callable[[Token, Any], None]
+        """Writes the outcome of an effect into the journal."""
         self._substitutes = substitutes
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
@@ -101,6 +135,9 @@ class Outside:
                 self.after(delay, lambda: self.arrive(token))
             return
         key = token.key
+        if key.startswith("!"):
+            self.after(self.upto(20), lambda: self.arrive(token, "order"))
+            return
         self.ledger.begin(token)
         if key in self._substitutes:
             self.after(0, lambda: self.arrive(token, self._substitutes[key]))
@@ -118,6 +155,12 @@ class Outside:
         if key not in self._flying:
             return  # stopped before
         number = int(self.rng.random() * 1_000_000)
+        if token.call.name == "own":
+            del self._flying[key]
+            if not token.gone:
+                self.write(token, number)
+                self.after(self.upto(2), lambda: self.arrive(token, number, is_written=True))
+            return
         value = Raised(number) if token.call.name == "failing" else number
         self.ledger.executed[key] = value
         self.after(self.upto(3), lambda: self._flying.pop(key, None) and self.arrive(token, value))

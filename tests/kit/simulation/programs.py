@@ -18,20 +18,19 @@ class Node(NamedTuple):
 
 Program = tuple[Node, ...]
 
-EFFECTS = ("effect", "once", "keyed", "failing", "blocking", "slow")
+EFFECTS = ("effect", "once", "own", "keyed", "failing", "blocking", "slow")
 ACTING = (*EFFECTS, "note")
 """Kinds that make one recorded act: an edit of them is a divergence."""
 
 _LOOP_LEAVES = (
     *("effect",) * 5,
-    *("once",) * 2,
-    *("stream", "sleep", "touch") * 2,
+    *("once", "own", "stream", "sleep", "touch") * 2,
     *("keyed", "failing", "blocking", "stray", "draw", "glance", "note", "yield", "compute", "measure", "slow"),
 )
 _THREAD_LEAVES = (
     *("effect",) * 5,
     *("once", "touch", "compute") * 2,
-    *("keyed", "failing", "sleep", "stray", "draw", "glance", "note", "stream", "measure", "slow"),
+    *("own", "keyed", "failing", "sleep", "stray", "draw", "glance", "note", "stream", "measure", "slow"),
 )
 _LOOP_BRANCHES = (
     *("gather", "first", "threads", "jobs") * 4,
@@ -48,7 +47,11 @@ THREADED = ("threads", "jobs")
 def make_program(rng: random.Random) -> Program:
     """Return a random program of up to about 20 nodes."""
     maker = _Maker(rng)
-    return tuple(maker.node(in_thread=False, depth=0) for _ in range(1 + int(rng.random() * 4)))
+    program = [maker.node(in_thread=False, depth=0) for _ in range(1 + int(rng.random() * 4))]
+    if rng.random() < 0.25:
+        for place in range(len(program) - 1, 0, -1):
+            program.insert(place, Node("checkpoint", -place))
+    return tuple(program)
 
 
 class _Maker:

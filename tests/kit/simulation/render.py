@@ -80,7 +80,7 @@ class _Renderer:
 
     def _leaf(self, node: Node, in_thread: bool) -> Iterator[str]:
         kind, number, size = node.kind, node.number, node.size
-        if kind in ("effect", "once", "keyed", "failing"):
+        if kind in ("effect", "once", "again", "own", "keyed", "failing"):
             call = f"{'' if in_thread else 'a'}effect({kind!r}, {number}, {self._seen})"
             yield f"caught(lambda: {call})" if in_thread else f"await acaught({call})"
         elif kind == "slow":
@@ -104,6 +104,8 @@ class _Renderer:
             yield "random.random()"
         elif kind == "note":
             yield f"state = ({number}, {self._seen})  # set the state"
+        elif kind == "checkpoint":
+            yield "pass  # take a checkpoint"
         elif kind == "touch":
             yield f"memory.append({number})"
         elif kind == "yield":

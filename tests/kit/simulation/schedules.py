@@ -5,6 +5,7 @@
 3. So does each prefix that a death left, up to its last commit.
 4. A fork at any position ends, and its record replays.
 5. An edit of the program is reported at its first differing request.
+6. An edited program that is accepted ends, repeats nothing that has an outcome, and its record replays.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from typing import Any
 
 from kit.simulation.cases import Case
 from kit.simulation.edits import apply_edit, check_edit
-from kit.simulation.interpreter import run_body
+from kit.simulation.interpreter import run_root
 from kit.simulation.journal import Death, Journal
-from kit.simulation.life import Life, Machine, Verdict
+from kit.simulation.life import Entry, Life, Machine, Verdict
 from kit.simulation.memory import Memory
-from kit.simulation.outside import Ledger, Outside, Wrong
+from kit.simulation.outside import ChangedLedger, Ledger, Outside, Wrong
 from kit.simulation.programs import Program, walk
 from onrecord.runtime.scheduler.items import (
     AHEAD,
+    APART,
     Began,
+    CheckpointTaken,
     Cut,
     Drawn,
+    Dropped,
     EffectCancelled,
     EffectOutcome,
     Item,
@@ -33,6 +37,7 @@ from onrecord.runtime.scheduler.items import (
     SettledItem,
     Token,
 )
+from onrecord.runtime.scheduler.names import next_root
 from onrecord.runtime.scheduler.window import Digest
 
 Tally = Counter[str]
@@ -63,10 +68,14 @@ class _Schedule:
         self._check_replay(items, life, verdict)
         if case.cut is not None:
             self._check_cut(items, int(case.cut * len(items)), life)
-        if case.edit is not None:
+        if case.edit is not None and case.edit.how == "renamed":
+            self._check_loosely(apply_edit(case.program, case.edit), items, verdict)
+        elif case.edit is not None:
             edited = apply_edit(case.program, case.edit)
             _, answer = self._replay(edited, items)
             check_edit(case, items, answer, self._tally)
+            if case.accept is not None:
+                self._accept(edited, items[: journal.ends[int(case.accept * (len(journal.ends) - 1))]])
         if case.fork is not None:
             self._fork(items, int(case.fork * len(items)))
 
@@ -79,17 +88,18 @@ class _Schedule:
         deaths: tuple[Death | None, ...],
         substitutes: dict[str, Any] | None = None,
         digest: Digest | None = None,
+        changed: Program | None = None,
     ) -> tuple[Life, Verdict]:
         """Let the program live until it ends, or waits for itself. Return its last life."""
         before: Life | None = None
         for number in range(_MOST_LIVES):
             death = deaths[number] if number < len(deaths) else None
-            history = list(journal.items)
-            if digest is None:
-                digest = self._machine.digest(history, writable=True)
             outside = Outside(self._rng, ledger, substitutes or {})
             safe = journal.safe
-            life = self._life(self._case.program, history, digest, outside, journal=journal, death=death)
+            if changed is None:
+                life = self._next_life(before, outside, digest, journal=journal, death=death)
+            else:
+                life = self._changed_life(changed, outside, journal=journal, death=death)
             verdict = life.run()
             digest = None
             self._tally["lives"] += 1
@@ -98,27 +108,65 @@ class _Schedule:
                 _check_same(before.seen[:safe], life.seen[:safe], "a resume")
             if verdict.how == "dead":
                 self._tally["deaths"] += 1
-                if number % 2 == 0:
+                if number % 2 == 0 and changed is None:
                     self._check_prefix(journal, life)
             elif verdict.how == "in doubt":
                 self._tally["in doubt"] += 1
+                if changed is None and {token.key for token in verdict.detail} & life.kernel.history.digest.retries:
+                    raise Wrong("in doubt, though a retry was allowed")
                 self._settle(journal, verdict.detail, ledger)
             elif verdict.how in ("done", "stuck"):
-                _check_ledger(journal, ledger)
+                if changed is None:
+                    _check_ledger(journal, ledger)
+                if verdict.how == "done":
+                    _check_requests(journal, life)
                 return life, verdict
             else:
                 raise Wrong(f"a live run ends as {verdict}")
             before = life
         raise Wrong("the run does not come to an end")
 
+    def _next_life(
+        self, before: Life | None, outside: Outside, digest: Digest | None, journal: Journal, death: Death | None
+    ) -> Life:
+        """Resume from the beginning, or from the last checkpoint."""
+        history, writes = list(journal.items), {"journal": journal, "death": death}
+        if before is not None and self._rng.random() < 0.6 and (position := _last_checkpoint(history)) is not None:
+            self._tally["resumes from a checkpoint"] += 1
+            return self._life_from(history, position, before.seen, outside, **writes)
+        digest = digest or self._machine.digest(history, writable=True)
+        return self._life(self._case.program, history, digest, outside, **writes)
+
+    def _changed_life(self, program: Program, outside: Outside, journal: Journal, death: Death | None) -> Life:
+        history = list(journal.items)
+        digest = self._machine.digest(history, writable=True)
+        return self._life(program, history, digest, outside, journal=journal, death=death, accepts=not digest.is_whole)
+
     def _life(self, program: Program, history: list[Item], digest: Digest, outside: Outside, **options: Any) -> Life:
-        body = run_body(Memory(self._case.sees_memory), program)
-        return Life(body, self._machine, history, digest, outside, **options)
+        body = run_root(Memory(self._case.sees_memory), program)
+        return Life(body, self._machine, history, digest, outside, is_cancelled=self._case.is_cancelled, **options)
+
+    def _life_from(self, items: list[Item], position: int, seen: list[Any], outside: Outside, **options: Any) -> Life:
+        """Make a life that starts at a checkpoint, with only the items after it."""
+        taken, history = items[position], items[position + 1 :]
+        assert type(taken) is CheckpointTaken
+        number, values = taken.digest
+        root = next_root(taken.lane)
+        before = next(number for number, one in enumerate(seen, 1) if one[1] == "TakeCheckpoint" and one[3] == root)
+        program = self._case.program
+        left = program[1 + next(place for place, node in enumerate(program) if node.number == number) :]
+        body = run_root(Memory(self._case.sees_memory, values), left)
+        digest = self._machine.digest(history, writable="journal" in options, start=position + 1)
+        is_cancelled = self._case.is_cancelled and not any(_is_order(item) for item in items[:position])
+        entry = Entry(root, taken.time, position + 1, tuple(seen[:before]))
+        return Life(body, self._machine, history, digest, outside, is_cancelled=is_cancelled, entry=entry, **options)
 
     def _settle(self, journal: Journal, tokens: list[Token], ledger: Ledger) -> None:
         """Decide effects in doubt as an operator does who may see what happened."""
         for token in tokens:
             key = token.key
+            if key not in journal.requested:
+                raise Wrong(f"in doubt without a request: {key}")
             if key in ledger.executed:
                 how = ("done", "done", "fail", "retry")[int(self._rng.random() * 4)]
             else:
@@ -134,11 +182,11 @@ class _Schedule:
 
     # Replays
 
-    def _replay(self, program: Program, items: list[Item]) -> tuple[Life, Verdict]:
+    def _replay(self, program: Program, items: list[Item], **options: Any) -> tuple[Life, Verdict]:
         """Replay with other latencies, other random numbers and nothing outside."""
         ledger = Ledger()
         digest = self._machine.digest(items, writable=False)
-        life = self._life(program, items, digest, Outside(random.Random(self._case.seed), ledger, {}))
+        life = self._life(program, items, digest, Outside(random.Random(self._case.seed), ledger, {}), **options)
         verdict = life.run()
         self._tally["replays"] += 1
         return life, verdict
@@ -150,6 +198,12 @@ class _Schedule:
         _check_same(life.seen, replay.seen, "a replay")
         if replay.kernel.drawn_anew:
             raise Wrong("a replay draws anew")
+        if (position := _last_checkpoint(items)) is not None:
+            outside = Outside(random.Random(self._case.seed), Ledger(), {})
+            replay = self._life_from(items, position, life.seen, outside)
+            if (answer := replay.run()) != verdict:
+                raise Wrong(f"a replay from a checkpoint ends as {answer} instead of {verdict}")
+            _check_same(life.seen, replay.seen, "a replay from a checkpoint")
         longest = _longest_stretch(items, self._machine.digest(items, writable=False).void)
         if replay.peak > 2 * longest:
             raise Wrong(f"the window held {replay.peak} items, and the longest stretch has {longest}")
@@ -170,6 +224,30 @@ class _Schedule:
         if not goes_away and not any(type(item) in (Drawn, Began) for item in items[position:]):
             _check_same(life.seen[: len(replay.seen)], replay.seen, f"a replay up to {position}")
 
+    def _check_loosely(self, program: Program, items: list[Item], verdict: Verdict) -> None:
+        """Check tolerant replays: of the same program, and of one whose lanes have other names."""
+        _, answer = self._replay(self._case.program, items, loosen=lambda request, candidates: None)
+        if answer != verdict:
+            raise Wrong(f"a tolerant replay of the same program ends as {answer} instead of {verdict}")
+        _, answer = self._replay(program, items, loosen=_find_alike)
+        self._tally["tolerant replays"] += 1
+        if answer.how != "done" or str(answer.detail) != str(verdict.detail):
+            raise Wrong(f"a tolerant replay ends as {answer} instead of {verdict}")
+
+    # Changed code
+
+    def _accept(self, program: Program, prefix: list[Item]) -> None:
+        """Continue a record with another program."""
+        journal = Journal(prefix)
+        life, verdict = self._live(journal, ChangedLedger(prefix), self._case.fork_deaths, changed=program)
+        self._tally["accepted"] += 1
+        self._tally["accepted with drops"] += any(type(item) is Dropped for item in journal.items)
+        if verdict.how == "done":
+            replay, answer = self._replay(program, journal.items)
+            if answer != verdict:
+                raise Wrong(f"a replay of changed code ends as {answer} instead of {verdict}")
+            _check_same(life.seen, replay.seen, "a replay of changed code")
+
     # Forks
 
     def _fork(self, items: list[Item], position: int) -> None:
@@ -177,7 +255,9 @@ class _Schedule:
         prefix, tail = items[:position], items[position:]
         ledger = Ledger()
         for item in prefix:
-            if type(item) is EffectOutcome or (type(item) is SettledItem and item.how != "retry"):
+            if (type(item) is EffectOutcome and not _is_dropped(item)) or (
+                type(item) is SettledItem and item.how != "retry"
+            ):
                 ledger.acknowledge(item.key, item.value)
         substitutes = {item.key: item.value for item in tail if _is_answer(item)}
         digest = self._machine.digest(prefix, writable=True)
@@ -189,6 +269,26 @@ class _Schedule:
         self._tally["forks"] += 1
         if verdict.how == "done":
             self._check_replay(journal.items, life, verdict)
+
+
+def _last_checkpoint(items: list[Item]) -> int | None:
+    return next((len(items) - number for number, item in enumerate(reversed(items), 1) if _is_checkpoint(item)), None)
+
+
+def _find_alike(request: Requested, candidates: list[tuple[int, Requested]]) -> int | None:
+    return next((at for at, one in candidates if (one.name, one.digest) == (request.name, request.digest)), None)
+
+
+def _is_checkpoint(item: Item) -> bool:
+    return type(item) is CheckpointTaken
+
+
+def _is_order(item: Item) -> bool:
+    return type(item) is EffectOutcome and item.key.startswith("!")
+
+
+def _is_dropped(outcome: EffectOutcome) -> bool:
+    return outcome.forced == APART and type(outcome.value) is EffectCancelled
 
 
 def _is_answer(item: Item) -> bool:
@@ -212,12 +312,26 @@ def _check_ledger(journal: Journal, ledger: Ledger) -> None:
             raise Wrong(f"an acknowledged outcome is lost: {key}")
 
 
+def _check_requests(journal: Journal, life: Life) -> None:
+    """Check that each effect has one outcome, unless a lane still waits for it."""
+    dropped = {position for item in journal.items if type(item) is Dropped for position in item.positions}
+    items = [item for position, item in enumerate(journal.items) if position not in dropped]
+    outcomes = Counter(
+        item.key for item in items if type(item) is EffectOutcome or getattr(item, "how", "retry") != "retry"
+    )
+    if any(count > 1 for count in outcomes.values()):
+        raise Wrong(f"more than one outcome: {outcomes.most_common(1)}")
+    requested = {item.key for item in items if type(item) is Requested}
+    if open_requests := requested - outcomes.keys() - {token.name for token in life.kernel.open}:
+        raise Wrong(f"requests without an outcome: {open_requests}")
+
+
 def _longest_stretch(items: list[Item], void: frozenset[int]) -> int:
     """Return the largest number of items from one delivery at rest to the next."""
     longest = length = 0
     for position, item in enumerate(items):
         length += 1
         longest = max(longest, length)
-        if getattr(item, "forced", AHEAD) != AHEAD and position not in void:
+        if getattr(item, "forced", AHEAD) >= 0 and position not in void:
             length = 1
     return longest

@@ -63,15 +63,17 @@ class _Pool:
 class Strands:
     """Everything that runs in one life of a program."""
 
-    def __init__(self, body: Steps, kernel: Kernel, outside: Outside) -> None:
+    def __init__(self, body: Steps, kernel: Kernel, outside: Outside, *, is_cancelled: bool) -> None:
         self.kernel = kernel
         self.outside = outside
         self.handlers: dict[Token, Callable[[Any, bool], None]] = {}
         """Called with the value of a delivery, and with False for a chunk."""
-        self.seen: list[tuple[str, str, Any]] = []
-        """The observations of all lanes, in the order in which they were made."""
+        self.seen: list[tuple[str, str, int, Any]] = []
+        """The observations of all lanes, in the order in which they were made, each with the run's clock."""
         self.steps = 0
         """Steps of the loop since the last delivery."""
+        self.steps_in_turn = 0
+        """Steps of the loop since it was given its turn."""
         self.cancelled: set[Token] = set()
         """Effects that the program cancelled before they were begun."""
         self._ready: deque[Then] = deque()
@@ -82,6 +84,9 @@ class Strands:
         self.root = Lane(kernel.root, body, True)
         self._lanes.append(self.root)
         self.resume(self.root)
+        if is_cancelled:
+            order = kernel.listen("cancel")
+            self.handlers[order] = lambda value, last: self.cancel_lane(self.root)
 
     # Strands
 
@@ -97,11 +102,12 @@ class Strands:
             then()
 
     def _run_loop(self, between_steps: Then) -> None:
-        kernel, ready, taken = self.kernel, self._ready, 0
+        kernel, ready = self.kernel, self._ready
+        self.steps_in_turn = 0
         while ready and self._blocked is None:
-            if taken >= STEPS_BETWEEN_RESTS and kernel.has_ready:
+            if self.steps_in_turn >= STEPS_BETWEEN_RESTS and kernel.has_ready:
                 return
-            taken += 1
+            self.steps_in_turn += 1
             self.steps += 1
             ready.popleft()()
             if kernel.diverged is not None or kernel.done:
@@ -175,14 +181,20 @@ class Strands:
     def _fill(self, pool: _Pool) -> None:
         while pool.waiting and pool.free:
             pool.free -= 1
-            token = pool.waiting.popleft().start
-            assert token is not None
+            lane = pool.waiting.popleft()
+            token = lane.start
+            if token is None:  # the record starts it before changed code has a worker for it
+                self.resume(lane)
+                continue
             self.outside.after(self.outside.upto(2), partial(self.outside.arrive, token))
             if not self.kernel.live:
                 self.outside.arrive(token)  # a worker may come during the replay, and is reported again after it
 
     def _start_job(self, lane: Lane) -> None:
         lane.start = None
+        assert lane.pool is not None
+        if lane in lane.pool.waiting:
+            return
         if lane.done:
             self._free_worker(lane)
         else:
@@ -223,7 +235,7 @@ class Strands:
             if kind is not Yield:
                 back = kernel.act(lane.name, draws=kind is Draw)
                 if back is not None:
-                    self._wait_back(lane, back, partial(self._act_later, lane))
+                    self._wait_back(lane, back, partial(self._act_later, lane), draws=kind is Draw)
                     return
             value, error = self._do(lane)
             if value is PENDING:
@@ -259,10 +271,18 @@ class Strands:
         else:
             self._wait_back(lane, back, then)
 
-    def _wait_back(self, lane: Lane, token: Token, then: Then) -> None:
+    def _wait_back(self, lane: Lane, token: Token, then: Then, *, draws: bool = False) -> None:
         """Wait for the turn of a strand that was away."""
+
+        def come_back() -> None:
+            again = None if draws else self.kernel.returned(lane.name)
+            if again is None:
+                then()
+            else:
+                self._wait_back(lane, again, then)
+
         self.block(lane)
-        self.handlers[token] = lambda value, last: self._resume(lane, then)
+        self.handlers[token] = lambda value, last: self._resume(lane, come_back)
 
     def _end(self, lane: Lane, result: Any, error: BaseException | None) -> None:
         lane.done, lane.result, lane.error = True, result, error
@@ -283,7 +303,8 @@ class Strands:
     def _saw(self, lane: Lane, operation: Any, value: Any, error: BaseException | None) -> None:
         kind = type(operation)
         if kind is not Yield:
-            self.seen.append((lane.name, kind.__name__, _shown(value if error is None else error)))
+            shown = _shown(value if error is None else error)
+            self.seen.append((lane.name, kind.__name__, self.kernel.time, shown))
 
     # Cancellation
 

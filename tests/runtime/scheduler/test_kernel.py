@@ -10,11 +10,13 @@ import pytest
 
 from onrecord.runtime.scheduler.items import (
     AHEAD,
+    APART,
     STEPS_BETWEEN_RESTS,
     Away,
     Began,
     Begin,
     Call,
+    CheckpointTaken,
     Chunk,
     Commit,
     Cut,
@@ -22,6 +24,8 @@ from onrecord.runtime.scheduler.items import (
     Diverged,
     Divergent,
     Done,
+    Drawn,
+    Dropped,
     EffectCancelled,
     EffectFailed,
     EffectOutcome,
@@ -233,6 +237,18 @@ def test_draw_more_or_less_moves_no_away() -> None:
     assert without.kernel.act("main") is None
 
 
+def test_strand_waits_for_each_return_before_its_act() -> None:
+    """A thread computes, reads the clock and computes again, then takes a lock: without the clock."""
+    back = Turn("back", "main", 0)
+    run = replay(Away("main", 0), back, Drawn("main", "clock", 5), Away("main", 0, 1), back, Ended("end"))
+    first = run.kernel.act("main")
+    assert run.rest() == Deliver(first, None)
+    second = run.kernel.returned("main")
+    assert second is not None
+    assert run.rest() == Deliver(second, None)
+    assert run.kernel.returned("main") is None
+
+
 # Cancellation
 
 
@@ -266,6 +282,180 @@ def test_cancelled_effect_of_a_dead_process_is_not_executed(request_: Requested)
     run.kernel.cancel(token)
     assert run.rest() == Deliver(token, EffectCancelled(unknown=True))
     assert run.begun == []
+
+
+# What the program gives up
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_effect_that_the_program_gave_up_has_an_outcome(is_begun: bool) -> None:
+    run = Hand()
+    token = run.ask()
+    if is_begun:
+        assert run.rest() == Wait()
+    run.kernel.drop(token)
+    run.ask("b", 2)
+    run.kernel.arrived(token, "too late")
+    assert run.rest() == Wait()
+    assert run.committed == [A, EffectOutcome(A.key, EffectCancelled(), forced=APART), B]
+    assert [one.name for one in run.begun] == [A.key] * is_begun + [B.key]
+    again = replay(*run.committed)
+    again.kernel.drop(again.ask())
+    again.ask("b", 2)
+    assert again.rest() == RecordOver()
+    assert again.delivered == []
+
+
+def test_outcome_that_is_here_is_written_when_the_program_gives_up() -> None:
+    run = Hand()
+    first, second, third = run.ask(), run.ask("b", 2), run.ask("c", 3)
+    run.rest()
+    run.kernel.arrived(first, 1)
+    run.kernel.arrived(second, 2)
+    assert run.rest() == Deliver(first, 1)
+    run.kernel.drop(second)
+    run.kernel.arrived(third, 3)
+    run.kernel.drop(third)
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    outcomes = [item for item in run.committed if isinstance(item, EffectOutcome)]
+    assert [(item.value, item.forced) for item in outcomes] == [(1, 0), (2, AHEAD), (3, APART)]
+
+
+def test_effect_given_up_by_a_dead_process_has_an_outcome() -> None:
+    run = Hand(A)
+    run.kernel.drop(run.ask())
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    assert run.committed == [EffectOutcome(A.key, EffectCancelled(unknown=True), forced=APART), Ended("end")]
+
+
+# Outcomes that the effect writes by itself
+
+
+def test_outcome_that_its_effect_wrote_is_delivered_by_a_turn() -> None:
+    """Written at any time, also while the program is busy; delivered after what had arrived before."""
+
+    def program(run: Hand) -> list[Token]:
+        return [run.ask(), run.ask("b", 2)]
+
+    run = Hand()
+    first, second = program(run)
+    run.rest()
+    run.kernel.arrived(first, 1)
+    run.committed.append(EffectOutcome(B.key, 2, 7, APART))
+    run.kernel.arrived(second, 2, time=9, is_written=True)
+    assert run.rest(N + 5) == Deliver(first, 1)
+    assert run.rest(N) == Deliver(second, 2)
+    assert run.kernel.time == 9
+    assert run.committed[2:] == [
+        EffectOutcome(B.key, 2, 7, APART),
+        EffectOutcome(A.key, 1, forced=N + 5),
+        Turn("taken", "main", 1, 9, AHEAD),
+    ]
+    again = replay(*run.committed)
+    first, second = program(again)
+    assert again.rest(N) is None
+    assert again.rest(N + 5) == Deliver(first, 1)
+    assert again.rest() == Deliver(second, 2)
+    assert again.kernel.time == 9
+
+
+def test_outcome_that_its_effect_wrote_survives_a_death() -> None:
+    run = Hand(ONCE, EffectOutcome(ONCE.key, 1, 7, APART))
+    token = run.ask(once=True)
+    assert run.rest() == Deliver(token, 1), "neither in doubt nor executed again"
+    assert run.begun == []
+    run.ask("b", 2)
+    run.rest()
+    assert run.committed == [Turn("taken", "main", 0), B]
+
+
+# What is listened to
+
+
+def test_value_that_no_request_asks_for() -> None:
+    run = Hand()
+    order = run.kernel.listen("cancel")
+    assert run.rest() == Wait()
+    assert run.begun == [order]
+    assert not run.kernel.open
+    run.kernel.arrived(order, "stop")
+    run.kernel.arrived(order, "stop again")
+    assert run.rest() == Deliver(order, "stop")
+    assert run.rest() == Wait()
+    assert run.committed == [EffectOutcome("!cancel", "stop")]
+    again = Hand(*run.committed)
+    order = again.kernel.listen("cancel")
+    assert again.rest() == Deliver(order, "stop")
+
+
+def test_run_ends_without_what_it_listens_to() -> None:
+    run = Hand()
+    run.kernel.listen("cancel")
+    run.rest()
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    again = replay(*run.committed)
+    again.kernel.listen("cancel")
+    again.kernel.finish("end")
+    assert again.rest() == Done()
+
+
+# Checkpoints
+
+
+def test_run_starts_at_a_checkpoint() -> None:
+    def rest_of_program(run: Hand, root: str) -> None:
+        token = run.ask(lane=root)
+        run.rest()
+        run.kernel.arrived(token, 2)
+        assert run.rest() == Deliver(token, 2)
+        run.kernel.finish("end")
+        assert run.rest() == Done()
+
+    run = Hand()
+    token = run.ask()
+    run.rest()
+    run.kernel.arrived(token, 1)
+    run.kernel.listen("cancel")
+    assert not run.kernel.is_alone
+    run.rest()
+    assert run.kernel.is_alone
+    root = run.kernel.checkpoint("main", "state")
+    assert (root, run.kernel.root) == ("main@1", "main@1")
+    rest_of_program(run, root)
+    taken = CheckpointTaken("main", "state")
+    after = [A._replace(key="main@1/a/0", lane="main@1"), EffectOutcome("main@1/a/0", 2), Ended("end")]
+    assert run.committed == [A, EffectOutcome(A.key, 1), taken, *after]
+    again = Kernel(Window(after, digest_history(after, writable=False)), writable=False, root=root, time=5)
+    assert again.time == 5
+    hand = replay()
+    hand.kernel = again
+    token = hand.ask(lane=root)
+    assert hand.rest() == Deliver(token, 2)
+    again.finish("end")
+    assert hand.rest() == Done()
+    second = Hand()
+    second.kernel = Kernel(root="main@1")
+    assert second.kernel.checkpoint("main@1", "state") == "main@2"
+
+
+def test_checkpoint_is_compared() -> None:
+    run = replay(CheckpointTaken("main", "state"), Ended("end"))
+    with pytest.raises(Divergent):
+        run.kernel.checkpoint("main", "other state")
+
+
+def test_checkpoint_is_taken_alone() -> None:
+    kernel = Kernel()
+    child = kernel.born("main", "child")
+    assert not kernel.is_alone
+    kernel.ended(child)
+    kernel.ended(child)
+    assert kernel.is_alone
+    kernel.wake("thread")
+    assert not kernel.is_alone
 
 
 # Streams
@@ -351,6 +541,113 @@ def test_replay_of_a_prefix_ends_at_its_end() -> None:
     assert run.rest() == RecordOver()
 
 
+# Tolerant replays
+
+
+def loose_replay(*history: Item, loosen: Any) -> Hand:
+    run = replay(*history)
+    run.kernel = Kernel(Window(history, digest_history(history, writable=False)), writable=False, loosen=loosen)
+    return run
+
+
+def test_tolerant_replay_binds_a_request_to_another_recorded_one() -> None:
+    asked: list[Any] = []
+
+    def loosen(request: Requested, candidates: list[tuple[int, Requested]]) -> int | None:
+        asked.append((request.key, [position for position, _ in candidates]))
+        return candidates[-1][0] if request.name == "c" else None
+
+    run = loose_replay(A, B, EffectOutcome(A.key, 1), EffectOutcome(B.key, 2), Ended("end"), loosen=loosen)
+    child = run.kernel.born("main", "child")
+    other = run.ask("c", 3, lane=child)
+    assert asked == [("main>child/c/0", [0, 1])]
+    assert run.rest() == Deliver(other, 2), "out of order: the lane of the first request waits for it"
+    first = run.ask()
+    assert run.rest() == Deliver(first, 1)
+    run.kernel.ended(child)
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    assert len(asked) == 1
+
+
+def test_tolerant_replay_diverges_if_nothing_answers() -> None:
+    run = loose_replay(A, EffectOutcome(A.key, 1), Ended("end"), loosen=lambda request, candidates: None)
+    with pytest.raises(Divergent):
+        run.ask("b", 2)
+    waits = loose_replay(A, EffectOutcome(A.key, 1), Ended("end"), loosen=lambda request, candidates: None)
+    assert waits.rest() == Diverged("main", A, "waits for another lane", "removed", 0)
+
+
+# Changed code
+
+
+def accept(*history: Item) -> Hand:
+    run = Hand(*history)
+    run.kernel = Kernel(Window(history, digest_history(history, writable=True)), accepts=True)
+    return run
+
+
+def test_request_that_changed_code_does_not_make_is_dropped() -> None:
+    """`await a(); await b(); await c()` without `b`."""
+    c = Requested("main/c/0", "main", "c", 3)
+    history = [A, EffectOutcome(A.key, 1), B, EffectOutcome(B.key, 2), c]
+    run = accept(*history)
+    first = run.ask()
+    assert run.rest() == Deliver(first, 1)
+    third = run.ask("c", 3)
+    assert run.rest() == Wait()
+    assert run.kernel.dropped == [2, 3]
+    run.kernel.arrived(third, 3)
+    assert run.rest() == Deliver(third, 3)
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    assert run.committed == [Dropped((2, 3)), EffectOutcome(c.key, 3), Ended("end")]
+    again = replay(*history, *run.committed)
+    first = again.ask()
+    assert again.rest() == Deliver(first, 1)
+    third = again.ask("c", 3)
+    assert again.rest() == Deliver(third, 3)
+    again.kernel.finish("end")
+    assert again.rest() == Done()
+
+
+def test_changed_code_repeats_nothing_that_has_an_outcome() -> None:
+    """`await a()` with `await new()` before it: the lane waits for `new` until the run is live."""
+    run = accept(A, EffectOutcome(A.key, 1))
+    new = run.ask("new", 9)
+    assert run.rest() == Wait()
+    assert run.begun == [new]
+    run.kernel.arrived(new, 0)
+    assert run.rest() == Deliver(new, 0)
+    old = run.ask()
+    assert run.rest() == Deliver(old, 1)
+    assert run.begun == [new]
+    changed = accept(A, EffectOutcome(A.key, 1))
+    token = changed.ask(digest="other")
+    assert changed.rest() == Wait()
+    assert changed.begun == [token]
+
+
+def test_changed_code_asks_again_for_an_effect_in_doubt() -> None:
+    run = accept(ONCE)
+    new = run.ask("new", 9)
+    run.rest()
+    run.kernel.arrived(new, 0)
+    run.rest()
+    token = run.ask(once=True)
+    assert run.rest() == EffectsInDoubt([token])
+
+
+def test_busy_program_whose_code_changed_leaves_its_record() -> None:
+    run = accept(A, EffectOutcome(A.key, 1))
+    run.ask("new", 9)
+    assert run.rest(1_000) is None
+    assert run.kernel.stuck() is None
+    assert run.rest(1_001) is None
+    assert run.kernel.live
+    assert run.kernel.dropped == [0, 1]
+
+
 # Divergence
 
 
@@ -420,11 +717,71 @@ def test_busy_program_that_left_its_record_is_named() -> None:
     assert run.kernel.stuck() == Diverged("main", A, "waits for another lane", "removed", 0)
 
 
+def test_policy_is_no_part_of_a_request() -> None:
+    run = replay(ONCE)
+    run.ask(once=False)
+    assert run.rest() == RecordOver()
+
+
+def test_recorded_digest_compares_itself() -> None:
+    class AnyDigest:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            return other != "other"
+
+    for digest, is_same in (("any", True), ("other", False)):
+        run = replay(A._replace(digest=AnyDigest()), EffectOutcome(A.key, 1), Ended(AnyDigest()))
+        if is_same:
+            run.ask(digest=digest)
+            run.rest()
+            run.kernel.finish(digest)
+            assert run.rest() == Done()
+        else:
+            with pytest.raises(Divergent):
+                run.ask(digest=digest)
+
+
+def test_next_recorded_act_of_a_lane_is_shown() -> None:
+    run = Hand(A, EffectOutcome(A.key, 1), B)
+    assert [run.kernel.peek("main"), run.kernel.peek("main>child")] == [A, None]
+    run.ask()
+    assert run.kernel.peek("main") == B
+    assert Kernel().peek("main") is None
+
+
 def test_delivery_that_no_lane_waits_for_is_reported() -> None:
     turn = Turn("timer", "main", 0)
     assert replay(turn).rest() == Diverged("main", turn, "waits for another lane", "not awaited", 0)
     late = Turn("timer", "main>child", 0)
-    assert replay(late).rest() == Diverged("main>child", late, "was not started", "not awaited", 0)
+    assert replay(late).rest() == Diverged("main>child", late, "has ended, or was not started", "not awaited", 0)
+
+
+# Memory
+
+
+def test_lanes_that_ended_are_forgotten() -> None:
+    kernel = Kernel()
+    parent = kernel.born("main", "parent")
+    names = set()
+    for _ in range(1_000):
+        child = kernel.born(parent, "child")
+        names.add(child)
+        kernel.ended(kernel.born(child, "grandchild"))
+        kernel.ended(child)
+    assert len(names) == 1_000
+    kernel.ended(parent)
+    assert list(kernel._lanes) == ["main"]
+
+
+def test_callback_that_outlives_its_lane_acts_for_the_lane_above() -> None:
+    kernel = Kernel()
+    child = kernel.born("main", "child")
+    kernel.ended(kernel.born(child, "one"))
+    kernel.ended(child)
+    assert kernel.born(child, "one") == "main>one"
+    assert kernel.ask(child, Call("a", 1)).key == "main/a/0"
+    assert kernel.turn(f"{child}>one", "timer").name == ("timer", "main", 0)
 
 
 # Draws, states and the clock
@@ -441,6 +798,28 @@ def test_draws_are_served_by_lane_and_site() -> None:
     assert again.kernel.draw("main", "clock", lambda: 0) == 5
     assert again.kernel.draw("main", "clock", lambda: 7) == 7
     assert again.kernel.drawn_anew == 1
+
+
+def test_outcomes_have_the_time_of_their_commit() -> None:
+    run = Hand()
+    first, second = run.ask(), run.ask("b", 2)
+    assert isinstance(run.kernel.next(), Live)
+    assert isinstance(run.kernel.next(), Commit)
+    run.kernel.committed(5)
+    run.rest()
+    assert run.kernel.time == 0, "requests do not move the clock"
+    run.kernel.arrived(first, 1)
+    run.kernel.arrived(second, 2)
+    assert isinstance(run.kernel.next(), Commit)
+    run.kernel.committed(7)
+    assert run.rest() == Deliver(first, 1)
+    assert run.kernel.time == 7
+    run.ask("c", 3)
+    assert isinstance(run.kernel.next(), Commit)
+    run.kernel.committed(9)
+    run.rest()
+    assert run.delivered[-1] == (B.key, 2)
+    assert run.kernel.time == 7, "the time of its own commit"
 
 
 def test_clock_shows_the_last_delivery() -> None:

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from kit.simulation.cases import make_case
-from kit.simulation.interpreter import run_body
+from kit.simulation.cases import make_case, make_plain_case
+from kit.simulation.interpreter import run_root
 from kit.simulation.journal import Journal
 from kit.simulation.life import Life, Machine
 from kit.simulation.memory import Memory
@@ -41,19 +41,31 @@ def test_schedules(chunk: int) -> None:
     # A simulation in which little happens tests little.
     for name in ("deaths", "resumes", "forks", "edits reported", "edits without a difference"):
         assert tally[name] > CHUNK / 20, name
-    for name in ("in doubt", "settled retry", "settled done", "settled fail"):
+    for name in ("in doubt", "resumes from a checkpoint", "settled retry", "settled done", "settled fail"):
         assert tally[name] > 0, name
     assert tally["deadlocked programs"] < CHUNK / 20
+
+
+@pytest.mark.parametrize("chunk", seeds(2, 100))
+def test_tolerant_replays(chunk: int) -> None:
+    tally = Tally()
+    for seed in range(chunk * 500, (chunk + 1) * 500):
+        case = make_plain_case(seed)
+        try:
+            run_schedule(case, tally)
+        except Exception:
+            pytest.fail(describe(case, Machine()), pytrace=False)
+    assert tally["tolerant replays"] > 400
 
 
 def test_window_of_a_long_run_is_small() -> None:
     program = tuple(Node("effect", number) for number in range(2_000))
     journal = Journal()
-    first = Life(run_body(Memory(False), program), Machine(), [], Digest(), _outside(), journal=journal)
+    first = Life(run_root(Memory(False), program), Machine(), [], Digest(), _outside(), journal=journal)
     verdict = first.run()
     assert verdict.how == "done"
     items = journal.items
-    replay = Life(run_body(Memory(False), program), Machine(), items, digest_history(items, writable=False), _outside())
+    replay = Life(run_root(Memory(False), program), Machine(), items, digest_history(items, writable=False), _outside())
     assert replay.run() == verdict
     assert replay.seen == first.seen
     assert replay.peak < 50

@@ -6,10 +6,12 @@ import pytest
 
 from onrecord.runtime.scheduler.items import (
     AHEAD,
+    APART,
     Away,
     Began,
     Chunk,
     Drawn,
+    Dropped,
     EffectOutcome,
     Ended,
     Item,
@@ -39,6 +41,8 @@ def _chunk(number: int, key: str = "k") -> Chunk:
         ([ASK, Turn("timer", "main", 0)], Digest(loose=None)),
         ([ASK, OUT, Ended(0)], Digest(is_whole=True, loose=None)),
         ([ASK, SettledItem("k", "done", 1)], Digest(loose=2)),
+        ([ASK, OUT._replace(forced=APART)], Digest(loose=None)),
+        ([ASK, OUT, OUT._replace(forced=APART)], Digest(loose=2)),
         ([ASK, SettledItem("k", "retry")], Digest(retries=frozenset("k"), loose=None)),
         ([ASK, SettledItem("k", "retry"), Began("k")], Digest(loose=None)),
         ([ASK, _chunk(0), _chunk(1)], Digest(void=frozenset({1, 2}), anew=frozenset("k"), loose=None)),
@@ -46,6 +50,14 @@ def _chunk(number: int, key: str = "k") -> Chunk:
         ([ASK, _chunk(0), _chunk(0, "other")], Digest(void=frozenset({2}), anew=frozenset({"other"}), loose=None)),
         ([ASK, _chunk(0), Began("k"), OUT], Digest(void=frozenset({1}), loose=4)),
         ([ASK, _chunk(0), OUT], Digest(loose=3)),
+        (
+            [ASK, SettledItem("k", "retry"), Dropped((0, 1)), OUT],
+            Digest(dropped=frozenset({0, 1}), changes=(2,), loose=4),
+        ),
+        (
+            [ASK, _chunk(0), Dropped((0, 1))],
+            Digest(void=frozenset({1}), dropped=frozenset({0, 1}), changes=(2,), loose=None),
+        ),
     ],
 )
 def test_digest_of_a_history(items: list[Item], digest: Digest) -> None:
@@ -97,14 +109,6 @@ def test_draws_and_aways_are_met_once() -> None:
     assert window.meet_away("main", 1, 2)
     assert not window.meet_away("main", 1, None)
     assert window.meet_away("main", 0, None)
-
-
-def test_second_away_before_an_act_is_found_after_the_first_return() -> None:
-    back = Turn("back", "main", 0)
-    window = Window([back, Drawn("main", "clock", 5), Away("main", 0, 1), back, OUT, Away("main", 0, 2)])
-    assert window.head() == back
-    assert window.meet_next_away("main", 0)
-    assert not window.meet_next_away("main", 0)
 
 
 def test_void_chunk_is_no_rest() -> None:

@@ -13,6 +13,12 @@ STEPS_BETWEEN_RESTS = 50
 """Steps of a busy program after which a delivery comes, and another strand runs, without a rest. Part of the format."""
 AHEAD = -1
 """`forced` of a delivery that was committed before it was delivered: it comes at rest, or at that number of steps."""
+APART = -2
+"""`forced` of an outcome that is not delivered where it is written.
+
+The turn `taken` of its lane delivers it, if the effect wrote it into the journal by itself. It is never delivered if
+the program gave the effect up.
+"""
 
 
 class Requested(NamedTuple):
@@ -33,6 +39,14 @@ class Noted(NamedTuple):
     digest: Any
 
 
+class CheckpointTaken(NamedTuple):
+    """The root lane takes a checkpoint, and continues under another name. `time` is the run's clock there."""
+
+    lane: str
+    digest: Any
+    time: int = 0
+
+
 class Drawn(NamedTuple):
     """A lane reads a clock, a random number or an id. `site` names the calling function and what it reads."""
 
@@ -42,7 +56,10 @@ class Drawn(NamedTuple):
 
 
 class EffectOutcome(NamedTuple):
-    """The result of an effect. `forced` is 0 at rest, the number of steps in a busy program, or `AHEAD`."""
+    """The result of an effect, or the value of something that is listened to.
+
+    `time` is that of its commit. `forced` is 0 at rest, the number of steps in a busy program, `AHEAD` or `APART`.
+    """
 
     key: str
     value: Any
@@ -61,7 +78,10 @@ class Chunk(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A delivery without a value: a timer fired, a worker took a job, a thread came back, a wait ended from outside."""
+    """A delivery without a value: a timer fired, a worker took a job, a thread came back, a wait ended from outside.
+
+    The turn `taken` delivers the outcome that the effect wrote by itself. Its ordinal counts the lane's requests.
+    """
 
     kind: str
     lane: str
@@ -97,16 +117,23 @@ class Began(NamedTuple):
     key: str
 
 
+class Dropped(NamedTuple):
+    """Changed code did not make these acts again: the items at the positions are skipped from here on."""
+
+    positions: tuple[int, ...]
+
+
 class Ended(NamedTuple):
     """The agent returned or failed."""
 
     digest: Any
 
 
-Item = Requested | Noted | Drawn | EffectOutcome | Chunk | Turn | SettledItem | Away | Began | Ended
+Act = Requested | Noted | CheckpointTaken
+Item = Act | Drawn | EffectOutcome | Chunk | Turn | SettledItem | Away | Began | Dropped | Ended
 Delivery = EffectOutcome | Chunk | Turn | SettledItem
 TurnName = tuple[str, str, int]
-ACTS = (Requested, Noted)
+ACTS = (Requested, Noted, CheckpointTaken)
 DELIVERIES = (EffectOutcome, Chunk, Turn, SettledItem)
 
 
@@ -149,11 +176,18 @@ class Call(NamedTuple):
 class Token:
     """Something that one lane waits for and that comes from outside: an outcome, chunks, or a turn."""
 
-    __slots__ = ("begun", "call", "cancelled", "chunks", "detail", "done", "gone", "here", "lane", "name", "recorded")
+    __slots__ = (
+        *("begun", "call", "cancelled", "chunks", "detail", "done", "gone", "here", "is_written", "lane", "name"),
+        *("ordinal", "recorded"),
+    )
 
-    def __init__(self, lane: str, name: str | TurnName, call: Call | None = None, detail: Any = None) -> None:
+    def __init__(
+        self, lane: str, name: str | TurnName, call: Call | None = None, detail: Any = None, ordinal: int = 0
+    ) -> None:
         self.lane = lane
         self.name = name
+        self.ordinal = ordinal
+        """How many effects the lane had asked for before."""
         self.call = call
         """None for a turn."""
         self.detail = detail
@@ -166,6 +200,8 @@ class Token:
         self.done = False
         self.here = False
         """Arrived, and not yet delivered."""
+        self.is_written = False
+        """The journal, or the draft of the next commit, has its outcome or its turn."""
         self.begun = False
         self.chunks = 0
         """Chunks that arrived or were delivered from the history."""
@@ -181,6 +217,11 @@ class Token:
         """Kind, lane and ordinal of a turn."""
         assert isinstance(self.name, tuple)
         return self.name
+
+    @property
+    def taken_name(self) -> TurnName:
+        """The name of the turn that delivers an outcome written by the effect itself."""
+        return ("taken", self.lane, self.ordinal)
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -259,3 +300,5 @@ class Divergent(Exception):
 
 Action = Run | Commit | Begin | Deliver | Wait | Live | EffectsInDoubt | RecordOver | Done | Diverged
 MakeValue = Callable[[], Any]
+Loosen = Callable[[Requested, list[tuple[int, Requested]]], int | None]
+"""Chooses, for a request that differs from the record, the position of one that was not made again."""

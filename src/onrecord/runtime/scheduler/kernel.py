@@ -18,6 +18,7 @@ Lanes and drivers report what happens; `next` answers what to do. Recording is t
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -27,13 +28,16 @@ from typing import Any, NoReturn
 from onrecord.runtime.scheduler.items import (
     ACTS,
     AHEAD,
+    APART,
     DELIVERIES,
     STEPS_BETWEEN_RESTS,
+    Act,
     Action,
     Away,
     Began,
     Begin,
     Call,
+    CheckpointTaken,
     Chunk,
     Commit,
     Cut,
@@ -43,6 +47,7 @@ from onrecord.runtime.scheduler.items import (
     Divergent,
     Done,
     Drawn,
+    Dropped,
     EffectCancelled,
     EffectFailed,
     EffectOutcome,
@@ -50,6 +55,7 @@ from onrecord.runtime.scheduler.items import (
     Ended,
     Item,
     Live,
+    Loosen,
     MakeValue,
     Noted,
     RecordOver,
@@ -62,18 +68,21 @@ from onrecord.runtime.scheduler.items import (
     Wait,
     delivery_name,
 )
-from onrecord.runtime.scheduler.names import ROOT, child_lane
+from onrecord.runtime.scheduler.names import ROOT, child_lane, next_root
+from onrecord.runtime.scheduler.spares import Spares
 from onrecord.runtime.scheduler.window import Window
 
 
 class _Lane:
-    __slots__ = ("acts", "births", "counts", "draws", "ended", "number", "parent")
+    __slots__ = ("acts", "births", "children", "counts", "draws", "ended", "number", "parent")
 
     def __init__(self, parent: str | None = None, number: int = 0) -> None:
         self.parent = parent
         self.number = number
         """How many lanes the parent had started before."""
         self.births = 0
+        self.children = 0
+        """Lanes that it started and that are still known."""
         self.acts = 0
         """Without draws."""
         self.draws = 0
@@ -91,36 +100,71 @@ class _Lane:
 class _Arrival:
     """Something that came from outside and was not delivered yet."""
 
-    __slots__ = ("is_written", "item", "token")
+    __slots__ = ("is_written", "item", "token", "value")
 
-    def __init__(self, token: Token, item: Delivery) -> None:
+    def __init__(self, token: Token, item: Delivery, value: Any) -> None:
         self.token = token
         self.item = item
+        self.value = value
         self.is_written = False
 
 
 class Kernel:
-    def __init__(self, history: Window | None = None, *, writable: bool = True, root: str = ROOT) -> None:
+    def __init__(
+        self,
+        history: Window | None = None,
+        *,
+        writable: bool = True,
+        root: str = ROOT,
+        time: int = 0,
+        accepts: bool = False,
+        loosen: Loosen | None = None,
+    ) -> None:
+        """Start at the beginning, or at a checkpoint: with its `root` and `time`, and the history after it.
+
+        With `accepts` the code may have changed: what it does not do any more is dropped from the record. A tolerant
+        replay asks `loosen` which recorded request answers one that differs.
+        """
+        assert not accepts or writable
+        assert loosen is None or not writable
+        self._loosen = loosen
         self.history = history or Window()
         self.root = root
         self.live = False
         self.done = False
-        self.time = 0
+        self.time = time
         """The run's clock: that of the last delivery."""
         self.diverged: Diverged | None = None
         self.open: dict[Token, None] = {}
         """Tokens that were not delivered and are still waited for, in order of creation."""
+        self.listening: dict[Token, None] = {}
+        """Tokens that no request asks for and that no lane waits for."""
         self.drawn_anew = 0
         """Draws that the record does not have."""
+        self.dropped: list[int] = []
+        """Positions of the history that changed code does not need."""
+        self._accepts = accepts
+        self._spares = Spares()
+        self._doubts: set[Token] = set()
+        """Tokens of requests that were dropped without an outcome and are made again."""
+        self._left: set[str] = set()
+        """Lanes that made an act which their record does not have: all that follows in their record is dropped."""
         self._writable = writable
         self._lanes: dict[str, _Lane] = {root: _Lane()}
+        self._alive = 1
+        """Lanes that have not ended."""
         self._tokens: dict[str | TurnName, Token] = {}
+        """Tokens that the history may ask for by name."""
+        self._apart: dict[Token, Any] = {}
+        """Values of the history that were written by their effects and are delivered by a turn."""
         self._draft: list[Item] = []
         self._is_commit_due = False
         """The draft has a request or a second execution, which are committed before anything is begun."""
         self._to_begin: list[Token] = []
         self._to_stop: list[Token] = []
         self._inbox: deque[_Arrival] = deque()
+        self._untimed: list[_Arrival] = []
+        """Outcomes and chunks in a commit whose time is not known yet."""
         self._ready: deque[Any] = deque()
         self._queued: set[Any] = set()
         self._away: set[str] = set()
@@ -131,35 +175,57 @@ class Kernel:
     def born(self, parent: str, label: str) -> str:
         """Name a new lane. It needs no item: the same program names it the same way."""
         self._check()
+        parent = self._living(parent)
         above = self._lanes[parent]
         name = child_lane(parent, label, above.count(("born", label)))
         self._lanes[name] = _Lane(parent, above.births)
         above.births += 1
+        above.children += 1
+        self._alive += 1
         return name
 
     def ended(self, lane: str) -> None:
-        """Note that the lane does nothing any more."""
-        self._lanes[lane].ended = True
+        """Note that the lane does nothing any more. It is forgotten when its children have ended too."""
+        own = self._lanes.get(lane)
+        if own is None or own.ended:
+            return
+        own.ended = True
+        self._alive -= 1
         left = self.history.pending_act(lane)
-        if left is not None and self.diverged is None:
+        if left is not None and self.diverged is None and not self._accepts and self._loosen is None:
             self._diverge(lane, left[1], "ended", "removed", left[0])
+        while own.parent is not None and own.ended and not own.children:
+            del self._lanes[lane]
+            lane, own = own.parent, self._lanes[own.parent]
+            own.children -= 1
+
+    def _living(self, lane: str) -> str:
+        """Return the lane, or the nearest one above it that has not ended: callbacks may outlive their task."""
+        own = self._lanes.get(lane)
+        while (own is None or own.ended) and lane != self.root:
+            lane = lane.rpartition(">")[0] or self.root
+            own = self._lanes.get(lane)
+        return lane
 
     def finish(self, digest: Any) -> None:
         """End the run: the agent has returned or failed."""
         self._check()
-        left = None if self.live else self.history.first_unmade()
+        left = None if self.live or self._accepts else self.history.first_unmade()
         if left is not None:
             self._diverge(left[1].lane, left[1], "the agent ended", "removed", left[0])
             return
-        if self.history.digest.is_whole and not self.live:
+        if self.history.digest.is_whole and not self.live and not self._accepts:
             while not isinstance(end := self.history.head(), Ended):
                 self.history.advance()
-            if end.digest != digest:
+            is_same = end.digest == digest  # a digest compares itself
+            if not is_same:
                 self._diverge(self.root, end, Ended(digest), "ended differently", self.history.position)
                 return
         elif self._writable:
+            if not self.live:
+                self._pass_history()
+                self._leave_history()
             self._draft.append(Ended(digest))
-            self.live = True
         self.done = True
 
     # Acts
@@ -167,41 +233,71 @@ class Kernel:
     def ask(self, lane: str, call: Call) -> Token:
         """Ask for an effect. It is begun when the run rests, unless the record has it."""
         self._check()
+        lane = self._living(lane)
         own = self._lanes[lane]
         key = call.key or f"{lane}/{call.name}/{own.count(call.name)}"
         request = Requested(key, lane, call.name, call.digest, call.once, own.births)
-        token = Token(lane, key, call)
-        if self._is_recorded(lane, request):
+        token = Token(lane, key, call, ordinal=own.count(("turn", "taken")))
+        if self._loosen is not None and (bound := self._find_loosely(lane, request)) is not None:
+            token.name, token.recorded = bound.key, True
+        elif self._is_recorded(lane, request):
             token.recorded = True
         elif self.live:
             self._to_begin.append(token)
-        self._tokens[key] = token
-        self.open[token] = None
+        self._open(token)
         return token
+
+    def _open(self, token: Token) -> None:
+        self.open[token] = None
+        if not self.live and (token.recorded or token.call is None):
+            self._tokens[token.name] = token
 
     def note(self, lane: str, digest: Any) -> None:
         """Set the state, or do anything else that is recorded and needs no answer."""
         self._check()
+        lane = self._living(lane)
         self._is_recorded(lane, Noted(lane, digest))
 
-    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+    @property
+    def is_alone(self) -> bool:
+        """A checkpoint may be taken: no other lane is left, nothing is waited for, nothing is ready."""
+        return self._alive == 1 and not self.open and not self._ready
+
+    def checkpoint(self, lane: str, digest: Any) -> str:
+        """Take a checkpoint. Return the name under which the root lane continues, with all counters at zero."""
+        self._check()
+        assert self.is_alone, "lanes, effects or turns are open"
+        self._is_recorded(lane, CheckpointTaken(lane, digest, self.time))
+        self.root = next_root(lane)
+        self._lanes = {self.root: _Lane()}
+        return self.root
+
+    def _is_recorded(self, lane: str, act: Act) -> bool:
         """Return True if the record has the act; otherwise it is written with the next commit."""
-        recorded = None if self.live else self.history.next_act(lane)
+        if self._accepts and not self.live:
+            self._accept(lane, act)
+        recorded = None if self.live or lane in self._left else self.history.next_act(lane)
         if recorded is None:
-            if self.history.digest.is_whole and not self.live:
+            if self.history.digest.is_whole and not self.live and not self._accepts:
                 self._part(lane, "nothing", act, "added", None)
             self._draft.append(act)
             self._is_commit_due |= type(act) is Requested
             return False
         position, expected = recorded
-        if expected[:5] != act[:5]:
+        if not _is_same(expected, act):
             self._part(lane, expected, act, "changed", position)
         self.history.mark_made(lane)
         return True
 
+    def peek(self, lane: str) -> Act | None:
+        """Return the next recorded act of the lane, if it has one."""
+        recorded = None if self.live or lane in self._left else self.history.next_act(lane)
+        return None if recorded is None else recorded[1]
+
     def draw(self, lane: str, site: str, make: MakeValue) -> Any:
         """Return the next recorded value of that lane and site, or a new one."""
         self._check()
+        lane = self._living(lane)
         found = self.history.draw(lane, site)
         if found is not None:
             return found[0]
@@ -213,12 +309,25 @@ class Kernel:
     def turn(self, lane: str, kind: str, detail: Any = None) -> Token:
         """Wait for a turn from outside: a timer, a worker of a pool, a wake-up by a thread that is no lane."""
         self._check()
+        lane = self._living(lane)
         return self._new_turn(lane, kind, self._lanes[lane].count(("turn", kind)), detail)
 
     def _new_turn(self, lane: str, kind: str, ordinal: int, detail: Any) -> Token:
         token = Token(lane, (kind, lane, ordinal), None, detail)
+        self._open(token)
+        if self.live:
+            self._to_begin.append(token)
+        return token
+
+    def listen(self, name: str, detail: Any = None) -> Token:
+        """Take one value from outside at any time of the run, such as the order to cancel it.
+
+        It is no request and is never in doubt. The run may rest, and end, without it.
+        """
+        self._check()
+        token = Token(self.root, f"!{name}", Call(name, None), detail)
         self._tokens[token.name] = token
-        self.open[token] = None
+        self.listening[token] = None
         if self.live:
             self._to_begin.append(token)
         return token
@@ -235,17 +344,29 @@ class Kernel:
                 self._to_stop.append(token)
 
     def drop(self, token: Token) -> None:
-        """Wait no longer for an effect, as for a stream that is not read to its end."""
-        if not token.done and not token.gone:
-            self._forget(token)
-            if self.live:
-                self._to_stop.append(token)
+        """Wait no longer for an effect, as for a stream that is not read to its end.
+
+        Its outcome is written, so that the record has no open request that the program gave up.
+        """
+        if token.done or token.gone:
+            return
+        if self.live or not token.recorded:
+            here = next((one.value for one in self._inbox if one.token is token and token.here), EffectCancelled())
+            self._write_apart(token, here)
+        self._forget(token)
+        if self.live:
+            self._to_stop.append(token)
+
+    def _write_apart(self, token: Token, value: Any) -> None:
+        """Write an outcome that is never delivered, unless the journal has one already."""
+        if not token.is_written:
+            token.is_written = True
+            self._draft.append(EffectOutcome(token.key, value, forced=APART))
 
     def _forget(self, token: Token) -> None:
         token.gone = True
         self.open.pop(token, None)
-        if self.live:  # only a history asks for it by name
-            self._tokens.pop(token.name, None)
+        self._apart.pop(token, None)
 
     # Strands
 
@@ -267,6 +388,7 @@ class Kernel:
 
     def away(self, lane: str) -> bool:
         """Return True if the others may continue without a strand that does not reach its next act."""
+        lane = self._living(lane)
         if lane in self._away:
             return True
         own = self._lanes[lane]
@@ -279,6 +401,7 @@ class Kernel:
 
     def act(self, lane: str, *, draws: bool = False) -> Token | None:
         """Count an act of a thread. Return the turn to wait for if the strand was away before it."""
+        lane = self._living(lane)
         own = self._lanes[lane]
         ordinal, drawn = own.acts, own.draws if draws else None
         if draws:
@@ -293,22 +416,50 @@ class Kernel:
         self.arrived(token)
         return token
 
+    def returned(self, lane: str) -> Token | None:
+        """Return the next turn to wait for, after one before an act that is no draw.
+
+        The strand was away again, before a draw that it does not make any more.
+        """
+        lane = self._living(lane)
+        ordinal = self._lanes[lane].acts - 1
+        if self.live or not self.history.meet_away(lane, ordinal, None):
+            return None
+        token = self._new_turn(lane, "back", ordinal, None)
+        self.arrived(token)
+        return token
+
     # The outside
 
-    def arrived(self, token: Token, value: Any = None, *, last: bool = True, time: int = 0) -> None:
-        """Take an outcome, a chunk (`last=False`) or a turn from outside. It is delivered in its turn."""
+    def arrived(
+        self, token: Token, value: Any = None, *, last: bool = True, time: int = 0, is_written: bool = False
+    ) -> None:
+        """Take an outcome, a chunk (`last=False`) or a turn from outside. It is delivered in its turn.
+
+        `time` is that of a turn. With `is_written` the effect itself wrote its outcome into the journal, marked
+        `APART`. It may do so at any time, but not after the token is gone.
+        """
         if token.done or token.gone or token.here:
             return
         token.here = last
         item: Delivery
         if token.call is None:
             item = Turn(*token.turn_name, time)
+        elif is_written:
+            token.is_written = True
+            item = Turn(*token.taken_name, time)
         elif last:
-            item = EffectOutcome(token.key, value, time)
+            item = EffectOutcome(token.key, value)
         else:
-            item = Chunk(token.key, token.chunks, value, time)
+            item = Chunk(token.key, token.chunks, value)
             token.chunks += 1
-        self._inbox.append(_Arrival(token, item))
+        self._inbox.append(_Arrival(token, item, value))
+
+    def committed(self, time: int) -> None:
+        """Take the time of the last commit: that of the outcomes and chunks in it."""
+        for arrival in self._untimed:
+            arrival.item = arrival.item._replace(time=time)
+        self._untimed.clear()
 
     # The decision
 
@@ -330,6 +481,8 @@ class Kernel:
             action = self._next_recorded(steps)
             if not isinstance(action, _Over):
                 return action
+            if steps is None and (early := self._deliver_early()) is not None:
+                return early
         if steps is not None and steps < STEPS_BETWEEN_RESTS:
             return None
         return self._next_live(steps) if self.live else self._go_live()
@@ -339,6 +492,8 @@ class Kernel:
             return self._commit()
         if self._to_begin or self._to_stop:
             begin = self._take_begun()
+            if doubts := [token for token in begin.tokens if token in self._doubts]:
+                return EffectsInDoubt(doubts)
             if begin.tokens or begin.stop:
                 return begin
         while self._inbox and self._inbox[0].token.gone:
@@ -349,17 +504,34 @@ class Kernel:
         if not arrival.is_written:
             self._write(arrival, steps or 0)
             if type(arrival.item) is not Turn:
-                for later in self._inbox:
-                    if not later.is_written and not later.token.gone:
-                        self._write(later, AHEAD)
+                self._write_ahead()
                 return self._commit()
         self._inbox.popleft()
-        return self._deliver(arrival.token, arrival.item)
+        if self._accepts:
+            self.history.forget(math.inf)
+        return self._deliver(arrival.token, arrival.item, arrival.value)
+
+    def _write_ahead(self) -> None:
+        """Write everything that is here. What is listened to comes last: a checkpoint may be taken before it."""
+        last = []
+        for arrival in self._inbox:
+            if arrival.is_written or arrival.token.gone:
+                continue
+            if arrival.token in self.listening:
+                last.append(arrival)
+            else:
+                self._write(arrival, AHEAD)
+        for arrival in last:
+            self._inbox.remove(arrival)
+            self._inbox.append(arrival)
 
     def _write(self, arrival: _Arrival, forced: int) -> None:
         if forced:
             arrival.item = arrival.item._replace(forced=forced)
         arrival.is_written = True
+        arrival.token.is_written |= arrival.token.here
+        if type(arrival.item) is not Turn:
+            self._untimed.append(arrival)
         self._draft.append(arrival.item)
 
     def _take_begun(self) -> Begin:
@@ -367,7 +539,7 @@ class Kernel:
         for token in self._to_begin:
             if token.cancelled and not token.gone:
                 self.arrived(token, EffectCancelled(), time=self.time)  # before it was begun
-            elif not token.gone:
+            elif not token.gone and not self._take_spare(token):
                 token.begun = True
                 tokens.append(token)
         stop = [token for token in self._to_stop if token.begun and not token.done]
@@ -378,14 +550,14 @@ class Kernel:
         items, self._draft, self._is_commit_due = self._draft, [], False
         return Commit(items, sync or any(_needs_sync(item) for item in items))
 
-    def _deliver(self, token: Token, item: Delivery) -> Deliver:
+    def _deliver(self, token: Token, item: Delivery, value: Any) -> Deliver:
         self.time = max(self.time, item.time)
         last = type(item) is not Chunk
         if last:
             token.done = True
             self.open.pop(token, None)
+            self.listening.pop(token, None)
             self._tokens.pop(token.name, None)
-        value = getattr(item, "value", None)
         if type(item) is SettledItem and item.how == "fail":
             value = EffectFailed(value)
         return Deliver(token, value, last)
@@ -397,13 +569,19 @@ class Kernel:
         history = self.history
         while (item := history.head()) is not None:
             if isinstance(item, ACTS):
-                if not history.head_is_made:
+                if not history.head_is_made and not self._is_dropped(item, steps):
                     return self._unless_early(steps, partial(self._missing, item, history.position))
             elif isinstance(item, Ended):
-                return self._unless_early(steps, partial(self._not_ended, item))
-            elif isinstance(item, DELIVERIES) and not history.head_is_void and not self._is_skipped(item):
+                if not self._is_dropped(item, steps):
+                    return self._unless_early(steps, partial(self._not_ended, item))
+            elif isinstance(item, DELIVERIES) and not self._is_skipped(item):
                 token = self._tokens.get(delivery_name(item))
-                if token is None or not token.gone:
+                if type(item) is Turn and item.kind == "back" and self._is_passed(item, steps):
+                    history.advance()
+                    return Deliver(Token(item.lane, delivery_name(item), detail=_NOTHING), None)
+                if token is None and self._is_dropped(item, steps):
+                    pass
+                elif token is None or not token.gone:
                     if steps is not None and not _comes_at(item.forced, steps):
                         return None
                     if token is None:
@@ -412,34 +590,81 @@ class Kernel:
                     if isinstance(item, Chunk):
                         token.chunks = item.number + 1
                     history.advance()
-                    return self._deliver(token, item)
-                if not isinstance(item, Chunk):
-                    self._tokens.pop(token.name, None)
+                    return self._deliver(token, item, self._value_of(token, item))
+                elif not isinstance(item, Chunk):
+                    self._tokens.pop(delivery_name(item), None)
             history.advance()
         return _OVER
 
+    def _value_of(self, token: Token, item: Delivery) -> Any:
+        if type(item) is not Turn:
+            return item.value  # type: ignore[union-attr]
+        self._tokens.pop(token.taken_name, None)
+        return self._apart.pop(token, None)
+
+    def _keep_apart(self, item: EffectOutcome) -> None:
+        """Keep an outcome that the effect wrote by itself until the turn that delivers it."""
+        token = self._tokens.get(item.key)
+        if token is None and self._accepts:
+            self._drop(item)
+        elif token is None or token.gone:
+            self._tokens.pop(item.key, None)
+        else:
+            token.is_written = True
+            self._apart[token] = item.value
+            self._tokens[token.taken_name] = token
+
+    def _is_passed(self, item: Turn, steps: int | None) -> bool:
+        """Return True for a return to a draw that the strand does not make any more: it is delivered to no strand.
+
+        The strand has passed the act after that draw. A busy program counts its steps from each return.
+        """
+        if steps is not None and not _comes_at(item.forced, steps):
+            return False
+        lane = self._lanes.get(item.lane)
+        if lane is None:
+            return not self._away and not self._accepts  # it has ended
+        if lane.acts <= item.ordinal:
+            return False
+        return delivery_name(item) not in self._tokens
+
     def _is_skipped(self, item: Delivery) -> bool:
-        """Return True for a retry, and for a return to a draw that the strand does not make any more."""
-        if type(item) is Turn and item.kind == "back":
-            lane = self._lanes.get(item.lane)
-            if lane is None or lane.acts <= item.ordinal:
-                return False
-            # The strand has reached the act after that draw: it waits for the last return before it.
-            return delivery_name(item) not in self._tokens or self.history.meet_next_away(item.lane, item.ordinal)
+        """Return True for what is delivered by something else, or never: outcomes apart, void chunks, retries."""
+        if type(item) is EffectOutcome and item.forced == APART:
+            self._keep_apart(item)
+            return True
+        if self._loosen is not None and type(item) is Turn and item.kind == "taken":
+            return delivery_name(item) not in self._tokens  # its outcome was given to another lane
+        if type(item) is Chunk and self.history.head_is_void:
+            if self._accepts and item.key not in self._tokens:
+                self.dropped.append(self.history.position)
+            return True
         return type(item) is SettledItem and item.how == "retry"
 
     def _go_live(self) -> Action:
         if not self._writable:
             return RecordOver()
         digest = self.history.digest
-        doubts = [token for token in self.open if _is_in_doubt(token) and token.key not in digest.retries]
+        while self.history.dropped:
+            self._spares.add(self.history.dropped.pop(0))
+        spared = {token for token in self.open if token.recorded and self._take_spare(token)}
+        doubts = [
+            token
+            for token in self.open
+            if _is_in_doubt(token) and token.key not in digest.retries and token not in spared
+        ]
         if doubts:
             return EffectsInDoubt(doubts)
-        self.live = True
+        self._leave_history()
         self._inbox = deque(one for one in self._inbox if not one.token.done and not one.token.gone)
+        self._to_begin.extend(self.listening)
         for token in self.open:
+            if token in spared:
+                continue
             if token.call is None or not token.recorded:
                 self._to_begin.append(token)
+            elif token in self._apart:
+                self.arrived(token, self._apart.pop(token), time=self.time, is_written=True)
             elif token.cancelled:
                 self.arrived(token, EffectCancelled(unknown=True), time=self.time)
             elif token.chunks:
@@ -451,13 +676,124 @@ class Kernel:
                 self._to_begin.append(token)
         return Live()
 
+    def _leave_history(self) -> None:
+        self.live = True
+        for token in self._tokens.values():
+            if token.gone and token.recorded:  # the program gave it up before the process died
+                self._write_apart(token, EffectCancelled(unknown=True))
+        self._tokens.clear()
+        if self._accepts and (self.dropped or self._draft):
+            self._draft.insert(0, Dropped(tuple(self.dropped)))
+
+    def _pass_history(self) -> None:
+        """Pass what is left of the history: deliveries that are not waited for, and what changed code left out."""
+        history = self.history
+        while (item := history.head()) is not None:
+            if isinstance(item, DELIVERIES):
+                token = self._tokens.get(delivery_name(item))
+                if token is None and self._accepts:
+                    self._drop(item)
+                elif type(item) is EffectOutcome and token is not None:
+                    token.is_written = True
+            elif isinstance(item, ACTS) and not history.head_is_made and self._accepts:
+                self._drop(item)
+            history.advance()
+
+    # Tolerant replays
+
+    def _find_loosely(self, lane: str, request: Requested) -> Requested | None:
+        """Return the recorded request that answers one which differs from the next recorded act of its lane."""
+        assert self._loosen is not None
+        expected = self.peek(lane)
+        if expected is not None and _is_same(expected, request):
+            return None
+        position = self._loosen(request, self.history.unmade_requests())
+        if position is None:
+            return None
+        bound = self.history.mark_made_at(position)
+        assert isinstance(bound, Requested)
+        return bound
+
+    def _deliver_early(self) -> Deliver | None:
+        """Deliver out of order what lanes of a tolerant replay wait for."""
+        if self._loosen is None:
+            return None
+        for token in self.open:
+            if token in self._apart:
+                item: Delivery = Turn(*token.taken_name)
+                return self._deliver(token, item, self._value_of(token, item))
+        found = self.history.take_delivery(self._is_awaited)
+        if found is None:
+            return None
+        token = self._tokens[delivery_name(found)]
+        return self._deliver(token, found, self._value_of(token, found))
+
+    def _is_awaited(self, item: Delivery) -> bool:
+        token = self._tokens.get(delivery_name(item))
+        return token is not None and not token.gone and not (type(item) is SettledItem and item.how == "retry")
+
+    # Changed code
+
+    def _accept(self, lane: str, act: Act) -> None:
+        """Drop the recorded acts of the lane before this one, or let the lane leave its record."""
+        if lane in self._left:
+            return
+        recorded = self.history.acts_of(lane)
+        found = next((number for number, (_, one) in enumerate(recorded) if _is_same(one, act)), None)
+        if found is None:
+            self._left.add(lane)
+            return
+        for position, expected in recorded[:found]:
+            self.history.mark_made(lane)
+            self.dropped.append(position)
+            self._spares.add(expected)
+
+    def _is_dropped(self, item: Item, steps: int | None) -> bool:
+        """Drop the item under the cursor if the code may have changed and no strand can still need it."""
+        if not self._accepts or steps is not None or self._away:
+            return False
+        self._drop(item)
+        return True
+
+    def _drop(self, item: Item) -> None:
+        self.dropped.append(self.history.position)
+        self._spares.add(item)
+        if isinstance(item, ACTS):
+            self.history.mark_made(item.lane)
+        self.history.drop()
+
+    def _drop_history(self) -> None:
+        """Drop what is left. Values that lanes wait for arrive again when the run is live."""
+        history = self.history
+        while (item := history.head()) is not None:
+            if isinstance(item, Chunk) and history.head_is_void:
+                self._is_skipped(item)
+            elif isinstance(item, DELIVERIES) or (isinstance(item, ACTS) and not history.head_is_made):
+                self._drop(item)
+            history.advance()
+
+    def _take_spare(self, token: Token) -> bool:
+        """Let the recorded values of a dropped request arrive again. Return True if it has any."""
+        values = self._spares.take(token) if token.call is not None else None
+        for value, last in values or ():
+            self.arrived(token, value, last=last)
+        if values is not None and not values and token.call is not None and token.call.once:
+            self._doubts.add(token)
+        return bool(values)
+
     # Divergence
 
-    def stuck(self) -> Diverged:
-        """Return what to report of a program that makes no progress in its history."""
+    def stuck(self) -> Diverged | None:
+        """Return what to report of a program that makes no progress in its history.
+
+        None if the code may have changed: then the rest of the history is dropped.
+        """
         item = self.history.head()
         if self.diverged is not None:
             return self.diverged
+        if self._accepts:
+            self._drop_history()
+            return None
         if item is None or type(item) is Ended:
             return self._diverge(self.root, item or "an end", self._doing(self.root), "busy", self.history.position)
         if isinstance(item, ACTS):
@@ -486,9 +822,11 @@ class Kernel:
         """Return the divergence, unless a strand runs or one that is away may still come."""
         if steps is not None:
             return None
-        return Wait() if self._away else diverged()
+        if self._away:
+            return Wait()
+        return self._deliver_early() or diverged()
 
-    def _missing(self, item: Requested | Noted, position: int) -> Diverged:
+    def _missing(self, item: Act, position: int) -> Diverged:
         return self._diverge(item.lane, item, self._doing(item.lane), "removed", position)
 
     def _not_ended(self, item: Ended) -> Diverged:
@@ -504,12 +842,19 @@ class Kernel:
 
     def _doing(self, lane: str) -> str:
         own = self._lanes.get(lane)
-        if own is None:
-            return "was not started"
-        if own.ended:
-            return "ended"
+        if own is None or own.ended:
+            return "has ended, or was not started"
         waits = [str(token.name) for token in self.open if token.lane == lane]
         return f"waits for {', '.join(waits)}" if waits else "waits for another lane"
+
+
+class _Nothing:
+    """The detail of a token that no strand waits for."""
+
+    def deliver(self, value: Any, last: bool) -> None: ...
+
+
+_NOTHING = _Nothing()
 
 
 class _Over(Enum):
@@ -527,8 +872,19 @@ def _comes_at(forced: int, steps: int) -> bool:
 
 
 def _needs_sync(item: Item) -> bool:
-    return type(item) in (EffectOutcome, Began) or (type(item) is Requested and item.once)
+    if type(item) is EffectOutcome:
+        return item.forced != APART
+    return type(item) is Began or (type(item) is Requested and item.once)
+
+
+def _is_same(expected: Act, act: Act) -> bool:
+    """Compare an act with the record. Policy (`once`) is no part of it, and a digest compares itself."""
+    if type(expected) is Requested and type(act) is Requested:
+        return expected.key == act.key and expected.name == act.name and bool(expected.digest == act.digest)
+    return type(expected) is type(act) and bool(expected.digest == act.digest)
 
 
 def _is_in_doubt(token: Token) -> bool:
-    return token.recorded and token.call is not None and token.call.once and not token.cancelled
+    if not token.recorded or token.call is None or not token.call.once:
+        return False
+    return not token.cancelled and not token.is_written

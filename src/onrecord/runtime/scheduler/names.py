@@ -1,4 +1,5 @@
 """Names of lanes: `<parent>><label>`, and `#n` for the n-th equal label in that parent after the first.
+The root lane is `main`, and `main@n` after its n-th checkpoint.
 
 A name is given at birth and never changes. Two lanes of a run never share one: the characters that separate are escaped
 in a label, and what is too long ends in a part of its digest.
@@ -23,6 +24,12 @@ def child_lane(parent: str, label: str, ordinal: int) -> str:
     """Return the name of a lane. `ordinal` counts the equal labels in that parent, from 0."""
     name = f"{parent}>{_shorten(_escape(label), LABEL_BYTES)}" + (f"#{ordinal}" if ordinal else "")
     return _shorten(name, LANE_BYTES)
+
+
+def next_root(root: str) -> str:
+    """Return the name under which the root lane continues after a checkpoint: `main@1`, `main@2` and so on."""
+    name, _, number = root.partition("@")
+    return f"{name}@{int(number or 0) + 1}"
 
 
 def label_of(function: Any) -> str:

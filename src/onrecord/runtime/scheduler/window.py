@@ -7,22 +7,26 @@ So the window holds few items, however long the journal is.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from onrecord.runtime.scheduler.items import (
     ACTS,
     AHEAD,
+    APART,
     DELIVERIES,
+    Act,
     Away,
     Began,
     Chunk,
+    Delivery,
     Drawn,
+    Dropped,
     EffectOutcome,
     Ended,
     Item,
-    Noted,
     Requested,
     SettledItem,
 )
@@ -44,39 +48,61 @@ class Digest(NamedTuple):
 
     None if the record ends with a commit that was made at rest. Then each strand that was not away had come to rest.
     """
+    dropped: frozenset[int] = frozenset()
+    """Positions of items that changed code does not need any more."""
+    changes: tuple[int, ...] = ()
+    """Positions from which the code was changed."""
 
 
-def digest_history(items: Iterable[Item], *, writable: bool) -> Digest:
-    """Read a history once, for what depends on its end."""
-    retries: set[str] = set()
+def digest_history(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
+    """Read a history once, for what depends on its end. `start` is the position of its first item."""
+    retries: dict[str, int] = {}
+    dropped: set[int] = set()
+    changes: list[int] = []
     void: set[int] = set()
     chunks: dict[str, list[int]] = {}
-    position, others = -1, -1
+    position, others = start - 1, start - 1
     last: Item | None = None
     ends = _Ends()
-    for position, item in enumerate(items):
+    for position, item in enumerate(items, start):
         last = item
         ends.add(position, item)
         if isinstance(item, Chunk):
             chunks.setdefault(item.key, []).append(position)
             continue
+        if isinstance(item, Dropped):
+            for own in _last_chunks(chunks, others, position).values():
+                void.update(own if own[0] in item.positions else ())
         others = position
         if isinstance(item, SettledItem) and item.how == "retry":
-            retries.add(item.key)
+            retries[item.key] = position
+        elif isinstance(item, Dropped):
+            dropped.update(item.positions)
+            changes.append(position)
+            retries = {key: at for key, at in retries.items() if at not in dropped}
+            chunks = {key: left for key, own in chunks.items() if (left := [at for at in own if at not in dropped])}
         elif isinstance(item, Began):
-            retries.discard(item.key)
+            retries.pop(item.key, None)
             void.update(chunks.pop(item.key, ()))
         elif isinstance(item, EffectOutcome):
             chunks.pop(item.key, None)
     anew: set[str] = set()
     if writable:
-        # Chunks of two streams may alternate at the end: then the program may have acted on either.
-        for key, positions in chunks.items():
-            if positions[0] > others and len(positions) == position - positions[0] + 1:
-                void.update(positions)
-                anew.add(key)
+        for key, positions in _last_chunks(chunks, others, position + 1).items():
+            void.update(positions)
+            anew.add(key)
     loose = ends.before_chunks if anew else ends.loose
-    return Digest(isinstance(last, Ended), frozenset(retries), frozenset(void), frozenset(anew), loose)
+    is_whole = isinstance(last, Ended) and position not in dropped
+    ends_with = frozenset(retries), frozenset(void), frozenset(anew), loose
+    return Digest(is_whole, *ends_with, frozenset(dropped), tuple(changes))
+
+
+def _last_chunks(chunks: dict[str, list[int]], others: int, end: int) -> dict[str, list[int]]:
+    """Return the chunks of the one stream after which nothing else is recorded: the program did not act on them.
+
+    Chunks of two streams may alternate at the end: then the program may have acted on either.
+    """
+    return {key: own for key, own in chunks.items() if own[0] > others and len(own) == end - own[0]}
 
 
 class _Ends:
@@ -88,7 +114,7 @@ class _Ends:
         """The same without the chunks at the end, which are void for a stream that is executed again."""
 
     def add(self, position: int, item: Item) -> None:
-        if isinstance(item, SettledItem) and item.how == "retry":
+        if getattr(item, "forced", 0) == APART or (isinstance(item, SettledItem) and item.how == "retry"):
             return
         if isinstance(item, EffectOutcome | Chunk) and item.forced != AHEAD:
             self.loose = position + 1  # committed before it was delivered
@@ -103,18 +129,24 @@ class _Ends:
 class Window:
     """A cursor in the history, and the recorded acts of each lane that are still to be made again."""
 
-    def __init__(self, items: Iterable[Item] = (), digest: Digest | None = None) -> None:
+    def __init__(self, items: Iterable[Item] = (), digest: Digest | None = None, start: int = 0) -> None:
         self.digest = digest or Digest()
-        self.position = 0
+        self.position = start
         """That of the item under the cursor."""
         self._items: Iterator[Item] | None = iter(items)
         self._ahead: deque[Item] = deque()
-        self._acts: dict[str, deque[tuple[int, Requested | Noted]]] = {}
+        self._acts: dict[str, deque[tuple[int, Act]]] = {}
         self._made: set[int] = set()
-        self._draws: dict[tuple[str, str], deque[Any]] = {}
-        self._aways: dict[tuple[str, int], list[int]] = {}
-        self._rests = 0
-        """Deliveries in the window that come after the program has done what was recorded before them."""
+        self._draws: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
+        self._aways: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
+        self._last = start - 1
+        """Position of the last delivery that came at rest."""
+        self._changes = deque(self.digest.changes)
+        """Changes of the code that are still to come."""
+        self._rests: deque[int] = deque()
+        """Positions of deliveries that come after the program has done what was recorded before them."""
+        self.dropped: list[Item] = []
+        """Items that were dropped before, as far as was read."""
 
     # The cursor
 
@@ -122,8 +154,18 @@ class Window:
         """Return the item under the cursor; None at the end."""
         return self._ahead[0] if self._ahead or self._read() else None
 
+    def drop(self) -> None:
+        """Drop the item under the cursor. It delivers nothing: draws and aways before it stay those of this rest."""
+        self._ahead[0] = Dropped(())
+
     def advance(self) -> None:
-        self._rests -= self._is_rest(self._ahead.popleft(), self.position)
+        item = self._ahead.popleft()
+        if self.position in self._rests and type(item) is not Dropped:
+            while self._last < self.position:
+                self._last = self._rests.popleft()
+            while self._changes and self._changes[0] < self._last:
+                self._changes.popleft()
+                self.forget(self._last)
         self._made.discard(self.position)
         self.position += 1
 
@@ -150,14 +192,18 @@ class Window:
             self._items = None
             return False
         position = self.position + len(self._ahead)
+        if self._is_rest(item, position):
+            self._rests.append(position)
+        if position in self.digest.dropped:
+            self.dropped.append(item)
+            item = Dropped(())
         self._ahead.append(item)
-        self._rests += self._is_rest(item, position)
         if isinstance(item, ACTS):
             self._acts.setdefault(item.lane, deque()).append((position, item))
         elif isinstance(item, Drawn):
-            self._draws.setdefault((item.lane, item.site), deque()).append(item.value)
+            self._draws.setdefault((item.lane, item.site), deque()).append((position, item.value))
         elif isinstance(item, Away):
-            self._aways.setdefault((item.lane, item.ordinal), []).append(item.draws)
+            self._aways.setdefault((item.lane, item.ordinal), deque()).append((position, item.draws))
         return True
 
     def _read_to_rest(self) -> None:
@@ -167,18 +213,24 @@ class Window:
 
     # The acts of lanes
 
-    def next_act(self, lane: str) -> tuple[int, Requested | Noted] | None:
+    def next_act(self, lane: str) -> tuple[int, Act] | None:
         """Return the next recorded act of a lane that was not made again, with its position."""
         while not (acts := self._acts.get(lane)):
             if not self._read():
                 return None
         return acts[0]
 
-    def pending_act(self, lane: str) -> tuple[int, Requested | Noted] | None:
+    def pending_act(self, lane: str) -> tuple[int, Act] | None:
         """Return the next recorded act of a lane before the next delivery, as far as was read."""
         self._read_to_rest()
         acts = self._acts.get(lane)
         return acts[0] if acts else None
+
+    def acts_of(self, lane: str) -> list[tuple[int, Act]]:
+        """Return all recorded acts of a lane that were not made again. This reads the whole history."""
+        while self._read():
+            pass
+        return list(self._acts.get(lane, ()))
 
     def mark_made(self, lane: str) -> None:
         """Note that the lane made its next recorded act again."""
@@ -188,7 +240,36 @@ class Window:
             del self._acts[lane]
         self._made.add(position)
 
-    def first_unmade(self) -> tuple[int, Requested | Noted] | None:
+    def mark_made_at(self, position: int) -> Act:
+        """Note that some lane made the recorded act at a position. Return the act."""
+        lane = next(lane for lane, acts in self._acts.items() for at, _ in acts if at == position)
+        acts = self._acts[lane]
+        found = next(act for at, act in acts if at == position)
+        acts.remove((position, found))
+        if not acts:
+            del self._acts[lane]
+        self._made.add(position)
+        return found
+
+    def unmade_requests(self) -> list[tuple[int, Requested]]:
+        """Return all recorded requests that were not made again, in order. This reads the whole history."""
+        while self._read():
+            pass
+        found = [(at, act) for acts in self._acts.values() for at, act in acts if isinstance(act, Requested)]
+        return sorted(found, key=lambda request: request[0])
+
+    def take_delivery(self, is_awaited: Callable[[Delivery], bool]) -> Delivery | None:
+        """Take the first delivery from the cursor on that a lane waits for, out of order."""
+        number = 0
+        while number < len(self._ahead) or self._read():
+            item = self._ahead[number]
+            if isinstance(item, DELIVERIES) and self.position + number not in self.digest.void and is_awaited(item):
+                self._ahead[number] = Dropped(())
+                return item
+            number += 1
+        return None
+
+    def first_unmade(self) -> tuple[int, Act] | None:
         """Return the first act of the history that was not made again."""
         while True:
             found = min((acts[0] for acts in self._acts.values()), default=None, key=lambda act: act[0])
@@ -199,13 +280,40 @@ class Window:
 
     def draw(self, lane: str, site: str) -> tuple[Any] | None:
         """Return the next recorded value of that lane and site, in a tuple."""
-        values = self._draws.get((lane, site))
-        if not values:
-            self._read_to_rest()
-            values = self._draws.get((lane, site))
-        if not values:
+        self._read_to_rest()
+        found = self._take_draw((lane, site), -1)
+        for change in self._changes:
+            # What changed code draws while it is replayed is recorded after all that it replays.
+            while found is None and self._read():
+                pass
+            found = found or self._take_draw((lane, site), change)
+        return found
+
+    def _take_draw(self, site: tuple[str, str], after: int) -> tuple[Any] | None:
+        """Take the next value after a position, and before the next rest."""
+        values = self._draws.get(site)
+        if values is None:
             return None
-        return (values.popleft(),)
+        end = self._rest_after(max(after, self._last))
+        for number, (position, value) in enumerate(values):
+            if after < position < end:
+                del values[number]
+                if not values:
+                    del self._draws[site]
+                return (value,)
+        return None
+
+    def forget(self, end: float) -> None:
+        """Forget draws and aways up to a position: the code was changed since, and did not make them again."""
+        for recorded in (self._draws, self._aways):
+            for name, values in list(recorded.items()):
+                while values and values[0][0] <= end:
+                    values.popleft()
+                if not values:
+                    del recorded[name]
+
+    def _rest_after(self, position: int) -> float:
+        return next((rest for rest in self._rests if rest > position), math.inf)
 
     def meet_away(self, lane: str, ordinal: int, draws: int | None) -> bool:
         """Return True, once for each such item, if the record says that the strand was away there.
@@ -213,22 +321,20 @@ class Window:
         `draws` is None at the act itself: an away before a draw that is not made any more is met there.
         """
         self._read_to_rest()
-        aways = self._aways.get((lane, ordinal))
-        if not aways or (draws is not None and draws not in aways):
+        if (lane, ordinal) not in self._aways:
             return False
-        aways.remove(aways[0] if draws is None else draws)
-        return True
+        return self._take_away((lane, ordinal), self._rest_after(self._last), draws)
 
-    def meet_next_away(self, lane: str, ordinal: int) -> bool:
-        """Return True, once, if the strand goes away before the same act again, after the return under the cursor."""
-        while self._rests < 2 and self._read():
-            pass
-        aways = self._aways.get((lane, ordinal))
-        if not aways:
-            return False
-        del aways[0]
-        return True
+    def _take_away(self, act: tuple[str, int], end: float, draws: int | None) -> bool:
+        aways = self._aways.get(act, deque())
+        for number, (position, drawn) in enumerate(aways):
+            if position < end and draws in (None, drawn):
+                del aways[number]
+                if not aways:
+                    del self._aways[act]
+                return True
+        return False
 
     def _is_rest(self, item: Item, position: int) -> bool:
         # A void chunk is never delivered: what was recorded after it belongs to the rest before it.
-        return isinstance(item, DELIVERIES) and item.forced != AHEAD and position not in self.digest.void
+        return isinstance(item, DELIVERIES) and item.forced >= 0 and position not in self.digest.void

@@ -62,7 +62,8 @@ class Awaited(Protocol):
 
 
 class ItemJournal(Protocol):
-    def commit(self, items: list[Any], sync: bool) -> None: ...
+    def commit(self, items: list[Any], sync: bool) -> int:
+        """Append the items. Return the time of the commit: microseconds of the run's clock, never less than before."""
 
 
 class Coordinator:
@@ -121,11 +122,20 @@ class Coordinator:
     def note(self, lane: str, digest: Any) -> None:
         self._told(partial(self.kernel.note, lane, digest))
 
+    def checkpoint(self, lane: str, digest: Any) -> str:
+        """Take a checkpoint. A run that starts there has taken no step and made one task, that of the root lane."""
+        root = self._told(partial(self.kernel.checkpoint, lane, digest))
+        self._steps, self._numbers = 0, 1
+        return root
+
     def draw(self, lane: str, site: str, make: Callable[[], Any]) -> Any:
         return self._told(partial(self.kernel.draw, lane, site, make))
 
     def born(self, parent: str, label: str) -> str:
         return self._told(partial(self.kernel.born, parent, label))
+
+    def listen(self, name: str, awaited: Awaited) -> Token:
+        return self._told(partial(self.kernel.listen, name, awaited))
 
     def turn(self, lane: str, kind: str, awaited: Awaited) -> Token:
         return self._told(partial(self.kernel.turn, lane, kind, awaited))
@@ -193,7 +203,7 @@ class Coordinator:
 
     def obey(self, action: Any) -> None:
         if isinstance(action, Commit):
-            self._journal.commit(action.items, action.sync)
+            self.kernel.committed(self._journal.commit(action.items, action.sync))
         elif isinstance(action, Begin):
             for token in action.stop:
                 token.detail.stop(token)
@@ -207,19 +217,19 @@ class Coordinator:
         else:
             self.stop(action)
 
-    def arrived(self, token: Token, value: Any = None, *, last: bool = True) -> None:
+    def arrived(self, token: Token, value: Any = None, *, last: bool = True, is_written: bool = False) -> None:
         """Take something from outside and continue. Called by any thread."""
         with inside():
-            if self.take(token, value, last=last):
+            if self.take(token, value, last=last, is_written=is_written):
                 with self.lock:
                     self.advance()
 
-    def take(self, token: Token, value: Any = None, *, last: bool = True) -> bool:
+    def take(self, token: Token, value: Any = None, *, last: bool = True, is_written: bool = False) -> bool:
         """Take something from outside. Return True if the run rests."""
         with self.lock:
             if self.is_over:
                 return False
-            self.kernel.arrived(token, value, last=last, time=self.now_us())
+            self.kernel.arrived(token, value, last=last, time=self.now_us(), is_written=is_written)
             return self.running is None
 
     def wait(self, strand: Strand) -> None:
@@ -245,18 +255,20 @@ class Coordinator:
         if token is None:
             strand.since = monotonic()
             return
-        token.detail = _Back(self.kernel, strand)
-        if strand.is_away:
-            strand.is_away = False
-        else:
-            self.running = None
-        strand.is_blocked = True
-        if self.running is None:
-            self.advance()
-        self.lock.release()
-        strand.gate.acquire()
-        self.lock.acquire()
-        self._continue(strand)
+        while token is not None:
+            token.detail = _Back(self.kernel, strand)
+            if strand.is_away:
+                strand.is_away = False
+            else:
+                self.running = None
+            strand.is_blocked = True
+            if self.running is None:
+                self.advance()
+            self.lock.release()
+            strand.gate.acquire()
+            self.lock.acquire()
+            self._continue(strand)
+            token = None if draws else self.kernel.returned(strand.lane)
 
     def _continue(self, strand: Strand) -> None:
         strand.is_blocked = False
@@ -296,7 +308,7 @@ class Coordinator:
         """Stop the run: nothing is committed any more, and each further act of a lane raises `Stopped`."""
         if self.stopped is None:
             self.stopped = reason
-            for token in list(self.kernel.open):
+            for token in (*self.kernel.open, *self.kernel.listening):
                 if token.begun:
                     token.detail.stop(token)
             self._release_all()
