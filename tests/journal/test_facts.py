@@ -18,7 +18,7 @@ from onrecord.store.memory import MemoryStore
 
 HASH = render(artifact_address(b"code"))
 RIGHT: list[dict[str, Any]] = [
-    {"tags": {"team": "a"}},
+    {"tags": {"team": "a", "n": 1}},
     {"parent_policy": "abandon"},
     {"tolerance": {"cost": 0.1}},
     {"code_pin": {"digest": HASH, "version": "2"}},
@@ -26,7 +26,6 @@ RIGHT: list[dict[str, Any]] = [
 ]
 WRONG: list[dict[str, Any]] = [
     {"tags": ["a"]},
-    {"tags": {"n": 1}},
     {"parent_policy": "hope"},
     {"tolerance": 0.1},
     {"code_pin": HASH},

@@ -35,7 +35,7 @@ META: dict[str, Check] = {
 """The members of `meta` that the format names. All others are the writer's own."""
 
 FACTS: dict[str, Check] = {
-    "tags": object_of(is_text),
+    "tags": is_object,
     "parent_policy": one_of("wait", "cancel", "abandon"),
     "tolerance": is_object,
     "code_pin": Shape({"digest": is_hash}, {"version": is_text}),
