@@ -32,6 +32,8 @@ from typing import Any, NoReturn
 TIMEOUT_SECONDS = 120.0
 MOST_DESCRIPTORS = 8
 FIRST_FREE_DESCRIPTOR = 200
+PYTHONPATH = os.environ.get("PYTHONPATH", "")
+"""Path of the server. A test that hides packages from its programs may be the first to call it."""
 _LENGTH = struct.Struct("!I")
 _NUMBER = struct.Struct("!i")
 
@@ -135,7 +137,12 @@ class _Server:
         self._ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, str(Path(__file__)), str(theirs.fileno())]
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": PYTHONPATH},
+            )
         atexit.register(self.stop)
 
     def fork(self, request: dict[str, Any], descriptors: list[int]) -> socket.socket:
