@@ -126,11 +126,6 @@ class ListenedValuesAreRequests(Kernel):
         return token
 
 
-class PassedReturnsAreExpected(Kernel):
-    def _is_passed(self, item: Turn, steps: int | None) -> bool:
-        return False
-
-
 class ForgottenTurnsAreExpected(Kernel):
     def _forget(self, token: Token) -> None:
         super()._forget(token)
@@ -383,7 +378,6 @@ CONTROLS: dict[str, Machine] = {
     "the step of a forced delivery is written": Machine(ForcedStepIsNotWritten),
     "a delivery committed ahead is marked": Machine(AheadIsNotWritten),
     "draws are counted apart from acts": Machine(DrawsCountAsActs),
-    "the return before a draw that is not made any more is skipped": Machine(PassedReturnsAreExpected),
     "outcomes and at-most-once requests are synced": Machine(NothingIsSynced),
     "arrivals of one batch share a commit": Machine(EachArrivalIsCommittedAlone),
     "forgotten turns are skipped": Machine(ForgottenTurnsAreExpected),

@@ -203,8 +203,7 @@ class Life:
             self._strands.steps = 0
             if action.token in self._unwritten:
                 self._unwritten.remove(action.token)
-            if action.token in self._strands.handlers:  # else a return that no strand waits for
-                self._strands.handlers[action.token](action.value, action.last)
+            self._strands.handlers[action.token](action.value, action.last)
         elif kind is Commit:
             self._commit(action)
         elif kind is Begin:

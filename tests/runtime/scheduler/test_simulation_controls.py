@@ -20,7 +20,6 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "the step of a forced delivery is written": (6, 10, 44),
     "a delivery committed ahead is marked": (5, 23, 104),
     "draws are counted apart from acts": (1548,),
-    "the return before a draw that is not made any more is skipped": (329, 1167, 1619),
     "outcomes and at-most-once requests are synced": (9, 20, 58),
     "arrivals of one batch share a commit": (0, 3, 5),
     "forgotten turns are skipped": (33, 46, 67),

@@ -576,9 +576,6 @@ class Kernel:
                     return self._unless_early(steps, partial(self._not_ended, item))
             elif isinstance(item, DELIVERIES) and not self._is_skipped(item):
                 token = self._tokens.get(delivery_name(item))
-                if type(item) is Turn and item.kind == "back" and self._is_passed(item, steps):
-                    history.advance()
-                    return Deliver(Token(item.lane, delivery_name(item), detail=_NOTHING), None)
                 if token is None and self._is_dropped(item, steps):
                     pass
                 elif token is None or not token.gone:
@@ -613,20 +610,6 @@ class Kernel:
             token.is_written = True
             self._apart[token] = item.value
             self._tokens[token.taken_name] = token
-
-    def _is_passed(self, item: Turn, steps: int | None) -> bool:
-        """Return True for a return to a draw that the strand does not make any more: it is delivered to no strand.
-
-        The strand has passed the act after that draw. A busy program counts its steps from each return.
-        """
-        if steps is not None and not _comes_at(item.forced, steps):
-            return False
-        lane = self._lanes.get(item.lane)
-        if lane is None:
-            return not self._away and not self._accepts  # it has ended
-        if lane.acts <= item.ordinal:
-            return False
-        return delivery_name(item) not in self._tokens
 
     def _is_skipped(self, item: Delivery) -> bool:
         """Return True for what is delivered by something else, or never: outcomes apart, void chunks, retries."""
@@ -846,15 +829,6 @@ class Kernel:
             return "has ended, or was not started"
         waits = [str(token.name) for token in self.open if token.lane == lane]
         return f"waits for {', '.join(waits)}" if waits else "waits for another lane"
-
-
-class _Nothing:
-    """The detail of a token that no strand waits for."""
-
-    def deliver(self, value: Any, last: bool) -> None: ...
-
-
-_NOTHING = _Nothing()
 
 
 class _Over(Enum):
