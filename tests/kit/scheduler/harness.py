@@ -249,7 +249,8 @@ def set_state(value: Any) -> None:
 
 
 def latency() -> float:
-    return LATENCY.random() * 0.012
+    """Return a random delay. That of a lane is drawn: with another one its deadline would move the clock elsewhere."""
+    return float(draw("latency", lambda: LATENCY.random() * 0.012))
 
 
 def carry(program: Callable[[], Any], mode: str, path: Path, dies_after: int | None = None) -> tuple[int, Any]:
