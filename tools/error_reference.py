@@ -125,12 +125,16 @@ class Reader:
     def __init__(self) -> None:
         self.trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources()}
         self.classes = {"OnrecordError": ErrorClass("OnrecordError", [], "onrecord_error", 70, "")}
+        defined = [
+            (node, constants)
+            for tree in self.trees.values()
+            for constants in [_constants(tree)]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
+        ]
         for _ in range(3):  # a class may be read before its base
-            for tree in self.trees.values():
-                constants = _constants(tree)
-                for node in ast.walk(tree):
-                    if isinstance(node, ast.ClassDef):
-                        self._add_class(node, constants)
+            for node, constants in defined:
+                self._add_class(node, constants)
         self.uses = [use for tree in self.trees.values() for use in self._uses_in(tree)]
         self.uses += [Use(one.code, one.name, "", "") for one in self.classes.values() if one.code]
 

@@ -24,7 +24,7 @@ from onrecord.runtime.scheduler.window import Digest, digest_history
 CHUNK = 1_000
 
 
-@pytest.mark.parametrize("chunk", seeds(20, 1_000))
+@pytest.mark.parametrize("chunk", seeds(8, 1_000))
 def test_schedules(chunk: int) -> None:
     tally = Tally()
     gc.disable()  # lanes of a run that has ended are collected between chunks
