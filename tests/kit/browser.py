@@ -86,15 +86,12 @@ class Looking:
         """Leave one empty page, for the next one to look."""
         for event, handler in self._handlers.items():
             self.page.remove_listener(event, handler)
-        for page in self.context.pages:
-            if page is not self.page:
-                page.close()
         with suppress(Error):  # a page without an origin keeps nothing
             self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
-        with suppress(Error):  # a navigation that a test began may be under way, and comes first
-            self.page.goto("about:blank")
-        if self.page.url != "about:blank":
-            self.page.goto("about:blank")
+        used = self.context.pages
+        self.context.new_page()  # an old one may be on its way to somewhere
+        for page in used:
+            page.close()
         self.context.clear_cookies()
 
     def _heard(self, message: Any) -> None:

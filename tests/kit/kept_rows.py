@@ -12,12 +12,18 @@ from onrecord.core.events import (
     ActionRequested,
     ActionSucceeded,
     AttemptRecorded,
+    BudgetReserved,
     ChunkReceived,
     Completed,
     EffectSettled,
+    FilesObserved,
+    FilesWritten,
+    InputSent,
     Interrupted,
+    OutputPrinted,
     ProcessAttached,
     Resumed,
+    RunReleased,
     SignalReceived,
     StateUpdated,
     TurnTaken,
@@ -37,6 +43,7 @@ from onrecord.journal.snapshots import take_snapshot
 from onrecord.store.contract import EventRow, NodeRow, RunRow, SnapshotRow, Store
 
 NAMESPACE = "default"
+_NOTHING = f"sha256:{hashlib.sha256().hexdigest()}"
 
 
 class Rows:
@@ -165,6 +172,12 @@ def record_every_kind(store: Store, run: str = "small", *, end: bool = True) -> 
         WaitResolved(wait_id="w", resolution={"ok": 1.5}),
         TurnTaken(turns=[1, 2]),
         ValuesDrawn(draws=[["time", 1]]),
+        BudgetReserved(action_id="d", amounts={"cost": 1}),
+        InputSent(action_id="d", size=1, digest=_NOTHING),
+        OutputPrinted(stream="stdout", size=0, digest=_NOTHING),
+        FilesObserved(looks=[{"path": "a", "look": "open", "version": {"kind": "absent"}, "cause": "first"}]),
+        FilesWritten(files=[{"path": "a", "version": {"kind": "absent"}}]),
+        RunReleased(epoch=1, due=[2]),
         SignalReceived(name="file", payload=bytes(range(256)) * 257),
         StateUpdated(payload=state),
     ):
