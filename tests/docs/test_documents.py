@@ -91,6 +91,7 @@ def test_every_test_of_the_acceptance_page_exists() -> None:
     assert missing == []
 
 
+@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize(("page", "tool"), [("api", "api_reference"), ("errors", "error_reference")])
 def test_the_reference_is_what_the_code_says(page: str, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))

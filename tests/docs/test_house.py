@@ -16,6 +16,9 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 GERUNDS = {"testing", "hashing", "matching", "packing"}
 
 
+pytestmark = pytest.mark.usefixtures("collected")
+
+
 def test_a_module_is_a_noun() -> None:
     names = {part for path in MODULES for part in path.relative_to(SOURCE).with_suffix("").parts}
     assert {name for name in names if name.endswith("ing")} <= GERUNDS

@@ -11,11 +11,14 @@ from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 OWN_PACKAGES = {"onrecord", "bench", "situations", "tests", "tools"}
 INSTALLED_WITH = {"urllib3": "requests"}
 
 
+@pytest.mark.usefixtures("collected")
 def test_everything_that_tests_import_is_installed_for_them() -> None:
     distributions = packages_distributions()
     installed = set(_installed_for_tests())

@@ -135,7 +135,9 @@ async def _finished(run: LiveRun, main: asyncio.Task[Any]) -> None:
     """Waits for the agent's main task. If the waiting itself is cancelled, the run is suspended, not ended."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def finished(_: object) -> None:
+    def finished(task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            task.exception()  # the run tells of it, so asyncio need not
         if not done.done():
             done.set_result(None)
 
