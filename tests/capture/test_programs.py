@@ -311,7 +311,7 @@ def note(what):
 
 def late(what):
     time.sleep(0.2)
-    print("thread", note(what), flush=True)
+    print(f"thread {note(what)}\\n", end="", flush=True)  # in one write: two threads print
 
 
 logging.basicConfig(level="INFO", stream=sys.stdout, format="%(message)s")

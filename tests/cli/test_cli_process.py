@@ -286,7 +286,7 @@ def test_progress_is_for_who_watches_and_waits(
     with Progress("working") as progress:
         progress.step(1, 4)
         deadline = time.monotonic() + (10 if shown else 0.1)
-        while "working" not in watched.text and time.monotonic() < deadline:
+        while "25 %" not in watched.text and time.monotonic() < deadline:
             time.sleep(0.01)
     assert ("working 25 %" in watched.text) is shown
     assert watched.text.endswith("\x1b[2K") is shown
