@@ -310,7 +310,7 @@ _REFUSALS: dict[Decision, tuple[str, str, str]] = {
         "it was begun, its result is unknown, and it may not be repeated",
         "Settle it: say that it was done, that it failed, or that it is to be tried again.",
     ),
-    Decision.YIELD: (BUSY, "another worker holds the scope", "Come back later, or use a host that waits."),
+    Decision.YIELD: (BUSY, "another worker holds the scope", "Try again later, or use a host that waits."),
     Decision.CORRUPT: (
         CORRUPT,
         "what is recorded under its replay key cannot be read, or was erased",

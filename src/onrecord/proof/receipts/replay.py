@@ -39,7 +39,7 @@ class _TokenCall(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """What the caller asked for."""
+    """Terms of a replay, as the caller gave them."""
 
     log: ReplayLog | None
     model: str | None

@@ -34,7 +34,7 @@ from onrecord.runtime.scheduler.kernel import Kernel
 GRACE_SECONDS = 0.05
 """How long a strand may take to its next act before the others continue without it."""
 CLOCK_START = 1_000.0
-"""What `loop.time()` shows when a run begins. Any number does; the same one in every process."""
+"""The value of `loop.time()` when a run begins. Any number does, if it is the same in every process."""
 
 T = TypeVar("T")
 Stop = Diverged | EffectsInDoubt | RecordOver
@@ -49,7 +49,7 @@ class Stopped(BaseException):
 
 
 class Awaited(Protocol):
-    """What the driver knows of a token (`Token.detail`)."""
+    """The driver's side of a token (`Token.detail`)."""
 
     def begin(self, token: Token) -> None:
         """Start the effect, or arm the timer. Called without the baton, with the run's lock held."""
@@ -355,7 +355,7 @@ class _Back:
 
 
 class Watchdog:
-    """One thread for all runs: it finds strands that reach no act. It sleeps while no strand runs."""
+    """Find strands that reach no act, in one thread for all runs. It sleeps while no strand runs."""
 
     def __init__(self) -> None:
         self._runs: set[Coordinator] = set()

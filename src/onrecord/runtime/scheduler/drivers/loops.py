@@ -28,7 +28,7 @@ _HOOKED = ("call_soon", "call_soon_threadsafe", "call_later", "call_at", "create
 
 
 class LoopDriver:
-    """What a loop does differently for runs, and its own methods."""
+    """Change some methods of a loop for runs, and keep its own ones."""
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop

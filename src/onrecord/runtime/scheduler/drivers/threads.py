@@ -155,7 +155,7 @@ def _new_rlock() -> Any:
 
 
 class _Waiter:
-    """What a condition releases to notify a waiting lane."""
+    """The lock that a condition releases to notify a waiting lane."""
 
     def __init__(self, run: Coordinator) -> None:
         self._run = run

@@ -1,4 +1,4 @@
-"""One thread that lets timers of all runs arrive when they are due."""
+"""Let the timers of all runs arrive when they are due, in one thread."""
 
 from __future__ import annotations
 
