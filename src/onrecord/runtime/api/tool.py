@@ -47,8 +47,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool, which may have side effects. After a crash it is not repeated unless `idempotent=True`.
 
     `kind="model_call"` makes it a model call, which may be repeated. `retry` names the errors to retry, and `timeout`
-    limits one attempt in seconds. `probe` is called with the arguments after a crash and reports whether the effect
-    happened. `usage` reads the spending from a result, for budgets. `name` is the recorded name.
+    limits one attempt in seconds. `probe` is reserved and not called yet: `onrecord settle` settles an effect in doubt.
+    `usage` reads the spending from a result, for budgets. `name` is the recorded name.
     """
     if function is None:
         return functools.partial(tool, **options)

@@ -38,7 +38,7 @@ class EffectSpec(NamedTuple):
     retry: Any = None
     timeout_seconds: float | None = None
     probe: Callable[..., Any] | None = None
-    """Finds out whether an effect in doubt has happened."""
+    """Reserved: a function that finds out whether an effect in doubt has happened. It is not called yet."""
     durable: bool = False
     """Its request is on the disk before it begins, although it may be done again."""
     answers: Answers = Answers()
