@@ -60,6 +60,7 @@ def test_seqs_are_contiguous_and_links_chained(store: Store) -> None:
     assert journal.head() == Head(4, rows[-1].hash)
 
 
+LONGEST_LANE = "main@999999999>" + 'é"\\\u2028#1>' * 45 + "<ab>😀" + 39 * "x"
 REFUSALS: list[tuple[type[OnrecordError], str, Draft]] = [
     (WrongRun, "wrong_run", Draft(StateUpdated(2), run="r2")),
     (WrongSequence, "wrong_sequence", Draft(StateUpdated(2), seq=5)),
@@ -71,7 +72,10 @@ REFUSALS: list[tuple[type[OnrecordError], str, Draft]] = [
     (MissingParent, "missing_parent", Draft(WaitResolved("w9", None))),
     (UnknownKind, "unknown_kind", Draft(UnknownEvent("Telepathy", {}))),
     (UnknownKind, "unknown_kind", Draft(ContentErased([], "only for operations"))),
-    (InvalidInput, "bad_lane", Draft(StateUpdated(2), lane="0.01")),
+    *(
+        (InvalidInput, "bad_lane", Draft(StateUpdated(2), lane=lane))
+        for lane in ("", "0", "0.1", "main>a/b", "main>\n")
+    ),
     (InvalidInput, "bad_event_id", Draft(StateUpdated(2), id="no spaces")),
     (InvalidInput, "bad_key", Draft(StateUpdated(2), key="k" * 1025)),
     (InvalidValue, "lone_surrogate", Draft(StateUpdated(2), key="\ud800")),
@@ -113,9 +117,9 @@ def test_the_limits_of_key_id_and_lane_are_accepted(store: Store) -> None:
     journal = begin(store)
     key = 'é"\\\x01\x7f😀' * 170 + "abcd"
     assert len(key) == 1024
-    journal.append(Draft(StateUpdated(1), key=key, id="A" * 64, lane="0.123456789.0"))
+    journal.append(Draft(StateUpdated(1), key=key, id="A" * 64, lane=LONGEST_LANE))
     (event,) = JournalReader(store, "r1").scan()
-    assert (event.key, event.id, event.lane) == (key, "A" * 64, "0.123456789.0")
+    assert (event.key, event.id, event.lane) == (key, "A" * 64, LONGEST_LANE)
     assert verify_run(store, "r1", deep=True).valid
 
 

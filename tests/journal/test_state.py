@@ -187,7 +187,9 @@ def test_a_changed_state_link_is_found_though_content_and_commitment_agree(memor
 
 def test_drafts_in_several_lanes_share_one_chain_of_states(store: Store) -> None:
     journal = begin(store)
-    journal.append([Draft(StateUpdated(1), lane="0.1"), Draft(StateUpdated(2), lane="0.2"), Draft(StateUpdated(3))])
+    journal.append(
+        [Draft(StateUpdated(1), lane="main>a"), Draft(StateUpdated(2), lane="main>a#1"), Draft(StateUpdated(3))]
+    )
     events = [event.event for event in journal.scan()]
     assert [e.before for e in events] == [None, events[0].after, events[1].after]  # type: ignore[attr-defined]
     assert verify_run(store, "r1").valid

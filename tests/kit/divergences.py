@@ -28,24 +28,23 @@ class Op(NamedTuple):
 
     what: str
     value: Any = None
-    lane: str = "0"
+    lane: str = "main"
     tool: str = "search"
-    name: str | None = None
 
 
-def ask(value: Any, lane: str = "0", tool: str = "search", name: str | None = None) -> Op:
-    return Op("ask", value, lane, tool, name)
+def ask(value: Any, lane: str = "main", tool: str = "search") -> Op:
+    return Op("ask", value, lane, tool)
 
 
-def answer(value: Any, lane: str = "0") -> Op:
+def answer(value: Any, lane: str = "main") -> Op:
     return Op("answer", value, lane)
 
 
-def call(value: Any, lane: str = "0", tool: str = "search", output: Any = "fine") -> list[Op]:
+def call(value: Any, lane: str = "main", tool: str = "search", output: Any = "fine") -> list[Op]:
     return [ask(value, lane, tool), answer(output, lane)]
 
 
-def calls(values: Iterable[Any], lane: str = "0") -> list[Op]:
+def calls(values: Iterable[Any], lane: str = "main") -> list[Op]:
     return [op for value in values for op in call(value, lane)]
 
 
@@ -68,8 +67,7 @@ def drafts_of(ops: Sequence[Op]) -> Iterable[Draft]:
             count = ordinals[op.lane] = ordinals.get(op.lane, -1) + 1
             key = f"{op.lane}/{op.tool}/{count}"
             waiting.setdefault(op.lane, []).append(f"a{number}")
-            meta = {"lane": op.name} if op.name else None
-            event = ActionRequested(f"a{number}", op.value, name=op.tool, effect="tool_call", meta=meta)
+            event = ActionRequested(f"a{number}", op.value, name=op.tool, effect="tool_call")
         elif op.what == "answer":
             event = ActionSucceeded(waiting[op.lane].pop(0), op.value)
         elif op.what == "answer-newest":

@@ -220,7 +220,7 @@ def crafted(events: Sequence[tuple[str, bytes]], **changes: Any) -> bytes:
                 "id": f"e{seq}",
                 "key": None,
                 "kind": kind,
-                "lane": "0",
+                "lane": "main",
                 "parent": None,
                 "prev": text(prev),
                 "run": changes.get("run", "crafted"),

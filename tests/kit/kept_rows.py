@@ -184,7 +184,7 @@ def record_every_kind(store: Store, run: str = "small", *, end: bool = True) -> 
         journal.append(event)
     take_snapshot(journal, StateUpdatedOnlyReducer(), state, journal.head().seq)
     journal.append(
-        [Draft(StateUpdated(payload={"b": 2})), Draft(SignalReceived(name="x", payload=2), lane="0.1", key="k")]
+        [Draft(StateUpdated(payload={"b": 2})), Draft(SignalReceived(name="x", payload=2), lane="main>a", key="k")]
     )
     if end:
         journal.append(Completed(output="4"))
@@ -199,7 +199,7 @@ def record_much(store: Store, events: int, run: str = "large") -> None:
         for number in range(60):
             action = f"a{journal.head().seq}-{number}"
             talk = [*talk[-8:], {"role": "user", "content": f"{action} " * 24}]
-            lane = "0" if number % 3 else f"0.{number % 5 + 1}"
+            lane = "main" if number % 3 else f"main>a#{number % 5 + 1}"
             batch.append(Draft(ActionRequested(action_id=action, payload={"messages": talk}, name="ask"), lane=lane))
             batch.append(Draft(ValuesDrawn(draws=[number])))
             batch.append(Draft(ActionSucceeded(action_id=action, output={"text": action}), lane=lane))

@@ -34,7 +34,7 @@ class Done(NamedTuple):
     input: Any
     output: Any
     kind: str = "model_call"
-    lane: str = "0"
+    lane: str = "main"
     key: str | None = None
     stood_in: int | None = None
     """Seq in the recorded run, where it was served from it."""

@@ -332,7 +332,7 @@ def event(head: Head, name: str, content: bytes = b"content") -> EventRow:
     """The event that follows `head`."""
     link = head.hash + name.encode()
     return EventRow(
-        *(head.seq + 1, name, "StateUpdated", "0", head.seq + 1, link, hashlib.sha256(link).digest()),
+        *(head.seq + 1, name, "StateUpdated", "main", head.seq + 1, link, hashlib.sha256(link).digest()),
         *(b"s" * 16, b"m" * 32, b"p" * 32, content),
     )
 

@@ -105,7 +105,7 @@ def record_many(store: str, run: str, events: int) -> None:
 
 def turn(number: int) -> list[Any]:
     """Ten events."""
-    lane, action = f"0.{number % 7}", f"a{number}"
+    lane, action = f"main>a#{number % 7 + 1}", f"a{number}"
     asked = {"messages": [{"role": "user", "content": f"question {number}"}], "model": "gpt-4o"}
     answer = {
         "choices": [{"message": {"role": "assistant", "content": f"answer {number}"}}],

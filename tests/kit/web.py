@@ -138,7 +138,7 @@ def states(count: int, size: int = 0) -> list[Event | Draft]:
     return [StateUpdated(payload={"n": n, "text": f"{n:08}" * (size // 8)}) for n in range(count)]
 
 
-def once(number: int, lane: str = "0") -> Draft:
+def once(number: int, lane: str = "main") -> Draft:
     """An effect that may happen at most once, without an answer."""
     request = ActionRequested(
         action_id=f"a{number}", payload=number, name="mail", effect="tool_call", meta={"once": True}

@@ -69,6 +69,7 @@ def next_prefix(previous: bytes, match: bytes, distance: int) -> bytes:
 
 
 def lane_fold(prefix: bytes, children: list[bytes]) -> bytes:
+    """Return the fold of a lane. `children` are the folds of its children, in the order of their names."""
     return sha256(_LANES + prefix + b"".join(children)).digest()
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from onrecord.core.canonical import canonical_bytes
+from onrecord.core.lane_names import ROOT_LANE, is_lane
 from onrecord.core.lazy_regex import Pattern
 from onrecord.errors import Damaged, InvalidInput, InvalidValue
 
@@ -23,7 +24,6 @@ MAX_KEY_CHARACTERS = 1024
 
 _NAME = Pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
 _EVENT_ID = Pattern(r"[A-Za-z0-9_-]{1,64}\Z")
-_LANE = Pattern(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){0,63}\Z")
 MAX_TIME = 2**53 - 1
 
 
@@ -87,9 +87,10 @@ def link_bytes(link: Link) -> bytes:
     """Return the canonical bytes of a link.
 
     Members are declared in canonical order and are text, integers and null. msgspec writes those as RFC 8785 does,
-    except control characters, which only `key` can contain.
+    except control characters, which only `key` can contain, and `lane` in a link that is invalid.
     """
-    if link.key is not None and not (link.key.isascii() and link.key.isprintable()):
+    key, lane = link.key, link.lane
+    if not (lane.isascii() and lane.isprintable()) or not (key is None or (key.isascii() and key.isprintable())):
         return canonical_bytes(msgspec.to_builtins(link))
     return _ENCODER.encode(link)
 
@@ -111,11 +112,12 @@ def write_link(
     seq: int,
     time: int,
 ) -> bytes:
-    """Return the same bytes as `link_bytes`, faster, from checked parts. Only the key may need escaping."""
+    """Return the same bytes as `link_bytes`, faster, from checked parts. Only key and lane may need escaping."""
+    lane_text = '"main"' if lane == ROOT_LANE else write_json_string(lane)
     key_text = "null" if key is None else write_json_string(key)
     parent_text = "null" if parent is None else parent
     return (
-        f'{{"content":"sha256:{content.hex()}","id":"{event_id}","key":{key_text},"kind":"{kind}","lane":"{lane}",'
+        f'{{"content":"sha256:{content.hex()}","id":"{event_id}","key":{key_text},"kind":"{kind}","lane":{lane_text},'
         f'"parent":{parent_text},"prev":"sha256:{prev.hex()}","run":"{run}","seq":{seq},"time":{time}}}'
     ).encode()
 
@@ -188,8 +190,8 @@ def check_event_id(event_id: str) -> str:
 
 
 def check_lane(lane: str) -> str:
-    if not _LANE.match(lane):
-        raise InvalidInput("not a lane: numbers joined by dots, such as 0 or 0.2", code="bad_lane")
+    if not is_lane(lane):
+        raise InvalidInput("not a lane: names joined by `>`, such as main or main>fetch#1", code="bad_lane")
     return lane
 
 
@@ -215,7 +217,7 @@ def find_link_problem(link: Link, *, run: str, seq: int, prev: str) -> str | Non
         return "does not follow the event before it"
     if link.parent is not None and not 1 <= link.parent < seq:
         return "names a causal parent that is not before it"
-    if not 0 <= link.time <= MAX_TIME or not _EVENT_ID.match(link.id) or not _LANE.match(link.lane):
+    if not 0 <= link.time <= MAX_TIME or not _EVENT_ID.match(link.id) or not is_lane(link.lane):
         return "has an invalid id, lane or time"
     if link.id.startswith("_") and not link.id.endswith(f"_{seq:x}"):
         return "has an id that does not end with its seq"

@@ -24,6 +24,7 @@ from onrecord.core.events import (
     event_from_content,
 )
 from onrecord.core.hashing import SALT_BYTES, ZERO, commitment, link_hash, next_prefix, render, state_link_of
+from onrecord.core.lane_names import ROOT_LANE
 from onrecord.core.links import OPERATIONS_RUN, check_event_id, check_key, check_lane, check_time, write_link
 from onrecord.core.matching import MatchRules
 from onrecord.core.member_checks import CHECKED_KINDS, find_member_problem
@@ -48,7 +49,7 @@ class Draft(msgspec.Struct, frozen=True):
     """An event to append. `run` and `seq` are claims that are checked; `id` makes the append idempotent."""
 
     event: Event
-    lane: str = "0"
+    lane: str = ROOT_LANE
     key: str | None = None
     parent: int | None = None
     id: str | None = None
@@ -169,7 +170,7 @@ class Chain:
             or draft.run is not None
             or draft.seq is not None
             or draft.parent is not None
-            or (end is None and lane != "0")
+            or (end is None and lane != ROOT_LANE)
         ):
             self._check(draft, kind, seq)
         tree = event.content()
@@ -235,7 +236,7 @@ class Chain:
         if KINDS[kind].operations_only != (self.run == OPERATIONS_RUN):
             where = "the operations journal" if self.run == OPERATIONS_RUN else "a run"
             raise UnknownKind(f"{kind} is not allowed in {where}")
-        if draft.lane != "0":
+        if draft.lane != ROOT_LANE:
             check_lane(draft.lane)
 
     def _fold(self, kind: str, tree: dict[str, Any], salt: bytes, artifacts: Mapping[bytes, bytes]) -> dict[str, Any]:

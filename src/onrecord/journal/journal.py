@@ -25,6 +25,7 @@ from onrecord.core.canonical import stored_bytes
 from onrecord.core.codec import encode
 from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS, Event, read_event
 from onrecord.core.hashing import SALT_BYTES
+from onrecord.core.lane_names import ROOT_LANE
 from onrecord.core.links import OPERATIONS_RUN, ParentRun, check_namespace, check_run_id
 from onrecord.core.matching import VolatilePath
 from onrecord.core.state import Reducer, StateUpdatedOnlyReducer
@@ -352,7 +353,7 @@ class Journal(JournalReader):
     def _needs_lanes(self, draft: Draft) -> bool:
         if not draft.event.behavioural or draft.lane in self._chain.lanes:
             return False
-        return not self._later_lanes_known or draft.lane == "0"
+        return not self._later_lanes_known or draft.lane == ROOT_LANE
 
     def adopt_lanes(self, position: int, rows: Iterable[EventRow]) -> None:
         """Adopt the ends of lanes from a caller that has read the run from a checkpoint to `position`.

@@ -37,6 +37,7 @@ from onrecord.core.hashing import (
     next_prefix,
     render,
 )
+from onrecord.core.lane_names import ROOT_LANE
 from onrecord.core.links import (
     MAX_ID_CHARACTERS,
     MAX_KEY_CHARACTERS,
@@ -87,7 +88,8 @@ class RangeVerifier:
         self._is_erasure_recorded = is_erasure_recorded
         self._opened: dict[int, tuple[str, str, int]] = {}
         self._foreign_kinds = frozenset() if operations else OPERATIONS_KINDS
-        self._usual_lanes = {"0"}
+        self._usual_lanes = {ROOT_LANE: write_json_string(ROOT_LANE)}
+        """Lanes of valid events → their text in a link."""
         self._contents = contents
         self._traits = {
             kind: (
@@ -130,7 +132,7 @@ class RangeVerifier:
         traits = self._traits if not self._ended else {}
         run, lanes, opened, usual_lanes = self._run, self._lanes, self._opened, self._usual_lanes
         seq, prev = self._expected_seq, self._prev
-        lane_now, (last_seq, last_prefix) = "0", lanes.get("0", _LANE_BEGINS)
+        lane_now, (last_seq, last_prefix) = ROOT_LANE, lanes.get(ROOT_LANE, _LANE_BEGINS)
         try:
             for row in rows:
                 row_seq, event_id, kind, lane, lane_seq, written, stored_hash, salt, match, prefix, blob = row
@@ -145,6 +147,7 @@ class RangeVerifier:
                     or len(match) != HASH_BYTES
                     or hex(seq) != "0x" + event_id.rpartition("_")[2]
                     or not event_id.isidentifier()
+                    or not event_id.isascii()
                     or len(event_id) > MAX_ID_CHARACTERS
                 ):
                     return row
@@ -158,10 +161,10 @@ class RangeVerifier:
                     parent_text = "null" if parent is None else parent
                     text = (
                         f'{{"content":"sha256:{content}","id":"{event_id}","key":{key_text},"kind":"{kind}",'
-                        f'"lane":"{lane}","parent":{parent_text},"prev":"sha256:{prev}",'
+                        f'"lane":{usual_lanes[lane]},"parent":{parent_text},"prev":"sha256:{prev}",'
                         f'"run":"{run}","seq":{seq},"time":{time}}}'
                     )
-                    if written != text.encode("ascii"):
+                    if written != text.encode():
                         return row
                 except _LINK_ERRORS:
                     return row
@@ -232,7 +235,7 @@ class RangeVerifier:
         if result.problem_count != before:
             result.bad += 1
         else:
-            self._usual_lanes.add(row.lane)
+            self._usual_lanes[row.lane] = write_json_string(row.lane)
 
     def _add_problem(self, seq: int, sort: str, code: str, message: str) -> None:
         self.result.add_problem(seq, sort, code, message)

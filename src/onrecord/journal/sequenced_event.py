@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from onrecord.core.events import Event
+from onrecord.core.lane_names import ROOT_LANE
 
 
 class ErasedEvent(Event, frozen=True):
@@ -25,7 +26,7 @@ class SequencedEvent(msgspec.Struct, frozen=True):
     event: Event
     id: str = ""
     kind: str = ""
-    lane: str = "0"
+    lane: str = ROOT_LANE
     key: str | None = None
     parent: int | None = None
     time: int = 0

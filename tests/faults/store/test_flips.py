@@ -413,7 +413,7 @@ def test_a_rewritten_event_against_a_head(rows: Rows, seq: int) -> None:
 @pytest.mark.parametrize("columns", [("id",), ("kind",), ("lane",), ("salt",), ("match",), ("content",)])
 def test_the_store_s_own_columns_and_half_erased_contents(rows: Rows, columns: tuple[str, ...]) -> None:
     rows.snapshots_kept = []
-    values = {"id": "other", "kind": "SignalReceived", "lane": "0.9"}
+    values = {"id": "other", "kind": "SignalReceived", "lane": "main>a#8"}
     for seq in SEQS:
         kept = rows.events[seq - 1]
         if kept.kind == values["kind"] and columns == ("kind",):
