@@ -23,16 +23,16 @@ CONTENT, PREV = bytes(range(32)), bytes(range(32, 64))
 
 
 def row(link: bytes, event_id: str = MADE_ID) -> EventRow:
-    return EventRow(SEQ, event_id, "Completed", "0.1", 7, link, b"h" * 32, b"s" * 16, b"m" * 32, None, b"\x00{}")
+    return EventRow(SEQ, event_id, "Completed", "main>a", 7, link, b"h" * 32, b"s" * 16, b"m" * 32, None, b"\x00{}")
 
 
 def link(event_id: str = MADE_ID, key: str | None = None, parent: int | None = 7, time: int = TIME) -> bytes:
-    return write_link(CONTENT, event_id, key, "Completed", "0.1", parent, PREV, RUN, SEQ, time)
+    return write_link(CONTENT, event_id, key, "Completed", "main>a", parent, PREV, RUN, SEQ, time)
 
 
 USUAL = {
     "made": row(link()),
-    "with a key": row(link(key="0/POST 127.0.0.1:8000/v1/chat/completions/7", parent=None)),
+    "with a key": row(link(key="main/POST 127.0.0.1:8000/v1/chat/completions/7", parent=None)),
     "with an empty key": row(link(key="")),
     "with a key in any script": row(link(key='ключ "quoted"\n\x7f')),
     "with an id of somebody's own": row(link("order-7"), "order-7"),
@@ -101,12 +101,12 @@ def test_what_a_conversation_takes(tmp_path: Path) -> None:
         headers = {"accept": "*/*", "content-type": "application/json"}
         body = {"json": {"model": "gpt-4o-mini", "messages": list(messages)}}
         request = {"method": "POST", "url": "http://127.0.0.1:8000/v1/chat/completions", "headers": headers}
-        asked = ActionRequested(action_id=f"0/{name}/{turn}", payload={**request, "body": body}, name=name)
-        journal.append(Draft(asked, key=f"0/{name}/{turn}"), sync=False)
+        asked = ActionRequested(action_id=f"main/{name}/{turn}", payload={**request, "body": body}, name=name)
+        journal.append(Draft(asked, key=f"main/{name}/{turn}"), sync=False)
         messages.append({"role": "assistant", "content": f"{turn}: " + "fine, go on. " * 7})
         answer = {"id": "c", "object": "chat.completion", "choices": [{"index": 0, "message": messages[-1]}]}
         output = {"status": 200, "headers": [["Content-Type", "application/json"]], "body": {"json": answer}}
-        journal.append(ActionSucceeded(action_id=f"0/{name}/{turn}", output=output), sync=False)
+        journal.append(ActionSucceeded(action_id=f"main/{name}/{turn}", output=output), sync=False)
     journal.append([SignalReceived("end", None), Completed()])
     assert verify_run(store, journal.run, deep=True).valid
     store.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from onrecord.core.lane_names import ROOT_LANE
 from onrecord.store.contract import EventRow
 from onrecord.store.postgres.arrays import bigint, bigints, texts
 from onrecord.store.postgres.connection import Connection
@@ -21,13 +22,13 @@ _BY_ID = (
     f"select {EVENT_COLUMNS} {OF_RUN} and e.seq = any (%b) union all"
     f" select {EVENT_COLUMNS} {OF_RUN} and e.id = any (%b) and not starts_with(e.id, '_')"
 )
-_BY_LANE = f"select {LIGHT_COLUMNS} {OF_RUN} and e.lane = %s and e.lane <> '0' and e.lane_seq = %s"
-_LANE_ZERO = f"select {LIGHT_COLUMNS} {OF_RUN} and e.lane = '0' and e.lane_seq is not null"
-_LANE_ZERO_FROM = f"{_LANE_ZERO} and e.seq >= %s order by e.seq limit 1"
-_LANE_ZERO_END = f"{_LANE_ZERO} and e.seq < %s order by e.seq desc limit 1"
+_BY_LANE = f"select {LIGHT_COLUMNS} {OF_RUN} and e.lane = %s and e.lane <> 'main' and e.lane_seq = %s"
+_OF_ROOT = f"select {LIGHT_COLUMNS} {OF_RUN} and e.lane = 'main' and e.lane_seq is not null"
+_ROOT_FROM = f"{_OF_ROOT} and e.seq >= %s order by e.seq limit 1"
+_ROOT_END = f"{_OF_ROOT} and e.seq < %s order by e.seq desc limit 1"
 # Behavioural events of a lane are numbered in the order of seq, so the highest number is the last event.
 _LANE_ENDS = (
-    f"select distinct on (e.lane) {LIGHT_COLUMNS} {OF_RUN} and e.lane <> '0' and e.lane_seq is not null"
+    f"select distinct on (e.lane) {LIGHT_COLUMNS} {OF_RUN} and e.lane <> 'main' and e.lane_seq is not null"
     " and e.seq < %s order by e.lane, e.lane_seq desc"
 )
 _LARGEST = (1 << 63) - 1
@@ -56,13 +57,13 @@ def find_by_id(connection: Connection, namespace: str, run: str, ids: Sequence[s
 
 
 def find_lane_event(rows: Rows, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
-    if lane != "0":
+    if lane != ROOT_LANE:
         return _first(rows(_BY_LANE, (namespace, run, lane, bigint(lane_seq))))
-    last = _find_lane_zero_end(rows, namespace, run, _LARGEST)
+    last = _find_root_end(rows, namespace, run, _LARGEST)
     low, high = max(lane_seq, 1), last.seq if last is not None else 0
     while low <= high:
         middle = (low + high) // 2
-        row = _first(rows(_LANE_ZERO_FROM, (namespace, run, bigint(middle))))
+        row = _first(rows(_ROOT_FROM, (namespace, run, bigint(middle))))
         if row is None or row.lane_seq is None or row.lane_seq > lane_seq:
             high = middle - 1
         elif row.lane_seq < lane_seq:
@@ -75,12 +76,12 @@ def find_lane_event(rows: Rows, namespace: str, run: str, lane: str, lane_seq: i
 def find_lane_ends(rows: Rows, namespace: str, run: str, below: int | None) -> list[EventRow]:
     stop = _LARGEST if below is None else below
     found = [EventRow(*row) for row in rows(_LANE_ENDS, (namespace, run, bigint(stop)))]
-    zero = _find_lane_zero_end(rows, namespace, run, stop)
-    return found if zero is None else [zero, *found]
+    root = _find_root_end(rows, namespace, run, stop)
+    return found if root is None else [root, *found]
 
 
-def _find_lane_zero_end(rows: Rows, namespace: str, run: str, below: int) -> EventRow | None:
-    return _first(rows(_LANE_ZERO_END, (namespace, run, bigint(below))))
+def _find_root_end(rows: Rows, namespace: str, run: str, below: int) -> EventRow | None:
+    return _first(rows(_ROOT_END, (namespace, run, bigint(below))))
 
 
 def _first(rows: list[tuple[Any, ...]]) -> EventRow | None:

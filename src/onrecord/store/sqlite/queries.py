@@ -10,6 +10,7 @@ from typing import Any
 
 import apsw
 
+from onrecord.core.lane_names import ROOT_LANE
 from onrecord.store.contract import EventRow, HeaderRow, InboxRow, NodeRow, RunRow, SnapshotRow
 from onrecord.store.sqlite import row_types
 from onrecord.store.sqlite.write_connection import EVENT_COLUMNS, parse_seq
@@ -29,18 +30,19 @@ EVENT = f"{_EVENTS} AND seq = ?3"
 EVENT_BY_ID = f"{_EVENTS} AND id = ?3 AND substr(id, 1, 1) <> '_'"
 SCAN = f"{_EVENTS} AND seq >= ?3 AND seq < ?4 ORDER BY seq LIMIT {PAGE_ROWS}"
 SCAN_BARE = f"{_BARE_EVENTS} AND seq >= ?3 AND seq < ?4 ORDER BY seq LIMIT {PAGE_ROWS}"
-LANE_EVENT = f"{_BARE_EVENTS} AND lane = ?3 AND lane <> '0' AND lane_seq = ?4"
-LANE_ZERO_FROM = f"{_BARE_EVENTS} AND lane = '0' AND lane_seq IS NOT NULL AND seq >= ?3 ORDER BY seq LIMIT 1"
-LANE_ZERO_END = f"{_BARE_EVENTS} AND lane = '0' AND lane_seq IS NOT NULL AND seq < ?3 ORDER BY seq DESC LIMIT 1"
+LANE_EVENT = f"{_BARE_EVENTS} AND lane = ?3 AND lane <> 'main' AND lane_seq = ?4"
+ROOT_FROM = f"{_BARE_EVENTS} AND lane = 'main' AND lane_seq IS NOT NULL AND seq >= ?3 ORDER BY seq LIMIT 1"
+ROOT_END = f"{_BARE_EVENTS} AND lane = 'main' AND lane_seq IS NOT NULL AND seq < ?3 ORDER BY seq DESC LIMIT 1"
 # Jumps from lane to lane through the index instead of reading all of it: a run has few lanes and many events.
 LANE_NAMES = f"""WITH RECURSIVE lane_names(lane) AS (
-  SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane <> '0' AND lane_seq IS NOT NULL ORDER BY lane LIMIT 1)
+  SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane <> 'main' AND lane_seq IS NOT NULL
+          ORDER BY lane LIMIT 1)
   UNION ALL
-  SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane <> '0' AND lane_seq IS NOT NULL
+  SELECT (SELECT lane FROM events WHERE run_no = {_RUN} AND lane <> 'main' AND lane_seq IS NOT NULL
           AND lane > lane_names.lane ORDER BY lane LIMIT 1)
   FROM lane_names WHERE lane IS NOT NULL)
 SELECT lane FROM lane_names WHERE lane IS NOT NULL"""
-LANE_END = f"""{_BARE_EVENTS} AND lane = ?3 AND lane <> '0' AND lane_seq IS NOT NULL AND +seq < ?4
+LANE_END = f"""{_BARE_EVENTS} AND lane = ?3 AND lane <> 'main' AND lane_seq IS NOT NULL AND +seq < ?4
 ORDER BY lane_seq DESC LIMIT 1"""
 
 _E = ", ".join(f"e.{c.strip()}" for c in _BARE_COLUMNS.split(",")).replace("e.NULL", "NULL")
@@ -101,18 +103,18 @@ def fetch_page(
 def fetch_lane_ends(cursor: apsw.Cursor, namespace: str, run: str, below: int) -> list[EventRow]:
     names = [name for (name,) in cursor.execute(LANE_NAMES, (namespace, run))]
     found = [fetch_event(cursor, LANE_END, namespace, run, name, below) for name in names]
-    found.append(fetch_event(cursor, LANE_ZERO_END, namespace, run, below))
+    found.append(fetch_event(cursor, ROOT_END, namespace, run, below))
     return [event for event in found if event is not None]
 
 
 def fetch_lane_event(cursor: apsw.Cursor, namespace: str, run: str, lane: str, lane_seq: int) -> EventRow | None:
-    if lane != "0":
+    if lane != ROOT_LANE:
         return fetch_event(cursor, LANE_EVENT, namespace, run, lane, lane_seq)
-    last = fetch_event(cursor, LANE_ZERO_END, namespace, run, LARGEST)
+    last = fetch_event(cursor, ROOT_END, namespace, run, LARGEST)
     low, high = lane_seq, last.seq if last is not None else 0
     while low <= high:
         middle = (low + high) // 2
-        row = fetch_event(cursor, LANE_ZERO_FROM, namespace, run, middle)
+        row = fetch_event(cursor, ROOT_FROM, namespace, run, middle)
         if row is None or row.lane_seq is None or row.lane_seq > lane_seq:
             high = middle - 1
         elif row.lane_seq < lane_seq:

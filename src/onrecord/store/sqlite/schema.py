@@ -5,7 +5,7 @@ Rules:
 1. An append touches few pages: events are stored in the order of arrival, so concurrent runs fill the same pages, and
    (run, seq) is a narrow index. (Clustered by run, each of 64 runs would dirty its own page in every commit, which
    costs six times as much.) Ids that begin with `_` end with their seq and are found by it; only others have an index.
-   Lane 0, with most events, needs none: in it seq and lane_seq grow together.
+   The root lane `main`, with most events, needs none: in it seq and lane_seq grow together.
 2. Triggers refuse UPDATE and DELETE, and INSERT over an existing key. The last is a BEFORE INSERT trigger, since
    `INSERT OR REPLACE` deletes the old row without firing delete triggers unless that connection asked for recursive
    triggers. The triggers are for other programs: the store's writer switches them off, since it changes rows only
@@ -47,7 +47,7 @@ TABLES = (
   UNIQUE(run_no, seq)) STRICT""",
     "CREATE UNIQUE INDEX events_by_id ON events(run_no, id) WHERE substr(id, 1, 1) <> '_'",
     """CREATE UNIQUE INDEX events_by_lane ON events(run_no, lane, lane_seq)
-WHERE lane <> '0' AND lane_seq IS NOT NULL""",
+WHERE lane <> 'main' AND lane_seq IS NOT NULL""",
     """CREATE TABLE nodes(
   node_no INTEGER PRIMARY KEY, namespace TEXT NOT NULL, address BLOB NOT NULL, blob BLOB NOT NULL,
   UNIQUE(namespace, address)) STRICT""",
@@ -90,8 +90,8 @@ TRIGGERS = (
 WHEN EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND seq = NEW.seq)
   OR (substr(NEW.id, 1, 1) <> '_' AND EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND id = NEW.id
     AND substr(id, 1, 1) <> '_'))
-  OR (NEW.lane <> '0' AND EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND lane = NEW.lane
-    AND lane <> '0' AND lane_seq = NEW.lane_seq))
+  OR (NEW.lane <> 'main' AND EXISTS(SELECT 1 FROM events WHERE run_no = NEW.run_no AND lane = NEW.lane
+    AND lane <> 'main' AND lane_seq = NEW.lane_seq))
 BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END""",
     f"""CREATE TRIGGER events_update BEFORE UPDATE ON events
 WHEN {_write_changed(_FIXED_EVENT_COLUMNS)} OR {_write_erasing("OLD.seq")}

@@ -16,7 +16,7 @@ class AppendCases(StoreHooks):
     def test_event_comes_back_as_it_was(self, writer: Writer, cold: Callable[[], Store]) -> None:
         rows = [
             event_row(1, content=bytes(range(256)) * 500),
-            event_row(2, lane="0.1", lane_seq=1, content=b""),
+            event_row(2, lane="main>a", lane_seq=1, content=b""),
             event_row(3, lane_seq=None, prefix=None),
             event_row(4, content=None, salt=None, match=None, kind="Vom Mond ☾"),
         ]

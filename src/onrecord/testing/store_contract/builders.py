@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from onrecord.core.lane_names import ROOT_LANE
 from onrecord.store.contract import EventRow, Head, HeaderRow, PendingAppend, Store
 
 NS = "default"
@@ -27,7 +28,7 @@ def header_row(run: str = "run-1", created: int = 1, kind: str = "run", body: by
 def event_row(
     seq: int,
     run: str = "run-1",
-    lane: str = "0",
+    lane: str = ROOT_LANE,
     lane_seq: int | None = -1,
     content: bytes | None = b"content",
     **more: Any,

@@ -21,7 +21,7 @@ class Namespaces(StoreHooks):
             assert store.event(other, "run-1", 1) is None
             assert store.events_by_id(other, "run-1", ["event-1"]) == []
             assert all_rows(store, namespace=other) == []
-            assert store.lane_event(other, "run-1", "0", 1) is None
+            assert store.lane_event(other, "run-1", "main", 1) is None
             assert store.lanes(other, "run-1") == []
             assert store.nodes(other, [b"n" * 32]) == {}
             assert list(store.all_nodes(other)) == []

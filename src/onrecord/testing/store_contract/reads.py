@@ -95,14 +95,14 @@ class ReadCases(StoreHooks):
     # Lanes
 
     def append_lanes(self, writer: Writer) -> list[EventRow]:
-        lanes = ["0", "0.1", "0", "0.2", "0.10", "0.1", "0"]
+        lanes = ["main", "main>a", "main", 'main>ä"\\', "main@1", "main>a", "main"]
         count: dict[str, int] = {}
         rows = []
         for seq, lane in enumerate(lanes, 1):
             count[lane] = count.get(lane, 0) + 1
             rows.append(event_row(seq, lane=lane, lane_seq=count[lane]))
-        rows.append(event_row(8, lane="0", lane_seq=None, prefix=None))
-        rows.append(event_row(9, lane="0.9", lane_seq=None, prefix=None))
+        rows.append(event_row(8, lane="main", lane_seq=None, prefix=None))
+        rows.append(event_row(9, lane="main>b#9", lane_seq=None, prefix=None))
         writer.append(*rows)
         return rows
 
@@ -112,9 +112,9 @@ class ReadCases(StoreHooks):
             if row.lane_seq is not None:
                 found = store.lane_event(NS, "run-1", row.lane, row.lane_seq)
                 assert found == row._replace(content=None)
-        assert store.lane_event(NS, "run-1", "0", 4) is None
-        assert store.lane_event(NS, "run-1", "0.3", 1) is None
-        assert store.lane_event(NS, "unknown", "0", 1) is None
+        assert store.lane_event(NS, "run-1", "main", 4) is None
+        assert store.lane_event(NS, "run-1", "main>c", 1) is None
+        assert store.lane_event(NS, "unknown", "main", 1) is None
 
     @pytest.mark.parametrize("below", [None, 1, 2, 3, 5, 7, 8, 100])
     def test_last_behavioural_event_of_each_lane(self, store: Store, writer: Writer, below: int | None) -> None:
@@ -133,5 +133,5 @@ class ReadCases(StoreHooks):
         assert store.lanes(NS, "unknown") == []
 
     def test_many_lanes(self, store: Store, writer: Writer) -> None:
-        writer.append(*(event_row(n, lane=f"0.{n}", lane_seq=1) for n in range(1, 301)))
+        writer.append(*(event_row(n, lane=f"main>a#{n}", lane_seq=1) for n in range(1, 301)))
         assert len(store.lanes(NS, "run-1")) == 300

@@ -2,7 +2,7 @@
 -- Blobs are compressed already where it pays (format.md, 10): `external` keeps Postgres from trying again.
 -- No foreign key from events to runs: an append holds the run's row lock, and the check would cost a second lock on every event.
 -- An index costs every append, so events have one that all need and two for the few: an id that begins with `_` ends with its seq and is found
--- by that, and in lane 0 seq and lane_seq grow together.
+-- by that, and in the root lane `main` seq and lane_seq grow together.
 
 create table onrecord.runs (
     run_no bigint generated always as identity primary key,
@@ -42,7 +42,7 @@ create table onrecord.events (
 );
 alter table onrecord.events alter column content set storage external;
 create unique index events_by_id on onrecord.events (run_no, id) where not starts_with(id, '_');
-create unique index events_by_lane on onrecord.events (run_no, lane, lane_seq) where lane <> '0' and lane_seq is not null;
+create unique index events_by_lane on onrecord.events (run_no, lane, lane_seq) where lane <> 'main' and lane_seq is not null;
 
 create table onrecord.nodes (
     namespace text collate "C" not null,
