@@ -49,7 +49,7 @@ def told(divergences: Divergences) -> tuple[str | None, int, int | None, int | N
 
 # --- against comparing everything ---
 
-LANES = ("0", "0.1", "0.1.1", "0.2")
+LANES = ("main", "main>a", "main>a>a", "main>a#1")
 
 
 @st.composite
@@ -89,7 +89,7 @@ def pairs_of_scripts(draw: st.DrawFn) -> tuple[list[Op], list[Op], list[int], li
         if change == "cut":
             second = second[:at]
         elif change == "insert":
-            begun = ["0", *(op.lane for op in second[:at] if op.what == "ask")]
+            begun = ["main", *(op.lane for op in second[:at] if op.what == "ask")]
             second[at:at] = [Op("state", "other-value", draw(st.sampled_from(begun)))]
         elif not str(second[at].value).startswith("begin"):
             second[at] = second[at]._replace(value=f"other-{at}")
@@ -126,7 +126,7 @@ def test_bisection_finds_what_comparing_everything_finds(given_pair: Any) -> Non
 
 
 class Synthetic:
-    """A store with one run of any length, digests computed when asked for: lane `0`, and a short lane `0.1`.
+    """A store with one run of any length, digests computed when asked for: lane `main`, and a short lane `main>a`.
 
     Runs of one make are equal up to event `parts_at` of lane 0.
     """
@@ -141,14 +141,14 @@ class Synthetic:
         return getattr(self._real, name)
 
     def _row(self, lane: str, place: int) -> EventRow:
-        side = self.side if lane == "0" and place >= self.parts_at else "both"
+        side = self.side if lane == "main" and place >= self.parts_at else "both"
         meaning, prefix = digest("match", side, place), digest("prefix", side, lane, place)
         return EventRow(
             place, f"e{place}", "StateUpdated", lane, place, b"", digest(place), b"s" * 16, meaning, prefix, None
         )
 
     def lanes(self, namespace: str, run: str, below: int | None = None) -> list[EventRow]:
-        return [self._row("0", self.length), self._row("0.1", 5)]
+        return [self._row("main", self.length), self._row("main>a", 5)]
 
     def lane_event(self, namespace: str, run: str, lane: str, place: int) -> EventRow | None:
         self.asked.append((lane, place))
@@ -159,10 +159,10 @@ class Synthetic:
 def test_two_runs_of_a_million_events_are_told_apart_by_at_most_sixty_reads_in_the_lane(parts_at: int) -> None:
     a, b = Synthetic(MILLION, parts_at, "a"), Synthetic(MILLION, parts_at, "b")
     divergences = found(a, "run", b, "run")  # type: ignore[arg-type]
-    assert told(divergences) == ("0", parts_at, parts_at, parts_at)
-    assert divergences.reads.keys() == {"0"}, "the lane that is equal was not looked into"
-    assert divergences.reads["0"] <= MOST_READS
-    assert divergences.reads["0"] == len(a.asked) + len(b.asked) + 2, "what the result says is what the stores saw"
+    assert told(divergences) == ("main", parts_at, parts_at, parts_at)
+    assert divergences.reads.keys() == {"main"}, "the lane that is equal was not looked into"
+    assert divergences.reads["main"] <= MOST_READS
+    assert divergences.reads["main"] == len(a.asked) + len(b.asked) + 2, "what the result says is what the stores saw"
 
 
 @pytest.mark.parametrize(("length_a", "length_b"), [(MILLION, MILLION - 1), (17, MILLION), (MILLION, 1)])
@@ -171,8 +171,8 @@ def test_a_longer_run_is_found_to_go_on_where_the_other_ends(length_a: int, leng
     divergences = found(a, "run", b, "run")  # type: ignore[arg-type]
     place = min(length_a, length_b) + 1
     expected, actual = (place, None) if length_a > length_b else (None, place)
-    assert told(divergences) == ("0", place, expected, actual)
-    assert divergences.reads["0"] <= 6
+    assert told(divergences) == ("main", place, expected, actual)
+    assert divergences.reads["main"] <= 6
 
 
 def test_reads_grow_with_the_logarithm_on_a_real_store(sqlite: Store) -> None:
@@ -184,8 +184,8 @@ def test_reads_grow_with_the_logarithm_on_a_real_store(sqlite: Store) -> None:
             write(sqlite, f"{run}-{length}", ops)
         divergences = found(sqlite, f"one-{length}", sqlite, f"two-{length}")
         place = length * 2 // 3 + 1
-        assert told(divergences) == ("0", place, place, place)
-        reads.append(divergences.reads["0"])
+        assert told(divergences) == ("main", place, place, place)
+        reads.append(divergences.reads["main"])
     assert reads[1] <= reads[0] + 2 * 8, "a hundred times as many events are seven halvings more"
 
 
@@ -195,8 +195,8 @@ def test_a_million_real_events(tmp_path: Path) -> None:
     for run in ("one", "two"):
         write(store, run, [Op("state", n if n != 654_320 else run) for n in range(MILLION)])
     divergences = found(store, "one", store, "two")
-    assert told(divergences) == ("0", 654_321, 654_321, 654_321)
-    assert divergences.reads["0"] <= MOST_READS
+    assert told(divergences) == ("main", 654_321, 654_321, 654_321)
+    assert divergences.reads["main"] <= MOST_READS
     store.close()
 
 
@@ -204,18 +204,18 @@ def test_a_million_real_events(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_store(store: Store) -> None:
-    shared = [*calls(range(20)), *calls(range(5), "0.1"), *calls(range(7), "0.2")]
-    write(store, "one", [*shared, *call("x", "0.2"), Op("end", 1)])
-    write(store, "two", [*shared, *call("y", "0.2"), Op("end", 1)])
+    shared = [*calls(range(20)), *calls(range(5), "main>a"), *calls(range(7), "main>a#1")]
+    write(store, "one", [*shared, *call("x", "main>a#1"), Op("end", 1)])
+    write(store, "two", [*shared, *call("y", "main>a#1"), Op("end", 1)])
     divergences = found(store, "one", store, "two")
-    assert told(divergences) == ("0.2", 15, 65, 65)
-    assert divergences.reads.keys() == {"0.2"}
+    assert told(divergences) == ("main>a#1", 15, 65, 65)
+    assert divergences.reads.keys() == {"main>a#1"}
 
 
 def test_runs_of_different_stores_and_namespaces(sqlite: Store, memory: Store) -> None:
     write(sqlite, "one", calls(range(9)), "there")
     write(memory, "one", calls([*range(8), "x"]), "here")
-    assert told(found(sqlite, "one", memory, "one", namespace_a="there", namespace_b="here")) == ("0", 17, 17, 17)
+    assert told(found(sqlite, "one", memory, "one", namespace_a="there", namespace_b="here")) == ("main", 17, 17, 17)
 
 
 def test_an_imported_run(memory: Store, sqlite: Store, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_an_imported_run(memory: Store, sqlite: Store, tmp_path: Path) -> None:
     write(memory, "two", [*calls(range(9)), Op("end", "b")])
     export_run(JournalReader(memory, "two"), tmp_path / "two.jsonl")
     imported = import_file(sqlite, tmp_path / "two.jsonl")
-    assert told(found(memory, "one", sqlite, imported.run)) == ("0", 19, 19, 19)
+    assert told(found(memory, "one", sqlite, imported.run)) == ("main", 19, 19, 19)
 
 
 def test_a_fork_parts_where_it_was_forked(memory: Store) -> None:
@@ -231,7 +231,7 @@ def test_a_fork_parts_where_it_was_forked(memory: Store) -> None:
     head = original.event(60)
     parent = ParentRun(head=head.hash, relation="fork", run="one", seq=60)
     write(memory, "fork", [*calls(range(30)), *call("other")], parent=parent)
-    assert told(found(memory, "one", memory, "fork")) == ("0", 61, 61, 61)
+    assert told(found(memory, "one", memory, "fork")) == ("main", 61, 61, 61)
 
 
 def test_bookkeeping_takes_no_part(memory: Store) -> None:
@@ -271,45 +271,61 @@ def test_digests_of_a_foreign_run_whose_rules_are_erased_are_not_believed(memory
 
 
 def test_tasks_that_began_in_another_order_are_the_same_lanes(memory: Store) -> None:
-    write(memory, "one", [ask("left", "0.1"), ask("right", "0.2"), answer(1, "0.1"), answer(2, "0.2")])
-    write(memory, "two", [ask("right", "0.1"), ask("left", "0.2"), answer(1, "0.2"), answer(2, "0.1")])
+    write(memory, "one", [ask("left", "main>a"), ask("right", "main>a#1"), answer(1, "main>a"), answer(2, "main>a#1")])
+    write(memory, "two", [ask("right", "main>a"), ask("left", "main>a#1"), answer(1, "main>a#1"), answer(2, "main>a")])
     divergences = found(memory, "one", memory, "two")
     assert divergences.lanes == []
-    assert {(pair.a, pair.b) for pair in divergences.pairs} == {("0", "0"), ("0.1", "0.2"), ("0.2", "0.1")}
+    assert {(pair.a, pair.b) for pair in divergences.pairs} == {
+        ("main", "main"),
+        ("main>a", "main>a#1"),
+        ("main>a#1", "main>a"),
+    }
     assert divergences.order is not None
     assert divergences.order.position == 1
 
 
 def test_lanes_belong_together_by_their_first_request_though_they_part_later(memory: Store) -> None:
-    write(memory, "one", [*calls(["left", 1], "0.1"), *calls(["right", 2], "0.2")])
-    write(memory, "two", [*calls(["right", 3], "0.1"), *calls(["left", 4], "0.2")])
+    write(memory, "one", [*calls(["left", 1], "main>a"), *calls(["right", 2], "main>a#1")])
+    write(memory, "two", [*calls(["right", 3], "main>a"), *calls(["left", 4], "main>a#1")])
     divergences = found(memory, "one", memory, "two")
-    assert [(one.pair.a, one.pair.b, one.place) for one in divergences.lanes] == [("0.1", "0.2", 3), ("0.2", "0.1", 3)]
+    assert [(one.pair.a, one.pair.b, one.place) for one in divergences.lanes] == [
+        ("main>a", "main>a#1", 3),
+        ("main>a#1", "main>a", 3),
+    ]
 
 
 def test_among_lanes_that_begin_alike_the_name_decides(memory: Store) -> None:
-    begin = [ask("same", "0.1", name="left"), ask("same", "0.2", name="right")]
-    write(memory, "one", [*begin, answer(1, "0.1"), answer(2, "0.2")])
-    write(memory, "two", [*begin, answer(5, "0.1"), answer(1, "0.2")])
+    begin = [ask("same", "main>left"), ask("same", "main>right")]
+    write(memory, "one", [*begin, answer(1, "main>left"), answer(2, "main>right")])
+    write(memory, "two", [*begin, answer(5, "main>left"), answer(1, "main>right")])
     divergences = found(memory, "one", memory, "two")
     told_lanes = [(one.pair.a, one.pair.b, one.place) for one in divergences.lanes]
-    assert told_lanes == [("0.1", "0.1", 2), ("0.2", "0.2", 2)], "not the two lanes that were answered 1"
+    assert told_lanes == [("main>left", "main>left", 2), ("main>right", "main>right", 2)], (
+        "not the two lanes that were answered 1"
+    )
 
 
 def test_among_lanes_that_begin_alike_those_that_did_the_same_belong_together(memory: Store) -> None:
-    begin = [ask("same", "0.1"), ask("same", "0.2"), ask("same", "0.3")]
-    write(memory, "one", [*begin, answer(1, "0.1"), answer(2, "0.2"), answer(3, "0.3")])
-    write(memory, "two", [*begin, answer(2, "0.1"), answer(4, "0.2"), answer(1, "0.3")])
+    begin = [ask("same", "main>a"), ask("same", "main>a#1"), ask("same", "main>a#2")]
+    write(memory, "one", [*begin, answer(1, "main>a"), answer(2, "main>a#1"), answer(3, "main>a#2")])
+    write(memory, "two", [*begin, answer(2, "main>a"), answer(4, "main>a#1"), answer(1, "main>a#2")])
     divergences = found(memory, "one", memory, "two")
-    assert {(pair.a, pair.b) for pair in divergences.pairs} >= {("0.1", "0.3"), ("0.2", "0.1"), ("0.3", "0.2")}
-    assert [one.pair.a for one in divergences.lanes] == ["0.3"]
+    assert {(pair.a, pair.b) for pair in divergences.pairs} >= {
+        ("main>a", "main>a#2"),
+        ("main>a#1", "main>a"),
+        ("main>a#2", "main>a#1"),
+    }
+    assert [one.pair.a for one in divergences.lanes] == ["main>a#2"]
 
 
 def test_a_lane_that_only_one_run_has(memory: Store) -> None:
-    write(memory, "one", [*calls([1]), *calls([1], "0.1"), *calls([1, 2], "0.1.1")])
+    write(memory, "one", [*calls([1]), *calls([1], "main>a"), *calls([1, 2], "main>a>a")])
     write(memory, "two", calls([1]))
     divergences = found(memory, "one", memory, "two")
-    assert [(one.pair.a, one.pair.b, one.place) for one in divergences.lanes] == [("0.1", None, 1), ("0.1.1", None, 1)]
+    assert [(one.pair.a, one.pair.b, one.place) for one in divergences.lanes] == [
+        ("main>a", None, 1),
+        ("main>a>a", None, 1),
+    ]
 
 
 # --- erased contents ---
@@ -320,7 +336,7 @@ def test_behind_a_content_that_was_erased_on_one_side_the_comparison_goes_on(mem
     write(memory, "two", calls(["alpha", "value-to-forget", "gamma", "other"]), "right")
     erase_value(memory, "value-to-forget", "left", reason="asked for")
     divergences = found(memory, "one", memory, "two", namespace_a="left", namespace_b="right")
-    assert told(divergences) == ("0", 7, 7, 7)
+    assert told(divergences) == ("main", 7, 7, 7)
     assert divergences.unknown == [(3, 3)]
 
 
@@ -329,7 +345,7 @@ def test_an_erased_event_is_still_of_its_kind(memory: Store) -> None:
     write(memory, "two", [*call("alpha"), ask("beta"), Op("state", 1), answer("fine")], "right")
     erase_value(memory, "value-to-forget", "left", reason="asked for")
     divergences = found(memory, "one", memory, "two", namespace_a="left", namespace_b="right")
-    assert told(divergences) == ("0", 3, 3, 3)
+    assert told(divergences) == ("main", 3, 3, 3)
     assert divergences.unknown == []
 
 

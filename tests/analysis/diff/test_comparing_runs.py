@@ -45,7 +45,7 @@ def counted(comparison: RunComparison) -> dict[str, int]:
 
 
 def test_equal_runs_are_the_same_whatever_they_are_called_and_whenever_they_ran() -> None:
-    script = [*calls(range(10)), *calls(range(3), "0.1"), *END]
+    script = [*calls(range(10)), *calls(range(3), "main>a"), *END]
     comparison = compared(script, script)
     assert comparison.verdict == "same"
     assert comparison.same
@@ -111,10 +111,10 @@ CAUSES: dict[str, tuple[list[Op], list[Op], str]] = {
     "goes on": ([*ALIKE, *END], [*ALIKE, *REST], "longer"),
     "stops": ([*ALIKE, *REST], ALIKE, "ended_earlier"),
     "stops, the other way round": (ALIKE, [*ALIKE, *REST], "longer"),
-    "stops in a lane": ([*ALIKE, *calls([1, 2], "0.1")], [*ALIKE, *calls([1], "0.1")], "ended_earlier"),
-    "a lane less": ([*ALIKE, *calls([1], "0.1"), *END], [*ALIKE, *END], "missing"),
-    "a lane more": ([*ALIKE, *END], [*ALIKE, *calls([1], "0.1"), *END], "extra"),
-    "a shorter lane": ([*ALIKE, *calls([1, 2], "0.1"), *END], [*ALIKE, *calls([1], "0.1"), *END], "missing"),
+    "stops in a lane": ([*ALIKE, *calls([1, 2], "main>a")], [*ALIKE, *calls([1], "main>a")], "ended_earlier"),
+    "a lane less": ([*ALIKE, *calls([1], "main>a"), *END], [*ALIKE, *END], "missing"),
+    "a lane more": ([*ALIKE, *END], [*ALIKE, *calls([1], "main>a"), *END], "extra"),
+    "a shorter lane": ([*ALIKE, *calls([1, 2], "main>a"), *END], [*ALIKE, *calls([1], "main>a"), *END], "missing"),
     "another state": ([*ALIKE, Op("state", 1), *REST], [*ALIKE, Op("state", 2), *REST], "other_state"),
     "another end": ([*ALIKE, Op("end", 1)], [*ALIKE, Op("end", 2)], "other_end"),
     "another kind": ([*ALIKE, Op("state", 1), *END], [*ALIKE, *call("x"), *END], "other_event"),
@@ -165,7 +165,7 @@ def test_reasons_of_kinds_that_scripts_do_not_write(memory: Store) -> None:
 def test_a_different_length_names_side_and_position() -> None:
     told = compared([*ALIKE, *REST], ALIKE).first
     assert told is not None
-    assert (told.lane, told.position, told.actual, told.actual_hash) == ("0", 5, None, None)
+    assert (told.lane, told.position, told.actual, told.actual_hash) == ("main", 5, None, None)
     assert told.expected is not None
     assert (told.expected.run, told.expected.seq, told.expected.kind) == ("one", 5, "ActionRequested")
 
@@ -196,7 +196,7 @@ def test_only_looking_for_the_first_divergence_reads_nothing_else(memory: Store)
     assert comparison.first is not None
     assert comparison.first.position == 999
     assert (comparison.aligned, comparison.counts, comparison.changes) == (False, {}, [])
-    assert comparison.reads["0"] <= 24
+    assert comparison.reads["main"] <= 24
 
 
 # --- the rest ---
@@ -230,9 +230,9 @@ def test_what_moved_is_named_as_such() -> None:
 
 
 def test_another_interleaving_of_equal_lanes_is_a_reordering() -> None:
-    begin = [ask(1, "0.1"), ask(2, "0.2")]
-    first = [*begin, answer("x", "0.1"), answer("y", "0.2"), *END]
-    second = [*begin, answer("y", "0.2"), answer("x", "0.1"), *END]
+    begin = [ask(1, "main>a"), ask(2, "main>a#1")]
+    first = [*begin, answer("x", "main>a"), answer("y", "main>a#1"), *END]
+    second = [*begin, answer("y", "main>a#1"), answer("x", "main>a"), *END]
     comparison = compared(first, second)
     assert comparison.verdict == "reordered"
     assert counted(comparison) == {"matched": 5}
@@ -241,22 +241,22 @@ def test_another_interleaving_of_equal_lanes_is_a_reordering() -> None:
     assert (told.reason, told.lane, told.position) == ("other_order", "", 3)
     assert told.expected is not None
     assert told.actual is not None
-    assert (told.expected.lane, told.actual.lane) == ("0.1", "0.2")
+    assert (told.expected.lane, told.actual.lane) == ("main>a", "main>a#1")
 
 
 def test_a_swapped_gather_is_a_reordering() -> None:
-    first = [*call("left", "0.1"), *call("right", "0.2"), *call("deep", "0.2.1"), *END]
-    second = [*call("right", "0.1"), *call("left", "0.2"), *call("deep", "0.1.1"), *END]
+    first = [*call("left", "main>a"), *call("right", "main>a#1"), *call("deep", "main>a#1>a"), *END]
+    second = [*call("right", "main>a"), *call("left", "main>a#1"), *call("deep", "main>a>a"), *END]
     assert compared(first, second).verdict == "reordered"
 
 
 def run_of_lanes(lanes: Sequence[Sequence[int]]) -> list[Op]:
     """Each lane asks for its numbers; those that began first have the lower numbers."""
-    begun = [ask(values[0], f"0.{number}") for number, values in enumerate(lanes, 1)]
+    begun = [ask(values[0], f"main>a#{number}") for number, values in enumerate(lanes, 1)]
     rest = [
         op
         for number, values in enumerate(lanes, 1)
-        for op in (answer(values[0], f"0.{number}"), *calls(values[1:], f"0.{number}"))
+        for op in (answer(values[0], f"main>a#{number}"), *calls(values[1:], f"main>a#{number}"))
     ]
     return [*begun, *rest, *END]
 

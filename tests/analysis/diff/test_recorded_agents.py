@@ -58,5 +58,5 @@ def test_another_input_is_named_where_it_first_shows(monkeypatch: pytest.MonkeyP
     assert comparison.begun_differently == ["input"]
     told = comparison.first
     assert told is not None
-    assert (told.reason, told.lane, told.position) == ("other_input", "0", 1)
+    assert (told.reason, told.lane, told.position) == ("other_input", "main", 1)
     assert comparison.counts["changed"] == 2, "what was asked, and what was answered"

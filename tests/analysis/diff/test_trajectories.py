@@ -57,7 +57,7 @@ def record(store: MemoryStore, run: str, trajectory: list[dict[str, Any]]) -> li
     meant: list[tuple[str, Any]] = []
     for number, (effect, name, given, got) in enumerate(steps(trajectory)):
         asked: Event = ActionRequested(f"{run}-{number}", given, name=name, effect=effect)
-        drafts += [Draft(asked, key=f"0/{name}/{number}"), Draft(ActionSucceeded(f"{run}-{number}", got))]
+        drafts += [Draft(asked, key=f"main/{name}/{number}"), Draft(ActionSucceeded(f"{run}-{number}", got))]
         meant += [("ask", (effect, name, given)), ("answer", got)]
     drafts.append(Draft(Completed(None)))
     meant.append(("end", None))
@@ -84,10 +84,15 @@ def test_two_trials_part_where_a_plain_look_says(task: int) -> None:
         assert told is not None
         assert told.expected is not None
         assert told.actual is not None
-        assert (told.lane, told.position, told.expected.seq, told.actual.seq) == ("0", place + 1, place + 1, place + 1)
+        assert (told.lane, told.position, told.expected.seq, told.actual.seq) == (
+            "main",
+            place + 1,
+            place + 1,
+            place + 1,
+        )
         assert comparison.verdict == "diverged"
         assert comparison.counts["matched"] >= place
-        assert comparison.reads["0"] <= 2 * shared.bit_length() + 4
+        assert comparison.reads["main"] <= 2 * shared.bit_length() + 4
 
 
 def test_each_trial_is_the_same_as_itself_recorded_again() -> None:

@@ -44,7 +44,7 @@ def tried(*messages: str) -> JournalReader:
 
 
 def test_the_first_and_the_last_attempt() -> None:
-    compared = compare_attempts(tried("refused", "refused"), "0/fetch/0")
+    compared = compare_attempts(tried("refused", "refused"), "main/fetch/0")
     assert [(one.number, one.failed) for one in compared.attempts] == [(1, True), (2, True), (3, False)]
     assert (compared.expected, compared.actual) == (1, 3)
     assert compared.verdict == "broken"
@@ -54,9 +54,9 @@ def test_the_first_and_the_last_attempt() -> None:
 
 
 def test_two_chosen_attempts_that_failed_alike() -> None:
-    same = compare_attempts(tried("refused", "refused"), "0/fetch/0", (1, 2))
+    same = compare_attempts(tried("refused", "refused"), "main/fetch/0", (1, 2))
     assert same.verdict == "pass"
-    other = compare_attempts(tried("refused", "timed out"), "0/fetch/0", (1, 2))
+    other = compare_attempts(tried("refused", "timed out"), "main/fetch/0", (1, 2))
     assert (other.verdict, other.reasons[0].code, other.reasons[0].path) == (
         "broken",
         "replay_content_diff",
@@ -66,17 +66,17 @@ def test_two_chosen_attempts_that_failed_alike() -> None:
 
 
 def test_the_last_two_attempts() -> None:
-    compared = compare_attempts(tried("a", "b", "c"), "0/fetch/0", "last_two")
+    compared = compare_attempts(tried("a", "b", "c"), "main/fetch/0", "last_two")
     assert (compared.expected, compared.actual) == (3, 4)
 
 
 def test_an_effect_is_named_by_its_key_or_by_its_seq() -> None:
     reader = tried("refused")
-    assert compare_attempts(reader, 1).key == compare_attempts(reader, "0/fetch/0").key
+    assert compare_attempts(reader, 1).key == compare_attempts(reader, "main/fetch/0").key
 
 
 def test_one_attempt_is_no_pass() -> None:
-    compared = compare_attempts(tried(), "0/fetch/0")
+    compared = compare_attempts(tried(), "main/fetch/0")
     assert (compared.verdict, compared.exit_status) == ("broken", 1)
     assert [reason.code for reason in compared.reasons] == ["replay_one_attempt"]
 
@@ -84,15 +84,15 @@ def test_one_attempt_is_no_pass() -> None:
 def test_what_is_not_there_is_an_error() -> None:
     reader = tried("refused")
     with pytest.raises(NotFound) as unknown:
-        compare_attempts(reader, "0/fetch/7")
+        compare_attempts(reader, "main/fetch/7")
     assert unknown.value.code == "unknown_effect"
     with pytest.raises(BadPosition):
         compare_attempts(reader, 999)
     with pytest.raises(BadPosition) as no_attempt:
-        compare_attempts(reader, "0/fetch/0", (1, 5))
+        compare_attempts(reader, "main/fetch/0", (1, 5))
     assert no_attempt.value.code == "unknown_attempt"
     with pytest.raises(InvalidInput) as same:
-        compare_attempts(reader, "0/fetch/0", (1, 1))
+        compare_attempts(reader, "main/fetch/0", (1, 1))
     assert same.value.code == "same_attempt"
 
 

@@ -314,20 +314,20 @@ def test_calls_in_another_order_never_differ_without_a_reason(memory: MemoryStor
     swapped = [calls[1], calls[0], calls[2]]
     replay = judged(memory, calls, swapped)
     assert (replay.verdict, replay.codes) == ("broken", ("replay_order_diff",))
-    assert replay.reasons[0].path == "0/mail/1"
+    assert replay.reasons[0].path == "main/mail/1"
     allowed = judged(MemoryStore(), calls, swapped, tolerance=DriftTolerance(tools="same_calls"))
     assert (allowed.verdict, allowed.codes) == ("drift", ("replay_order_diff",))
 
 
 def test_lanes_that_began_in_another_order_are_still_themselves(memory: MemoryStore) -> None:
-    first, second = asked("one", "first", lane="0.1"), asked("two", "second", lane="0.2")
-    replay = judged(memory, [first, second], [second._replace(lane="0.1"), first._replace(lane="0.2")])
+    first, second = asked("one", "first", lane="main>a"), asked("two", "second", lane="main>a#1")
+    replay = judged(memory, [first, second], [second._replace(lane="main>a"), first._replace(lane="main>a#1")])
     assert replay.verdict == "pass"
 
 
 def test_lanes_in_another_order_are_told_where_they_really_differ(memory: MemoryStore) -> None:
     def lane(number: int, first: str, second: str) -> list[Done]:
-        return [asked(first, "x", lane=f"0.{number}"), asked(second, "x", lane=f"0.{number}")]
+        return [asked(first, "x", lane=f"main>a#{number}"), asked(second, "x", lane=f"main>a#{number}")]
 
     recorded = [*lane(1, "one", "p"), *lane(2, "two", "q")]
     replay = judged(memory, recorded, [*lane(1, "two", "q"), *lane(2, "one", "other")])
@@ -405,7 +405,7 @@ def test_what_policy_denied_in_both_runs_is_no_evidence(memory: MemoryStore) -> 
     for run in ("a", "c"):
         with Journal.create(memory, run) as journal:
             reason = {"code": "denied", "message": "no", "name": "ask", "effect": "model_call"}
-            journal.append([Draft(ActionDenied("k", reason, {"q": 1}), key="0/ask/0"), Completed("fine")])
+            journal.append([Draft(ActionDenied("k", reason, {"q": 1}), key="main/ask/0"), Completed("fine")])
     replay = judge_runs(*readers(memory, "a", "c"))
     assert (replay.steps[0].how, replay.codes) == ("none", ("replay_nothing_live",))
 

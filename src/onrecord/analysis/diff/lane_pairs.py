@@ -1,24 +1,24 @@
 """Pair the lanes of two runs.
 
-Lanes are numbered as they begin, so tasks that began in another order have other numbers. Pairing works in this order:
+Equal labels in one parent are numbered as they are born, so tasks that began in another order have other numbers, and a
+function that was renamed has another label. Siblings are paired in this order, and what is paired is out:
 
-1. Lanes of the same number with equal digests are a pair; nothing more is read of them.
-2. Other lanes are a pair if their first requests match: those of equal names first, then those with equal digests,
-   then by number.
-3. The rest is paired by name and then by number, so that the differences can be named. A lane without a partner was
-   added or removed.
+1. equal names and equal digests,
+2. equal labels and equal digests,
+3. equal names and first requests that match; then equal labels,
+4. any labels, equal digests; then first requests that match,
+5. equal names; then equal labels; then the rest in the order of their names, so that the differences can be named.
+
+A lane without a partner was added or removed.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from onrecord.analysis.diff.run_lanes import ROOT, RunLanes
-
-MOST_NAMED = 100
-"""Most lanes whose names are read; beyond it the order decides."""
+from onrecord.core.lane_names import sibling_name
 
 
 class LanePair(NamedTuple):
@@ -28,24 +28,37 @@ class LanePair(NamedTuple):
     """True if both have the same prefix digest at their ends."""
 
 
+_Key = Callable[[RunLanes, str], Hashable]
+
+
 class _Siblings:
     """The children of two paired lanes, while they are being paired."""
 
     def __init__(self, a: RunLanes, b: RunLanes, lanes_a: list[str], lanes_b: list[str]) -> None:
         self.a, self.b = a, b
-        self.left_a, self.left_b = lanes_a, lanes_b
+        self.left_a, self.left_b = sorted(lanes_a, key=sibling_name), sorted(lanes_b, key=sibling_name)
         self.pairs: list[tuple[str, str]] = []
+        self._first_matches: dict[tuple[int, str], Hashable] = {}
 
-    def pair_in_place(self) -> None:
-        for one, other in zip(list(self.left_a), list(self.left_b), strict=False):
-            if self.a.folds[one] == self.b.folds[other]:
-                self.pairs.append((one, other))
-        taken_a, taken_b = {one for one, _ in self.pairs}, {other for _, other in self.pairs}
-        self.left_a = [lane for lane in self.left_a if lane not in taken_a]
-        self.left_b = [lane for lane in self.left_b if lane not in taken_b]
+    def pair(self) -> None:
+        keys: tuple[_Key, ...] = (
+            lambda run, lane: (_name(run, lane), run.folds[lane]),
+            lambda run, lane: (_label(run, lane), run.folds[lane]),
+            lambda run, lane: (_name(run, lane), self._first_match(run, lane)),
+            lambda run, lane: (_label(run, lane), self._first_match(run, lane)),
+            lambda run, lane: run.folds[lane],
+            self._first_match,
+            _name,
+            _label,
+            lambda _run, _lane: 0,
+        )
+        for key in keys:
+            self.pair_by(key)
 
-    def pair_by(self, key: Callable[[RunLanes, str], Hashable]) -> None:
+    def pair_by(self, key: _Key) -> None:
         """Pair lanes of equal keys, the lower number first; a key of None is never paired."""
+        if not self.left_a or not self.left_b:
+            return
         free: dict[Hashable, list[str]] = {}
         for lane in reversed(self.left_b):
             free.setdefault(key(self.b, lane), []).append(lane)
@@ -60,27 +73,19 @@ class _Siblings:
                 rest.append(lane)
         self.left_a, self.left_b = rest, [lane for lane in self.left_b if lane not in taken]
 
-    def pair_by_name(self, key: Callable[[RunLanes, str], Hashable] = lambda _run, _lane: 0) -> None:
-        """Pair lanes of equal names and keys. Names are read only for lanes whose keys are ambiguous."""
-        if not self.left_a or not self.left_b or len(self.left_a) + len(self.left_b) > MOST_NAMED:
-            return
-        alike_a, alike_b = (
-            Counter(key(run, lane) for lane in left) for run, left in ((self.a, self.left_a), (self.b, self.left_b))
-        )
+    def _first_match(self, run: RunLanes, lane: str) -> Hashable:
+        place = (id(run), lane)
+        if place not in self._first_matches:
+            self._first_matches[place] = run.first(lane).match
+        return self._first_matches[place]
 
-        def name_in_group(run: RunLanes, lane: str) -> Hashable:
-            group = key(run, lane)
-            if not alike_a[group] or not alike_b[group] or alike_a[group] == alike_b[group] == 1:
-                return None
-            name = run.name(lane)
-            return None if name is None else (name, group)
 
-        self.pair_by(name_in_group)
+def _name(_run: RunLanes, lane: str) -> Hashable:
+    return sibling_name(lane)
 
-    def pair_by_number(self) -> None:
-        shared = min(len(self.left_a), len(self.left_b))
-        self.pairs.extend(zip(self.left_a[:shared], self.left_b[:shared], strict=True))
-        self.left_a, self.left_b = self.left_a[shared:], self.left_b[shared:]
+
+def _label(_run: RunLanes, lane: str) -> Hashable:
+    return sibling_name(lane)[0]
 
 
 def bind_lanes(a: RunLanes, b: RunLanes) -> list[LanePair]:
@@ -94,31 +99,12 @@ def bind_lanes(a: RunLanes, b: RunLanes) -> list[LanePair]:
         if a.folds[one] == b.folds[other]:
             todo.extend(zip(below_a, below_b, strict=True))
             continue
-        siblings = _pair_siblings(a, b, below_a, below_b, same_number=one == ROOT)
+        siblings = _Siblings(a, b, below_a, below_b)
+        if one == ROOT:
+            siblings.pair_by(_name)
+        else:
+            siblings.pair()
         todo.extend(siblings.pairs)
         found.extend(LanePair(lane, None, False) for removed in siblings.left_a for lane in a.below(removed))
         found.extend(LanePair(None, lane, False) for added in siblings.left_b for lane in b.below(added))
     return found
-
-
-def _pair_siblings(a: RunLanes, b: RunLanes, lanes_a: list[str], lanes_b: list[str], *, same_number: bool) -> _Siblings:
-    siblings = _Siblings(a, b, list(lanes_a), list(lanes_b))
-    if same_number:
-        siblings.pair_by(lambda _, lane: lane)
-        return siblings
-    siblings.pair_in_place()
-    first_matches: dict[tuple[int, str], Hashable] = {}
-
-    def first_match(run: RunLanes, lane: str) -> Hashable:
-        place = (id(run), lane)
-        if place not in first_matches:
-            first_matches[place] = run.first(lane).match
-        return first_matches[place]
-
-    if siblings.left_a and siblings.left_b:
-        siblings.pair_by_name(first_match)
-        siblings.pair_by(lambda run, lane: run.folds[lane])
-        siblings.pair_by(first_match)
-        siblings.pair_by_name()
-    siblings.pair_by_number()
-    return siblings

@@ -8,6 +8,7 @@ import msgspec
 
 from onrecord.analysis.diff.lane_alignment import Status
 from onrecord.analysis.diff.reasons import WORDS, Reason
+from onrecord.core.lane_names import shown_lane
 from onrecord.runtime.engine.stops import Divergence
 
 Verdict = Literal["same", "reordered", "diverged", "unknown", "empty"]
@@ -68,7 +69,7 @@ class FirstDivergence(msgspec.Struct, frozen=True):
     @property
     def where(self) -> str:
         """Return the lane and position. "position" avoids confusion with a seq."""
-        return f"lane {self.lane}, position {self.position}" if self.lane else f"position {self.position}"
+        return f"lane {shown_lane(self.lane)}, position {self.position}" if self.lane else f"position {self.position}"
 
     @property
     def message(self) -> str:

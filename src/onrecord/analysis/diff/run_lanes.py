@@ -11,13 +11,14 @@ from collections.abc import Iterator
 
 from onrecord.analysis.diff.lineage import ForkReader
 from onrecord.core.hashing import ZERO, lane_fold
+from onrecord.core.lane_names import parent_lane
 from onrecord.errors import Damaged
 from onrecord.journal.operation_records import erased_seqs
 from onrecord.journal.reader import JournalReader
 from onrecord.store.contract import EventRow
 
 ROOT = ""
-"""The parent of all lanes: of lane `0`, and in foreign recordings perhaps of others."""
+"""The parent of lane `main`, which all other lanes come from."""
 
 
 class RunLanes:
@@ -73,22 +74,10 @@ class RunLanes:
         return found
 
     def first(self, lane: str) -> EventRow:
-        """Return the first event in the lane or its descendants. Siblings are numbered as they begin."""
-        rows = []
-        while True:
-            if lane in self.ends:
-                rows.append(self.at(lane, 1))
-            if not self.children.get(lane):
-                return min(rows, key=lambda row: row.seq)
+        """Return the first event of the lane; of its first descendant by name where it has none of its own."""
+        while lane not in self.ends:
             lane = self.children[lane][0]
-
-    def name(self, lane: str) -> str | None:
-        """Return the name that the program gave the lane, from its first request."""
-        row = self.row(self.first(lane).seq)
-        tree = None if row is None else self.reader.content_tree(row, self.reader.link(row))
-        meta = tree.get("meta") if isinstance(tree, dict) else None
-        name = meta.get("lane") if isinstance(meta, dict) else None
-        return name if isinstance(name, str) else None
+        return self.at(lane, 1)
 
     def row(self, seq: int) -> EventRow | None:
         """Return an event with its content."""
@@ -124,8 +113,8 @@ class RunLanes:
         for lane in self.ends:
             while lane not in known and lane != ROOT:
                 known.add(lane)
-                above = lane.rpartition(".")[0]
+                above = parent_lane(lane) or ROOT
                 self.children.setdefault(above, []).append(lane)
                 lane = above
         for siblings in self.children.values():
-            siblings.sort(key=lambda lane: int(lane.rpartition(".")[2]))
+            siblings.sort()

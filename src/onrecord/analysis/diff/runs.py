@@ -26,6 +26,7 @@ from onrecord.analysis.diff.results import (
 from onrecord.analysis.diff.run_lanes import RunLanes
 from onrecord.core.events import TERMINAL_KINDS
 from onrecord.core.hashing import render
+from onrecord.core.lane_names import ROOT_LANE, is_root_lane
 from onrecord.store.contract import EventRow, Store
 
 MOST_SHOWN = 100
@@ -194,9 +195,9 @@ def _reason(opened: _OpenRuns, found: Divergences, first: LaneDivergence, alignm
 def _reason_of_length(opened: _OpenRuns, found: Divergences, first: LaneDivergence) -> Reason:
     """Return whether the run as a whole is shorter or longer, or only a lane lacks or adds something."""
     if first.actual is None:
-        stops = "." not in (first.pair.a or "") or _only_stopped(opened.b, [one.actual for one in found.lanes])
+        stops = is_root_lane(first.pair.a or ROOT_LANE) or _only_stopped(opened.b, [one.actual for one in found.lanes])
         return "ended_earlier" if stops else "missing"
-    stops = "." not in (first.pair.b or "") or _only_stopped(opened.a, [one.expected for one in found.lanes])
+    stops = is_root_lane(first.pair.b or ROOT_LANE) or _only_stopped(opened.a, [one.expected for one in found.lanes])
     return "longer" if stops else "extra"
 
 

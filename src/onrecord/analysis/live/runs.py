@@ -18,6 +18,7 @@ from onrecord.analysis.live.effect_pairs import EffectPair, Pairing, pair_effect
 from onrecord.analysis.live.judge import PROCESS, EffectJudge
 from onrecord.analysis.live.results import BREAKING, How, RunReplay, StepReplay, effect_names, find_empty_reasons
 from onrecord.analysis.live.run_effects import END, EffectPlace, EffectView, RunEffects
+from onrecord.core.lane_names import ROOT_LANE
 from onrecord.errors import InvalidInput, NotFound
 from onrecord.journal.reader import JournalReader
 from onrecord.runtime.forks.recorded_answers import child_id
@@ -134,7 +135,7 @@ class _RunJudgement:
         assert self.expected.end is not None
         assert self.actual.end is not None
         kept_in, seq = self.expected.lanes.origin(self.expected.end)
-        place = EffectPlace(self.expected.end.seq, seq, kept_in, None, "end", "0", END, END, False, None, None)
+        place = EffectPlace(self.expected.end.seq, seq, kept_in, None, "end", ROOT_LANE, END, END, False, None, None)
         return self.judge.judge_effect(place, expected, actual, "live", replay_seq=self.actual.end.seq)
 
     def _judge_single_end(self, view: EffectView, *, is_actual: bool) -> StepReplay:
