@@ -289,7 +289,7 @@ def test_attempts_at_an_effect() -> None:
     ("arguments", "status", "code"),
     [
         (["nobody"], 3, "unknown_run"),
-        (["a", "0/fetch/9"], 3, "unknown_effect"),
+        (["a", "main/fetch/9"], 3, "unknown_effect"),
         (["a", "999"], 2, "bad_position"),
         (["a", "1", "--pick", "1", "9"], 2, "unknown_attempt"),
         (["a", "--pick", "1", "9"], 2, "unknown_attempt"),

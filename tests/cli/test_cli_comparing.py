@@ -26,7 +26,7 @@ def test_where_two_runs_part() -> None:
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[0].startswith(
-        "diverged  runs one and two diverge at lane 0, position 2: the same request was answered"
+        "diverged  runs one and two diverge at lane main, position 2: the same request was answered"
     )
     assert '~ /output: "the answer is 4" → "the answer is 5"' in result.stdout
     assert "2 matched · 2 changed" in lines

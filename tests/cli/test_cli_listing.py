@@ -85,7 +85,7 @@ def test_json_is_accepted_before_and_after_the_command() -> None:
         ([ActionRequested(action_id="a1", payload=1, name="ask")], "interrupted"),
         ([Interrupted(value=1), Draft(Resumed(value=2), parent=1)], "interrupted"),
         # Answered from another lane: the first lane's last event is still the interrupt.
-        ([Interrupted(value=1), Draft(Resumed(value=2), parent=1, lane="0.1")], "interrupted"),
+        ([Interrupted(value=1), Draft(Resumed(value=2), parent=1, lane="main>a")], "interrupted"),
     ],
 )
 def test_the_status_of_a_run(events: list[Draft], status: str) -> None:
@@ -195,7 +195,7 @@ def test_erased_facts() -> None:
 def test_damage_does_not_keep_the_others_from_being_listed() -> None:
     record("good")
     record("bad")
-    record("bad-too", [Interrupted(value=1), StateUpdated(payload=1), Draft(Resumed(value=2), parent=1, lane="0.1")])
+    record("bad-too", [Interrupted(value=1), StateUpdated(payload=1), Draft(Resumed(value=2), parent=1, lane="main>a")])
     flip_link("bad-too", 3)
     with tampering() as connection:
         connection.execute("UPDATE runs SET content = x'00' WHERE run = 'bad'")

@@ -28,7 +28,7 @@ def killed() -> str:
     return "r1"
 
 
-def once(seq: int, lane: str = "0") -> Draft:
+def once(seq: int, lane: str = "main") -> Draft:
     request = ActionRequested(action_id=f"a{seq}", payload=seq, name="mail", effect="tool_call", meta={"once": True})
     return Draft(request, lane=lane, key=f"a{seq}")
 
@@ -66,7 +66,7 @@ def test_nothing_in_doubt_and_several_in_doubt() -> None:
     result = onrecord("settle", "one", "--retry")
     assert result.exit_code == 3
     assert_two_lines(result.stderr, "no_doubt")
-    record("two", [once(1, "0.1"), once(2, "0.2")])
+    record("two", [once(1, "main>a"), once(2, "main>a#1")])
     assert onrecord_json("ls")["runs"][0]["about"] == ["mail", "mail"]
     result = onrecord("settle", "two", "--retry")
     assert result.exit_code == 2

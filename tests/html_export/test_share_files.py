@@ -89,7 +89,7 @@ def test_verify_and_import_read_it_with_code_of_their_own(store: Store) -> None:
 
 REGIONS = {
     "content": (b'"order":"A-17-0"', b'"order":"A-17-9"'),
-    "link": (b'"lane":"0","parent":1', b'"lane":"1","parent":1'),
+    "link": (b'"lane":"main","parent":1', b'"lane":"mail","parent":1'),
     "header": (b'"namespace":"default"', b'"namespace":"Default"'),
     "salt": (b'},"salt":"', b'},"salt":"'),
     "end": (b'{"end":{"events":', b'{"end":{"events":9'),
@@ -175,7 +175,7 @@ def test_of_two_runs_none_is_imported_when_one_is_bad(store: Store) -> None:
     record_two(store)
     onrecord_command("diff", "--html", "first", "second", "-o", "both.html")
     page = Path("both.html").read_bytes()
-    Path("bad.html").write_bytes(page.replace(b'"action_id":"0/look_up/4"', b'"action_id":"0/look_up/5"'))
+    Path("bad.html").write_bytes(page.replace(b'"action_id":"main/look_up/4"', b'"action_id":"main/look_up/5"'))
     assert Path("bad.html").read_bytes() != page
     assert onrecord_command("import", "bad.html", store="other.db").returncode == 4
     assert not Path("other.db").exists()

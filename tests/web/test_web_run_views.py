@@ -15,12 +15,12 @@ from onrecord.runtime.forks.fork import begin_fork
 from onrecord.store.factory import open_store
 
 
-def asked(number: int, payload: Any, lane: str = "0", effect: str = "model_call") -> Draft:
+def asked(number: int, payload: Any, lane: str = "main", effect: str = "model_call") -> Draft:
     request = ActionRequested(action_id=f"a{number}", payload=payload, name="ask", effect=effect)
     return Draft(request, lane=lane, key=f"{lane}/ask/{number}")
 
 
-def answered(number: int, request: int, output: Any, lane: str = "0") -> Draft:
+def answered(number: int, request: int, output: Any, lane: str = "main") -> Draft:
     return Draft(ActionSucceeded(action_id=f"a{number}", output=output), parent=request, lane=lane)
 
 
@@ -153,7 +153,7 @@ def test_the_difference_to_the_call_before(served: Served, path: str) -> None:
         [
             asked(0, chat("Where is order A-17?")),
             answered(0, 1, reply("lost")),
-            asked(0, {}, lane="0.1"),
+            asked(0, {}, lane="main>a"),
             asked(1, chat("Where is order B-4?", "lost", "again")),
             answered(1, 4, reply("found")),
         ],

@@ -174,7 +174,7 @@ def test_an_effect_in_doubt_is_settled(url: str) -> None:
 
 
 def test_retry_and_fail(url: str) -> None:
-    record(url, "two", [once(1, "0.1"), once(2, "0.2")])
+    record(url, "two", [once(1, "main>a"), once(2, "main>a#1")])
     with serving(url) as served:
         assert settle(served, "two", effect=1, decision="retry").json()["decision"] == "retry"
         assert settle(served, "two", effect=1, decision="retry").status_code == 200

@@ -17,6 +17,7 @@ PAGES = Path(__file__).parent.parent / "web" / "static"
 SCRIPTS = (
     PAGES / "dom.js",
     PAGES / "keys.js",
+    PAGES / "lanes.js",
     OWN / "sha256.js",
     OWN / "values.js",
     OWN / "recording.js",

@@ -15,7 +15,7 @@ from onrecord.core.events import ActionRequested, ActionSucceeded, Completed
 from onrecord.journal.chain import Draft
 
 
-def call(at: int, payload: Any, output: Any = "fine", *, lane: str = "0") -> list[Any]:
+def call(at: int, payload: Any, output: Any = "fine", *, lane: str = "main") -> list[Any]:
     asked = ActionRequested(action_id=f"a{at}", payload=payload, name="ask", effect="model_call")
     return [Draft(asked, lane=lane), Draft(ActionSucceeded(action_id=f"a{at}", output=output), parent=at, lane=lane)]
 
@@ -194,13 +194,18 @@ def test_a_conversation_that_goes_on_in_another_lane() -> None:
     record(
         "one",
         [
-            *call(1, {"messages": talk}, lane="0.1"),
-            *call(3, {"messages": [SYSTEM, said("user", "something else")]}, lane="0.2"),
-            *call(5, {"messages": [*talk, said("user", "again")]}, lane="0.3"),
+            *call(1, {"messages": talk}, lane="main>a"),
+            *call(3, {"messages": [SYSTEM, said("user", "something else")]}, lane="main>a#1"),
+            *call(5, {"messages": [*talk, said("user", "again")]}, lane="main>a#2"),
             Completed(),
         ],
     )
-    assert onrecord_json("show", "one", "--context")["before"] == {"run": "one", "seq": 1, "lane": "0.1", "model": None}
+    assert onrecord_json("show", "one", "--context")["before"] == {
+        "run": "one",
+        "seq": 1,
+        "lane": "main>a",
+        "model": None,
+    }
     # The same system text alone is no conversation.
     assert onrecord_json("show", "one", "--context", "--event", "3")["before"] is None
 

@@ -110,7 +110,7 @@ def test_as_json_each_line_is_an_event_and_the_last_says_where_it_ended() -> Non
 def test_many_lanes_of_a_live_run_share_few_columns() -> None:
     with opened() as store, Journal.create(store, "one") as journal:
         for number in range(30):
-            at, lane = 2 * number + 1, f"0.{number + 1}"
+            at, lane = 2 * number + 1, f"main>a#{number + 1}"
             asked = ActionRequested(action_id=f"a{at}", payload=number, name="job", effect="tool_call")
             journal.append(Draft(asked, lane=lane))
             journal.append(Draft(ActionSucceeded(action_id=f"a{at}", output=1), parent=at, lane=lane))

@@ -45,10 +45,10 @@ def lanes_run() -> list[Draft | object]:
 
     return [
         *asking("q", "a"),
-        asked("0.1", 3),
-        asked("0.2", 4),
-        answered("0.1", 3),
-        answered("0.2", 4),
+        asked("main>a", 3),
+        asked("main>a#1", 4),
+        answered("main>a", 3),
+        answered("main>a#1", 4),
         Completed(output=1),
     ]
 

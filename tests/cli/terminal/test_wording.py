@@ -59,7 +59,7 @@ def test_any_two_values_are_paired_without_losing_a_difference(expected: Any, ac
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["ActionRequested", "ActionSucceeded", "StateUpdated"]))))
 def test_a_gutter_is_bounded_and_marks_every_event(events: list[tuple[int, str]]) -> None:
-    places = [GutterEvent("0" if not lane else f"0.{lane}", kind) for lane, kind in events]
+    places = [GutterEvent("main" if not lane else f"main>a#{lane}", kind) for lane, kind in events]
     live = Gutter()
     for drawn in ([live.row(place) for place in places], gutters(places)):
         for row, place in zip(drawn, places, strict=True):

@@ -167,7 +167,7 @@ def test_a_receipt_of_another_run_or_event_does_not_stand_here(memory: MemorySto
         {"request": 3},
         {"answer_hash": place.request_hash},
         {"answer": 99},
-        {"lane": "0.1"},
+        {"lane": "main>a"},
     ):
         assert [problem.code for problem in check_place(moved(own[0], **members), reader)] == ["other_event"], members
     swapped = msgspec.structs.replace(own[1], place=own[0].place)

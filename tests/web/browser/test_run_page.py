@@ -99,7 +99,7 @@ def test_a_link_leads_to_an_event_and_back_again(look: Look, store: str) -> None
     reading = open_store(store, read_only=True)
     assert JournalReader(reading, "support-one").event(3).hash in text
     reading.close()
-    assert "0/look_up/0" in text
+    assert "main/look_up/0" in text
     page.keyboard.press("2")
     page.locator(".call").first.wait_for()
     assert page.url.endswith("?seq=3&view=conversation&show=raw")

@@ -42,7 +42,7 @@ def recorded(store: str) -> None:
             ActionRequested(action_id="a1", payload={"messages": messages, **VALUES}, name=SCRIPT, effect="model_call"),
             Draft(ActionSucceeded(action_id="a1", output=answer), parent=1),
             StateUpdated(payload=VALUES),
-            Draft(ActionRequested(action_id="a2", payload=VALUES, name=VALUES["bidi"], effect=SCRIPT), lane="0.1"),
+            Draft(ActionRequested(action_id="a2", payload=VALUES, name=VALUES["bidi"], effect=SCRIPT), lane="main>a"),
             Completed(output=VALUES),
         ],
         facts={"agent": SCRIPT + VALUES["bidi"], "input": VALUES},

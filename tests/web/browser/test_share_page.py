@@ -111,7 +111,7 @@ def test_it_verifies_itself_and_shows_its_head(open_file: Files, opened: Store) 
 REGIONS = {
     "content": (b'"order":"A-17-0"', b'"order":"A-17-9"', "event 1"),
     "shared value": (b"about orders. You", b"about Orders. You", ""),
-    "link": (b'"lane":"0","parent":3', b'"lane":"1","parent":3', "event 4"),
+    "link": (b'"lane":"main","parent":3', b'"lane":"mail","parent":3', "event 4"),
     "header": (b'"namespace":"default"', b'"namespace":"defaulT"', "header"),
     "head": (b'{"end":{"events":', b'{"End":{"events":', "line"),
 }

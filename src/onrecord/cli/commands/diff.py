@@ -24,7 +24,7 @@ from onrecord.cli.render.output import (
     terminal_width,
 )
 from onrecord.cli.render.progress import Progress, Watched
-from onrecord.cli.render.text import brief, count_text, fit, inert
+from onrecord.cli.render.text import brief, count_text, fit, inert, lane_text
 from onrecord.cli.results import command_for
 from onrecord.cli.settings import Settings, shared_options
 from onrecord.cli.stores import other_store, reading
@@ -273,7 +273,7 @@ def _row_of_change(change: RunChange, is_first: bool) -> list[str]:
         change.status,
         _event_cell(change.expected),
         _event_cell(change.actual),
-        inert(lane),
+        lane_text(lane),
         _reason_cell(change, WORDS),
     ]
 

@@ -9,7 +9,7 @@ import click
 
 from onrecord.cli.commands.completion import complete_run
 from onrecord.cli.render.output import note, on_terminal, paint, say, say_json, terminal_width, value_lines
-from onrecord.cli.render.text import brief, duration_text, fit, inert, iso_time, local_time
+from onrecord.cli.render.text import brief, duration_text, fit, inert, iso_time, lane_text, local_time
 from onrecord.cli.render.timeline import essence
 from onrecord.cli.settings import Settings, shared_options
 from onrecord.cli.stores import reading
@@ -179,7 +179,7 @@ class _Stepper:
         data = _event_data(engine.reader, one)
         head = paint(f"{one.seq:>5}", bold=True) + "  " + paint(inert(one.kind), fg="cyan")
         took = duration_text(self._duration(one))
-        about = [local_time(one.time), f"lane {inert(one.lane)}", inert(one.key or ""), took and f"took {took}"]
+        about = [local_time(one.time), f"lane {lane_text(one.lane)}", inert(one.key or ""), took and f"took {took}"]
         say(f"{head}  {'  '.join(part for part in about if part)}")
         width = terminal_width() if on_terminal() else PLAIN_CELLS
         say(fit(f"       {essence(data['content'])}", width))

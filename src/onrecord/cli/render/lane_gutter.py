@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from onrecord.core.events import ANSWERS, OPENING_KINDS
+from onrecord.core.lane_names import ROOT_LANE, is_root_lane
 
 MOST_COLUMNS = 12
 REQUESTED, HAPPENED, FAILED, UNDER_WAY, IDLE = "○", "●", "×", "┃", "│"
@@ -26,7 +27,7 @@ class Gutter:
     """Events one by one. A lane takes the first free column when it appears, and gives it back behind its last event.
 
     `ends` says how many events are to come of each lane. Where nobody knows, a lane that has nothing under way gives
-    its column to the next one that needs one.
+    its column to the next one that needs one. The root lane keeps its column after a checkpoint.
     """
 
     def __init__(self, ends: dict[str, int] | None = None) -> None:
@@ -36,14 +37,15 @@ class Gutter:
         self._under_way: set[str] = set()
 
     def row(self, event: GutterEvent) -> str:
-        column = self._column(event.lane)
+        lane = _branch(event)
+        column = self._column(lane)
         mark = FAILED if event.kind in _FAILURES else REQUESTED if event.kind in OPENING_KINDS else HAPPENED
         if event.kind in OPENING_KINDS:
-            self._under_way.add(event.lane)
+            self._under_way.add(lane)
         elif event.kind in ANSWERS:
-            self._under_way.discard(event.lane)
-        drawn = [mark if n == column else self._passing(lane) for n, lane in enumerate(self._columns)]
-        self._leave(event.lane, column)
+            self._under_way.discard(lane)
+        drawn = [mark if n == column else self._passing(other) for n, other in enumerate(self._columns)]
+        self._leave(lane, column)
         shown = "".join(drawn).rstrip()
         if len(shown) <= MOST_COLUMNS:
             return shown
@@ -63,7 +65,7 @@ class Gutter:
         return free
 
     def _may_go(self, lane: str) -> bool:
-        return self._is_live and "." in lane and lane not in self._under_way
+        return self._is_live and lane != ROOT_LANE and lane not in self._under_way
 
     def _leave(self, lane: str, column: int) -> None:
         if lane not in self._left:
@@ -76,11 +78,15 @@ class Gutter:
 
 def gutters(events: Sequence[GutterEvent]) -> list[str]:
     """Of a stretch that is known; nothing where there is one lane only."""
-    counts = _counted(event.lane for event in events)
+    counts = _counted(_branch(event) for event in events)
     if len(counts) < 2:
         return [""] * len(events)
     gutter = Gutter(counts)
     return [gutter.row(event) for event in events]
+
+
+def _branch(event: GutterEvent) -> str:
+    return ROOT_LANE if is_root_lane(event.lane) else event.lane
 
 
 def _counted(lanes: Iterable[str]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.cli.render.output import fields, note, on_terminal, painted, say, say_json, suggest, terminal_width
 from onrecord.cli.render.styled_text import Line, Piece, drawn, marked, split_lines, wrapped
-from onrecord.cli.render.text import brief, count_text, fit, inert
+from onrecord.cli.render.text import brief, count_text, fit, inert, lane_text
 from onrecord.cli.results import command_for
 
 if TYPE_CHECKING:  # loaded when the command runs
@@ -60,12 +60,12 @@ def _say_header(report: ContextReport) -> None:
     against = "nothing: it is the first model call of its conversation"
     if before is not None:
         elsewhere = f" of run {inert(before['run'])}" if before["run"] != report.run else ""
-        lane = f", lane {inert(before['lane'])}" if before["lane"] != report.lane else ""
+        lane = f", lane {lane_text(before['lane'])}" if before["lane"] != report.lane else ""
         against = f"the call before, at event {before['seq']}{elsewhere}{lane}"
     counts = ", ".join(f"{number} {label}" for label, number in report.counts.items())
     lines = [
         ("run", inert(report.run)),
-        ("call", f"event {report.seq} {inert(report.name or '')}, lane {inert(report.lane)}"),
+        ("call", f"event {report.seq} {inert(report.name or '')}, lane {lane_text(report.lane)}"),
         ("model", inert(report.model or "-")),
         ("against", against),
         ("messages", f"{len(report.messages)}{': ' + counts if counts else ''}"),

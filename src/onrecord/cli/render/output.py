@@ -26,8 +26,8 @@ SMALLEST_FLEXIBLE = 16
 PLAIN_CELL_CHARACTERS = 200
 DEEPEST_JSON = 20_000
 NEXT_CELLS = 6
-OWN_SIGNS = "…│┃━─●○·→×▶≠"
-_PLAIN_SIGNS = str.maketrans(OWN_SIGNS, "~||=-*o->x>#")
+OWN_SIGNS = "…│┃━─●○·→×▶≠›"
+_PLAIN_SIGNS = str.maketrans(OWN_SIGNS, "~||=-*o->x>#>")
 
 Style = str | Callable[[str], str]
 

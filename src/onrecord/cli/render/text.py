@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from onrecord.core.lane_names import shown_lane
 from onrecord.reports.times import iso_time as iso_time  # for those who show times
 
 # Control characters, format characters (bidi, zero width, tags), surrogates, line and paragraph separators.
@@ -49,6 +50,11 @@ def inert(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_escapes)
+
+
+def lane_text(lane: str) -> str:
+    """The lane for people, as in `visit#2 › fetch`."""
+    return inert(shown_lane(lane))
 
 
 def cells(text: str) -> int:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.cli.render.lane_gutter import Gutter, GutterEvent, gutters
 from onrecord.cli.render.output import Column, LiveTable, on_terminal, table, terminal_width
-from onrecord.cli.render.text import brief, cost_text, duration_text, fit, inert, local_time, tokens_text
+from onrecord.cli.render.text import brief, cost_text, duration_text, fit, inert, lane_text, local_time, tokens_text
 
 if TYPE_CHECKING:  # loaded when the command runs
     from onrecord.reports.effects import ReportedEffect
     from onrecord.reports.timelines import SeenEvent
 
 NAME_CELLS = 80
+LANE_CELLS = 24
 NARROW = 60
 _COLOURS = {"ActionFailed": "red", "ActionDenied": "red", "Failed": "red", "Completed": "green", "Cancelled": "yellow"}
 
@@ -29,7 +30,18 @@ KIND, NAME = Column("kind", _colour_of_kind), Column("name", drop=1, flexible=Tr
 TOOK, TOKENS = Column("took", "magenta", right=True, drop=3), Column("tokens", right=True, drop=4)
 COST, CONTENT = Column("cost", right=True, drop=4), Column("content", flexible=True, least=10)
 COLUMNS = (SEQ, TIME, LANE, GUTTER, KIND, NAME, TOOK, TOKENS, COST, CONTENT)
-TYPICAL = ("99999", "00:00:00", "0.10", "●│││", "ActionSucceeded", "x" * 18, "999 ms", "99.9k", "$0.0000", "x" * 120)
+TYPICAL = (
+    "99999",
+    "00:00:00",
+    "fetch#10",
+    "●│││",
+    "ActionSucceeded",
+    "x" * 18,
+    "999 ms",
+    "99.9k",
+    "$0.0000",
+    "x" * 120,
+)
 _WORDS = re.compile("[A-Z][a-z]+")
 _SAID_BY_NAMES = ("Action", "Wait")
 # What an event is about, by preference: the member shown in a timeline.
@@ -95,7 +107,7 @@ def _cells(one: SeenEvent, gutter: str, effect: ReportedEffect | None) -> list[s
     return [
         str(one.seq),
         local_time(one.time, "%H:%M:%S") if one.time is not None else "?",
-        inert(one.lane),
+        fit(lane_text(one.lane), LANE_CELLS),
         gutter,
         _kind(one.kind),
         fit(inert(_name(one, effect)), NAME_CELLS),

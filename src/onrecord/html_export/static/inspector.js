@@ -1,6 +1,7 @@
 // One event: what it is, what was recorded, and the hashes that it hangs on.
 import { h, inert } from "./dom.js";
 import { words } from "./event_list.js";
+import { shownLane } from "./lanes.js";
 import { duration, moment, prettyBlock } from "./pretty.js";
 
 export function inspected(run, seq, goTo) {
@@ -26,7 +27,7 @@ function rows(run, seq, link, goTo) {
   return [
     ...row("time", `${moment(link.time)} UTC`),
     ...(took === null ? [] : row("took", duration(took))),
-    ...row("lane", link.lane),
+    ...row("lane", inert(shownLane(String(link.lane)))),
     ...(link.key === null ? [] : row("key", inert(link.key))),
     ...cause,
     ...row("hash", h("code", {}, link.hash)),

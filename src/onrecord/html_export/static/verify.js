@@ -29,7 +29,8 @@ const LEFT_OUT = new Set([
 ]);
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 const EVENT_ID = /^[A-Za-z0-9_-]{1,64}$/;
-const LANE = /^(?:0|[1-9][0-9]{0,8})(?:\.(?:0|[1-9][0-9]{0,8})){0,63}$/;
+const LANE = /^main(?:@[1-9][0-9]{0,8})?(?:>[^>/\u0000-\u001f\u007f\ud800-\udfff]*)*$/u;
+const MOST_LANE_BYTES = 512;
 const LINK_MEMBERS = ["content", "id", "key", "kind", "lane", "parent", "prev", "run", "seq", "time"];
 const HEADER_MEMBERS = ["content", "created", "format", "kind", "namespace", "parent", "reducer", "rules", "run"];
 const MOST_RECORD_BYTES = 16 * 1024;
@@ -41,6 +42,10 @@ const SLICE_MS = 25;
 export function unescaped(line) {
   if (!line.includes("\\u003c")) return line;
   return line.replace(/\\(u003c|[\s\S])/g, (all, one) => (one === "u003c" ? "<" : all));
+}
+
+function isLane(lane) {
+  return typeof lane === "string" && LANE.test(lane) && utf8(lane).length <= MOST_LANE_BYTES;
 }
 
 function integer(value) {
@@ -188,7 +193,7 @@ class Checking {
     if (integer(members.get("seq")) !== seq) return "says that it stands elsewhere";
     if (members.get("prev") !== this.#head) return "does not follow the event before it";
     if (parent !== null && !(cause >= 1 && cause < seq)) return "names a causal parent that is not before it";
-    if (!(integer(members.get("time")) >= 0) || !EVENT_ID.test(id) || !LANE.test(members.get("lane"))) {
+    if (!(integer(members.get("time")) >= 0) || !EVENT_ID.test(id) || !isLane(members.get("lane"))) {
       return "has an invalid id, lane or time";
     }
     if (id.startsWith("_") && !id.endsWith(`_${seq.toString(16)}`)) return "has an id that does not end with its seq";

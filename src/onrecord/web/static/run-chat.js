@@ -2,6 +2,7 @@
 import { get } from "./api.js";
 import { at, h, inert } from "./dom.js";
 import { said } from "./run-inspector.js";
+import { shownLane } from "./lanes.js";
 import { amount, cost, duration } from "./run-words.js";
 import { tree } from "./tree.js";
 
@@ -59,7 +60,7 @@ export class Chat {
   call(call) {
     const link = (seq, text) => h("a", { href: `${this.address}?seq=${seq}`, onclick: (event) => { event.preventDefault(); this.go(seq); } }, text);
     const used = call.used;
-    const about = [call.model, call.lane === "0" ? null : `lane ${call.lane}`, duration(call.took_us), used ? `${amount(used.tokens)} tokens` : null, used ? cost(used.cost) : null];
+    const about = [call.model, call.lane === "main" ? null : `lane ${shownLane(call.lane)}`, duration(call.took_us), used ? `${amount(used.tokens)} tokens` : null, used ? cost(used.cost) : null];
     const same = call.messages.length || call.own_answer ? `${amount(call.repeated)} earlier messages, as in event ${call.before}${call.own_answer ? ", and its answer" : ""}` : `Asked the same as in event ${call.before}`;
     const repeated = call.repeated ? h("p", { class: "soft small" }, same) : null;
     const dropped = call.dropped ? h("p", { class: "notice small" }, `${amount(call.dropped)} messages of event ${call.before} are not there any more, or were changed`) : null;

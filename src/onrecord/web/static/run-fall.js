@@ -1,6 +1,7 @@
 // The waterfall: a list of all events of which only those in view exist. Rows are taken again when they scroll away.
 import { at, h, inert, say } from "./dom.js";
 import { Axis, isRequest } from "./run-axis.js";
+import { shownLane } from "./lanes.js";
 import { amount, duration, isAnswer, laneColour, titled } from "./run-words.js";
 
 const BEYOND = 8;
@@ -107,8 +108,9 @@ export class Waterfall {
     line.classList.toggle("answer", isAnswer(row));
     line.classList.toggle("bad", row.outcome === "failed" || row.outcome === "denied" || row.kind === "Failed" || !!row.damage);
     lane.className = `lane lane-${laneColour(row.lane)}`;
-    lane.title = `Lane ${row.lane}: click to see it alone`;
-    lane.textContent = row.lane;
+    const name = inert(shownLane(row.lane));
+    lane.title = `Lane ${name}: click to see it alone`;
+    lane.textContent = name;
     const [title, kind] = titled(row);
     what.replaceChildren(
       h("b", {}, inert(title)),
@@ -147,7 +149,7 @@ export class Waterfall {
   /** The events of other lanes step back; the same lane again brings them all forward. */
   onlyLane(lane) {
     this.lane = lane === this.lane ? null : lane;
-    say(this.lane === null ? "All lanes" : `Lane ${this.lane}`);
+    say(this.lane === null ? "All lanes" : `Lane ${inert(shownLane(this.lane))}`);
     this.draw();
   }
 

@@ -3,6 +3,7 @@ import { Problem, get } from "./api.js";
 import { at, h, inert } from "./dom.js";
 import { isRequest } from "./run-axis.js";
 import { context } from "./run-context.js";
+import { shownLane } from "./lanes.js";
 import { duration, size, titled } from "./run-words.js";
 import { download, tree } from "./tree.js";
 
@@ -86,7 +87,7 @@ export class Inspector {
     const [title, kind] = titled({ ...row, kind: found.kind });
     const to = (seq, text) => h("a", { href: `${this.address}?seq=${seq}`, onclick: (event) => { event.preventDefault(); this.go(seq); } }, text);
     const facts = [
-      ["Event", `${found.seq} · ${found.kind}`], ["Lane", found.lane], ["Time", found.time ?? "–"],
+      ["Event", `${found.seq} · ${found.kind}`], ["Lane", shownLane(found.lane)], ["Time", found.time ?? "–"],
       isRequest(row) ? ["Took", row.outcome ? `${duration(row.took_us)}, ${row.outcome}` : "no answer yet"] : null,
       found.key ? ["Key", found.key] : null, row.model ? ["Model", row.model] : null,
     ].filter(Boolean);

@@ -1,4 +1,5 @@
 // How times, amounts and kinds of events are said.
+import { isRootLane } from "./lanes.js";
 
 export function duration(us) {
   if (us === null || us === undefined) return "";
@@ -49,9 +50,9 @@ export const isAnswer = (row) => row.kind in ANSWERED || row.kind === "Resumed";
 
 const said = (effect) => effect.replaceAll("_", " ");
 
-/** One of eight colours, the same for the same lane wherever it is met. */
+/** One of eight colours, the same for the same lane wherever it is met; the first is that of the root lane. */
 export function laneColour(lane) {
   let number = 0;
   for (const one of lane) number = (number * 31 + one.charCodeAt(0)) % 9973;
-  return lane === "0" ? 0 : 1 + (number % 7);
+  return isRootLane(lane) ? 0 : 1 + (number % 7);
 }
