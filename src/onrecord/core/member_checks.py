@@ -13,10 +13,6 @@ from onrecord.core.program_records import COMMAND, INPUT, is_command_request, is
 from onrecord.core.shapes import Check, Shape, is_count, is_hash, is_object, is_text, list_of, object_of, one_of
 
 
-def _is_forced(value: Any) -> bool:
-    return type(value) is int and value >= -1 and value != 0
-
-
 def _is_schedule(value: Any) -> bool:
     return type(value) is list and all(map(is_count, value)) and value == sorted(value)
 
@@ -28,7 +24,6 @@ def _is_amount(value: Any) -> bool:
 META: dict[str, Check] = {
     "births": is_count,
     "site": Shape({"file": is_text, "line": is_count, "function": is_text}),
-    "forced": _is_forced,
     "traceback": is_text,
     "redacted": list_of(is_text),
 }
