@@ -118,7 +118,7 @@ def test_the_golden_recordings_hold_every_kind() -> None:
 
 def test_the_golden_recordings_verify(tmp_path: Path) -> None:
     report = verify_file(vectors.RECORDING, deep=True)
-    assert str(report) == "Verification: 43/43 events verified, 0 failures, 0 mismatches - VALID"
+    assert str(report) == "Verification: 45/45 events verified, 0 failures, 0 mismatches - VALID"
     for name, lines in PINNED["recordings"].items():
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes("".join(f"{line}\n" for line in lines).encode())

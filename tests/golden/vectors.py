@@ -69,6 +69,10 @@ FOLDER = Path(__file__).resolve().parent
 VECTORS = FOLDER / "format-1.json"
 RECORDING = FOLDER / "recording-1.jsonl"
 START_US = 1_763_236_044_000_000
+_TURNS = [
+    *(["timer", "main", 1, 5], ["start", "main>fetch#1", 0, 6, 3], ["back", "main>fetch", 2, 7]),
+    *(["away", "main>fetch", 2, 1], ["began", "main/ask/0"]),
+]
 
 
 class FixedSources:
@@ -115,22 +119,27 @@ def golden_run(store: Any, run: str = "golden-1", sources: FixedSources | None =
 
     long_text = "Answer in one word. " * 52
     question = {"messages": [{"role": "system", "content": long_text}, {"role": "user", "content": "2+2?"}]}
-    add(ProcessAttached({"pid": 1}), ValuesDrawn([["time", 1.5], ["urandom", b"\x00\xff"]]))
+    add(
+        ProcessAttached({"pid": 1}),
+        ValuesDrawn([["main", "agent.begin time", 1.5], ["main>fetch", "agent.fetch urandom", b"\x00\xff"]]),
+    )
     add(StateUpdated({"step": 1, "note": "né"}, step_id="n1"))
-    add(ActionRequested("a1", question, name="ask", effect="model_call"), key="0/ask/0")
+    add(ActionRequested("a1", question, name="ask", effect="model_call"), key="main/ask/0")
     add(ChunkReceived("a1", 0, "4"), AttemptRecorded("a1", 1, "ok"), ActionSucceeded("a1", "4"))
     _snapshot(journal, {"step": 1, "note": "né"}, f"e{next(numbers)}")
-    add(ActionRequested("a2", question, name="ask"), lane="0.1")
-    add(ActionFailed("a2", ValueError("no")), lane="0.1")
+    add(ActionRequested("a2", question, name="ask"), lane="main>fetch#1")
+    add(ActionFailed("a2", ValueError("no")), lane="main>fetch#1", key="step 3")
+    add(SignalReceived("poke", 1), lane='main>né "quoted"\\%3E')
     add(ActionDenied("a3", "not allowed", {"to": "all"}), ActionRequested("a4", [1, 1.0, (2**70, float("inf"))]))
     add(EffectSettled("a4", "done", value="sent", by="operator"), ActionSucceeded("a4", "sent"))
     add(Interrupted("go on?"), Resumed(True))
     add(WaitCreated("w1", "approval", deadline=START_US), WaitResolved("w1", {"ok": True}))
-    add(SignalReceived("stop", None), TurnTaken([["0", 1]]))
+    add(SignalReceived("stop", None), TurnTaken(_TURNS))
     _add_decisions(add)
     _add_command(add)
     add(RunReleased(1, [START_US, START_US + 5]))
-    add(StateUpdated([]), Completed("4"))
+    add(StateUpdated([]), key="checkpoint")
+    add(StateUpdated([1]), Completed("4"), lane="main@1")
     return journal
 
 
@@ -140,7 +149,7 @@ def _add_decisions(add: Any) -> None:
     schema = {"type": "boolean"}
     pairs = {10: "a", (2, "é"): "b", 9: {None: 1, "\ufb33": 2, "😀": 3}}
     question = WaitCreated("w2", "refund", question="Send 5 €?", schema=schema, context={"order": 7})
-    add(question, WaitResolved("w2", {"ok": True}, by="ada", why="small", meta={"forced": 3}))
+    add(question, WaitResolved("w2", {"ok": True}, by="ada", why="small"))
     add(Interrupted("stop?"), Resumed(False, by="ada", why="no"))
     add(
         ActionRequested("a5", pairs, name="pay", meta={"births": 2, "site": site, "own": [1]}),
@@ -148,7 +157,7 @@ def _add_decisions(add: Any) -> None:
     )
     add(AttemptRecorded("a5", 1, "failed", latency_us=1500))
     add(EffectSettled("a5", "failed", by="ada", why="not sent"))
-    add(ActionFailed("a5", TimeoutError("late"), meta={"traceback": "Traceback: late", "forced": -1}))
+    add(ActionFailed("a5", TimeoutError("late"), meta={"traceback": "Traceback: late"}), key="cancelled ahead")
 
 
 def _add_command(add: Any) -> None:
@@ -163,11 +172,11 @@ def _add_command(add: Any) -> None:
         "look": "stat",
         "version": {"kind": "absent"},
         "cause": "first",
-        "lane": "0",
+        "lane": "main",
         "ordinal": 0,
     }
     add(FilesObserved([look, absent]))
-    add(ActionRequested("c1", asked, name="sed", effect="command", meta={"once": True}), key="0/command sed/0")
+    add(ActionRequested("c1", asked, name="sed", effect="command", meta={"once": True}), key="main/command sed/0")
     add(ChunkReceived("c1", 0, {"pid": 4242, "started": 77}), InputSent("c1", size=3, digest=some))
     add(ChunkReceived("c1", 1, {"stream": "out", "data": b"hi\n", "taken": {"size": 3, "digest": some}}))
     add(InputSent("c1", signal=15))
@@ -235,6 +244,8 @@ _STORED = b'{"output":[1,1.0,1e21,"\xc3\xa9"],"action_id":"a1"}'
 _FRAME = bytes.fromhex("28b52ffd2006310000") + b"reenac"
 _TREE = {"kind": "ignored", "b": [1, 1.0, -0.0, 1e21, 1e-7], "a": {"é": '\u0001"', "\ufb33": 1, "😀": 2}}
 
+_LANE = 'main@2>fetch#1>né "q"\\\u2028'
+
 Row = tuple[str, str, list[bytes], bytes]
 
 
@@ -252,14 +263,14 @@ def _header(parent: ParentRun | None) -> bytes:
     ).to_bytes()
 
 
-def _link(key: str | None, parent: int | None) -> bytes:
+def _link(key: str | None, parent: int | None, lane: str = "main") -> bytes:
     return link_bytes(
         Link(
             content=hashing.render(_A),
             id="e-1",
             key=key,
             kind="Resumed",
-            lane="0.2",
+            lane=lane,
             parent=parent,
             prev=hashing.render(_B),
             run="r",
@@ -282,7 +293,7 @@ def hash_rows() -> list[Row]:
     rows: list[Row] = []
     for name, header in (("plain", _header(None)), ("of a fork", _header(forked))):
         rows.append(("header", name, [header], hashing.header_hash(header)))
-    for name, link in (("plain", _link(None, None)), ("with key and parent", _link('k"\\\u0001é\x7f😀', 4))):
+    for name, link in (("plain", _link(None, None)), ("with key and parent", _link('k"\\\u0001é\x7f😀', 4, _LANE))):
         rows.append(("link", name, [link], hashing.link_hash(link)))
     for name, text in (("plain", _STORED), ("empty", b"")):
         rows.append(("commit", name, [_SALT, _A, text], hashing.commitment(_SALT, _A, text)))
@@ -295,7 +306,7 @@ def hash_rows() -> list[Row]:
     pairs = {"output": {"$dict": [[9, 1], [{"$tuple": [2]}, 2], [10, 3]]}}
     masked = b'{"content":{"output":{"$dict":[[10,3],[9,1],[{"$tuple":[2]},2]]}},"kind":"ActionSucceeded"}'
     rows.append(("match", "pairs are sorted", [masked], MatchRules().match("ActionSucceeded", pairs)))
-    decided = {"resolution": 1, "by": "ada", "why": "so", "meta": {"forced": 1}, "wait_id": "w"}
+    decided = {"resolution": 1, "by": "ada", "why": "so", "meta": {"own": 1}, "wait_id": "w"}
     masked = _masked("WaitResolved", {"resolution": 1})
     rows.append(("match", "who decided is left out", [masked], MatchRules().match("WaitResolved", decided)))
     for name, distance in (("no distance", u64[0]), ("distance 1", u64[1]), ("far", u64[2])):
@@ -305,7 +316,7 @@ def hash_rows() -> list[Row]:
     rows.append(("erased", "the marker", [], hashing.ERASED_MARKER))
     for name, children in (("no child", []), ("two children", [_B, _C])):
         rows.append(("lanes", name, [_A, *children], hashing.lane_fold(_A, children)))
-    rows.append(("order", "lane 0.10", [_A, b"0.10"], hashing.next_order(_A, "0.10")))
+    rows.append(("order", "of a lane", [_A, "main>né#9".encode()], hashing.next_order(_A, "main>né#9")))
     rows.append(("node", "a list", [b'["a",1.0]'], hashing.node_address(b'["a",1.0]')))
     rows.append(("artifact", "bytes", [_bytes(300, 5)], hashing.artifact_address(_bytes(300, 5))))
     rows.append(("artifact", "nothing", [b""], hashing.artifact_address(b"")))

@@ -55,13 +55,13 @@ def test_every_kind_comes_back_as_it_was_written(store: Store) -> None:
     }
     assert all(type(event.event) is KINDS[event.kind] for event in events)
     by_seq = {event.seq: event for event in events}
-    assert by_seq[2].event.draws == [["time", 1.5], ["urandom", b"\x00\xff"]]  # type: ignore[attr-defined]
-    assert by_seq[4].key == "0/ask/0"
-    assert by_seq[9].lane == "0.1"
-    assert by_seq[12].event.payload == [1, 1.0, (2**70, float("inf"))]  # type: ignore[attr-defined]
-    assert type(by_seq[12].event.payload[1]) is float  # type: ignore[attr-defined]
+    assert by_seq[2].event.draws[1] == ["main>fetch", "agent.fetch urandom", b"\x00\xff"]  # type: ignore[attr-defined]
+    assert by_seq[4].key == "main/ask/0"
+    assert by_seq[9].lane == "main>fetch#1"
+    assert by_seq[13].event.payload == [1, 1.0, (2**70, float("inf"))]  # type: ignore[attr-defined]
+    assert type(by_seq[13].event.payload[1]) is float  # type: ignore[attr-defined]
     assert isinstance(by_seq[10].event.error, ValueError)  # type: ignore[attr-defined]
-    assert [e.seq for e in events if e.parent is not None] == [7, 10, 14, 16, 18, 22, 24, 29, 36, 38]
+    assert [e.seq for e in events if e.parent is not None] == [7, 10, 15, 17, 19, 23, 25, 30, 37, 39]
 
 
 def test_what_was_appended_is_what_is_read(store: Store) -> None:
@@ -102,7 +102,7 @@ def test_the_trace_equals_the_log(store: Store) -> None:
         ("golden-1", e.seq, e.kind, e.time // 1000) for e in log
     ]
     assert [t.action_id for t in trace if t.kind == "ActionRequested"] == ["a1", "a2", "a4", "a5", "c1", "i1"]
-    assert [t.step_id for t in trace if t.kind == "StateUpdated"] == ["n1", None]
+    assert [t.step_id for t in trace if t.kind == "StateUpdated"] == ["n1", None, None]
 
 
 def test_follow_hands_out_what_comes_and_ends_with_the_run(store: Store) -> None:
@@ -139,7 +139,7 @@ def test_reading_never_hands_out_altered_bytes(memory: MemoryStore) -> None:
             row._replace(salt=flipped(row.salt or b"")),
             row._replace(match=flipped(row.match or b"")),
             row._replace(hash=flipped(row.hash)),
-            row._replace(link=row.link.replace(b'"lane":"0"', b'"lane":"1"')),
+            row._replace(link=row.link.replace(b'"lane":"main"', b'"lane":"main>x"')),
         ):
             rows = [*original[:index], altered, *original[index + 1 :]]
             with pytest.raises(Damaged, match=f"event {row.seq} "):
@@ -186,7 +186,7 @@ def test_an_event_of_a_kind_from_the_future_is_shown_as_it_is(memory: MemoryStor
             id="e1",
             key=None,
             kind="Telepathy",
-            lane="0",
+            lane="main",
             parent=None,
             prev=render(journal.header_row.hash),
             run="r1",
@@ -194,7 +194,7 @@ def test_an_event_of_a_kind_from_the_future_is_shown_as_it_is(memory: MemoryStor
             time=1,
         )
     )
-    row = EventRow(1, "e1", "Telepathy", "0", None, link, link_hash(link), salt, match, None, pack(stored))
+    row = EventRow(1, "e1", "Telepathy", "main", None, link, link_hash(link), salt, match, None, pack(stored))
     memory.append(NS, "r1", [row], expected=journal.head(), epoch=journal.epoch)
     (event,) = JournalReader(memory, "r1").scan()
     assert event.event == UnknownEvent("Telepathy", content)
@@ -208,8 +208,8 @@ def test_two_lanes_have_prefix_digests_of_their_own(store: Store) -> None:
         for number, lane in enumerate(order):
             journal.append(Draft(StateUpdated(order[:number].count(lane)), lane=lane))
 
-    record("r1", ["0", "0.1", "0", "0.1"])
-    record("r2", ["0.1", "0", "0.1", "0"])
+    record("r1", ["main", "main>a", "main", "main>a"])
+    record("r2", ["main>a", "main", "main>a", "main"])
     ends = [{row.lane: row.prefix for row in store.lanes(NS, run)} for run in ("r1", "r2")]
     assert ends[0] == ends[1]
     assert len(set(ends[0].values())) == 1, "the same behaviour in two lanes has one digest"

@@ -49,7 +49,7 @@ def test_the_line_is_exact(store: Store) -> None:
 def test_every_kind_verifies_in_every_store(store: Store) -> None:
     golden_run(store)
     report = verify_run(store, "golden-1", deep=True)
-    assert str(report) == "Verification: 43/43 events verified, 0 failures, 0 mismatches - VALID"
+    assert str(report) == "Verification: 45/45 events verified, 0 failures, 0 mismatches - VALID"
     assert (report.nodes, report.snapshots, report.terminal) == (1, 1, "Completed")
     assert (report.orphans, report.open_interrupts, report.open_waits) == ([], [], [])
 
@@ -88,7 +88,7 @@ def row_alterations(row: EventRow) -> dict[str, EventRow]:
         "hash": row._replace(hash=flipped(row.hash)),
         "id": row._replace(id="other"),
         "kind": row._replace(kind="Cancelled" if row.kind == "Completed" else "SignalReceived"),
-        "lane": row._replace(lane="0.7"),
+        "lane": row._replace(lane="main>a#6"),
         "content gone": row._replace(content=None),
         "salt gone": row._replace(salt=None),
         "match gone": row._replace(match=None),
@@ -106,7 +106,7 @@ def row_alterations(row: EventRow) -> dict[str, EventRow]:
 
 
 @pytest.mark.parametrize(
-    "field", list(row_alterations(EventRow(1, "", "", "0", 1, b"", b"a", b"a", b"a", b"a", b"\0a")))
+    "field", list(row_alterations(EventRow(1, "", "", "main", 1, b"", b"a", b"a", b"a", b"a", b"\0a")))
 )
 def test_an_altered_field_is_found_and_located(memory: MemoryStore, field: str) -> None:
     small_run(memory)
@@ -257,7 +257,7 @@ def test_an_event_after_the_end_is_found_though_it_chains(memory: MemoryStore) -
     ("member", "value"),
     [
         *(("time", -1), ("time", 2**53), ("id", "no spaces"), ("id", ""), ("id", "x" * 65)),
-        *(("lane", "0.01"), ("lane", ""), ("parent", 2), ("parent", 0), ("key", "k" * 1025), ("run", "r2")),
+        *(("lane", "0.1"), ("lane", ""), ("parent", 2), ("parent", 0), ("key", "k" * 1025), ("run", "r2")),
     ],
 )
 def test_a_link_that_breaks_a_rule_is_found_though_it_chains(memory: MemoryStore, member: str, value: Any) -> None:
