@@ -29,7 +29,6 @@ from onrecord.store.memory import MemoryStore
 from onrecord.store.sqlite import row_types
 from onrecord.store.sqlite.store import SqliteStore
 
-
 LANE = 'main>né "\\'
 
 

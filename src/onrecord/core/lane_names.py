@@ -30,11 +30,10 @@ _ESCAPE = Pattern(r"%([0-9A-F]{2})")
 
 def is_lane(lane: str) -> bool:
     """Return True for a name that a lane may have."""
-    return (
-        lane == ROOT_LANE
-        or (len(lane) <= LANE_BYTES
+    return lane == ROOT_LANE or (
+        len(lane) <= LANE_BYTES
         and _LANE.match(lane) is not None
-        and (lane.isascii() or len(lane.encode()) <= LANE_BYTES))
+        and (lane.isascii() or len(lane.encode()) <= LANE_BYTES)
     )
 
 
