@@ -48,9 +48,9 @@ def attempts(
     oldest first.
 
     \b
-    onrecord attempts @last                       the run and its newest live replay
-    onrecord attempts @last --last-two            the two newest live replays
-    onrecord attempts @last 0/fetch/0 --pick 1 2  two attempts of one effect
+    onrecord attempts @last                          the run and its newest live replay
+    onrecord attempts @last --last-two               the two newest live replays
+    onrecord attempts @last main/fetch/0 --pick 1 2  two attempts of one effect
 
     Exit status 1 if they differ beyond the tolerance, or if there is only one; 7 if there is no value to compare.
     """
