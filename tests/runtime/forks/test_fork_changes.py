@@ -12,6 +12,7 @@ import onrecord
 from kit.forks import Ledger, assert_verifies, entries, fork, kinds, moved, seqs
 from kit.runtime import Died, new_id, replay, run
 from kit.soak import SOAK
+from onrecord.core.lane_names import sibling_name
 from onrecord.core.wait_keys import Resolution
 from onrecord.errors import BadPosition, Damaged, InvalidInput, NotFound, OnrecordError
 from onrecord.journal.reader import JournalReader
@@ -368,7 +369,7 @@ def test_a_change_in_a_lane_below_leaves_the_others_alone(memory: MemoryStore) -
         change = AnotherAnswer(one.seq, "CHANGED")
         ledger.clear()
         got = fork(lanes, parent, change=change, live_tools=["note"], fork_id=branch, store=memory)
-        number = int(one.lane.split(".")[1]) - 1
+        number = sibling_name(one.lane)[1]
         again = one.key.endswith("/1")
         expected = "CHANGED" if again else "CHANGED AGAIN"
         assert got[number] == f"noted {number} {expected}"

@@ -43,7 +43,7 @@ def recorded(store: Any, pages: int) -> str:
     with Journal.create(store, name, facts=facts) as journal:
         drafts: list[Draft] = []
         for page in range(pages):
-            key = f"0/look/{page}"
+            key = f"main/look/{page}"
             drafts += [
                 Draft(ActionRequested(key, {"page": page}, "look", "durable_step"), key=key),
                 Draft(ActionSucceeded(key, page)),

@@ -155,7 +155,7 @@ def test_facts_that_tell_no_change(memory: MemoryStore, number: int) -> None:
 BAD_NOTES: list[Any] = [
     *({"stood_in": 7}, {"stood_in": {}}, {"stood_in": {"action": "a"}}, {"stood_in": {"action": "a", "seq": "many"}}),
     *({"stood_in": {"action": "a", "seq": float("inf")}}, {"stood_in": None}, {"stood_in": []}),
-    *({"not_begun": "nobody"}, {"not_begun": 7}, {"not_begun": ["0/mail/0"]}, {"not_begun": None}),
+    *({"not_begun": "nobody"}, {"not_begun": 7}, {"not_begun": ["main/mail/0"]}, {"not_begun": None}),
     *({"standing_in": None}, {"standing_in": 7}, {"standing_in": {"mode": "live"}}),
     *({"accepted": 7}, {"accepted": {}}, {"accepted": {"dropped": ["x"], "turns": []}}),
 ]
@@ -175,7 +175,7 @@ def test_notes_of_a_wrong_shape(memory: MemoryStore, number: int) -> None:
 @pytest.mark.parametrize("seq", [10**15, -5, 0, 1, 2, 3])
 def test_a_note_of_an_answer_that_was_never_used(memory: MemoryStore, seq: int) -> None:
     parent = recorded(memory)
-    note = ProcessAttached({"stood_in": {"action": "0/mail/0", "run": parent, "seq": seq}})
+    note = ProcessAttached({"stood_in": {"action": "main/mail/0", "run": parent, "seq": seq}})
     name = made_up(memory, parent, standing_in=policy(parent), events=[note])
     outcome(lambda: clerk.resume(name, store=memory))
     assert not ledger.count("mail")
@@ -195,11 +195,11 @@ def test_no_record_lets_a_tool_begin_that_was_begun_before(memory: MemoryStore) 
     from onrecord.core.events import AttemptRecorded
 
     events = [
-        ActionRequested("0/think/0", {"model": "small", "prompt": "a"}, "think", "model_call"),
-        ActionSucceeded("0/think/0", "small a"),
-        ActionRequested("0/mail/0", {"text": "a"}, "mail", "tool_call", meta={"once": True}),
-        ProcessAttached({"not_begun": "0/mail/0"}),
-        AttemptRecorded("0/mail/0", 1, "begun"),
+        ActionRequested("main/think/0", {"model": "small", "prompt": "a"}, "think", "model_call"),
+        ActionSucceeded("main/think/0", "small a"),
+        ActionRequested("main/mail/0", {"text": "a"}, "mail", "tool_call", meta={"once": True}),
+        ProcessAttached({"not_begun": "main/mail/0"}),
+        AttemptRecorded("main/mail/0", 1, "begun"),
     ]
     name = made_up(memory, parent, standing_in=policy(parent, live_tools=["mail"]), events=events)
     assert isinstance(refused(lambda: clerk.resume(name, store=memory)), onrecord.InDoubt)

@@ -143,7 +143,7 @@ def test_a_tool_with_another_input_is_not_carried_out(memory: MemoryStore) -> No
         replay_live(writer, name, live_run_id=again, store=memory)
     assert caught.value.code == "not_carried_out"
     assert not ledger.count("mail")
-    assert notes(memory, again, "not_begun") == ["0/mail/0"]
+    assert notes(memory, again, "not_begun") == ["main/mail/0"]
     assert resume(writer, again, live_tools=["mail"], store=memory).startswith("mailed")
     assert ledger.lines[-1] == ("mail", "grim a")
 

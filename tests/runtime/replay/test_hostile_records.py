@@ -28,8 +28,8 @@ async def ask(what: int) -> int:
     return what
 
 
-REQUEST = Draft(ActionRequested("0/ask/0", {"what": 1}, "ask", "durable_step"), key="0/ask/0")
-ANSWER = ActionSucceeded("0/ask/0", 1)
+REQUEST = Draft(ActionRequested("main/ask/0", {"what": 1}, "ask", "durable_step"), key="main/ask/0")
+ANSWER = ActionSucceeded("main/ask/0", 1)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ ANSWER = ActionSucceeded("0/ask/0", 1)
         [ValuesDrawn([["0", "now"]])],
         [ValuesDrawn({"a": 1})],
         [AttemptRecorded("nothing", 1, "failed")],
-        [REQUEST, AttemptRecorded("0/ask/0", "many", "failed")],  # type: ignore[arg-type]
+        [REQUEST, AttemptRecorded("main/ask/0", "many", "failed")],  # type: ignore[arg-type]
         [ChunkReceived("nothing", 0, "x")],
         [REQUEST, ANSWER, REQUEST],
         [ProcessAttached({"accepted": 5})],

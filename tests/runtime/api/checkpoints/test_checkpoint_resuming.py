@@ -24,6 +24,7 @@ from kit.checkpoints import (
 from kit.runtime import Died, new_id, resume, run
 from kit.soak import SOAK
 from kit.stores import any_store
+from onrecord.core.lane_names import is_root_lane
 from onrecord.store.memory import MemoryStore
 
 # What it costs
@@ -60,8 +61,9 @@ def test_a_run_is_as_deep_as_it_likes(store: Any) -> None:
     result = resume(plain, run_id, store=store)
     assert result == [{"turn": turns, "sum": sum(range(turns)) * 101}, "end"]
     assert len(store.snapshots("default", run_id)) == 2
-    assert {one.lane.count(".") for one in onrecord.JournalReader(store, run_id).scan()} == {0, 1}
-    assert [one.lane for one in checkpoints(store, run_id)] == [f"0.{number}" for number in range(1, turns + 1)]
+    assert all(is_root_lane(one.lane) for one in onrecord.JournalReader(store, run_id).scan())
+    roots = ["main", *(f"main@{number}" for number in range(1, turns))]
+    assert [one.lane for one in checkpoints(store, run_id)] == roots
     assert is_sound(plain, run_id, result, store)
 
 

@@ -290,8 +290,8 @@ def test_a_recorded_block_may_have_checkpoints(store: Any) -> None:
         assert onrecord.restored() == {"at": 1}
     assert onrecord.verify_run(store, "nightly", deep=True).valid
     assert [one.lane for one in onrecord.JournalReader(store, "nightly").scan() if one.kind == "ActionRequested"] == [
-        "0",
-        "0.1",
+        "main",
+        "main@1",
     ]
 
 

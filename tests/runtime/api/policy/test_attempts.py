@@ -210,15 +210,15 @@ def test_what_an_attempt_keeps(store: MemoryStore) -> None:
     assert (spec["name"], spec["kind"], spec["timeout_seconds"]) == ("mail", "tool_call", None)
     assert spec["retry"]["on"] == ["RateLimited", "OSError"]
     assert spec["retry"]["attempts"] == 2
-    assert failed.action_id == succeeded.action_id == "0/mail/0"
-    assert failed.snapshots["input"] == {"action": "0/mail/0"}
+    assert failed.action_id == succeeded.action_id == "main/mail/0"
+    assert failed.snapshots["input"] == {"action": "main/mail/0"}
     assert isinstance(failed.snapshots["error"], RateLimited)
     assert "output" not in failed.snapshots
-    assert succeeded.snapshots["output"] == {"action": "0/mail/0"}
+    assert succeeded.snapshots["output"] == {"action": "main/mail/0"}
     assert "error" not in succeeded.snapshots
     assert failed.snapshots["budget"]["tokens"] == 7
     assert failed.snapshots["budget"]["calls"] == 2
-    assert failed.snapshots["guardrails"] == ["0/look_up/0"]
+    assert failed.snapshots["guardrails"] == ["main/look_up/0"]
     expected = [["tool", "look_up"], ["guardrail", {"checked": "someone@example.org"}], ["artifact", b"\0letter"]]
     assert failed.snapshots["events"] == succeeded.snapshots["events"] == expected
     rows = {one.seq: one for one in onrecord.JournalReader(store, "r").scan()}
@@ -403,7 +403,7 @@ def test_a_thread_with_a_limit_belongs_to_the_effect(store: MemoryStore) -> None
         except Broken:
             return quick()
 
-    assert trying.run(run_id="r", store=store) == "r/0/quick/0"
+    assert trying.run(run_id="r", store=store) == "r/main/quick/0"
     assert kinds(store, "r")[-1] == "Completed"
     assert len(events(store, "r")) == 5
 
