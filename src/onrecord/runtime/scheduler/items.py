@@ -192,8 +192,8 @@ class Token:
         """None for a turn."""
         self.detail = detail
         """The driver's own value."""
-        self.recorded = False
-        """The history has the request."""
+        self.recorded: Requested | None = None
+        """The request of the history."""
         self.cancelled = False
         self.gone = False
         """No lane waits for it any more."""

@@ -119,15 +119,18 @@ class Kernel:
         time: int = 0,
         accepts: bool = False,
         loosen: Loosen | None = None,
+        may_repeat: Callable[[Token], bool] | None = None,
     ) -> None:
         """Start at the beginning, or at a checkpoint: with its `root` and `time`, and the history after it.
 
         With `accepts` the code may have changed: what it does not do any more is dropped from the record. A tolerant
-        replay asks `loosen` which recorded request answers one that differs.
+        replay asks `loosen` which recorded request answers one that differs. `may_repeat` is asked of an effect that
+        may run at most once and has no outcome: True if it is known that it was not begun.
         """
         assert not accepts or writable
         assert loosen is None or not writable
         self._loosen = loosen
+        self._may_repeat = may_repeat or (lambda token: False)
         self.history = history or Window()
         self.root = root
         self.live = False
@@ -239,9 +242,10 @@ class Kernel:
         request = Requested(key, lane, call.name, call.digest, call.once, own.births)
         token = Token(lane, key, call, ordinal=own.count(("turn", "taken")))
         if self._loosen is not None and (bound := self._find_loosely(lane, request)) is not None:
-            token.name, token.recorded = bound.key, True
-        elif self._is_recorded(lane, request):
-            token.recorded = True
+            token.name, token.recorded = bound.key, bound
+        elif (found := self._find_recorded(lane, request)) is not None:
+            assert type(found) is Requested
+            token.recorded = found
         elif self.live:
             self._to_begin.append(token)
         self._open(token)
@@ -256,7 +260,7 @@ class Kernel:
         """Set the state, or do anything else that is recorded and needs no answer."""
         self._check()
         lane = self._living(lane)
-        self._is_recorded(lane, Noted(lane, digest))
+        self._find_recorded(lane, Noted(lane, digest))
 
     @property
     def is_alone(self) -> bool:
@@ -267,13 +271,13 @@ class Kernel:
         """Take a checkpoint. Return the name under which the root lane continues, with all counters at zero."""
         self._check()
         assert self.is_alone, "lanes, effects or turns are open"
-        self._is_recorded(lane, CheckpointTaken(lane, digest, self.time))
+        self._find_recorded(lane, CheckpointTaken(lane, digest, self.time))
         self.root = next_root(lane)
         self._lanes = {self.root: _Lane()}
         return self.root
 
-    def _is_recorded(self, lane: str, act: Act) -> bool:
-        """Return True if the record has the act; otherwise it is written with the next commit."""
+    def _find_recorded(self, lane: str, act: Act) -> Act | None:
+        """Return the act of the record. If there is none, the act is written with the next commit."""
         if self._accepts and not self.live:
             self._accept(lane, act)
         recorded = None if self.live or lane in self._left else self.history.next_act(lane)
@@ -282,12 +286,12 @@ class Kernel:
                 self._part(lane, "nothing", act, "added", None)
             self._draft.append(act)
             self._is_commit_due |= type(act) is Requested
-            return False
+            return None
         position, expected = recorded
         if not _is_same(expected, act):
             self._part(lane, expected, act, "changed", position)
         self.history.mark_made(lane)
-        return True
+        return expected
 
     def peek(self, lane: str) -> Act | None:
         """Return the next recorded act of the lane, if it has one."""
@@ -635,6 +639,7 @@ class Kernel:
             token
             for token in self.open
             if _is_in_doubt(token) and token.key not in digest.retries and token not in spared
+            if not self._may_repeat(token)
         ]
         if doubts:
             return EffectsInDoubt(doubts)

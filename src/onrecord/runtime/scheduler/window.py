@@ -54,26 +54,32 @@ class Digest(NamedTuple):
     """Positions from which the code was changed."""
 
 
-def digest_history(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    """Read a history once, for what depends on its end. `start` is the position of its first item."""
+Placed = tuple[int, Item]
+"""An item with its position. Positions grow, with or without gaps."""
+
+
+def digest_history(items: Iterable[Placed], *, writable: bool) -> Digest:
+    """Read a history once, for what depends on its end."""
     retries: dict[str, int] = {}
     dropped: set[int] = set()
     changes: list[int] = []
     void: set[int] = set()
     chunks: dict[str, list[int]] = {}
-    position, others = start - 1, start - 1
+    position = 0
     last: Item | None = None
+    at_end = _LastChunks()
     ends = _Ends()
-    for position, item in enumerate(items, start):
+    for position, item in items:
         last = item
         ends.add(position, item)
         if isinstance(item, Chunk):
             chunks.setdefault(item.key, []).append(position)
+            at_end.add(item.key)
             continue
         if isinstance(item, Dropped):
-            for own in _last_chunks(chunks, others, position).values():
-                void.update(own if own[0] in item.positions else ())
-        others = position
+            own = at_end.of(chunks)
+            void.update(own if own and own[0] in item.positions else ())
+        at_end.clear()
         if isinstance(item, SettledItem) and item.how == "retry":
             retries[item.key] = position
         elif isinstance(item, Dropped):
@@ -87,22 +93,38 @@ def digest_history(items: Iterable[Item], *, writable: bool, start: int = 0) -> 
         elif isinstance(item, EffectOutcome):
             chunks.pop(item.key, None)
     anew: set[str] = set()
-    if writable:
-        for key, positions in _last_chunks(chunks, others, position + 1).items():
-            void.update(positions)
-            anew.add(key)
+    if writable and (positions := at_end.of(chunks)):
+        void.update(positions)
+        anew.add(at_end.key)
     loose = ends.before_chunks if anew else ends.loose
     is_whole = isinstance(last, Ended) and position not in dropped
     ends_with = frozenset(retries), frozenset(void), frozenset(anew), loose
     return Digest(is_whole, *ends_with, frozenset(dropped), tuple(changes))
 
 
-def _last_chunks(chunks: dict[str, list[int]], others: int, end: int) -> dict[str, list[int]]:
-    """Return the chunks of the one stream after which nothing else is recorded: the program did not act on them.
+class _LastChunks:
+    """The chunks at the end of a history. The program did not act on them if they are all of one stream.
 
-    Chunks of two streams may alternate at the end: then the program may have acted on either.
+    Chunks of two streams may alternate there: then the program may have acted on either.
     """
-    return {key: own for key, own in chunks.items() if own[0] > others and len(own) == end - own[0]}
+
+    def __init__(self) -> None:
+        self.key = ""
+        self._count = 0
+        self._is_one = True
+
+    def add(self, key: str) -> None:
+        self._is_one &= not self._count or key == self.key
+        self.key = key
+        self._count += 1
+
+    def clear(self) -> None:
+        self._count, self._is_one = 0, True
+
+    def of(self, chunks: dict[str, list[int]]) -> list[int]:
+        """Return the positions of a stream whose chunks are all at the end."""
+        own = chunks.get(self.key, [])
+        return own if self._count and self._is_one and len(own) == self._count else []
 
 
 class _Ends:
@@ -129,17 +151,17 @@ class _Ends:
 class Window:
     """A cursor in the history, and the recorded acts of each lane that are still to be made again."""
 
-    def __init__(self, items: Iterable[Item] = (), digest: Digest | None = None, start: int = 0) -> None:
+    def __init__(self, items: Iterable[Placed] = (), digest: Digest | None = None) -> None:
         self.digest = digest or Digest()
-        self.position = start
-        """That of the item under the cursor."""
-        self._items: Iterator[Item] | None = iter(items)
-        self._ahead: deque[Item] = deque()
+        self._end: float = -math.inf
+        """The position after the last item that was read."""
+        self._items: Iterator[Placed] | None = iter(items)
+        self._ahead: deque[Placed] = deque()
         self._acts: dict[str, deque[tuple[int, Act]]] = {}
         self._made: set[int] = set()
         self._draws: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
         self._aways: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
-        self._last = start - 1
+        self._last: float = -math.inf
         """Position of the last delivery that came at rest."""
         self._changes = deque(self.digest.changes)
         """Changes of the code that are still to come."""
@@ -152,22 +174,26 @@ class Window:
 
     def head(self) -> Item | None:
         """Return the item under the cursor; None at the end."""
-        return self._ahead[0] if self._ahead or self._read() else None
+        return self._ahead[0][1] if self._ahead or self._read() else None
+
+    @property
+    def position(self) -> int:
+        """That of the item under the cursor; at the end of the history one that no item has."""
+        return self._ahead[0][0] if self._ahead or self._read() else max(0, int(max(0, self._end)))
 
     def drop(self) -> None:
         """Drop the item under the cursor. It delivers nothing: draws and aways before it stay those of this rest."""
-        self._ahead[0] = Dropped(())
+        self._ahead[0] = self._ahead[0][0], Dropped(())
 
     def advance(self) -> None:
-        item = self._ahead.popleft()
-        if self.position in self._rests and type(item) is not Dropped:
-            while self._last < self.position:
+        position, item = self._ahead.popleft()
+        if position in self._rests and type(item) is not Dropped:
+            while self._last < position:
                 self._last = self._rests.popleft()
             while self._changes and self._changes[0] < self._last:
                 self._changes.popleft()
                 self.forget(self._last)
-        self._made.discard(self.position)
-        self.position += 1
+        self._made.discard(position)
 
     @property
     def is_loose(self) -> bool:
@@ -187,17 +213,18 @@ class Window:
         """Read one more item into the window; False at the end."""
         if self._items is None:
             return False
-        item = next(self._items, None)
-        if item is None:
+        placed = next(self._items, None)
+        if placed is None:
             self._items = None
             return False
-        position = self.position + len(self._ahead)
+        position, item = placed
+        self._end = position + 1
         if self._is_rest(item, position):
             self._rests.append(position)
         if position in self.digest.dropped:
             self.dropped.append(item)
             item = Dropped(())
-        self._ahead.append(item)
+        self._ahead.append((position, item))
         if isinstance(item, ACTS):
             self._acts.setdefault(item.lane, deque()).append((position, item))
         elif isinstance(item, Drawn):
@@ -262,9 +289,9 @@ class Window:
         """Take the first delivery from the cursor on that a lane waits for, out of order."""
         number = 0
         while number < len(self._ahead) or self._read():
-            item = self._ahead[number]
-            if isinstance(item, DELIVERIES) and self.position + number not in self.digest.void and is_awaited(item):
-                self._ahead[number] = Dropped(())
+            position, item = self._ahead[number]
+            if isinstance(item, DELIVERIES) and position not in self.digest.void and is_awaited(item):
+                self._ahead[number] = position, Dropped(())
                 return item
             number += 1
         return None
