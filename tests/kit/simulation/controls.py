@@ -12,6 +12,7 @@ from kit.simulation.life import Machine
 from onrecord.runtime.scheduler.items import (
     AHEAD,
     APART,
+    Act,
     Action,
     Away,
     Begin,
@@ -21,14 +22,13 @@ from onrecord.runtime.scheduler.items import (
     Drawn,
     EffectOutcome,
     Item,
-    Noted,
     Requested,
     Token,
     Turn,
     Wait,
 )
 from onrecord.runtime.scheduler.kernel import Kernel
-from onrecord.runtime.scheduler.window import Digest, Window, digest_history
+from onrecord.runtime.scheduler.window import Digest, Placed, Window, digest_history
 
 # What is written
 
@@ -111,18 +111,19 @@ class OutcomesApartAreLost(Kernel):
 
 
 class PoliciesAreCompared(Kernel):
-    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+    def _find_recorded(self, lane: str, act: Act) -> Act | None:
         recorded = self.peek(lane)
         if getattr(recorded, "once", None) != getattr(act, "once", None) and recorded is not None:
             self._part(lane, recorded, act, "changed", None)
-        return super()._is_recorded(lane, act)
+        return super()._find_recorded(lane, act)
 
 
 class ListenedValuesAreRequests(Kernel):
     def listen(self, name: str, detail: Any = None) -> Token:
         token = super().listen(name, detail)
         self.open[token] = None
-        token.call, token.recorded = Call(name, None, once=True), not self.live
+        token.call = Call(name, None, once=True)
+        token.recorded = None if self.live else Requested(token.key, token.lane, name, None, once=True)
         return token
 
 
@@ -155,6 +156,12 @@ class NothingIsInDoubt(Kernel):
         return super()._go_live()
 
 
+class WhatWasNotBegunIsInDoubt(Kernel):
+    def _go_live(self) -> Action:
+        self._may_repeat = None
+        return super()._go_live()
+
+
 class CancelledEffectsRunAgain(Kernel):
     def _go_live(self) -> Action:
         for token in self.open:
@@ -173,21 +180,21 @@ class RetriesAreNotSpent(Kernel):
 
 
 class EndedRecordsHaveNoAdded(Kernel):
-    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+    def _find_recorded(self, lane: str, act: Act) -> Act | None:
         digest = self.history.digest
         self.history.digest = digest._replace(is_whole=False)
         try:
-            return super()._is_recorded(lane, act)
+            return super()._find_recorded(lane, act)
         finally:
             self.history.digest = digest
 
 
 class PrefixesHaveAdded(Kernel):
-    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+    def _find_recorded(self, lane: str, act: Act) -> Act | None:
         digest = self.history.digest
         self.history.digest = digest._replace(is_whole=True)
         try:
-            return super()._is_recorded(lane, act)
+            return super()._find_recorded(lane, act)
         finally:
             self.history.digest = digest
 
@@ -268,26 +275,31 @@ class LanesComeBackToTheirRecord(Kernel):
             self._draft.append(act)
         self._left.clear()
 
-    def _is_recorded(self, lane: str, act: Any) -> bool:
+    def _find_recorded(self, lane: str, act: Act) -> Act | None:
         written = len(self._draft)
         if self._accepts and not self.live:
             self._accept(lane, act)
             if len(self._draft) > written:
                 self._is_commit_due |= type(act) is Requested
-                return False
-        return super()._is_recorded(lane, act)
+                return None
+        return super()._find_recorded(lane, act)
+
+
+class PositionsAreCounted(Window):
+    def __init__(self, items: Iterable[Placed], digest: Digest) -> None:
+        super().__init__(((number, item) for number, (_, item) in enumerate(items)), digest)
 
 
 class DroppedDeliveriesAreDelivered(Window):
     def drop(self) -> None: ...
 
 
-def _dropped_items_come_back(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    return digest_history(items, writable=writable, start=start)._replace(dropped=frozenset())
+def _dropped_items_come_back(items: Iterable[Placed], *, writable: bool) -> Digest:
+    return digest_history(items, writable=writable)._replace(dropped=frozenset())
 
 
-def _changes_are_forgotten(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    return digest_history(items, writable=writable, start=start)._replace(changes=())
+def _changes_are_forgotten(items: Iterable[Placed], *, writable: bool) -> Digest:
+    return digest_history(items, writable=writable)._replace(changes=())
 
 
 # Strands
@@ -330,7 +342,7 @@ class FirstReturnIsEnough(Kernel):
 
 
 class PendingActsAreNotRead(Window):
-    def pending_act(self, lane: str) -> tuple[int, Requested | Noted] | None:
+    def pending_act(self, lane: str) -> tuple[int, Act] | None:
         acts = self._acts.get(lane)
         return acts[0] if acts else None
 
@@ -343,12 +355,12 @@ class DivergencesStopNothing(Kernel):
 # Streams and retries, as the end of a history tells
 
 
-def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    digest = digest_history(items, writable=writable, start=start)
+def _cut_streams_are_executed_again(items: Iterable[Placed], *, writable: bool) -> Digest:
+    digest = digest_history(items, writable=writable)
     if not writable:
         return digest
     chunks: dict[str, list[int]] = {}
-    for position, item in enumerate(items, start):
+    for position, item in items:
         if type(item) is Chunk:
             chunks.setdefault(item.key, []).append(position)
         elif type(item) is EffectOutcome:
@@ -357,18 +369,18 @@ def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool, st
     return digest._replace(void=digest.void | void, anew=digest.anew | chunks.keys())
 
 
-def _streams_are_always_cut(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    digest = digest_history(items, writable=False, start=start)
+def _streams_are_always_cut(items: Iterable[Placed], *, writable: bool) -> Digest:
+    digest = digest_history(items, writable=False)
     return digest
 
 
-def _old_chunks_stay(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    return digest_history(items, writable=writable, start=start)._replace(void=frozenset())
+def _old_chunks_stay(items: Iterable[Placed], *, writable: bool) -> Digest:
+    return digest_history(items, writable=writable)._replace(void=frozenset())
 
 
-def _retries_stay(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    retries = frozenset(item.key for item in items if getattr(item, "how", "") == "retry")
-    return digest_history(items, writable=writable, start=start)._replace(retries=retries)
+def _retries_stay(items: Iterable[Placed], *, writable: bool) -> Digest:
+    retries = frozenset(item.key for _, item in items if getattr(item, "how", "") == "retry")
+    return digest_history(items, writable=writable)._replace(retries=retries)
 
 
 CONTROLS: dict[str, Machine] = {
@@ -384,6 +396,7 @@ CONTROLS: dict[str, Machine] = {
     "nothing is begun before the history is over": Machine(HistoryNeedNotBeOver),
     "nothing is begun before its request is committed": Machine(RequestsAreBegunAtOnce),
     "an at-most-once effect without an outcome is in doubt": Machine(NothingIsInDoubt),
+    "an effect that is known not to have been begun is not in doubt": Machine(WhatWasNotBegunIsInDoubt),
     "a cancelled effect of a dead process is not executed again": Machine(CancelledEffectsRunAgain),
     "an outcome has the time of its commit": Machine(OutcomesHaveNoTime),
     "an effect that the program gave up has an outcome": Machine(GivenUpEffectsStayOpen),
@@ -397,6 +410,7 @@ CONTROLS: dict[str, Machine] = {
     "what is listened to is not committed ahead of a checkpoint": Machine(ListenedValuesAreCommittedAhead),
     "changed code repeats nothing that has an outcome": Machine(SparesAreNotUsed),
     "a lane that left its record does not return to it": Machine(LanesComeBackToTheirRecord),
+    "positions are those of the journal": Machine(window=PositionsAreCounted),
     "draws stay with their rest if its delivery is dropped": Machine(window=DroppedDeliveriesAreDelivered),
     "dropped items are skipped": Machine(digest=_dropped_items_come_back),
     "what changed code draws is found after the change": Machine(digest=_changes_are_forgotten),

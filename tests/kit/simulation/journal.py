@@ -7,6 +7,17 @@ from typing import NamedTuple
 
 from kit.simulation.outside import Wrong
 from onrecord.runtime.scheduler.items import Began, Chunk, Commit, EffectOutcome, Item, Requested
+from onrecord.runtime.scheduler.window import Placed
+
+
+def position_of(number: int) -> int:
+    """Return the position of the n-th item of a journal: three items are neighbours, and a gap follows."""
+    return 7 + 5 * (number // 3) + number % 3
+
+
+def place(items: list[Item], first: int = 0) -> list[Placed]:
+    """Return items of a journal with their positions. `first` is the number of the first one."""
+    return [(position_of(number), item) for number, item in enumerate(items, first)]
 
 
 class Death(NamedTuple):
@@ -27,7 +38,7 @@ class Journal:
         self._synced = len(self.items), 0
         self._time = 0
         self.ends: list[int] = [0]
-        """Positions at which a death may cut the journal."""
+        """Numbers of items after which a death may cut the journal."""
 
     def append(self, commit: Commit, observations: int, now: int) -> int:
         """Append the items and return the time of the commit, which is that of its outcomes and chunks."""

@@ -40,7 +40,7 @@ from onrecord.runtime.scheduler.items import (
 )
 from onrecord.runtime.scheduler.kernel import Kernel
 from onrecord.runtime.scheduler.names import ROOT
-from onrecord.runtime.scheduler.window import Digest, Window, digest_history
+from onrecord.runtime.scheduler.window import Digest, Placed, Window, digest_history
 
 _PATIENCE_STEPS = 600
 """Steps of a busy program after which it is taken to spin for ever if nothing more can arrive. In a history twice as
@@ -62,8 +62,6 @@ class Entry(NamedTuple):
 
     root: str = ROOT
     time: int = 0
-    position: int = 0
-    """That of the first item after it."""
     seen: tuple[Any, ...] = ()
 
 
@@ -87,7 +85,7 @@ class Life:
         self,
         body: Steps,
         machine: Machine,
-        history: list[Item],
+        history: list[Placed],
         digest: Digest,
         outside: Outside,
         *,
@@ -97,6 +95,7 @@ class Life:
         entry: Entry = Entry(),  # noqa: B008
         accepts: bool = False,
         loosen: Loosen | None = None,
+        knows_begun: bool = False,
     ) -> None:
         """Without a journal the life is a replay."""
         self.peak = 0
@@ -104,13 +103,14 @@ class Life:
         self.journal = journal
         self._history_length = len(history)
         self._given = 0
-        self._patience = 2 * _PATIENCE_STEPS + max((getattr(item, "forced", 0) for item in history), default=0)
+        self._patience = 2 * _PATIENCE_STEPS + max((getattr(item, "forced", 0) for _, item in history), default=0)
         self._journal_length = len(journal.items) if journal is not None else 0
-        self._start = entry.position
-        window = machine.window(self._give(history), digest, entry.position)
+        window = machine.window(self._give(history), digest)
         options = {"writable": journal is not None, "root": entry.root, "time": entry.time, "accepts": accepts}
         if loosen is not None:
             options["loosen"] = loosen
+        if knows_begun:
+            options["may_repeat"] = outside.ledger.was_never_begun
         self.kernel = machine.kernel(window, **options)
         self._outside = outside
         outside.arrive = self._arrive
@@ -124,11 +124,11 @@ class Life:
         self.seen = self._strands.seen
         self.seen += entry.seen
 
-    def _give(self, history: list[Item]) -> Iterator[Item]:
-        for item in history:
+    def _give(self, history: list[Placed]) -> Iterator[Placed]:
+        for placed in history:
             self._given += 1
-            self.peak = max(self.peak, self._given + self._start - self.kernel.history.position)
-            yield item
+            self.peak = max(self.peak, self.kernel.history.held + 1)
+            yield placed
 
     def run(self) -> Verdict:
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from kit.simulation.cases import make_case, make_plain_case
 from kit.simulation.interpreter import run_root
-from kit.simulation.journal import Journal
+from kit.simulation.journal import Journal, place
 from kit.simulation.life import Life, Machine
 from kit.simulation.memory import Memory
 from kit.simulation.outside import Ledger, Outside
@@ -64,8 +64,9 @@ def test_window_of_a_long_run_is_small() -> None:
     first = Life(run_root(Memory(False), program), Machine(), [], Digest(), _outside(), journal=journal)
     verdict = first.run()
     assert verdict.how == "done"
-    items = journal.items
-    replay = Life(run_root(Memory(False), program), Machine(), items, digest_history(items, writable=False), _outside())
+    history = place(journal.items)
+    digest = digest_history(history, writable=False)
+    replay = Life(run_root(Memory(False), program), Machine(), history, digest, _outside())
     assert replay.run() == verdict
     assert replay.seen == first.seen
     assert replay.peak < 50

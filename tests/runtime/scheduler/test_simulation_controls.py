@@ -6,7 +6,7 @@ import pytest
 
 from kit.simulation.cases import Case, Edit, make_case, make_plain_case
 from kit.simulation.controls import CONTROLS, BirthsAreNotCompared, EndedLanesAreNotCompared, PendingActsAreNotRead
-from kit.simulation.journal import Death
+from kit.simulation.journal import Death, place
 from kit.simulation.life import Machine
 from kit.simulation.programs import Node
 from kit.simulation.shrinker import find_failure
@@ -26,6 +26,7 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "nothing is begun before the history is over": (5, 9, 24),
     "nothing is begun before its request is committed": (0, 1, 2),
     "an at-most-once effect without an outcome is in doubt": (21, 46, 58),
+    "an effect that is known not to have been begun is not in doubt": (142, 313, 507),
     "a cancelled effect of a dead process is not executed again": (121, 124, 300),
     "an outcome has the time of its commit": (0, 1, 2),
     "an effect that the program gave up has an outcome": (1, 6, 9),
@@ -39,6 +40,7 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "what is listened to is not committed ahead of a checkpoint": (98, 531, 1487),
     "changed code repeats nothing that has an outcome": (35, 72, 136),
     "a lane that left its record does not return to it": (72, 136, 230),
+    "positions are those of the journal": (35, 36, 72),
     "draws stay with their rest if its delivery is dropped": (827, 2019, 3159),
     "dropped items are skipped": (35, 58, 72),
     "what changed code draws is found after the change": (230, 242, 433),
@@ -128,5 +130,6 @@ def test_request_left_out_before_a_birth_is_reported_first(machine: Machine, lan
 
 
 def _replay(machine: Machine, first: Requested, second: Requested) -> Kernel:
-    history = [first, EffectOutcome(first.key, "value"), second, EffectOutcome(second.key, 0), Ended(None)]
+    items = [first, EffectOutcome(first.key, "value"), second, EffectOutcome(second.key, 0), Ended(None)]
+    history = place(items)
     return machine.kernel(machine.window(history, machine.digest(history, writable=False)), writable=False)

@@ -130,8 +130,8 @@ class Kernel:
         assert not accepts or writable
         assert loosen is None or not writable
         self._loosen = loosen
-        self._may_repeat = may_repeat or (lambda token: False)
-        self.history = history or Window()
+        self._may_repeat = may_repeat
+        self.history = Window() if history is None else history
         self.root = root
         self.live = False
         self.done = False
@@ -492,6 +492,8 @@ class Kernel:
         return self._next_live(steps) if self.live else self._go_live()
 
     def _next_live(self, steps: int | None) -> Action | None:
+        if self._accepts and self._to_begin:
+            self._use_spares()
         if self._is_commit_due:
             return self._commit()
         if self._to_begin or self._to_stop:
@@ -543,7 +545,7 @@ class Kernel:
         for token in self._to_begin:
             if token.cancelled and not token.gone:
                 self.arrived(token, EffectCancelled(), time=self.time)  # before it was begun
-            elif not token.gone and not self._take_spare(token):
+            elif not token.gone:
                 token.begun = True
                 tokens.append(token)
         stop = [token for token in self._to_stop if token.begun and not token.done]
@@ -636,10 +638,7 @@ class Kernel:
             self._spares.add(self.history.dropped.pop(0))
         spared = {token for token in self.open if token.recorded and self._take_spare(token)}
         doubts = [
-            token
-            for token in self.open
-            if _is_in_doubt(token) and token.key not in digest.retries and token not in spared
-            if not self._may_repeat(token)
+            token for token in self.open if _is_in_doubt(token) and token not in spared and not self._is_allowed(token)
         ]
         if doubts:
             return EffectsInDoubt(doubts)
@@ -663,6 +662,10 @@ class Kernel:
                     self._is_commit_due = True
                 self._to_begin.append(token)
         return Live()
+
+    def _is_allowed(self, token: Token) -> bool:
+        """Return True if an effect without an outcome may be begun, though it may run at most once."""
+        return token.key in self.history.digest.retries or (self._may_repeat is not None and self._may_repeat(token))
 
     def _leave_history(self) -> None:
         self.live = True
@@ -760,13 +763,23 @@ class Kernel:
                 self._drop(item)
             history.advance()
 
+    def _use_spares(self) -> None:
+        """Answer dropped requests that are made again. A retry is spent in the commit of the request."""
+        self._to_begin = [
+            token for token in self._to_begin if token.cancelled or token.gone or not self._take_spare(token)
+        ]
+
     def _take_spare(self, token: Token) -> bool:
         """Let the recorded values of a dropped request arrive again. Return True if it has any."""
         values = self._spares.take(token) if token.call is not None else None
         for value, last in values or ():
             self.arrived(token, value, last=last)
-        if values is not None and not values and token.call is not None and token.call.once:
-            self._doubts.add(token)
+        if values is not None and not values and token.call is not None and token.call.once and not token.recorded:
+            if self._is_allowed(token):
+                self._draft.append(Began(token.key))
+                self._is_commit_due = True
+            else:
+                self._doubts.add(token)
         return bool(values)
 
     # Divergence

@@ -103,28 +103,26 @@ def digest_history(items: Iterable[Placed], *, writable: bool) -> Digest:
 
 
 class _LastChunks:
-    """The chunks at the end of a history. The program did not act on them if they are all of one stream.
+    """The chunks of one stream at the end of a history. The program did not act on them if the stream has no others.
 
-    Chunks of two streams may alternate there: then the program may have acted on either.
+    Chunks of two streams may alternate there: then the program may have acted on those of the first.
     """
 
     def __init__(self) -> None:
         self.key = ""
         self._count = 0
-        self._is_one = True
 
     def add(self, key: str) -> None:
-        self._is_one &= not self._count or key == self.key
+        self._count = self._count + 1 if key == self.key else 1
         self.key = key
-        self._count += 1
 
     def clear(self) -> None:
-        self._count, self._is_one = 0, True
+        self._count = 0
 
     def of(self, chunks: dict[str, list[int]]) -> list[int]:
         """Return the positions of a stream whose chunks are all at the end."""
         own = chunks.get(self.key, [])
-        return own if self._count and self._is_one and len(own) == self._count else []
+        return own if self._count and len(own) == self._count else []
 
 
 class _Ends:
@@ -153,7 +151,7 @@ class Window:
 
     def __init__(self, items: Iterable[Placed] = (), digest: Digest | None = None) -> None:
         self.digest = digest or Digest()
-        self._end: float = -math.inf
+        self._end = 0
         """The position after the last item that was read."""
         self._items: Iterator[Placed] | None = iter(items)
         self._ahead: deque[Placed] = deque()
@@ -170,6 +168,11 @@ class Window:
         self.dropped: list[Item] = []
         """Items that were dropped before, as far as was read."""
 
+    @property
+    def held(self) -> int:
+        """How many items are in the window."""
+        return len(self._ahead)
+
     # The cursor
 
     def head(self) -> Item | None:
@@ -179,7 +182,7 @@ class Window:
     @property
     def position(self) -> int:
         """That of the item under the cursor; at the end of the history one that no item has."""
-        return self._ahead[0][0] if self._ahead or self._read() else max(0, int(max(0, self._end)))
+        return self._ahead[0][0] if self._ahead or self._read() else self._end
 
     def drop(self) -> None:
         """Drop the item under the cursor. It delivers nothing: draws and aways before it stay those of this rest."""
@@ -339,7 +342,7 @@ class Window:
                 if not values:
                     del recorded[name]
 
-    def _rest_after(self, position: int) -> float:
+    def _rest_after(self, position: float) -> float:
         return next((rest for rest in self._rests if rest > position), math.inf)
 
     def meet_away(self, lane: str, ordinal: int, draws: int | None) -> bool:
