@@ -17,7 +17,13 @@ def position_of(number: int) -> int:
 
 def place(items: list[Item], first: int = 0) -> list[Placed]:
     """Return items of a journal with their positions. `first` is the number of the first one."""
-    return [(position_of(number), item) for number, item in enumerate(items, first)]
+    end = first + len(items)
+    while len(_POSITIONS) < end:
+        _POSITIONS.append(position_of(len(_POSITIONS)))
+    return list(zip(_POSITIONS[first:end], items, strict=True))
+
+
+_POSITIONS: list[int] = []
 
 
 class Death(NamedTuple):
@@ -43,13 +49,17 @@ class Journal:
     def append(self, commit: Commit, observations: int, now: int) -> int:
         """Append the items and return the time of the commit, which is that of its outcomes and chunks."""
         self._time = time = max(self._time, now)
-        self.items.extend(
-            item._replace(time=time) if type(item) is EffectOutcome or type(item) is Chunk else item
-            for item in commit.items
-        )
-        self.requested.update(item.key for item in commit.items if type(item) is Requested)
-        if any(type(item) is not Chunk for item in commit.items):  # chunks alone may become void
-            self.safe = observations
+        for item in commit.items:
+            kind = type(item)
+            if kind is EffectOutcome:
+                item = EffectOutcome(item.key, item.value, time, item.forced)
+            elif kind is Chunk:
+                item = item._replace(time=time)
+            elif kind is Requested:
+                self.requested.add(item.key)
+            self.items.append(item)
+            if kind is not Chunk:  # chunks alone may become void
+                self.safe = observations
         if commit.sync:
             self.sync()
         self.ends.append(len(self.items))

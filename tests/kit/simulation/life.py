@@ -6,8 +6,7 @@ An effect begun too early or twice, a replay that executes or commits, a program
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from kit.simulation.journal import Death, Journal
@@ -101,11 +100,11 @@ class Life:
         self.peak = 0
         """The largest number of items that the window held."""
         self.journal = journal
-        self._history_length = len(history)
         self._given = 0
-        self._patience = 2 * _PATIENCE_STEPS + max((getattr(item, "forced", 0) for _, item in history), default=0)
+        self._history = history
         self._journal_length = len(journal.items) if journal is not None else 0
-        window = machine.window(self._give(history), digest)
+        self._given_items = self._give(history)
+        window = machine.window(self._given_items, digest)
         options = {"writable": journal is not None, "root": entry.root, "time": entry.time, "accepts": accepts}
         if loosen is not None:
             options["loosen"] = loosen
@@ -124,10 +123,12 @@ class Life:
         self.seen = self._strands.seen
         self.seen += entry.seen
 
-    def _give(self, history: list[Placed]) -> Iterator[Placed]:
+    def _give(self, history: list[Placed]) -> Generator[Placed, None, None]:
         for placed in history:
             self._given += 1
-            self.peak = max(self.peak, self.kernel.history.held + 1)
+            held = self.kernel.history.held
+            if held >= self.peak:
+                self.peak = held + 1
             yield placed
 
     def run(self) -> Verdict:
@@ -141,11 +142,17 @@ class Life:
             return Verdict("dead")
         except _Ended as end:
             return self._verdict(end.args[0])
+        finally:
+            self._strands.close()
+            self._outside.close()
+            self._given_items.close()
 
     def _run(self) -> Verdict:
         kernel, outside, chance = self.kernel, self._outside, self._outside.rng.random
         while True:
-            self._count_turn()
+            self._turns += 1
+            if self._turns > _MOST_TURNS:
+                self._stop_idling()
             if kernel.live and chance() < 0.1:
                 outside.happen()  # while the program runs
             action = kernel.next()
@@ -166,9 +173,11 @@ class Life:
     def _between_steps(self) -> None:
         """Ask the kernel whether a busy loop is interrupted."""
         kernel, steps = self.kernel, self._strands.steps
-        self._count_turn()
+        self._turns += 1
+        if self._turns > _MOST_TURNS:
+            self._stop_idling()
         if steps > _PATIENCE_STEPS:
-            if not kernel.live and steps > self._patience and (stuck := kernel.stuck()) is not None:
+            if not kernel.live and steps > self._patience() and (stuck := kernel.stuck()) is not None:
                 raise _Ended(stuck)
             if kernel.live and self._outside.is_still and not self._has_arrivals and not kernel.has_ready:
                 self._strands.check_deadlock()
@@ -188,10 +197,11 @@ class Life:
     def _has_arrivals(self) -> bool:
         return any(not token.gone for token in self._unwritten)
 
-    def _count_turn(self) -> None:
-        self._turns += 1
-        if self._turns > _MOST_TURNS:
-            raise Wrong(f"no progress: {list(self.kernel.open)} open, the history is at {self.kernel.history.head()}")
+    def _patience(self) -> int:
+        return 2 * _PATIENCE_STEPS + max((getattr(item, "forced", 0) for _, item in self._history), default=0)
+
+    def _stop_idling(self) -> None:
+        raise Wrong(f"no progress: {list(self.kernel.open)} open, the history is at {self.kernel.history.head()}")
 
     def _verdict(self, action: Action) -> Verdict:
         details = {Diverged: action, EffectsInDoubt: getattr(action, "tokens", None), Done: self._strands.root.result}
@@ -217,7 +227,7 @@ class Life:
     def _begin(self, token: Token) -> None:
         if self.journal is None:
             raise Wrong(f"a replay executes: {token}")
-        if len(self.seen) < self.journal.safe or self._given < self._history_length:
+        if len(self.seen) < self.journal.safe or self._given < len(self._history):
             raise Wrong(f"begun before the history is over: {token}")
         if token.call is not None and token not in self.kernel.listening:
             if token.key not in self.journal.requested:
@@ -230,30 +240,30 @@ class Life:
         if self.journal is None:
             raise Wrong(f"a replay commits: {commit.items}")
         self._check_batch(commit.items)
-        with self._dying():
-            self._outside.now += self._outside.upto(1)
-            time = self.journal.append(commit, len(self.seen), self._outside.now)
-            for item in commit.items:
-                if type(item) is EffectOutcome and item.forced != APART:
-                    self._outside.ledger.acknowledge(item.key, item.value)
-                    if type(item.value) is Cut:
-                        self.journal.check_cut(item, self._journal_length)
-        self.kernel.committed(time)
-
-    @contextmanager
-    def _dying(self) -> Iterator[None]:
-        """Let the process die before or after the commit that is made meanwhile."""
-        self._commits += 1
-        dies = self._death is not None and self._commits >= self._death.commits
-        if dies and self._death is not None and self._death.how == "before":
-            raise _Died
-        yield
+        dies = self._dies()
+        self._outside.now += self._outside.upto(1)
+        time = self.journal.append(commit, len(self.seen), self._outside.now)
+        for item in commit.items:
+            if type(item) is EffectOutcome and item.forced != APART:
+                self._outside.ledger.acknowledge(item.key, item.value)
+                if type(item.value) is Cut:
+                    self.journal.check_cut(item, self._journal_length)
         if dies:
             raise _Died
+        self.kernel.committed(time)
+
+    def _dies(self) -> bool:
+        """Let the process die before a commit; return True if it dies after it."""
+        self._commits += 1
+        if self._death is None or self._commits < self._death.commits:
+            return False
+        if self._death.how == "before":
+            raise _Died
+        return True
 
     def _check_batch(self, items: list[Item]) -> None:
         """Check that a commit of an outcome holds everything that has arrived."""
-        if any(type(item) in (EffectOutcome, Chunk) and item.forced != APART for item in items):
+        if self._unwritten and any(type(item) in (EffectOutcome, Chunk) and item.forced != APART for item in items):
             written = {delivery_name(item) for item in items if type(item) in (EffectOutcome, Chunk, Turn)}
             last = [token for token in self._unwritten if token in self.kernel.listening]
             for token in self._unwritten:
@@ -271,10 +281,12 @@ class Life:
         assert self.journal is not None
         if self.kernel.done:
             return
-        with self._dying():
-            self._outside.ledger.executed[token.key] = value
-            self._outside.ledger.acknowledge(token.key, value)
-            self.journal.append_apart(EffectOutcome(token.key, value, self._outside.now, APART))
+        dies = self._dies()
+        self._outside.ledger.executed[token.key] = value
+        self._outside.ledger.acknowledge(token.key, value)
+        self.journal.append_apart(EffectOutcome(token.key, value, self._outside.now, APART))
+        if dies:
+            raise _Died
 
 
 _VERDICTS = {Done: "done", Diverged: "diverged", EffectsInDoubt: "in doubt", RecordOver: "over", Wait: "stuck"}

@@ -117,6 +117,11 @@ class Outside:
         self._flying: dict[str, Token] = {}
         self._streams: dict[Token, _Stream] = {}
 
+    def close(self) -> None:
+        """Forget what has not happened."""
+        self._events.clear()
+        del self.arrive, self.write
+
     @property
     def is_still(self) -> bool:
         return not self._events

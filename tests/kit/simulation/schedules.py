@@ -23,8 +23,8 @@ from kit.simulation.memory import Memory
 from kit.simulation.outside import ChangedLedger, Ledger, Outside, Wrong
 from kit.simulation.programs import Program, walk
 from onrecord.runtime.scheduler.items import (
-    AHEAD,
     APART,
+    DELIVERIES,
     Began,
     CheckpointTaken,
     Cut,
@@ -212,7 +212,7 @@ class _Schedule:
             if (answer := replay.run()) != verdict:
                 raise Wrong(f"a replay from a checkpoint ends as {answer} instead of {verdict}")
             _check_same(life.seen, replay.seen, "a replay from a checkpoint")
-        longest = _longest_stretch(items, self._machine.digest(place(items), writable=False).void)
+        longest = _longest_stretch(items, replay.kernel.history.digest.void)
         if replay.peak > 2 * longest:
             raise Wrong(f"the window held {replay.peak} items, and the longest stretch has {longest}")
 
@@ -340,7 +340,7 @@ def _longest_stretch(items: list[Item], void: frozenset[int]) -> int:
     longest = length = 0
     for position, item in place(items):
         length += 1
-        longest = max(longest, length)
-        if getattr(item, "forced", AHEAD) >= 0 and position not in void:
+        if type(item) in DELIVERIES and item.forced >= 0 and position not in void:
+            longest = max(longest, length)
             length = 1
-    return longest
+    return max(longest, length)

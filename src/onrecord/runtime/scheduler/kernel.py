@@ -100,12 +100,14 @@ class _Lane:
 class _Arrival:
     """Something that came from outside and was not delivered yet."""
 
-    __slots__ = ("is_written", "item", "token", "value")
+    __slots__ = ("is_written", "item", "time", "token", "value")
 
     def __init__(self, token: Token, item: Delivery, value: Any) -> None:
         self.token = token
         self.item = item
         self.value = value
+        self.time = item.time
+        """That of a turn; of an outcome or a chunk that of its commit."""
         self.is_written = False
 
 
@@ -205,6 +207,8 @@ class Kernel:
     def _living(self, lane: str) -> str:
         """Return the lane, or the nearest one above it that has not ended: callbacks may outlive their task."""
         own = self._lanes.get(lane)
+        if own is not None and not own.ended:
+            return lane
         while (own is None or own.ended) and lane != self.root:
             lane = lane.rpartition(">")[0] or self.root
             own = self._lanes.get(lane)
@@ -407,11 +411,13 @@ class Kernel:
         """Count an act of a thread. Return the turn to wait for if the strand was away before it."""
         lane = self._living(lane)
         own = self._lanes[lane]
-        ordinal, drawn = own.acts, own.draws if draws else None
+        ordinal, drawn = own.acts, None
         if draws:
+            drawn = own.draws
             own.draws += 1
         else:
-            own.acts, own.draws = ordinal + 1, 0
+            own.acts = ordinal + 1
+            own.draws = 0
         if lane in self._away:
             self._away.discard(lane)
         elif not self.history.meet_away(lane, ordinal, drawn):
@@ -462,7 +468,7 @@ class Kernel:
     def committed(self, time: int) -> None:
         """Take the time of the last commit: that of the outcomes and chunks in it."""
         for arrival in self._untimed:
-            arrival.item = arrival.item._replace(time=time)
+            arrival.time = time
         self._untimed.clear()
 
     # The decision
@@ -515,7 +521,7 @@ class Kernel:
         self._inbox.popleft()
         if self._accepts:
             self.history.forget(math.inf)
-        return self._deliver(arrival.token, arrival.item, arrival.value)
+        return self._deliver(arrival.token, arrival.item, arrival.value, arrival.time)
 
     def _write_ahead(self) -> None:
         """Write everything that is here. What is listened to comes last: a checkpoint may be taken before it."""
@@ -554,10 +560,12 @@ class Kernel:
 
     def _commit(self, *, sync: bool = False) -> Commit:
         items, self._draft, self._is_commit_due = self._draft, [], False
-        return Commit(items, sync or any(_needs_sync(item) for item in items))
+        for item in items:
+            sync = sync or _needs_sync(item)
+        return Commit(items, sync)
 
-    def _deliver(self, token: Token, item: Delivery, value: Any) -> Deliver:
-        self.time = max(self.time, item.time)
+    def _deliver(self, token: Token, item: Delivery, value: Any, time: int) -> Deliver:
+        self.time = max(self.time, time)
         last = type(item) is not Chunk
         if last:
             token.done = True
@@ -577,7 +585,7 @@ class Kernel:
             if isinstance(item, ACTS):
                 if not history.head_is_made and not self._is_dropped(item, steps):
                     return self._unless_early(steps, partial(self._missing, item, history.position))
-            elif isinstance(item, Ended):
+            elif type(item) is Ended:
                 if not self._is_dropped(item, steps):
                     return self._unless_early(steps, partial(self._not_ended, item))
             elif isinstance(item, DELIVERIES) and not self._is_skipped(item):
@@ -590,11 +598,11 @@ class Kernel:
                     if token is None:
                         # A busy program waits at this step for a strand that is away.
                         return Wait() if self._away else self._unless_early(steps, partial(self._unexpected, item))
-                    if isinstance(item, Chunk):
+                    if type(item) is Chunk:
                         token.chunks = item.number + 1
                     history.advance()
-                    return self._deliver(token, item, self._value_of(token, item))
-                elif not isinstance(item, Chunk):
+                    return self._deliver(token, item, self._value_of(token, item), item.time)
+                elif type(item) is not Chunk:
                     self._tokens.pop(delivery_name(item), None)
             history.advance()
         return _OVER
@@ -712,12 +720,12 @@ class Kernel:
         for token in self.open:
             if token in self._apart:
                 item: Delivery = Turn(*token.taken_name)
-                return self._deliver(token, item, self._value_of(token, item))
+                return self._deliver(token, item, self._value_of(token, item), item.time)
         found = self.history.take_delivery(self._is_awaited)
         if found is None:
             return None
         token = self._tokens[delivery_name(found)]
-        return self._deliver(token, found, self._value_of(token, found))
+        return self._deliver(token, found, self._value_of(token, found), found.time)
 
     def _is_awaited(self, item: Delivery) -> bool:
         token = self._tokens.get(delivery_name(item))
@@ -757,7 +765,7 @@ class Kernel:
         """Drop what is left. Values that lanes wait for arrive again when the run is live."""
         history = self.history
         while (item := history.head()) is not None:
-            if isinstance(item, Chunk) and history.head_is_void:
+            if type(item) is Chunk and history.head_is_void:
                 self._is_skipped(item)
             elif isinstance(item, DELIVERIES) or (isinstance(item, ACTS) and not history.head_is_made):
                 self._drop(item)

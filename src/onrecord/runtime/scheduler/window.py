@@ -29,6 +29,7 @@ from onrecord.runtime.scheduler.items import (
     Item,
     Requested,
     SettledItem,
+    Turn,
 )
 
 
@@ -72,26 +73,26 @@ def digest_history(items: Iterable[Placed], *, writable: bool) -> Digest:
     for position, item in items:
         last = item
         ends.add(position, item)
-        if isinstance(item, Chunk):
+        if type(item) is Chunk:
             chunks.setdefault(item.key, []).append(position)
             at_end.add(item.key)
             continue
-        if isinstance(item, Dropped):
+        if type(item) is Dropped:
             own = at_end.of(chunks)
             void.update(own if own and own[0] in item.positions else ())
-        at_end.clear()
-        if isinstance(item, SettledItem) and item.how == "retry":
-            retries[item.key] = position
-        elif isinstance(item, Dropped):
             dropped.update(item.positions)
             changes.append(position)
             retries = {key: at for key, at in retries.items() if at not in dropped}
             chunks = {key: left for key, own in chunks.items() if (left := [at for at in own if at not in dropped])}
-        elif isinstance(item, Began):
+        elif type(item) is SettledItem:
+            if item.how == "retry":
+                retries[item.key] = position
+        elif type(item) is Began:
             retries.pop(item.key, None)
             void.update(chunks.pop(item.key, ()))
-        elif isinstance(item, EffectOutcome):
+        elif type(item) is EffectOutcome:
             chunks.pop(item.key, None)
+        at_end.clear()
     anew: set[str] = set()
     if writable and (positions := at_end.of(chunks)):
         void.update(positions)
@@ -134,15 +135,17 @@ class _Ends:
         """The same without the chunks at the end, which are void for a stream that is executed again."""
 
     def add(self, position: int, item: Item) -> None:
-        if getattr(item, "forced", 0) == APART or (isinstance(item, SettledItem) and item.how == "retry"):
-            return
-        if isinstance(item, EffectOutcome | Chunk) and item.forced != AHEAD:
-            self.loose = position + 1  # committed before it was delivered
-        elif not isinstance(item, DELIVERIES) or item.forced != AHEAD:
+        if isinstance(item, DELIVERIES):
+            if item.forced == APART or (type(item) is SettledItem and item.how == "retry"):
+                return
+            if item.forced != AHEAD:
+                # An outcome or a chunk is committed before it is delivered, a turn after it, at rest.
+                self.loose = None if type(item) is Turn else position + 1
+            elif self.loose is None:
+                self.loose = position + 1  # settled after the last commit
+        else:
             self.loose = None  # the commit was made after it, at rest
-        elif self.loose is None:
-            self.loose = position + 1  # settled after the last commit
-        if not isinstance(item, Chunk):
+        if type(item) is not Chunk:
             self.before_chunks = self.loose
 
 
@@ -222,17 +225,19 @@ class Window:
             return False
         position, item = placed
         self._end = position + 1
-        if self._is_rest(item, position):
+        if isinstance(item, DELIVERIES) and self._is_rest(item, position):
             self._rests.append(position)
         if position in self.digest.dropped:
             self.dropped.append(item)
-            item = Dropped(())
-        self._ahead.append((position, item))
+            placed = position, Dropped(())
+            self._ahead.append(placed)
+            return True
+        self._ahead.append(placed)
         if isinstance(item, ACTS):
             self._acts.setdefault(item.lane, deque()).append((position, item))
-        elif isinstance(item, Drawn):
+        elif type(item) is Drawn:
             self._draws.setdefault((item.lane, item.site), deque()).append((position, item.value))
-        elif isinstance(item, Away):
+        elif type(item) is Away:
             self._aways.setdefault((item.lane, item.ordinal), deque()).append((position, item.draws))
         return True
 
@@ -311,6 +316,8 @@ class Window:
     def draw(self, lane: str, site: str) -> tuple[Any] | None:
         """Return the next recorded value of that lane and site, in a tuple."""
         self._read_to_rest()
+        if not self._draws and not self._changes:
+            return None
         found = self._take_draw((lane, site), -1)
         for change in self._changes:
             # What changed code draws while it is replayed is recorded after all that it replays.
@@ -350,8 +357,9 @@ class Window:
 
         `draws` is None at the act itself: an away before a draw that is not made any more is met there.
         """
-        self._read_to_rest()
-        if (lane, ordinal) not in self._aways:
+        if not self._rests and self._items is not None:
+            self._read_to_rest()
+        if not self._aways or (lane, ordinal) not in self._aways:
             return False
         return self._take_away((lane, ordinal), self._rest_after(self._last), draws)
 
@@ -365,6 +373,6 @@ class Window:
                 return True
         return False
 
-    def _is_rest(self, item: Item, position: int) -> bool:
+    def _is_rest(self, item: Delivery, position: int) -> bool:
         # A void chunk is never delivered: what was recorded after it belongs to the rest before it.
-        return isinstance(item, DELIVERIES) and item.forced >= 0 and position not in self.digest.void
+        return item.forced >= 0 and position not in self.digest.void
