@@ -5,6 +5,7 @@ A rule that can be taken out without a failing schedule is not needed, or the si
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -294,6 +295,20 @@ class DroppedDeliveriesAreDelivered(Window):
     def drop(self) -> None: ...
 
 
+class AwaysBelongToTheirStretch(Window):
+    def meet_away(self, lane: str, ordinal: int, draws: int | None) -> bool:
+        changes, self._changes = self._changes, deque()
+        found = super().meet_away(lane, ordinal, draws)
+        self._changes = changes
+        return found
+
+
+class LeftDrawsAreNotMarked(Window):
+    @property
+    def has_unmet(self) -> bool:
+        return False
+
+
 def _dropped_items_come_back(items: Iterable[Placed], *, writable: bool) -> Digest:
     return digest_history(items, writable=writable)._replace(dropped=frozenset())
 
@@ -414,6 +429,8 @@ CONTROLS: dict[str, Machine] = {
     "draws stay with their rest if its delivery is dropped": Machine(window=DroppedDeliveriesAreDelivered),
     "dropped items are skipped": Machine(digest=_dropped_items_come_back),
     "what changed code draws is found after the change": Machine(digest=_changes_are_forgotten),
+    "a strand of changed code that was away is found after the change": Machine(window=AwaysBelongToTheirStretch),
+    "draws that changed code leaves out are forgotten": Machine(window=LeftDrawsAreNotMarked),
     "a retry is spent by an item": Machine(RetriesAreNotSpent),
     "a spent retry is no retry": Machine(digest=_retries_stay),
     "a whole record has added requests": Machine(EndedRecordsHaveNoAdded),

@@ -44,6 +44,8 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "draws stay with their rest if its delivery is dropped": (827, 2019, 3159),
     "dropped items are skipped": (35, 58, 72),
     "what changed code draws is found after the change": (230, 242, 433),
+    "a strand of changed code that was away is found after the change": (32875, 102771, 125760),
+    "draws that changed code leaves out are forgotten": (67761, 80617),
     "a retry is spent by an item": (4077,),
     "a spent retry is no retry": (4077,),
     "a whole record has added requests": (87, 142, 533),

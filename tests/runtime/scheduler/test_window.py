@@ -123,6 +123,25 @@ def test_void_chunk_is_no_rest() -> None:
     assert window.meet_away("main", 1, 0)
 
 
+def test_void_chunks_that_were_dropped_are_not_kept() -> None:
+    items = _placed([ASK, _chunk(0), Dropped((10, 20)), ASK])
+    window = Window(items, digest_history(items, writable=True))
+    while window.head() is not None:
+        window.advance()
+    assert window.dropped == [ASK]
+
+
+def test_what_changed_code_does_is_found_after_the_change() -> None:
+    """Reads no more than up to the next rest after the change."""
+    dropped = Dropped((20,))
+    items = _placed([ASK, OUT, dropped, Drawn("main", "clock", 5), Away("main", 1), Turn("timer", "main", 0), ASK])
+    window = Window(iter(items), digest_history(items, writable=False))
+    assert window.draw("main", "clock") == (5,)
+    assert window.meet_away("main", 1, 0)
+    assert not window.has_unmet
+    assert window.held == 6
+
+
 def test_void_chunks_are_marked() -> None:
     items = _placed([ASK, _chunk(0)])
     window = Window(items, digest_history(items, writable=True))

@@ -681,7 +681,7 @@ class Kernel:
             if token.gone and token.recorded:  # the program gave it up before the process died
                 self._write_apart(token, EffectCancelled(unknown=True))
         self._tokens.clear()
-        if self._accepts and (self.dropped or self._draft):
+        if self._accepts and (self.dropped or self._draft or self.history.has_unmet):
             self._draft.insert(0, Dropped(tuple(self.dropped)))
 
     def _pass_history(self) -> None:

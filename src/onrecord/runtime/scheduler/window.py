@@ -169,7 +169,7 @@ class Window:
         self._rests: deque[int] = deque()
         """Positions of deliveries that come after the program has done what was recorded before them."""
         self.dropped: list[Item] = []
-        """Items that were dropped before, as far as was read."""
+        """Items that were dropped before, as far as was read, without void chunks."""
 
     @property
     def held(self) -> int:
@@ -228,9 +228,9 @@ class Window:
         if isinstance(item, DELIVERIES) and self._is_rest(item, position):
             self._rests.append(position)
         if position in self.digest.dropped:
-            self.dropped.append(item)
-            placed = position, Dropped(())
-            self._ahead.append(placed)
+            if position not in self.digest.void:
+                self.dropped.append(item)
+            self._ahead.append((position, Dropped(())))
             return True
         self._ahead.append(placed)
         if isinstance(item, ACTS):
@@ -241,9 +241,9 @@ class Window:
             self._aways.setdefault((item.lane, item.ordinal), deque()).append((position, item.draws))
         return True
 
-    def _read_to_rest(self) -> None:
-        """Read what the program does before the next delivery."""
-        while not self._rests and self._read():
+    def _read_to_rest(self, after: float = -math.inf) -> None:
+        """Read what the program does before the next delivery, or the next one after a position."""
+        while not (self._rests and self._rests[-1] > after) and self._read():
             pass
 
     # The acts of lanes
@@ -321,9 +321,9 @@ class Window:
         found = self._take_draw((lane, site), -1)
         for change in self._changes:
             # What changed code draws while it is replayed is recorded after all that it replays.
-            while found is None and self._read():
-                pass
-            found = found or self._take_draw((lane, site), change)
+            if found is None:
+                self._read_to_rest(change)
+                found = self._take_draw((lane, site), change)
         return found
 
     def _take_draw(self, site: tuple[str, str], after: int) -> tuple[Any] | None:
@@ -349,6 +349,11 @@ class Window:
                 if not values:
                     del recorded[name]
 
+    @property
+    def has_unmet(self) -> bool:
+        """True if a draw or an away was not made again, as far as was read."""
+        return bool(self._draws or self._aways)
+
     def _rest_after(self, position: float) -> float:
         return next((rest for rest in self._rests if rest > position), math.inf)
 
@@ -359,14 +364,21 @@ class Window:
         """
         if not self._rests and self._items is not None:
             self._read_to_rest()
-        if not self._aways or (lane, ordinal) not in self._aways:
-            return False
-        return self._take_away((lane, ordinal), self._rest_after(self._last), draws)
+        found = bool(self._aways) and self._take_away((lane, ordinal), -1, draws)
+        for change in self._changes:
+            if not found:
+                self._read_to_rest(change)
+                found = self._take_away((lane, ordinal), change, draws)
+        return found
 
-    def _take_away(self, act: tuple[str, int], end: float, draws: int | None) -> bool:
-        aways = self._aways.get(act, deque())
+    def _take_away(self, act: tuple[str, int], after: int, draws: int | None) -> bool:
+        """Take an away after a position, and before the next rest."""
+        aways = self._aways.get(act)
+        if aways is None:
+            return False
+        end = self._rest_after(max(after, self._last))
         for number, (position, drawn) in enumerate(aways):
-            if position < end and draws in (None, drawn):
+            if after < position < end and draws in (None, drawn):
                 del aways[number]
                 if not aways:
                     del self._aways[act]
