@@ -39,6 +39,8 @@ class Journal:
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self.items: list[Item] = list(items)
         self.requested = {item.key for item in self.items if type(item) is Requested}
+        self.first = len(self.items)
+        """Items that were there from the beginning."""
         self.safe = 0
         """Observations on which nothing but committed items has an influence."""
         self._synced = len(self.items), 0

@@ -146,7 +146,11 @@ class _Schedule:
     def _changed_life(self, program: Program, outside: Outside, journal: Journal, death: Death | None) -> Life:
         history = place(journal.items)
         digest = self._machine.digest(history, writable=True)
-        options = {"accepts": not digest.is_whole, "knows_begun": self._case.knows_begun}
+        # What changed code committed is its own record: it need not be accepted again.
+        is_accepted = any(_is_of_program(item) for item in journal.items[journal.first :])
+        accepts = not digest.is_whole and not (is_accepted and len(journal.items) % 2)
+        self._tally["resumes of accepted code"] += not accepts and not digest.is_whole
+        options = {"accepts": accepts, "knows_begun": self._case.knows_begun}
         return self._life(program, history, digest, outside, journal=journal, death=death, **options)
 
     def _life(self, program: Program, history: list[Placed], digest: Digest, outside: Outside, **options: Any) -> Life:
@@ -290,6 +294,10 @@ def _find_alike(request: Requested, candidates: list[tuple[int, Requested]]) -> 
 
 def _is_checkpoint(item: Item) -> bool:
     return type(item) is CheckpointTaken
+
+
+def _is_of_program(item: Item) -> bool:
+    return type(item) is not SettledItem and not (type(item) is EffectOutcome and item.forced == APART)
 
 
 def _is_order(item: Item) -> bool:

@@ -498,7 +498,7 @@ class Kernel:
         return self._next_live(steps) if self.live else self._go_live()
 
     def _next_live(self, steps: int | None) -> Action | None:
-        if self._accepts and self._to_begin:
+        if self._to_begin and self._spares.has_any:
             self._use_spares()
         if self._is_commit_due:
             return self._commit()
