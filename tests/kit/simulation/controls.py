@@ -6,17 +6,21 @@ A rule that can be taken out without a failing schedule is not needed, or the si
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kit.simulation.life import Machine
+from onrecord.runtime.scheduler.awaited import Awaited
+from onrecord.runtime.scheduler.changed_code import ChangedCode
+from onrecord.runtime.scheduler.divergences import Divergences
+from onrecord.runtime.scheduler.inbox import Draft, Inbox
 from onrecord.runtime.scheduler.items import (
     AHEAD,
     APART,
     Act,
     Action,
     Away,
-    Begin,
+    Began,
     Call,
     Chunk,
     Commit,
@@ -29,40 +33,66 @@ from onrecord.runtime.scheduler.items import (
     Wait,
 )
 from onrecord.runtime.scheduler.kernel import Kernel
+from onrecord.runtime.scheduler.lane_table import LaneTable
+from onrecord.runtime.scheduler.live_side import LiveSide
+from onrecord.runtime.scheduler.record_side import RecordSide
 from onrecord.runtime.scheduler.window import Digest, Placed, Window, digest_history
+
+_PARTS: tuple[tuple[type, Callable[[Kernel], Any]], ...] = (
+    (LaneTable, lambda kernel: kernel._lanes),
+    (Awaited, lambda kernel: kernel._awaited),
+    (LiveSide, lambda kernel: kernel._outside),
+    (Draft, lambda kernel: kernel._outside.draft),
+    (Inbox, lambda kernel: kernel._outside.inbox),
+    (RecordSide, lambda kernel: kernel._record),
+    (Divergences, lambda kernel: kernel._divergences),
+    (ChangedCode, lambda kernel: kernel._changed),
+)
+
+
+def kernel_with(changed: type) -> type[Kernel]:
+    """Return a kernel with another class for one of its parts."""
+    find = next(find for kind, find in _PARTS if issubclass(changed, kind))
+
+    class Changed(Kernel):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            if (part := find(self)) is not None:
+                part.__class__ = changed
+
+    return Changed
+
 
 # What is written
 
 
-class AwayIsNotWritten(Kernel):
-    def away(self, lane: str) -> bool:
-        granted = super().away(lane)
-        self._draft = [item for item in self._draft if type(item) is not Away]
-        return granted
+class AwaysAreNotWritten(Draft):
+    def add(self, item: Item) -> None:
+        if type(item) is not Away:
+            super().add(item)
 
 
-class TurnsAreNotWritten(Kernel):
-    def _write(self, arrival: Any, forced: int) -> None:
-        super()._write(arrival, forced)
+class TurnsAreNotWritten(Inbox):
+    def write(self, arrival: Any, forced: int) -> None:
+        super().write(arrival, forced)
         if type(arrival.item) is Turn and forced != AHEAD:
-            self._draft.pop()
+            self._draft.items.pop()
 
 
-class DrawsAreNotWritten(Kernel):
-    def draw(self, lane: str, site: str, make: Any) -> Any:
-        value = super().draw(lane, site, make)
-        self._draft = [item for item in self._draft if type(item) is not Drawn]
-        return value
+class DrawsAreNotWritten(Draft):
+    def add(self, item: Item) -> None:
+        if type(item) is not Drawn:
+            super().add(item)
 
 
-class ForcedStepIsNotWritten(Kernel):
-    def _write(self, arrival: Any, forced: int) -> None:
-        super()._write(arrival, min(forced, 0))
+class ForcedStepIsNotWritten(Inbox):
+    def write(self, arrival: Any, forced: int) -> None:
+        super().write(arrival, min(forced, 0))
 
 
-class AheadIsNotWritten(Kernel):
-    def _write(self, arrival: Any, forced: int) -> None:
-        super()._write(arrival, max(forced, 0))
+class AheadIsNotWritten(Inbox):
+    def write(self, arrival: Any, forced: int) -> None:
+        super().write(arrival, max(forced, 0))
 
 
 class DrawsCountAsActs(Kernel):
@@ -70,44 +100,38 @@ class DrawsCountAsActs(Kernel):
         return super().act(lane)
 
 
-class NothingIsSynced(Kernel):
-    def _commit(self, *, sync: bool = False) -> Commit:
-        return super()._commit()._replace(sync=False)
+class NothingIsSynced(Draft):
+    def take(self, *, sync: bool = False) -> Commit:
+        return super().take()._replace(sync=False)
 
 
-class EachArrivalIsCommittedAlone(Kernel):
-    def _next_live(self, steps: int | None) -> Action | None:
-        later = list(self._inbox)[1:]
-        for arrival in later:
-            self._inbox.remove(arrival)
-        action = super()._next_live(steps)
-        self._inbox.extend(later)
-        return action
+class EachArrivalIsCommittedAlone(Inbox):
+    def write_ahead(self) -> None: ...
 
 
 class OutcomesHaveNoTime(Kernel):
     def committed(self, time: int) -> None: ...
 
 
-class GivenUpEffectsStayOpen(Kernel):
-    def _write_apart(self, token: Token, value: Any) -> None: ...
+class GivenUpEffectsStayOpen(LiveSide):
+    def write_apart(self, token: Token, value: Any) -> None: ...
 
 
-class GivenUpEffectsHaveTwoOutcomes(Kernel):
-    def _write_apart(self, token: Token, value: Any) -> None:
+class GivenUpEffectsHaveTwoOutcomes(LiveSide):
+    def write_apart(self, token: Token, value: Any) -> None:
         token.is_written = False
-        super()._write_apart(token, value)
+        super().write_apart(token, value)
 
 
 # With a history
 
 
-class OutcomesApartAreDeliveredInPlace(Kernel):
+class OutcomesApartAreDeliveredInPlace(RecordSide):
     def _is_skipped(self, item: Any) -> bool:
         return getattr(item, "forced", 0) != APART and super()._is_skipped(item)
 
 
-class OutcomesApartAreLost(Kernel):
+class OutcomesApartAreLost(RecordSide):
     def _keep_apart(self, item: Any) -> None: ...
 
 
@@ -115,7 +139,7 @@ class PoliciesAreCompared(Kernel):
     def _find_recorded(self, lane: str, act: Act) -> Act | None:
         recorded = self.peek(lane)
         if getattr(recorded, "once", None) != getattr(act, "once", None) and recorded is not None:
-            self._part(lane, recorded, act, "changed", None)
+            self._divergences.part(lane, recorded, act, "changed", None)
         return super()._find_recorded(lane, act)
 
 
@@ -128,11 +152,11 @@ class ListenedValuesAreRequests(Kernel):
         return token
 
 
-class ForgottenTurnsAreExpected(Kernel):
-    def _forget(self, token: Token) -> None:
-        super()._forget(token)
+class ForgottenTurnsAreExpected(Awaited):
+    def forget(self, token: Token) -> None:
+        super().forget(token)
         if token.call is None:
-            self._tokens.pop(token.name, None)
+            self._named.pop(token.name, None)
 
 
 class HistoryNeedNotBeOver(Kernel):
@@ -142,12 +166,9 @@ class HistoryNeedNotBeOver(Kernel):
         return super().ask(lane, call)
 
 
-class RequestsAreBegunAtOnce(Kernel):
-    def _next_live(self, steps: int | None) -> Action | None:
-        if self._to_begin:
-            begin: Begin = self._take_begun()
-            return begin
-        return super()._next_live(steps)
+class RequestsAreBegunAtOnce(LiveSide):
+    def next(self, steps: int | None) -> Any:
+        return self._take_begun() if self._to_begin else super().next(steps)
 
 
 class NothingIsInDoubt(Kernel):
@@ -157,10 +178,10 @@ class NothingIsInDoubt(Kernel):
         return super()._go_live()
 
 
-class WhatWasNotBegunIsInDoubt(Kernel):
-    def _go_live(self) -> Action:
+class WhatWasNotBegunIsInDoubt(LiveSide):
+    def find_doubts(self) -> list[Token]:
         self._may_repeat = None
-        return super()._go_live()
+        return super().find_doubts()
 
 
 class CancelledEffectsRunAgain(Kernel):
@@ -170,14 +191,13 @@ class CancelledEffectsRunAgain(Kernel):
         return super()._go_live()
 
 
-class RetriesAreNotSpent(Kernel):
-    def _go_live(self) -> Action:
-        action = super()._go_live()
-        self._draft = [item for item in self._draft if not self._is_retried(item)]
-        return action
+class RetriesAreNotSpent(LiveSide):
+    def take_over(self, time: int) -> None:
+        super().take_over(time)
+        self.draft.items = [item for item in self.draft.items if not self._is_retried(item)]
 
     def _is_retried(self, item: Item) -> bool:
-        return type(item).__name__ == "Began" and item.key in self.history.digest.retries
+        return type(item) is Began and item.key in self._history.digest.retries
 
 
 class EndedRecordsHaveNoAdded(Kernel):
@@ -200,40 +220,29 @@ class PrefixesHaveAdded(Kernel):
             self.history.digest = digest
 
 
-class BirthsAreNotCompared(Kernel):
-    def _part(self, lane: str, expected: Any, actual: Any, reason: str, position: int | None) -> Any:
-        parents = {name: own.parent for name, own in self._lanes.items()}
-        for own in self._lanes.values():
-            own.parent = None
+class BirthsAreNotCompared(LaneTable):
+    def above(self, name: str) -> Iterator[tuple[str, int]]:
+        return iter(())
+
+
+class AwayStrandsAreNotWaitedFor(RecordSide):
+    def next(self, steps: int | None) -> Any:
+        away, self.away = self.away, set()
         try:
-            super()._part(lane, expected, actual, reason, position)
+            return super().next(steps)
         finally:
-            for name, parent in parents.items():
-                self._lanes[name].parent = parent
+            self.away = away
 
 
-class AwayStrandsAreNotWaitedFor(Kernel):
-    def _next_recorded(self, steps: int | None) -> Any:
-        away, self._away = self._away, set()
-        try:
-            return super()._next_recorded(steps)
-        finally:
-            self._away = away
-
-
-class ArrivalsCountTwice(Kernel):
-    def arrived(self, token: Token, value: Any = None, *, last: bool = True, time: int = 0) -> None:
+class ArrivalsCountTwice(Inbox):
+    def add(self, token: Token, value: Any, *, last: bool = True, time: int = 0, is_written: bool = False) -> None:
         if token.call is None and not token.done:
             token.here = False
-        super().arrived(token, value, last=last, time=time)
+        super().add(token, value, last=last, time=time, is_written=is_written)
 
 
-class OldArrivalsStayInTheInbox(Kernel):
-    def _go_live(self) -> Action:
-        inbox = list(self._inbox)
-        action = super()._go_live()
-        self._inbox.extendleft(reversed([arrival for arrival in inbox if arrival not in self._inbox]))
-        return action
+class OldArrivalsStayInTheInbox(Inbox):
+    def keep_awaited(self) -> None: ...
 
 
 class CancelledEffectsEndAtOnce(Kernel):
@@ -245,9 +254,10 @@ class CancelledEffectsEndAtOnce(Kernel):
 
 class CountersSurviveACheckpoint(Kernel):
     def checkpoint(self, lane: str, digest: Any) -> str:
-        own = self._lanes[lane]
+        own = self._lanes.living(lane)
         root = super().checkpoint(lane, digest)
-        self._lanes[root] = own
+        self._lanes._lanes[root] = own
+        own.name = root
         return root
 
 
@@ -257,33 +267,24 @@ class CheckpointsAreTakenAtAnyTime(Kernel):
         return True
 
 
-class ListenedValuesAreCommittedAhead(Kernel):
-    def _write_ahead(self) -> None:
-        listening, self.listening = self.listening, {}
-        super()._write_ahead()
-        self.listening = listening
+class ListenedValuesAreCommittedAhead(Inbox):
+    def write_ahead(self) -> None:
+        listening, self._listening = self._listening, {}
+        super().write_ahead()
+        self._listening = listening
 
 
-class SparesAreNotUsed(Kernel):
+class SparesAreNotUsed(LiveSide):
     def _take_spare(self, token: Token) -> bool:
         return False
 
 
-class LanesComeBackToTheirRecord(Kernel):
-    def _accept(self, lane: str, act: Any) -> None:
-        super()._accept(lane, act)
-        if act not in (one for _, one in self.history.acts_of(lane)):
-            self._draft.append(act)
-        self._left.clear()
-
-    def _find_recorded(self, lane: str, act: Act) -> Act | None:
-        written = len(self._draft)
-        if self._accepts and not self.live:
-            self._accept(lane, act)
-            if len(self._draft) > written:
-                self._is_commit_due |= type(act) is Requested
-                return None
-        return super()._find_recorded(lane, act)
+class LanesComeBackToTheirRecord(ChangedCode):
+    def has_left(self, lane: str) -> bool:
+        """Return True once."""
+        left = super().has_left(lane)
+        self._left.discard(lane)
+        return left
 
 
 class PositionsAreCounted(Window):
@@ -347,8 +348,7 @@ class AwayIsGrantedAtTheEnd(Window):
 
 class EndedLanesAreNotCompared(Kernel):
     def ended(self, lane: str) -> None:
-        self._lanes[lane].ended = True
-        self._alive -= 1
+        self._lanes.end(lane)
 
 
 class FirstReturnIsEnough(Kernel):
@@ -362,9 +362,9 @@ class PendingActsAreNotRead(Window):
         return acts[0] if acts else None
 
 
-class DivergencesStopNothing(Kernel):
-    def _unless_early(self, steps: int | None, diverged: Any) -> Action | None:
-        return Wait() if self._away or steps is None else None
+class DivergencesStopNothing(RecordSide):
+    def _unless_early(self, steps: int | None, diverged: Any) -> Any:
+        return Wait() if self.away or steps is None else None
 
 
 # Streams and retries, as the end of a history tells
@@ -399,52 +399,52 @@ def _retries_stay(items: Iterable[Placed], *, writable: bool) -> Digest:
 
 
 CONTROLS: dict[str, Machine] = {
-    "an away is written": Machine(AwayIsNotWritten),
-    "turns are written with the next commit": Machine(TurnsAreNotWritten),
-    "draws are written with the next commit": Machine(DrawsAreNotWritten),
-    "the step of a forced delivery is written": Machine(ForcedStepIsNotWritten),
-    "a delivery committed ahead is marked": Machine(AheadIsNotWritten),
+    "an away is written": Machine(kernel_with(AwaysAreNotWritten)),
+    "turns are written with the next commit": Machine(kernel_with(TurnsAreNotWritten)),
+    "draws are written with the next commit": Machine(kernel_with(DrawsAreNotWritten)),
+    "the step of a forced delivery is written": Machine(kernel_with(ForcedStepIsNotWritten)),
+    "a delivery committed ahead is marked": Machine(kernel_with(AheadIsNotWritten)),
     "draws are counted apart from acts": Machine(DrawsCountAsActs),
-    "outcomes and at-most-once requests are synced": Machine(NothingIsSynced),
-    "arrivals of one batch share a commit": Machine(EachArrivalIsCommittedAlone),
-    "forgotten turns are skipped": Machine(ForgottenTurnsAreExpected),
+    "outcomes and at-most-once requests are synced": Machine(kernel_with(NothingIsSynced)),
+    "arrivals of one batch share a commit": Machine(kernel_with(EachArrivalIsCommittedAlone)),
+    "forgotten turns are skipped": Machine(kernel_with(ForgottenTurnsAreExpected)),
     "nothing is begun before the history is over": Machine(HistoryNeedNotBeOver),
-    "nothing is begun before its request is committed": Machine(RequestsAreBegunAtOnce),
+    "nothing is begun before its request is committed": Machine(kernel_with(RequestsAreBegunAtOnce)),
     "an at-most-once effect without an outcome is in doubt": Machine(NothingIsInDoubt),
-    "an effect that is known not to have been begun is not in doubt": Machine(WhatWasNotBegunIsInDoubt),
+    "an effect that is known not to have been begun is not in doubt": Machine(kernel_with(WhatWasNotBegunIsInDoubt)),
     "a cancelled effect of a dead process is not executed again": Machine(CancelledEffectsRunAgain),
     "an outcome has the time of its commit": Machine(OutcomesHaveNoTime),
-    "an effect that the program gave up has an outcome": Machine(GivenUpEffectsStayOpen),
-    "an effect that the program gave up has one outcome": Machine(GivenUpEffectsHaveTwoOutcomes),
-    "an outcome that its effect wrote is delivered by a turn": Machine(OutcomesApartAreDeliveredInPlace),
-    "an outcome that its effect wrote is kept until its turn": Machine(OutcomesApartAreLost),
+    "an effect that the program gave up has an outcome": Machine(kernel_with(GivenUpEffectsStayOpen)),
+    "an effect that the program gave up has one outcome": Machine(kernel_with(GivenUpEffectsHaveTwoOutcomes)),
+    "an outcome that its effect wrote is delivered by a turn": Machine(kernel_with(OutcomesApartAreDeliveredInPlace)),
+    "an outcome that its effect wrote is kept until its turn": Machine(kernel_with(OutcomesApartAreLost)),
     "a policy is no part of a request": Machine(PoliciesAreCompared),
     "what is listened to is no request": Machine(ListenedValuesAreRequests),
     "counters begin again at a checkpoint": Machine(CountersSurviveACheckpoint),
     "a checkpoint is taken alone": Machine(CheckpointsAreTakenAtAnyTime),
-    "what is listened to is not committed ahead of a checkpoint": Machine(ListenedValuesAreCommittedAhead),
-    "changed code repeats nothing that has an outcome": Machine(SparesAreNotUsed),
-    "a lane that left its record does not return to it": Machine(LanesComeBackToTheirRecord),
+    "what is listened to is not committed ahead of a checkpoint": Machine(kernel_with(ListenedValuesAreCommittedAhead)),
+    "changed code repeats nothing that has an outcome": Machine(kernel_with(SparesAreNotUsed)),
+    "a lane that left its record does not return to it": Machine(kernel_with(LanesComeBackToTheirRecord)),
     "positions are those of the journal": Machine(window=PositionsAreCounted),
     "draws stay with their rest if its delivery is dropped": Machine(window=DroppedDeliveriesAreDelivered),
     "dropped items are skipped": Machine(digest=_dropped_items_come_back),
     "what changed code draws is found after the change": Machine(digest=_changes_are_forgotten),
     "a strand of changed code that was away is found after the change": Machine(window=AwaysBelongToTheirStretch),
     "draws that changed code leaves out are forgotten": Machine(window=LeftDrawsAreNotMarked),
-    "a retry is spent by an item": Machine(RetriesAreNotSpent),
+    "a retry is spent by an item": Machine(kernel_with(RetriesAreNotSpent)),
     "a spent retry is no retry": Machine(digest=_retries_stay),
     "a whole record has added requests": Machine(EndedRecordsHaveNoAdded),
     "a prefix has no added requests": Machine(PrefixesHaveAdded),
-    "an away strand is waited for": Machine(AwayStrandsAreNotWaitedFor),
-    "an arrival counts once": Machine(ArrivalsCountTwice),
-    "arrivals that the history had are dropped": Machine(OldArrivalsStayInTheInbox),
+    "an away strand is waited for": Machine(kernel_with(AwayStrandsAreNotWaitedFor)),
+    "an arrival counts once": Machine(kernel_with(ArrivalsCountTwice)),
+    "arrivals that the history had are dropped": Machine(kernel_with(OldArrivalsStayInTheInbox)),
     "a cancelled effect is still waited for": Machine(CancelledEffectsEndAtOnce),
     "strands run first in, first out": Machine(LastStrandRunsFirst),
     "a busy loop is interrupted": Machine(BusyLoopIsNeverInterrupted),
     "away is granted only where the record leaves it open": Machine(window=AwayIsGrantedAtOnce),
     "a strand that was not away at the last commit had come to rest": Machine(window=AwayIsGrantedAtTheEnd),
     "an act waits for the last return before it": Machine(FirstReturnIsEnough),
-    "a request that is not made is reported at rest": Machine(DivergencesStopNothing),
+    "a request that is not made is reported at rest": Machine(kernel_with(DivergencesStopNothing)),
     "a stream is executed again only if nothing was acted on": Machine(digest=_cut_streams_are_executed_again),
     "a stream is cut only if something was acted on": Machine(digest=_streams_are_always_cut),
     "chunks of an earlier execution are void": Machine(digest=_old_chunks_stay),

@@ -799,7 +799,7 @@ def test_lanes_that_ended_are_forgotten() -> None:
         kernel.ended(child)
     assert len(names) == 1_000
     kernel.ended(parent)
-    assert list(kernel._lanes) == ["main"]
+    assert kernel._lanes.names == ["main"]
 
 
 def test_callback_that_outlives_its_lane_acts_for_the_lane_above() -> None:

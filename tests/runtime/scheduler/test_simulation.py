@@ -8,6 +8,7 @@ import random
 import pytest
 
 from kit.simulation.cases import make_case, make_plain_case
+from kit.simulation.controls import kernel_with
 from kit.simulation.interpreter import run_root
 from kit.simulation.journal import Journal, place
 from kit.simulation.life import Life, Machine
@@ -18,7 +19,7 @@ from kit.simulation.render import render_program
 from kit.simulation.schedules import Tally, run_schedule
 from kit.simulation.shrinker import describe
 from kit.soak import seeds
-from onrecord.runtime.scheduler.kernel import Kernel
+from onrecord.runtime.scheduler.inbox import Draft
 from onrecord.runtime.scheduler.window import Digest, digest_history
 
 CHUNK = 1_000
@@ -79,12 +80,12 @@ def _outside() -> Outside:
 
 
 def test_failure_prints_a_minimal_program() -> None:
-    class Forgetful(Kernel):
-        def _commit(self, *, sync=False):
-            commit = super()._commit(sync=sync)
+    class Forgetful(Draft):
+        def take(self, *, sync=False):
+            commit = super().take(sync=sync)
             return commit._replace(items=[item for item in commit.items if type(item).__name__ != "Turn"])
 
-    machine = Machine(kernel=Forgetful)
+    machine = Machine(kernel_with(Forgetful))
     case = next(case for case in map(make_case, range(1_000)) if _fails(case, machine))
     report = describe(case, machine)
     assert f"seed {case.seed}: " in report
