@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kit.simulation.life import Machine
-from onrecord.runtime.scheduler.awaited import Awaited
 from onrecord.runtime.scheduler.changed_code import ChangedCode
-from onrecord.runtime.scheduler.divergences import Divergences
-from onrecord.runtime.scheduler.inbox import Draft, Inbox
+from onrecord.runtime.scheduler.divergences import DivergenceReports
+from onrecord.runtime.scheduler.inbox import CommitDraft, Inbox
 from onrecord.runtime.scheduler.items import (
     AHEAD,
     APART,
@@ -36,16 +35,17 @@ from onrecord.runtime.scheduler.kernel import Kernel
 from onrecord.runtime.scheduler.lane_table import LaneTable
 from onrecord.runtime.scheduler.live_side import LiveSide
 from onrecord.runtime.scheduler.record_side import RecordSide
+from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Digest, Placed, Window, digest_history
 
 _PARTS: tuple[tuple[type, Callable[[Kernel], Any]], ...] = (
     (LaneTable, lambda kernel: kernel._lanes),
-    (Awaited, lambda kernel: kernel._awaited),
+    (WaitTable, lambda kernel: kernel._awaited),
     (LiveSide, lambda kernel: kernel._outside),
-    (Draft, lambda kernel: kernel._outside.draft),
+    (CommitDraft, lambda kernel: kernel._outside.draft),
     (Inbox, lambda kernel: kernel._outside.inbox),
     (RecordSide, lambda kernel: kernel._record),
-    (Divergences, lambda kernel: kernel._divergences),
+    (DivergenceReports, lambda kernel: kernel._divergences),
     (ChangedCode, lambda kernel: kernel._changed),
 )
 
@@ -66,7 +66,7 @@ def kernel_with(changed: type) -> type[Kernel]:
 # What is written
 
 
-class AwaysAreNotWritten(Draft):
+class AwaysAreNotWritten(CommitDraft):
     def add(self, item: Item) -> None:
         if type(item) is not Away:
             super().add(item)
@@ -79,7 +79,7 @@ class TurnsAreNotWritten(Inbox):
             self._draft.items.pop()
 
 
-class DrawsAreNotWritten(Draft):
+class DrawsAreNotWritten(CommitDraft):
     def add(self, item: Item) -> None:
         if type(item) is not Drawn:
             super().add(item)
@@ -100,7 +100,7 @@ class DrawsCountAsActs(Kernel):
         return super().act(lane)
 
 
-class NothingIsSynced(Draft):
+class NothingIsSynced(CommitDraft):
     def take(self, *, sync: bool = False) -> Commit:
         return super().take()._replace(sync=False)
 
@@ -152,7 +152,7 @@ class ListenedValuesAreRequests(Kernel):
         return token
 
 
-class ForgottenTurnsAreExpected(Awaited):
+class ForgottenTurnsAreExpected(WaitTable):
     def forget(self, token: Token) -> None:
         super().forget(token)
         if token.call is None:
@@ -304,6 +304,12 @@ class AwaysBelongToTheirStretch(Window):
         return found
 
 
+class EarlierChangesAreForgotten(Window):
+    @property
+    def has_changes(self) -> bool:
+        return False
+
+
 class LeftDrawsAreNotMarked(Window):
     @property
     def has_unmet(self) -> bool:
@@ -430,6 +436,7 @@ CONTROLS: dict[str, Machine] = {
     "dropped items are skipped": Machine(digest=_dropped_items_come_back),
     "what changed code draws is found after the change": Machine(digest=_changes_are_forgotten),
     "a strand of changed code that was away is found after the change": Machine(window=AwaysBelongToTheirStretch),
+    "what accepted code left out is forgotten in its next life too": Machine(window=EarlierChangesAreForgotten),
     "draws that changed code leaves out are forgotten": Machine(window=LeftDrawsAreNotMarked),
     "a retry is spent by an item": Machine(kernel_with(RetriesAreNotSpent)),
     "a spent retry is no retry": Machine(digest=_retries_stay),

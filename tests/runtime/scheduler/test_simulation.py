@@ -19,7 +19,7 @@ from kit.simulation.render import render_program
 from kit.simulation.schedules import Tally, run_schedule
 from kit.simulation.shrinker import describe
 from kit.soak import seeds
-from onrecord.runtime.scheduler.inbox import Draft
+from onrecord.runtime.scheduler.inbox import CommitDraft
 from onrecord.runtime.scheduler.window import Digest, digest_history
 
 CHUNK = 1_000
@@ -80,7 +80,7 @@ def _outside() -> Outside:
 
 
 def test_failure_prints_a_minimal_program() -> None:
-    class Forgetful(Draft):
+    class Forgetful(CommitDraft):
         def take(self, *, sync=False):
             commit = super().take(sync=sync)
             return commit._replace(items=[item for item in commit.items if type(item).__name__ != "Turn"])

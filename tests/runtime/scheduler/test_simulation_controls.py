@@ -52,6 +52,7 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "dropped items are skipped": (35, 58, 72),
     "what changed code draws is found after the change": (230, 242, 433),
     "a strand of changed code that was away is found after the change": (32875, 102771, 125760),
+    "what accepted code left out is forgotten in its next life too": (147245, 155883, 258091),
     "draws that changed code leaves out are forgotten": (67761, 80617),
     "a retry is spent by an item": (4077,),
     "a spent retry is no retry": (4077,),

@@ -9,14 +9,14 @@ Outcomes of dropped requests are kept as spares: an effect that is asked for lat
 
 from __future__ import annotations
 
-from onrecord.runtime.scheduler.awaited import Awaited
 from onrecord.runtime.scheduler.items import ACTS, DELIVERIES, Act, Chunk, Item, is_same_act
 from onrecord.runtime.scheduler.spares import Spares
+from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Window
 
 
 class ChangedCode:
-    def __init__(self, history: Window, awaited: Awaited, spares: Spares) -> None:
+    def __init__(self, history: Window, awaited: WaitTable, spares: Spares) -> None:
         self.dropped: list[int] = []
         """Positions of the history that the code does not need."""
         self._history = history

@@ -13,7 +13,7 @@ from onrecord.runtime.scheduler.lane_table import LaneTable
 from onrecord.runtime.scheduler.window import Window
 
 
-class Divergences:
+class DivergenceReports:
     def __init__(self, history: Window, lanes: LaneTable, waiting: dict[Token, None]) -> None:
         self.found: Diverged | None = None
         """The first one. Nothing goes on after it."""

@@ -24,7 +24,7 @@ from onrecord.runtime.scheduler.items import (
 )
 
 
-class Draft:
+class CommitDraft:
     """The items that the next commit writes."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Arrival:
 class Inbox:
     """What came from outside, in the order in which it came."""
 
-    def __init__(self, draft: Draft, listening: dict[Token, None]) -> None:
+    def __init__(self, draft: CommitDraft, listening: dict[Token, None]) -> None:
         self.arrivals: deque[Arrival] = deque()
         self._draft = draft
         self._listening = listening

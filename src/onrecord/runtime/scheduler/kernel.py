@@ -15,9 +15,9 @@ Rules:
 
 Lanes and drivers report what happens; `next` answers what to do. Recording is the same machine with an empty history.
 
-The kernel asks its parts: `LaneTable` names lanes, `Awaited` knows what they wait for, `RecordSide` follows the history
-(a `Window`), `LiveSide` begins effects and takes what comes of them. `Divergences` reports, `ChangedCode` drops what
-changed code does not do any more, `Tolerance` answers the requests of a tolerant replay.
+The kernel asks its parts: `LaneTable` names lanes, `WaitTable` knows what they wait for, `RecordSide` follows the
+history (a `Window`), `LiveSide` begins effects and takes what comes of them. `DivergenceReports` explains a difference,
+`ChangedCode` drops what changed code does not do any more, `Tolerance` answers the requests of a tolerant replay.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ import math
 from collections import deque
 from typing import Any
 
-from onrecord.runtime.scheduler.awaited import Awaited
 from onrecord.runtime.scheduler.changed_code import ChangedCode
-from onrecord.runtime.scheduler.divergences import Divergences
+from onrecord.runtime.scheduler.divergences import DivergenceReports
 from onrecord.runtime.scheduler.inbox import Arrival
 from onrecord.runtime.scheduler.items import (
     STEPS_BETWEEN_RESTS,
@@ -65,6 +64,7 @@ from onrecord.runtime.scheduler.live_side import LiveSide, MayRepeat
 from onrecord.runtime.scheduler.names import ROOT, next_root
 from onrecord.runtime.scheduler.record_side import Due, Over, RecordSide
 from onrecord.runtime.scheduler.tolerance import Tolerance
+from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Window
 
 
@@ -97,13 +97,13 @@ class Kernel:
         """Draws that the record does not have."""
         self._writable = writable
         self._lanes = LaneTable(root)
-        self._awaited = awaited = Awaited()
+        self._awaited = awaited = WaitTable()
         self.open = awaited.open
         """Tokens that were not delivered and are still waited for, in order of creation."""
         self.listening = awaited.listening
         """Tokens that no request asks for and that no lane waits for."""
         self._outside = LiveSide(self.history, awaited, may_repeat)
-        self._divergences = Divergences(self.history, self._lanes, self.open)
+        self._divergences = DivergenceReports(self.history, self._lanes, self.open)
         self._changed = ChangedCode(self.history, awaited, self._outside.spares) if accepts else None
         self._tolerance = None if loosen is None else Tolerance(loosen, self.history, awaited)
         self._record = RecordSide(self.history, awaited, self._divergences, self._changed, self._tolerance)
@@ -407,7 +407,7 @@ class Kernel:
             return Wait() if steps is None else None
         if not isinstance(action, Arrival):
             return action
-        if self._changed is not None:
+        if self._changed is not None or self.history.has_changes:
             self.history.forget(math.inf)
         return self._deliver(action.token, action.item, action.value, action.time)
 

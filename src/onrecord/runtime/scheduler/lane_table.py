@@ -8,7 +8,7 @@ from typing import Any
 from onrecord.runtime.scheduler.names import child_lane
 
 
-class Lane:
+class LaneState:
     """One concurrent branch of the agent."""
 
     __slots__ = ("acts", "births", "children", "counts", "draws", "ended", "name", "number", "parent")
@@ -40,18 +40,18 @@ class LaneTable:
         self.root = root
         self.alive = 1
         """How many lanes have not ended."""
-        self._lanes = {root: Lane(root)}
+        self._lanes = {root: LaneState(root)}
 
     @property
     def names(self) -> list[str]:
         """The names of all lanes that are not forgotten."""
         return list(self._lanes)
 
-    def find(self, name: str) -> Lane | None:
+    def find(self, name: str) -> LaneState | None:
         """Return the lane, unless it is forgotten."""
         return self._lanes.get(name)
 
-    def living(self, name: str) -> Lane:
+    def living(self, name: str) -> LaneState:
         """Return the lane, or the nearest one above it that has not ended: callbacks may outlive their task."""
         lane = self._lanes.get(name)
         while lane is None or lane.ended:
@@ -65,7 +65,7 @@ class LaneTable:
         """Name a new lane."""
         above = self.living(parent)
         name = child_lane(above.name, label, above.count(("born", label)))
-        self._lanes[name] = Lane(name, above.name, above.births)
+        self._lanes[name] = LaneState(name, above.name, above.births)
         above.births += 1
         above.children += 1
         self.alive += 1
@@ -87,7 +87,7 @@ class LaneTable:
     def restart(self, root: str) -> None:
         """Continue as another root lane, with all counters at zero."""
         self.root = root
-        self._lanes = {root: Lane(root)}
+        self._lanes = {root: LaneState(root)}
 
     def above(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield each lane above, with the number of lanes that it had started before the branch to this one."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onrecord.runtime.scheduler.awaited import Awaited
-from onrecord.runtime.scheduler.inbox import Arrival, Draft, Inbox
+from onrecord.runtime.scheduler.inbox import Arrival, CommitDraft, Inbox
 from onrecord.runtime.scheduler.items import (
     APART,
     Began,
@@ -24,14 +23,15 @@ from onrecord.runtime.scheduler.items import (
     Turn,
 )
 from onrecord.runtime.scheduler.spares import Spares
+from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Window
 
 MayRepeat = Callable[[Token], bool]
 
 
 class LiveSide:
-    def __init__(self, history: Window, awaited: Awaited, may_repeat: MayRepeat | None) -> None:
-        self.draft = Draft()
+    def __init__(self, history: Window, awaited: WaitTable, may_repeat: MayRepeat | None) -> None:
+        self.draft = CommitDraft()
         self.inbox = Inbox(self.draft, awaited.listening)
         self.spares = Spares()
         """Outcomes of requests that changed code did not make again."""

@@ -11,9 +11,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
-from onrecord.runtime.scheduler.awaited import Awaited
 from onrecord.runtime.scheduler.changed_code import ChangedCode
-from onrecord.runtime.scheduler.divergences import Divergences
+from onrecord.runtime.scheduler.divergences import DivergenceReports
 from onrecord.runtime.scheduler.items import (
     ACTS,
     AHEAD,
@@ -31,6 +30,7 @@ from onrecord.runtime.scheduler.items import (
     Wait,
 )
 from onrecord.runtime.scheduler.tolerance import Tolerance
+from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Window
 
 
@@ -52,8 +52,8 @@ class RecordSide:
     def __init__(
         self,
         history: Window,
-        awaited: Awaited,
-        divergences: Divergences,
+        awaited: WaitTable,
+        divergences: DivergenceReports,
         changed: ChangedCode | None,
         tolerance: Tolerance | None,
     ) -> None:

@@ -5,13 +5,13 @@ What lanes wait for is delivered out of order where the order of the record woul
 
 from __future__ import annotations
 
-from onrecord.runtime.scheduler.awaited import Awaited
 from onrecord.runtime.scheduler.items import Act, Delivery, Loosen, Requested, SettledItem, Token, Turn, is_same_act
+from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Window
 
 
 class Tolerance:
-    def __init__(self, loosen: Loosen, history: Window, awaited: Awaited) -> None:
+    def __init__(self, loosen: Loosen, history: Window, awaited: WaitTable) -> None:
         self._loosen = loosen
         self._history = history
         self._awaited = awaited

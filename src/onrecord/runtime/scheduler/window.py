@@ -350,6 +350,11 @@ class Window:
                     del recorded[name]
 
     @property
+    def has_changes(self) -> bool:
+        """True if the code was changed after the last delivery that came at rest."""
+        return bool(self._changes)
+
+    @property
     def has_unmet(self) -> bool:
         """True if a draw or an away was not made again, as far as was read."""
         return bool(self._draws or self._aways)

@@ -7,7 +7,7 @@ from typing import Any
 from onrecord.runtime.scheduler.items import Delivery, EffectOutcome, Token, Turn, TurnName, delivery_name
 
 
-class Awaited:
+class WaitTable:
     def __init__(self) -> None:
         self.open: dict[Token, None] = {}
         """Tokens that were not delivered and are still waited for, in order of creation."""
