@@ -117,6 +117,8 @@ class Life:
         self._death = death
         self._commits = 0
         self._turns = 0
+        self._is_adrift = False
+        """A busy program was given up with its record: its next life goes live at an earlier step."""
         self._unwritten: list[Token] = []
         """Tokens of what has arrived and is in no commit."""
         self._strands = Strands(body, self.kernel, outside, is_cancelled=is_cancelled)
@@ -177,8 +179,10 @@ class Life:
         if self._turns > _MOST_TURNS:
             self._stop_idling()
         if steps > _PATIENCE_STEPS:
-            if not kernel.live and steps > self._patience() and (stuck := kernel.stuck()) is not None:
-                raise _Ended(stuck)
+            if not kernel.live and steps > self._patience():
+                if (stuck := kernel.stuck()) is not None:
+                    raise _Ended(stuck)
+                self._is_adrift = True
             if kernel.live and self._outside.is_still and not self._has_arrivals and not kernel.has_ready:
                 self._strands.check_deadlock()
                 raise _Ended(Wait())
@@ -211,6 +215,7 @@ class Life:
         kind = type(action)
         if kind is Deliver:
             self._strands.steps = 0
+            self._is_adrift = False
             if action.token in self._unwritten:
                 self._unwritten.remove(action.token)
             self._strands.handlers[action.token](action.value, action.last)
@@ -242,7 +247,8 @@ class Life:
         self._check_batch(commit.items)
         dies = self._dies()
         self._outside.now += self._outside.upto(1)
-        time = self.journal.append(commit, len(self.seen), self._outside.now)
+        safe = self.journal.safe if self._is_adrift else len(self.seen)
+        time = self.journal.append(commit, safe, self._outside.now)
         for item in commit.items:
             if type(item) is EffectOutcome and item.forced != APART:
                 self._outside.ledger.acknowledge(item.key, item.value)
