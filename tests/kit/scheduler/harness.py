@@ -257,7 +257,7 @@ def carry(program: Callable[[], Any], mode: str, path: Path, dies_after: int | N
     """Run a program. Return the exit status and what it returned, with the run's clock, or why it stopped."""
     threads.install()
     journal = TextJournal(path, dies_after)
-    history = journal.read() if mode != "record" else []
+    history = list(enumerate(journal.read())) if mode != "record" else []
     writable = mode != "replay"
     kernel = Kernel(Window(history, digest_history(history, writable=writable)), writable=writable)
     run = Coordinator(kernel, journal)
@@ -284,7 +284,7 @@ async def carry_beside(programs: list[Callable[[], Any]], mode: str, folder: Pat
 
     async def one(number: int, call: Callable[[], Any]) -> Any:
         journal = TextJournal(folder / str(number))
-        history = journal.read() if mode == "replay" else []
+        history = list(enumerate(journal.read())) if mode == "replay" else []
         window = Window(history, digest_history(history, writable=mode != "replay"))
         run = Coordinator(Kernel(window, writable=mode != "replay"), journal)
         result = await loops.carry(run, call(), lambda task: repr(task.result()))

@@ -51,6 +51,8 @@ class Case(NamedTuple):
     """The position from which the edited program continues, as a share of the journal."""
     is_cancelled: bool = False
     """An order to cancel the run comes from outside, unless the run ends before."""
+    knows_begun: bool = False
+    """It is known which effects were never begun: these are not in doubt."""
 
 
 def make_case(seed: int) -> Case:
@@ -67,6 +69,7 @@ def make_case(seed: int) -> Case:
         rng.random() if rng.random() < 0.25 else None,
         rng.random() if rng.random() < 0.5 else None,
         rng.random() < 0.1,
+        rng.random() < 0.3,
     )
 
 

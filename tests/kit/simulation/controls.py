@@ -5,63 +5,94 @@ A rule that can be taken out without a failing schedule is not needed, or the si
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kit.simulation.life import Machine
+from onrecord.runtime.scheduler.changed_code import ChangedCode
+from onrecord.runtime.scheduler.divergences import DivergenceReports
+from onrecord.runtime.scheduler.inbox import CommitDraft, Inbox
 from onrecord.runtime.scheduler.items import (
     AHEAD,
     APART,
+    Act,
     Action,
     Away,
-    Begin,
+    Began,
     Call,
     Chunk,
     Commit,
     Drawn,
     EffectOutcome,
     Item,
-    Noted,
     Requested,
     Token,
     Turn,
     Wait,
 )
 from onrecord.runtime.scheduler.kernel import Kernel
-from onrecord.runtime.scheduler.window import Digest, Window, digest_history
+from onrecord.runtime.scheduler.lane_table import LaneTable
+from onrecord.runtime.scheduler.live_side import LiveSide
+from onrecord.runtime.scheduler.record_side import RecordSide
+from onrecord.runtime.scheduler.wait_table import WaitTable
+from onrecord.runtime.scheduler.window import Digest, Placed, Window, digest_history
+
+_PARTS: tuple[tuple[type, Callable[[Kernel], Any]], ...] = (
+    (LaneTable, lambda kernel: kernel._lanes),
+    (WaitTable, lambda kernel: kernel._awaited),
+    (LiveSide, lambda kernel: kernel._outside),
+    (CommitDraft, lambda kernel: kernel._outside.draft),
+    (Inbox, lambda kernel: kernel._outside.inbox),
+    (RecordSide, lambda kernel: kernel._record),
+    (DivergenceReports, lambda kernel: kernel._divergences),
+    (ChangedCode, lambda kernel: kernel._changed),
+)
+
+
+def kernel_with(changed: type) -> type[Kernel]:
+    """Return a kernel with another class for one of its parts."""
+    find = next(find for kind, find in _PARTS if issubclass(changed, kind))
+
+    class Changed(Kernel):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            if (part := find(self)) is not None:
+                part.__class__ = changed
+
+    return Changed
+
 
 # What is written
 
 
-class AwayIsNotWritten(Kernel):
-    def away(self, lane: str) -> bool:
-        granted = super().away(lane)
-        self._draft = [item for item in self._draft if type(item) is not Away]
-        return granted
+class AwaysAreNotWritten(CommitDraft):
+    def add(self, item: Item) -> None:
+        if type(item) is not Away:
+            super().add(item)
 
 
-class TurnsAreNotWritten(Kernel):
-    def _write(self, arrival: Any, forced: int) -> None:
-        super()._write(arrival, forced)
+class TurnsAreNotWritten(Inbox):
+    def write(self, arrival: Any, forced: int) -> None:
+        super().write(arrival, forced)
         if type(arrival.item) is Turn and forced != AHEAD:
-            self._draft.pop()
+            self._draft.items.pop()
 
 
-class DrawsAreNotWritten(Kernel):
-    def draw(self, lane: str, site: str, make: Any) -> Any:
-        value = super().draw(lane, site, make)
-        self._draft = [item for item in self._draft if type(item) is not Drawn]
-        return value
+class DrawsAreNotWritten(CommitDraft):
+    def add(self, item: Item) -> None:
+        if type(item) is not Drawn:
+            super().add(item)
 
 
-class ForcedStepIsNotWritten(Kernel):
-    def _write(self, arrival: Any, forced: int) -> None:
-        super()._write(arrival, min(forced, 0))
+class ForcedStepIsNotWritten(Inbox):
+    def write(self, arrival: Any, forced: int) -> None:
+        super().write(arrival, min(forced, 0))
 
 
-class AheadIsNotWritten(Kernel):
-    def _write(self, arrival: Any, forced: int) -> None:
-        super()._write(arrival, max(forced, 0))
+class AheadIsNotWritten(Inbox):
+    def write(self, arrival: Any, forced: int) -> None:
+        super().write(arrival, max(forced, 0))
 
 
 class DrawsCountAsActs(Kernel):
@@ -69,68 +100,63 @@ class DrawsCountAsActs(Kernel):
         return super().act(lane)
 
 
-class NothingIsSynced(Kernel):
-    def _commit(self, *, sync: bool = False) -> Commit:
-        return super()._commit()._replace(sync=False)
+class NothingIsSynced(CommitDraft):
+    def take(self, *, sync: bool = False) -> Commit:
+        return super().take()._replace(sync=False)
 
 
-class EachArrivalIsCommittedAlone(Kernel):
-    def _next_live(self, steps: int | None) -> Action | None:
-        later = list(self._inbox)[1:]
-        for arrival in later:
-            self._inbox.remove(arrival)
-        action = super()._next_live(steps)
-        self._inbox.extend(later)
-        return action
+class EachArrivalIsCommittedAlone(Inbox):
+    def write_ahead(self) -> None: ...
 
 
 class OutcomesHaveNoTime(Kernel):
     def committed(self, time: int) -> None: ...
 
 
-class GivenUpEffectsStayOpen(Kernel):
-    def _write_apart(self, token: Token, value: Any) -> None: ...
+class GivenUpEffectsStayOpen(LiveSide):
+    def write_apart(self, token: Token, value: Any) -> None: ...
 
 
-class GivenUpEffectsHaveTwoOutcomes(Kernel):
-    def _write_apart(self, token: Token, value: Any) -> None:
+class GivenUpEffectsHaveTwoOutcomes(LiveSide):
+    def write_apart(self, token: Token, value: Any) -> None:
         token.is_written = False
-        super()._write_apart(token, value)
+        super().write_apart(token, value)
 
 
 # With a history
 
 
-class OutcomesApartAreDeliveredInPlace(Kernel):
+class OutcomesApartAreDeliveredInPlace(RecordSide):
     def _is_skipped(self, item: Any) -> bool:
         return getattr(item, "forced", 0) != APART and super()._is_skipped(item)
 
 
-class OutcomesApartAreLost(Kernel):
+class OutcomesApartAreLost(RecordSide):
     def _keep_apart(self, item: Any) -> None: ...
 
 
 class PoliciesAreCompared(Kernel):
-    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+    def _find_recorded(self, lane: str, act: Act) -> Act | None:
         recorded = self.peek(lane)
         if getattr(recorded, "once", None) != getattr(act, "once", None) and recorded is not None:
-            self._part(lane, recorded, act, "changed", None)
-        return super()._is_recorded(lane, act)
+            self._divergences.part(lane, recorded, act, "changed", None)
+        return super()._find_recorded(lane, act)
 
 
 class ListenedValuesAreRequests(Kernel):
     def listen(self, name: str, detail: Any = None) -> Token:
         token = super().listen(name, detail)
         self.open[token] = None
-        token.call, token.recorded = Call(name, None, once=True), not self.live
+        token.call = Call(name, None, once=True)
+        token.recorded = None if self.live else Requested(token.key, token.lane, name, None, once=True)
         return token
 
 
-class ForgottenTurnsAreExpected(Kernel):
-    def _forget(self, token: Token) -> None:
-        super()._forget(token)
+class ForgottenTurnsAreExpected(WaitTable):
+    def forget(self, token: Token) -> None:
+        super().forget(token)
         if token.call is None:
-            self._tokens.pop(token.name, None)
+            self._named.pop(token.name, None)
 
 
 class HistoryNeedNotBeOver(Kernel):
@@ -140,12 +166,9 @@ class HistoryNeedNotBeOver(Kernel):
         return super().ask(lane, call)
 
 
-class RequestsAreBegunAtOnce(Kernel):
-    def _next_live(self, steps: int | None) -> Action | None:
-        if self._to_begin:
-            begin: Begin = self._take_begun()
-            return begin
-        return super()._next_live(steps)
+class RequestsAreBegunAtOnce(LiveSide):
+    def next(self, steps: int | None) -> Any:
+        return self._take_begun() if self._to_begin else super().next(steps)
 
 
 class NothingIsInDoubt(Kernel):
@@ -155,6 +178,12 @@ class NothingIsInDoubt(Kernel):
         return super()._go_live()
 
 
+class WhatWasNotBegunIsInDoubt(LiveSide):
+    def find_doubts(self) -> list[Token]:
+        self._may_repeat = None
+        return super().find_doubts()
+
+
 class CancelledEffectsRunAgain(Kernel):
     def _go_live(self) -> Action:
         for token in self.open:
@@ -162,70 +191,58 @@ class CancelledEffectsRunAgain(Kernel):
         return super()._go_live()
 
 
-class RetriesAreNotSpent(Kernel):
-    def _go_live(self) -> Action:
-        action = super()._go_live()
-        self._draft = [item for item in self._draft if not self._is_retried(item)]
-        return action
+class RetriesAreNotSpent(LiveSide):
+    def take_over(self, time: int) -> None:
+        super().take_over(time)
+        self.draft.items = [item for item in self.draft.items if not self._is_retried(item)]
 
     def _is_retried(self, item: Item) -> bool:
-        return type(item).__name__ == "Began" and item.key in self.history.digest.retries
+        return type(item) is Began and item.key in self._history.digest.retries
 
 
 class EndedRecordsHaveNoAdded(Kernel):
-    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+    def _find_recorded(self, lane: str, act: Act) -> Act | None:
         digest = self.history.digest
         self.history.digest = digest._replace(is_whole=False)
         try:
-            return super()._is_recorded(lane, act)
+            return super()._find_recorded(lane, act)
         finally:
             self.history.digest = digest
 
 
 class PrefixesHaveAdded(Kernel):
-    def _is_recorded(self, lane: str, act: Requested | Noted) -> bool:
+    def _find_recorded(self, lane: str, act: Act) -> Act | None:
         digest = self.history.digest
         self.history.digest = digest._replace(is_whole=True)
         try:
-            return super()._is_recorded(lane, act)
+            return super()._find_recorded(lane, act)
         finally:
             self.history.digest = digest
 
 
-class BirthsAreNotCompared(Kernel):
-    def _part(self, lane: str, expected: Any, actual: Any, reason: str, position: int | None) -> Any:
-        parents = {name: own.parent for name, own in self._lanes.items()}
-        for own in self._lanes.values():
-            own.parent = None
+class BirthsAreNotCompared(LaneTable):
+    def above(self, name: str) -> Iterator[tuple[str, int]]:
+        return iter(())
+
+
+class AwayStrandsAreNotWaitedFor(RecordSide):
+    def next(self, steps: int | None) -> Any:
+        away, self.away = self.away, set()
         try:
-            super()._part(lane, expected, actual, reason, position)
+            return super().next(steps)
         finally:
-            for name, parent in parents.items():
-                self._lanes[name].parent = parent
+            self.away = away
 
 
-class AwayStrandsAreNotWaitedFor(Kernel):
-    def _next_recorded(self, steps: int | None) -> Any:
-        away, self._away = self._away, set()
-        try:
-            return super()._next_recorded(steps)
-        finally:
-            self._away = away
-
-
-class ArrivalsCountTwice(Kernel):
-    def arrived(self, token: Token, value: Any = None, *, last: bool = True, time: int = 0) -> None:
+class ArrivalsCountTwice(Inbox):
+    def add(self, token: Token, value: Any, *, last: bool = True, time: int = 0, is_written: bool = False) -> None:
         if token.call is None and not token.done:
             token.here = False
-        super().arrived(token, value, last=last, time=time)
+        super().add(token, value, last=last, time=time, is_written=is_written)
 
 
-class OldArrivalsStayInTheInbox(Kernel):
-    def _go_live(self) -> Action:
-        inbox = list(self._inbox)
-        action = super()._go_live()
-        self._inbox.extendleft(reversed([arrival for arrival in inbox if arrival not in self._inbox]))
-        return action
+class OldArrivalsStayInTheInbox(Inbox):
+    def keep_awaited(self) -> None: ...
 
 
 class CancelledEffectsEndAtOnce(Kernel):
@@ -237,9 +254,10 @@ class CancelledEffectsEndAtOnce(Kernel):
 
 class CountersSurviveACheckpoint(Kernel):
     def checkpoint(self, lane: str, digest: Any) -> str:
-        own = self._lanes[lane]
+        own = self._lanes.living(lane)
         root = super().checkpoint(lane, digest)
-        self._lanes[root] = own
+        self._lanes._lanes[root] = own
+        own.name = root
         return root
 
 
@@ -249,45 +267,61 @@ class CheckpointsAreTakenAtAnyTime(Kernel):
         return True
 
 
-class ListenedValuesAreCommittedAhead(Kernel):
-    def _write_ahead(self) -> None:
-        listening, self.listening = self.listening, {}
-        super()._write_ahead()
-        self.listening = listening
+class ListenedValuesAreCommittedAhead(Inbox):
+    def write_ahead(self) -> None:
+        listening, self._listening = self._listening, {}
+        super().write_ahead()
+        self._listening = listening
 
 
-class SparesAreNotUsed(Kernel):
+class SparesAreNotUsed(LiveSide):
     def _take_spare(self, token: Token) -> bool:
         return False
 
 
-class LanesComeBackToTheirRecord(Kernel):
-    def _accept(self, lane: str, act: Any) -> None:
-        super()._accept(lane, act)
-        if act not in (one for _, one in self.history.acts_of(lane)):
-            self._draft.append(act)
-        self._left.clear()
+class LanesComeBackToTheirRecord(ChangedCode):
+    def has_left(self, lane: str) -> bool:
+        """Return True once."""
+        left = super().has_left(lane)
+        self._left.discard(lane)
+        return left
 
-    def _is_recorded(self, lane: str, act: Any) -> bool:
-        written = len(self._draft)
-        if self._accepts and not self.live:
-            self._accept(lane, act)
-            if len(self._draft) > written:
-                self._is_commit_due |= type(act) is Requested
-                return False
-        return super()._is_recorded(lane, act)
+
+class PositionsAreCounted(Window):
+    def __init__(self, items: Iterable[Placed], digest: Digest) -> None:
+        super().__init__(((number, item) for number, (_, item) in enumerate(items)), digest)
 
 
 class DroppedDeliveriesAreDelivered(Window):
     def drop(self) -> None: ...
 
 
-def _dropped_items_come_back(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    return digest_history(items, writable=writable, start=start)._replace(dropped=frozenset())
+class AwaysBelongToTheirStretch(Window):
+    def meet_away(self, lane: str, ordinal: int, draws: int | None) -> bool:
+        changes, self._changes = self._changes, deque()
+        found = super().meet_away(lane, ordinal, draws)
+        self._changes = changes
+        return found
 
 
-def _changes_are_forgotten(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    return digest_history(items, writable=writable, start=start)._replace(changes=())
+class EarlierChangesAreForgotten(Window):
+    @property
+    def has_changes(self) -> bool:
+        return False
+
+
+class LeftDrawsAreNotMarked(Window):
+    @property
+    def has_unmet(self) -> bool:
+        return False
+
+
+def _dropped_items_come_back(items: Iterable[Placed], *, writable: bool) -> Digest:
+    return digest_history(items, writable=writable)._replace(dropped=frozenset())
+
+
+def _changes_are_forgotten(items: Iterable[Placed], *, writable: bool) -> Digest:
+    return digest_history(items, writable=writable)._replace(changes=())
 
 
 # Strands
@@ -320,8 +354,7 @@ class AwayIsGrantedAtTheEnd(Window):
 
 class EndedLanesAreNotCompared(Kernel):
     def ended(self, lane: str) -> None:
-        self._lanes[lane].ended = True
-        self._alive -= 1
+        self._lanes.end(lane)
 
 
 class FirstReturnIsEnough(Kernel):
@@ -330,25 +363,25 @@ class FirstReturnIsEnough(Kernel):
 
 
 class PendingActsAreNotRead(Window):
-    def pending_act(self, lane: str) -> tuple[int, Requested | Noted] | None:
+    def pending_act(self, lane: str) -> tuple[int, Act] | None:
         acts = self._acts.get(lane)
         return acts[0] if acts else None
 
 
-class DivergencesStopNothing(Kernel):
-    def _unless_early(self, steps: int | None, diverged: Any) -> Action | None:
-        return Wait() if self._away or steps is None else None
+class DivergencesStopNothing(RecordSide):
+    def _unless_early(self, steps: int | None, diverged: Any) -> Any:
+        return Wait() if self.away or steps is None else None
 
 
 # Streams and retries, as the end of a history tells
 
 
-def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    digest = digest_history(items, writable=writable, start=start)
+def _cut_streams_are_executed_again(items: Iterable[Placed], *, writable: bool) -> Digest:
+    digest = digest_history(items, writable=writable)
     if not writable:
         return digest
     chunks: dict[str, list[int]] = {}
-    for position, item in enumerate(items, start):
+    for position, item in items:
         if type(item) is Chunk:
             chunks.setdefault(item.key, []).append(position)
         elif type(item) is EffectOutcome:
@@ -357,63 +390,68 @@ def _cut_streams_are_executed_again(items: Iterable[Item], *, writable: bool, st
     return digest._replace(void=digest.void | void, anew=digest.anew | chunks.keys())
 
 
-def _streams_are_always_cut(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    digest = digest_history(items, writable=False, start=start)
+def _streams_are_always_cut(items: Iterable[Placed], *, writable: bool) -> Digest:
+    digest = digest_history(items, writable=False)
     return digest
 
 
-def _old_chunks_stay(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    return digest_history(items, writable=writable, start=start)._replace(void=frozenset())
+def _old_chunks_stay(items: Iterable[Placed], *, writable: bool) -> Digest:
+    return digest_history(items, writable=writable)._replace(void=frozenset())
 
 
-def _retries_stay(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    retries = frozenset(item.key for item in items if getattr(item, "how", "") == "retry")
-    return digest_history(items, writable=writable, start=start)._replace(retries=retries)
+def _retries_stay(items: Iterable[Placed], *, writable: bool) -> Digest:
+    retries = frozenset(item.key for _, item in items if getattr(item, "how", "") == "retry")
+    return digest_history(items, writable=writable)._replace(retries=retries)
 
 
 CONTROLS: dict[str, Machine] = {
-    "an away is written": Machine(AwayIsNotWritten),
-    "turns are written with the next commit": Machine(TurnsAreNotWritten),
-    "draws are written with the next commit": Machine(DrawsAreNotWritten),
-    "the step of a forced delivery is written": Machine(ForcedStepIsNotWritten),
-    "a delivery committed ahead is marked": Machine(AheadIsNotWritten),
+    "an away is written": Machine(kernel_with(AwaysAreNotWritten)),
+    "turns are written with the next commit": Machine(kernel_with(TurnsAreNotWritten)),
+    "draws are written with the next commit": Machine(kernel_with(DrawsAreNotWritten)),
+    "the step of a forced delivery is written": Machine(kernel_with(ForcedStepIsNotWritten)),
+    "a delivery committed ahead is marked": Machine(kernel_with(AheadIsNotWritten)),
     "draws are counted apart from acts": Machine(DrawsCountAsActs),
-    "outcomes and at-most-once requests are synced": Machine(NothingIsSynced),
-    "arrivals of one batch share a commit": Machine(EachArrivalIsCommittedAlone),
-    "forgotten turns are skipped": Machine(ForgottenTurnsAreExpected),
+    "outcomes and at-most-once requests are synced": Machine(kernel_with(NothingIsSynced)),
+    "arrivals of one batch share a commit": Machine(kernel_with(EachArrivalIsCommittedAlone)),
+    "forgotten turns are skipped": Machine(kernel_with(ForgottenTurnsAreExpected)),
     "nothing is begun before the history is over": Machine(HistoryNeedNotBeOver),
-    "nothing is begun before its request is committed": Machine(RequestsAreBegunAtOnce),
+    "nothing is begun before its request is committed": Machine(kernel_with(RequestsAreBegunAtOnce)),
     "an at-most-once effect without an outcome is in doubt": Machine(NothingIsInDoubt),
+    "an effect that is known not to have been begun is not in doubt": Machine(kernel_with(WhatWasNotBegunIsInDoubt)),
     "a cancelled effect of a dead process is not executed again": Machine(CancelledEffectsRunAgain),
     "an outcome has the time of its commit": Machine(OutcomesHaveNoTime),
-    "an effect that the program gave up has an outcome": Machine(GivenUpEffectsStayOpen),
-    "an effect that the program gave up has one outcome": Machine(GivenUpEffectsHaveTwoOutcomes),
-    "an outcome that its effect wrote is delivered by a turn": Machine(OutcomesApartAreDeliveredInPlace),
-    "an outcome that its effect wrote is kept until its turn": Machine(OutcomesApartAreLost),
+    "an effect that the program gave up has an outcome": Machine(kernel_with(GivenUpEffectsStayOpen)),
+    "an effect that the program gave up has one outcome": Machine(kernel_with(GivenUpEffectsHaveTwoOutcomes)),
+    "an outcome that its effect wrote is delivered by a turn": Machine(kernel_with(OutcomesApartAreDeliveredInPlace)),
+    "an outcome that its effect wrote is kept until its turn": Machine(kernel_with(OutcomesApartAreLost)),
     "a policy is no part of a request": Machine(PoliciesAreCompared),
     "what is listened to is no request": Machine(ListenedValuesAreRequests),
     "counters begin again at a checkpoint": Machine(CountersSurviveACheckpoint),
     "a checkpoint is taken alone": Machine(CheckpointsAreTakenAtAnyTime),
-    "what is listened to is not committed ahead of a checkpoint": Machine(ListenedValuesAreCommittedAhead),
-    "changed code repeats nothing that has an outcome": Machine(SparesAreNotUsed),
-    "a lane that left its record does not return to it": Machine(LanesComeBackToTheirRecord),
+    "what is listened to is not committed ahead of a checkpoint": Machine(kernel_with(ListenedValuesAreCommittedAhead)),
+    "changed code repeats nothing that has an outcome": Machine(kernel_with(SparesAreNotUsed)),
+    "a lane that left its record does not return to it": Machine(kernel_with(LanesComeBackToTheirRecord)),
+    "positions are those of the journal": Machine(window=PositionsAreCounted),
     "draws stay with their rest if its delivery is dropped": Machine(window=DroppedDeliveriesAreDelivered),
     "dropped items are skipped": Machine(digest=_dropped_items_come_back),
     "what changed code draws is found after the change": Machine(digest=_changes_are_forgotten),
-    "a retry is spent by an item": Machine(RetriesAreNotSpent),
+    "a strand of changed code that was away is found after the change": Machine(window=AwaysBelongToTheirStretch),
+    "what accepted code left out is forgotten in its next life too": Machine(window=EarlierChangesAreForgotten),
+    "draws that changed code leaves out are forgotten": Machine(window=LeftDrawsAreNotMarked),
+    "a retry is spent by an item": Machine(kernel_with(RetriesAreNotSpent)),
     "a spent retry is no retry": Machine(digest=_retries_stay),
     "a whole record has added requests": Machine(EndedRecordsHaveNoAdded),
     "a prefix has no added requests": Machine(PrefixesHaveAdded),
-    "an away strand is waited for": Machine(AwayStrandsAreNotWaitedFor),
-    "an arrival counts once": Machine(ArrivalsCountTwice),
-    "arrivals that the history had are dropped": Machine(OldArrivalsStayInTheInbox),
+    "an away strand is waited for": Machine(kernel_with(AwayStrandsAreNotWaitedFor)),
+    "an arrival counts once": Machine(kernel_with(ArrivalsCountTwice)),
+    "arrivals that the history had are dropped": Machine(kernel_with(OldArrivalsStayInTheInbox)),
     "a cancelled effect is still waited for": Machine(CancelledEffectsEndAtOnce),
     "strands run first in, first out": Machine(LastStrandRunsFirst),
     "a busy loop is interrupted": Machine(BusyLoopIsNeverInterrupted),
     "away is granted only where the record leaves it open": Machine(window=AwayIsGrantedAtOnce),
     "a strand that was not away at the last commit had come to rest": Machine(window=AwayIsGrantedAtTheEnd),
     "an act waits for the last return before it": Machine(FirstReturnIsEnough),
-    "a request that is not made is reported at rest": Machine(DivergencesStopNothing),
+    "a request that is not made is reported at rest": Machine(kernel_with(DivergencesStopNothing)),
     "a stream is executed again only if nothing was acted on": Machine(digest=_cut_streams_are_executed_again),
     "a stream is cut only if something was acted on": Machine(digest=_streams_are_always_cut),
     "chunks of an earlier execution are void": Machine(digest=_old_chunks_stay),

@@ -37,6 +37,7 @@ from kit.simulation.operations import (
 from kit.simulation.programs import Node, Program
 from kit.simulation.strands import Lane
 
+_YIELD = Yield()
 _SILENT = ("glance", "unseen")
 """Kinds without a result: an edit may add or remove one."""
 
@@ -137,7 +138,7 @@ def _touch(memory: Memory, node: Node) -> Steps:
 
 def _yield(memory: Memory, node: Node) -> Steps:
     for _ in range(node.size):
-        yield Yield()
+        yield _YIELD
 
 
 def _compute(memory: Memory, node: Node) -> Steps:
@@ -294,7 +295,7 @@ def _spin(memory: Memory, node: Node) -> Steps:
     (lane,) = yield from _start_all(node, _bodies(memory, node)[:1])
     count = 0
     while not lane.done:
-        yield Yield()
+        yield _YIELD
         count += 1
     memory.add(count)
     return count, (yield from _settled(lane))

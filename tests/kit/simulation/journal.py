@@ -7,6 +7,23 @@ from typing import NamedTuple
 
 from kit.simulation.outside import Wrong
 from onrecord.runtime.scheduler.items import Began, Chunk, Commit, EffectOutcome, Item, Requested
+from onrecord.runtime.scheduler.window import Placed
+
+
+def position_of(number: int) -> int:
+    """Return the position of the n-th item of a journal: three items are neighbours, and a gap follows."""
+    return 7 + 5 * (number // 3) + number % 3
+
+
+def place(items: list[Item], first: int = 0) -> list[Placed]:
+    """Return items of a journal with their positions. `first` is the number of the first one."""
+    end = first + len(items)
+    while len(_POSITIONS) < end:
+        _POSITIONS.append(position_of(len(_POSITIONS)))
+    return list(zip(_POSITIONS[first:end], items, strict=True))
+
+
+_POSITIONS: list[int] = []
 
 
 class Death(NamedTuple):
@@ -22,23 +39,29 @@ class Journal:
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self.items: list[Item] = list(items)
         self.requested = {item.key for item in self.items if type(item) is Requested}
+        self.first = len(self.items)
+        """Items that were there from the beginning."""
         self.safe = 0
         """Observations on which nothing but committed items has an influence."""
         self._synced = len(self.items), 0
         self._time = 0
         self.ends: list[int] = [0]
-        """Positions at which a death may cut the journal."""
+        """Numbers of items after which a death may cut the journal."""
 
     def append(self, commit: Commit, observations: int, now: int) -> int:
         """Append the items and return the time of the commit, which is that of its outcomes and chunks."""
         self._time = time = max(self._time, now)
-        self.items.extend(
-            item._replace(time=time) if type(item) is EffectOutcome or type(item) is Chunk else item
-            for item in commit.items
-        )
-        self.requested.update(item.key for item in commit.items if type(item) is Requested)
-        if any(type(item) is not Chunk for item in commit.items):  # chunks alone may become void
-            self.safe = observations
+        for item in commit.items:
+            kind = type(item)
+            if kind is EffectOutcome:
+                item = EffectOutcome(item.key, item.value, time, item.forced)
+            elif kind is Chunk:
+                item = item._replace(time=time)
+            elif kind is Requested:
+                self.requested.add(item.key)
+            self.items.append(item)
+            if kind is not Chunk:  # chunks alone may become void
+                self.safe = observations
         if commit.sync:
             self.sync()
         self.ends.append(len(self.items))

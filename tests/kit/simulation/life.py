@@ -6,8 +6,7 @@ An effect begun too early or twice, a replay that executes or commits, a program
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from kit.simulation.journal import Death, Journal
@@ -40,7 +39,7 @@ from onrecord.runtime.scheduler.items import (
 )
 from onrecord.runtime.scheduler.kernel import Kernel
 from onrecord.runtime.scheduler.names import ROOT
-from onrecord.runtime.scheduler.window import Digest, Window, digest_history
+from onrecord.runtime.scheduler.window import Digest, Placed, Window, digest_history
 
 _PATIENCE_STEPS = 600
 """Steps of a busy program after which it is taken to spin for ever if nothing more can arrive. In a history twice as
@@ -62,8 +61,6 @@ class Entry(NamedTuple):
 
     root: str = ROOT
     time: int = 0
-    position: int = 0
-    """That of the first item after it."""
     seen: tuple[Any, ...] = ()
 
 
@@ -87,7 +84,7 @@ class Life:
         self,
         body: Steps,
         machine: Machine,
-        history: list[Item],
+        history: list[Placed],
         digest: Digest,
         outside: Outside,
         *,
@@ -97,20 +94,22 @@ class Life:
         entry: Entry = Entry(),  # noqa: B008
         accepts: bool = False,
         loosen: Loosen | None = None,
+        knows_begun: bool = False,
     ) -> None:
         """Without a journal the life is a replay."""
         self.peak = 0
         """The largest number of items that the window held."""
         self.journal = journal
-        self._history_length = len(history)
         self._given = 0
-        self._patience = 2 * _PATIENCE_STEPS + max((getattr(item, "forced", 0) for item in history), default=0)
+        self._history = history
         self._journal_length = len(journal.items) if journal is not None else 0
-        self._start = entry.position
-        window = machine.window(self._give(history), digest, entry.position)
+        self._given_items = self._give(history)
+        window = machine.window(self._given_items, digest)
         options = {"writable": journal is not None, "root": entry.root, "time": entry.time, "accepts": accepts}
         if loosen is not None:
             options["loosen"] = loosen
+        if knows_begun:
+            options["may_repeat"] = outside.ledger.was_never_begun
         self.kernel = machine.kernel(window, **options)
         self._outside = outside
         outside.arrive = self._arrive
@@ -118,17 +117,21 @@ class Life:
         self._death = death
         self._commits = 0
         self._turns = 0
+        self._is_adrift = False
+        """A busy program was given up with its record: its next life goes live at an earlier step."""
         self._unwritten: list[Token] = []
         """Tokens of what has arrived and is in no commit."""
         self._strands = Strands(body, self.kernel, outside, is_cancelled=is_cancelled)
         self.seen = self._strands.seen
         self.seen += entry.seen
 
-    def _give(self, history: list[Item]) -> Iterator[Item]:
-        for item in history:
+    def _give(self, history: list[Placed]) -> Generator[Placed, None, None]:
+        for placed in history:
             self._given += 1
-            self.peak = max(self.peak, self._given + self._start - self.kernel.history.position)
-            yield item
+            held = self.kernel.history.held
+            if held >= self.peak:
+                self.peak = held + 1
+            yield placed
 
     def run(self) -> Verdict:
         try:
@@ -141,11 +144,17 @@ class Life:
             return Verdict("dead")
         except _Ended as end:
             return self._verdict(end.args[0])
+        finally:
+            self._strands.close()
+            self._outside.close()
+            self._given_items.close()
 
     def _run(self) -> Verdict:
         kernel, outside, chance = self.kernel, self._outside, self._outside.rng.random
         while True:
-            self._count_turn()
+            self._turns += 1
+            if self._turns > _MOST_TURNS:
+                self._stop_idling()
             if kernel.live and chance() < 0.1:
                 outside.happen()  # while the program runs
             action = kernel.next()
@@ -166,10 +175,14 @@ class Life:
     def _between_steps(self) -> None:
         """Ask the kernel whether a busy loop is interrupted."""
         kernel, steps = self.kernel, self._strands.steps
-        self._count_turn()
+        self._turns += 1
+        if self._turns > _MOST_TURNS:
+            self._stop_idling()
         if steps > _PATIENCE_STEPS:
-            if not kernel.live and steps > self._patience and (stuck := kernel.stuck()) is not None:
-                raise _Ended(stuck)
+            if not kernel.live and steps > self._patience():
+                if (stuck := kernel.stuck()) is not None:
+                    raise _Ended(stuck)
+                self._is_adrift = True
             if kernel.live and self._outside.is_still and not self._has_arrivals and not kernel.has_ready:
                 self._strands.check_deadlock()
                 raise _Ended(Wait())
@@ -188,10 +201,11 @@ class Life:
     def _has_arrivals(self) -> bool:
         return any(not token.gone for token in self._unwritten)
 
-    def _count_turn(self) -> None:
-        self._turns += 1
-        if self._turns > _MOST_TURNS:
-            raise Wrong(f"no progress: {list(self.kernel.open)} open, the history is at {self.kernel.history.head()}")
+    def _patience(self) -> int:
+        return 2 * _PATIENCE_STEPS + max((getattr(item, "forced", 0) for _, item in self._history), default=0)
+
+    def _stop_idling(self) -> None:
+        raise Wrong(f"no progress: {list(self.kernel.open)} open, the history is at {self.kernel.history.head()}")
 
     def _verdict(self, action: Action) -> Verdict:
         details = {Diverged: action, EffectsInDoubt: getattr(action, "tokens", None), Done: self._strands.root.result}
@@ -201,6 +215,7 @@ class Life:
         kind = type(action)
         if kind is Deliver:
             self._strands.steps = 0
+            self._is_adrift = False
             if action.token in self._unwritten:
                 self._unwritten.remove(action.token)
             self._strands.handlers[action.token](action.value, action.last)
@@ -217,7 +232,7 @@ class Life:
     def _begin(self, token: Token) -> None:
         if self.journal is None:
             raise Wrong(f"a replay executes: {token}")
-        if len(self.seen) < self.journal.safe or self._given < self._history_length:
+        if len(self.seen) < self.journal.safe or self._given < len(self._history):
             raise Wrong(f"begun before the history is over: {token}")
         if token.call is not None and token not in self.kernel.listening:
             if token.key not in self.journal.requested:
@@ -230,30 +245,31 @@ class Life:
         if self.journal is None:
             raise Wrong(f"a replay commits: {commit.items}")
         self._check_batch(commit.items)
-        with self._dying():
-            self._outside.now += self._outside.upto(1)
-            time = self.journal.append(commit, len(self.seen), self._outside.now)
-            for item in commit.items:
-                if type(item) is EffectOutcome and item.forced != APART:
-                    self._outside.ledger.acknowledge(item.key, item.value)
-                    if type(item.value) is Cut:
-                        self.journal.check_cut(item, self._journal_length)
-        self.kernel.committed(time)
-
-    @contextmanager
-    def _dying(self) -> Iterator[None]:
-        """Let the process die before or after the commit that is made meanwhile."""
-        self._commits += 1
-        dies = self._death is not None and self._commits >= self._death.commits
-        if dies and self._death is not None and self._death.how == "before":
-            raise _Died
-        yield
+        dies = self._dies()
+        self._outside.now += self._outside.upto(1)
+        safe = self.journal.safe if self._is_adrift else len(self.seen)
+        time = self.journal.append(commit, safe, self._outside.now)
+        for item in commit.items:
+            if type(item) is EffectOutcome and item.forced != APART:
+                self._outside.ledger.acknowledge(item.key, item.value)
+                if type(item.value) is Cut:
+                    self.journal.check_cut(item, self._journal_length)
         if dies:
             raise _Died
+        self.kernel.committed(time)
+
+    def _dies(self) -> bool:
+        """Let the process die before a commit; return True if it dies after it."""
+        self._commits += 1
+        if self._death is None or self._commits < self._death.commits:
+            return False
+        if self._death.how == "before":
+            raise _Died
+        return True
 
     def _check_batch(self, items: list[Item]) -> None:
         """Check that a commit of an outcome holds everything that has arrived."""
-        if any(type(item) in (EffectOutcome, Chunk) and item.forced != APART for item in items):
+        if self._unwritten and any(type(item) in (EffectOutcome, Chunk) and item.forced != APART for item in items):
             written = {delivery_name(item) for item in items if type(item) in (EffectOutcome, Chunk, Turn)}
             last = [token for token in self._unwritten if token in self.kernel.listening]
             for token in self._unwritten:
@@ -271,10 +287,12 @@ class Life:
         assert self.journal is not None
         if self.kernel.done:
             return
-        with self._dying():
-            self._outside.ledger.executed[token.key] = value
-            self._outside.ledger.acknowledge(token.key, value)
-            self.journal.append_apart(EffectOutcome(token.key, value, self._outside.now, APART))
+        dies = self._dies()
+        self._outside.ledger.executed[token.key] = value
+        self._outside.ledger.acknowledge(token.key, value)
+        self.journal.append_apart(EffectOutcome(token.key, value, self._outside.now, APART))
+        if dies:
+            raise _Died
 
 
 _VERDICTS = {Done: "done", Diverged: "diverged", EffectsInDoubt: "in doubt", RecordOver: "over", Wait: "stuck"}

@@ -42,6 +42,10 @@ class Ledger:
         if token.call.once and self.begun[key] > 1 + self.retries[key]:
             raise Wrong(f"executed twice, though at most once: {key}")
 
+    def was_never_begun(self, token: Token) -> bool:
+        """Return True if no life began the effect, though its request may be on record."""
+        return not self.begun[token.key]
+
     def acknowledge(self, key: str, value: Any) -> None:
         if key in self.acknowledged:
             raise Wrong(f"a second outcome: {key}")
@@ -58,6 +62,8 @@ class ChangedLedger(Ledger):
         self._begun = Counter((item.key, item.digest) for item in items if type(item) is Requested)
         self._begun.update((item.key, self._digests.get(item.key)) for item in items if type(item) is Began)
         self.retries.update(item.key for item in items if type(item) is SettledItem and item.how == "retry")
+        # An effect that is known not to have been begun needs no retry.
+        self.retries |= Counter(item.key for item in items if type(item) is Began)
 
     def begin(self, token: Token) -> None:
         assert token.call is not None
@@ -68,6 +74,10 @@ class ChangedLedger(Ledger):
         self._begun[effect] += 1
         if token.call.once and self._begun[effect] > 1 + self.retries[token.key]:
             raise Wrong(f"changed code executes twice, though at most once: {token.key}")
+
+    def was_never_begun(self, token: Token) -> bool:
+        assert token.call is not None
+        return not self._begun[token.key, token.call.digest]
 
     def acknowledge(self, key: str, value: Any) -> None:
         if type(value) is not EffectCancelled:
@@ -106,6 +116,11 @@ class Outside:
         self._count = 0
         self._flying: dict[str, Token] = {}
         self._streams: dict[Token, _Stream] = {}
+
+    def close(self) -> None:
+        """Forget what has not happened."""
+        self._events.clear()
+        del self.arrive, self.write
 
     @property
     def is_still(self) -> bool:

@@ -17,14 +17,14 @@ from typing import Any
 from kit.simulation.cases import Case
 from kit.simulation.edits import apply_edit, check_edit
 from kit.simulation.interpreter import run_root
-from kit.simulation.journal import Death, Journal
+from kit.simulation.journal import Death, Journal, place, position_of
 from kit.simulation.life import Entry, Life, Machine, Verdict
 from kit.simulation.memory import Memory
 from kit.simulation.outside import ChangedLedger, Ledger, Outside, Wrong
 from kit.simulation.programs import Program, walk
 from onrecord.runtime.scheduler.items import (
-    AHEAD,
     APART,
+    DELIVERIES,
     Began,
     CheckpointTaken,
     Cut,
@@ -38,7 +38,7 @@ from onrecord.runtime.scheduler.items import (
     Token,
 )
 from onrecord.runtime.scheduler.names import next_root
-from onrecord.runtime.scheduler.window import Digest
+from onrecord.runtime.scheduler.window import Digest, Placed
 
 Tally = Counter[str]
 _MOST_LIVES = 40
@@ -112,8 +112,7 @@ class _Schedule:
                     self._check_prefix(journal, life)
             elif verdict.how == "in doubt":
                 self._tally["in doubt"] += 1
-                if changed is None and {token.key for token in verdict.detail} & life.kernel.history.digest.retries:
-                    raise Wrong("in doubt, though a retry was allowed")
+                self._check_doubts(verdict.detail, life, ledger)
                 self._settle(journal, verdict.detail, ledger)
             elif verdict.how in ("done", "stuck"):
                 if changed is None:
@@ -126,39 +125,51 @@ class _Schedule:
             before = life
         raise Wrong("the run does not come to an end")
 
+    def _check_doubts(self, tokens: list[Token], life: Life, ledger: Ledger) -> None:
+        if {token.key for token in tokens} & life.kernel.history.digest.retries:
+            raise Wrong("in doubt, though a retry was allowed")
+        if self._case.knows_begun and any(ledger.was_never_begun(token) for token in tokens):
+            raise Wrong("in doubt, though known not to have been begun")
+
     def _next_life(
         self, before: Life | None, outside: Outside, digest: Digest | None, journal: Journal, death: Death | None
     ) -> Life:
         """Resume from the beginning, or from the last checkpoint."""
-        history, writes = list(journal.items), {"journal": journal, "death": death}
-        if before is not None and self._rng.random() < 0.6 and (position := _last_checkpoint(history)) is not None:
+        writes = {"journal": journal, "death": death, "knows_begun": self._case.knows_begun}
+        if before is not None and self._rng.random() < 0.6 and (taken := _last_checkpoint(journal.items)) is not None:
             self._tally["resumes from a checkpoint"] += 1
-            return self._life_from(history, position, before.seen, outside, **writes)
+            return self._life_from(journal.items, taken, before.seen, outside, **writes)
+        history = place(journal.items)
         digest = digest or self._machine.digest(history, writable=True)
         return self._life(self._case.program, history, digest, outside, **writes)
 
     def _changed_life(self, program: Program, outside: Outside, journal: Journal, death: Death | None) -> Life:
-        history = list(journal.items)
+        history = place(journal.items)
         digest = self._machine.digest(history, writable=True)
-        return self._life(program, history, digest, outside, journal=journal, death=death, accepts=not digest.is_whole)
+        # What changed code committed is its own record: it need not be accepted again.
+        is_accepted = any(_is_of_program(item) for item in journal.items[journal.first :])
+        accepts = not digest.is_whole and not (is_accepted and len(journal.items) % 2)
+        self._tally["resumes of accepted code"] += not accepts and not digest.is_whole
+        options = {"accepts": accepts, "knows_begun": self._case.knows_begun}
+        return self._life(program, history, digest, outside, journal=journal, death=death, **options)
 
-    def _life(self, program: Program, history: list[Item], digest: Digest, outside: Outside, **options: Any) -> Life:
+    def _life(self, program: Program, history: list[Placed], digest: Digest, outside: Outside, **options: Any) -> Life:
         body = run_root(Memory(self._case.sees_memory), program)
         return Life(body, self._machine, history, digest, outside, is_cancelled=self._case.is_cancelled, **options)
 
-    def _life_from(self, items: list[Item], position: int, seen: list[Any], outside: Outside, **options: Any) -> Life:
+    def _life_from(self, items: list[Item], number: int, seen: list[Any], outside: Outside, **options: Any) -> Life:
         """Make a life that starts at a checkpoint, with only the items after it."""
-        taken, history = items[position], items[position + 1 :]
+        taken, history = items[number], place(items[number + 1 :], number + 1)
         assert type(taken) is CheckpointTaken
-        number, values = taken.digest
+        reached, values = taken.digest
         root = next_root(taken.lane)
-        before = next(number for number, one in enumerate(seen, 1) if one[1] == "TakeCheckpoint" and one[3] == root)
+        before = next(count for count, one in enumerate(seen, 1) if one[1] == "TakeCheckpoint" and one[3] == root)
         program = self._case.program
-        left = program[1 + next(place for place, node in enumerate(program) if node.number == number) :]
+        left = program[1 + next(at for at, node in enumerate(program) if node.number == reached) :]
         body = run_root(Memory(self._case.sees_memory, values), left)
-        digest = self._machine.digest(history, writable="journal" in options, start=position + 1)
-        is_cancelled = self._case.is_cancelled and not any(_is_order(item) for item in items[:position])
-        entry = Entry(root, taken.time, position + 1, tuple(seen[:before]))
+        digest = self._machine.digest(history, writable="journal" in options)
+        is_cancelled = self._case.is_cancelled and not any(_is_order(item) for item in items[:number])
+        entry = Entry(root, taken.time, tuple(seen[:before]))
         return Life(body, self._machine, history, digest, outside, is_cancelled=is_cancelled, entry=entry, **options)
 
     def _settle(self, journal: Journal, tokens: list[Token], ledger: Ledger) -> None:
@@ -185,8 +196,9 @@ class _Schedule:
     def _replay(self, program: Program, items: list[Item], **options: Any) -> tuple[Life, Verdict]:
         """Replay with other latencies, other random numbers and nothing outside."""
         ledger = Ledger()
-        digest = self._machine.digest(items, writable=False)
-        life = self._life(program, items, digest, Outside(random.Random(self._case.seed), ledger, {}), **options)
+        history = place(items)
+        digest = self._machine.digest(history, writable=False)
+        life = self._life(program, history, digest, Outside(random.Random(self._case.seed), ledger, {}), **options)
         verdict = life.run()
         self._tally["replays"] += 1
         return life, verdict
@@ -198,13 +210,13 @@ class _Schedule:
         _check_same(life.seen, replay.seen, "a replay")
         if replay.kernel.drawn_anew:
             raise Wrong("a replay draws anew")
-        if (position := _last_checkpoint(items)) is not None:
+        if (taken := _last_checkpoint(items)) is not None:
             outside = Outside(random.Random(self._case.seed), Ledger(), {})
-            replay = self._life_from(items, position, life.seen, outside)
+            replay = self._life_from(items, taken, life.seen, outside)
             if (answer := replay.run()) != verdict:
                 raise Wrong(f"a replay from a checkpoint ends as {answer} instead of {verdict}")
             _check_same(life.seen, replay.seen, "a replay from a checkpoint")
-        longest = _longest_stretch(items, self._machine.digest(items, writable=False).void)
+        longest = _longest_stretch(items, replay.kernel.history.digest.void)
         if replay.peak > 2 * longest:
             raise Wrong(f"the window held {replay.peak} items, and the longest stretch has {longest}")
 
@@ -260,10 +272,11 @@ class _Schedule:
             ):
                 ledger.acknowledge(item.key, item.value)
         substitutes = {item.key: item.value for item in tail if _is_answer(item)}
-        digest = self._machine.digest(prefix, writable=True)
+        digest = self._machine.digest(place(prefix), writable=True)
         once = {item.key for item in prefix if type(item) is Requested and item.once}
+        loose = position_of(position)
         # The cut may be in the middle of a commit, where no strand had come to rest.
-        digest = digest._replace(retries=digest.retries | (once - ledger.acknowledged.keys()), loose=position)
+        digest = digest._replace(retries=digest.retries | (once - ledger.acknowledged.keys()), loose=loose)
         journal = Journal(prefix)
         life, verdict = self._live(journal, ledger, self._case.fork_deaths, substitutes, digest)
         self._tally["forks"] += 1
@@ -281,6 +294,10 @@ def _find_alike(request: Requested, candidates: list[tuple[int, Requested]]) -> 
 
 def _is_checkpoint(item: Item) -> bool:
     return type(item) is CheckpointTaken
+
+
+def _is_of_program(item: Item) -> bool:
+    return type(item) is not SettledItem and not (type(item) is EffectOutcome and item.forced == APART)
 
 
 def _is_order(item: Item) -> bool:
@@ -315,7 +332,7 @@ def _check_ledger(journal: Journal, ledger: Ledger) -> None:
 def _check_requests(journal: Journal, life: Life) -> None:
     """Check that each effect has one outcome, unless a lane still waits for it."""
     dropped = {position for item in journal.items if type(item) is Dropped for position in item.positions}
-    items = [item for position, item in enumerate(journal.items) if position not in dropped]
+    items = [item for position, item in place(journal.items) if position not in dropped]
     outcomes = Counter(
         item.key for item in items if type(item) is EffectOutcome or getattr(item, "how", "retry") != "retry"
     )
@@ -329,9 +346,9 @@ def _check_requests(journal: Journal, life: Life) -> None:
 def _longest_stretch(items: list[Item], void: frozenset[int]) -> int:
     """Return the largest number of items from one delivery at rest to the next."""
     longest = length = 0
-    for position, item in enumerate(items):
+    for position, item in place(items):
         length += 1
-        longest = max(longest, length)
-        if getattr(item, "forced", AHEAD) >= 0 and position not in void:
+        if type(item) in DELIVERIES and item.forced >= 0 and position not in void:
+            longest = max(longest, length)
             length = 1
-    return longest
+    return max(longest, length)

@@ -32,6 +32,11 @@ Then = Callable[[], None]
 
 
 class Lane:
+    __slots__ = (
+        *("done", "error", "give_up", "in_loop", "must_stop", "name", "operation", "pool", "result", "resume"),
+        *("start", "steps", "watchers"),
+    )
+
     def __init__(self, name: str, steps: Steps, in_loop: bool) -> None:
         self.name = name
         self.steps = steps
@@ -117,7 +122,12 @@ class Strands:
 
     def resume(self, lane: Lane, value: Any = None, error: BaseException | None = None) -> None:
         """Let the lane continue when its strand runs."""
-        self._resume(lane, partial(self._continue, lane, value, error))
+        then = partial(self._continue, lane, value, error)
+        if lane.in_loop and self._is_looping and self._blocked is None:
+            lane.give_up = None
+            self._ready.append(then)
+        else:
+            self._resume(lane, then)
 
     def _resume(self, lane: Lane, then: Then) -> None:
         lane.give_up = None
@@ -161,6 +171,17 @@ class Strands:
         for lane in self._lanes:
             if lane.give_up is not None and not lane.done and isinstance(lane.operation, Ask | Pull | Sleep):
                 raise Wrong(f"waits for ever: {lane} for {type(lane.operation).__name__}")
+
+    def close(self) -> None:
+        """Let go of everything that refers to itself: the collector of cycles would take a part of the time."""
+        self.handlers.clear()
+        self._ready.clear()
+        self._blocked = None
+        for lane in self._lanes:
+            lane.steps.close()
+            lane.operation = lane.give_up = lane.resume = lane.error = lane.pool = None
+            lane.watchers.clear()
+        self._lanes.clear()
 
     # Lanes
 
@@ -209,13 +230,14 @@ class Strands:
         if lane.must_stop and error is None and lane.in_loop:
             lane.must_stop = False
             value, error = None, Stopped()
-        if lane.operation is not None:
-            self._saw(lane, lane.operation, value, error)
+        operation = lane.operation
+        if operation is not None and type(operation) is not Yield:
+            self._saw(lane, operation, value, error)
         self._step(lane, value, error)
 
     def _step(self, lane: Lane, value: Any = None, error: BaseException | None = None) -> None:
         """Run the lane until it waits."""
-        steps, kernel = lane.steps, self.kernel
+        steps, act = lane.steps, self.kernel.act
         while True:
             try:
                 operation = steps.send(value) if error is None else steps.throw(error)
@@ -223,7 +245,7 @@ class Strands:
                 self._when_back(lane, partial(self._end, lane, end.value, None))
                 return
             except LANE_ERRORS as failure:
-                self._when_back(lane, partial(self._end, lane, None, failure))
+                self._when_back(lane, partial(self._end, lane, None, failure.with_traceback(None)))
                 return
             kind = type(operation)
             if kind is Compute:
@@ -233,22 +255,19 @@ class Strands:
                 continue
             lane.operation = operation
             if kind is not Yield:
-                back = kernel.act(lane.name, draws=kind is Draw)
+                back = act(lane.name, draws=kind is Draw)
                 if back is not None:
                     self._wait_back(lane, back, partial(self._act_later, lane), draws=kind is Draw)
                     return
-            value, error = self._do(lane)
+            try:
+                value, error = operation.do(self, lane), None
+            except LANE_ERRORS as failure:
+                value, error = None, failure.with_traceback(None)
+            except Divergent:
+                return  # for ever
             if value is PENDING:
                 return
             self._saw(lane, operation, value, error)
-
-    def _do(self, lane: Lane) -> tuple[Any, BaseException | None]:
-        try:
-            return lane.operation.do(self, lane), None
-        except LANE_ERRORS as failure:
-            return None, failure
-        except Divergent:
-            return PENDING, None  # for ever
 
     def _goes_away(self, lane: Lane) -> bool:
         if self.outside.rng.random() < 0.5 or not self.kernel.away(lane.name):
@@ -259,7 +278,13 @@ class Strands:
 
     def _act_later(self, lane: Lane) -> None:
         """Do the act before which the lane was away."""
-        value, error = self._do(lane)
+        value = error = None
+        try:
+            value = lane.operation.do(self, lane)
+        except LANE_ERRORS as failure:
+            error = failure.with_traceback(None)
+        except Divergent:
+            return  # for ever
         if value is not PENDING:
             self._saw(lane, lane.operation, value, error)
             self._step(lane, value, error)
@@ -303,7 +328,9 @@ class Strands:
     def _saw(self, lane: Lane, operation: Any, value: Any, error: BaseException | None) -> None:
         kind = type(operation)
         if kind is not Yield:
-            shown = _shown(value if error is None else error)
+            shown = value if error is None else error
+            if type(shown) not in _PLAIN:
+                shown = _shown(shown)
             self.seen.append((lane.name, kind.__name__, self.kernel.time, shown))
 
     # Cancellation
@@ -341,6 +368,10 @@ class End:
 
 
 _ENDED = End()
+
+
+_PLAIN = frozenset((int, str, tuple, type(None)))
+"""Types of values that show themselves."""
 
 
 def _shown(value: Any) -> Any:

@@ -42,7 +42,7 @@ from onrecord.runtime.scheduler.items import (
     Wait,
 )
 from onrecord.runtime.scheduler.kernel import Kernel
-from onrecord.runtime.scheduler.window import Window, digest_history
+from onrecord.runtime.scheduler.window import Placed, Window, digest_history
 
 N = STEPS_BETWEEN_RESTS
 A = Requested("main/a/0", "main", "a", 1)
@@ -50,12 +50,18 @@ ONCE = Requested("main/a/0", "main", "a", 1, once=True)
 B = Requested("main/b/0", "main", "b", 2)
 
 
+def placed(*items: Item) -> list[Placed]:
+    """Give positions to items, with gaps."""
+    return [(3 * number + 7, item) for number, item in enumerate(items)]
+
+
 class Hand:
     """A kernel driven by hand, the items it committed and what it delivered."""
 
-    def __init__(self, *history: Item, writable: bool = True) -> None:
-        items = list(history)
-        self.kernel = Kernel(Window(iter(items), digest_history(items, writable=writable)), writable=writable)
+    def __init__(self, *history: Item, writable: bool = True, **options: Any) -> None:
+        items = placed(*history)
+        window = Window(iter(items), digest_history(items, writable=writable))
+        self.kernel = Kernel(window, writable=writable, **options)
         self.committed: list[Item] = []
         self.begun: list[Token] = []
         self.stopped: list[Token] = []
@@ -79,8 +85,8 @@ class Hand:
                 return action
 
 
-def replay(*history: Item) -> Hand:
-    return Hand(*history, writable=False)
+def replay(*history: Item, **options: Any) -> Hand:
+    return Hand(*history, writable=False, **options)
 
 
 # Deliveries
@@ -428,16 +434,13 @@ def test_run_starts_at_a_checkpoint() -> None:
     taken = CheckpointTaken("main", "state")
     after = [A._replace(key="main@1/a/0", lane="main@1"), EffectOutcome("main@1/a/0", 2), Ended("end")]
     assert run.committed == [A, EffectOutcome(A.key, 1), taken, *after]
-    again = Kernel(Window(after, digest_history(after, writable=False)), writable=False, root=root, time=5)
-    assert again.time == 5
-    hand = replay()
-    hand.kernel = again
-    token = hand.ask(lane=root)
-    assert hand.rest() == Deliver(token, 2)
-    again.finish("end")
-    assert hand.rest() == Done()
-    second = Hand()
-    second.kernel = Kernel(root="main@1")
+    again = replay(*after, root=root, time=5)
+    assert again.kernel.time == 5
+    token = again.ask(lane=root)
+    assert again.rest() == Deliver(token, 2)
+    again.kernel.finish("end")
+    assert again.rest() == Done()
+    second = Hand(root="main@1")
     assert second.kernel.checkpoint("main@1", "state") == "main@2"
 
 
@@ -521,6 +524,20 @@ def test_retry_is_spent_by_an_item() -> None:
     assert second.rest() == EffectsInDoubt([token])
 
 
+def test_effect_that_was_never_begun_is_not_in_doubt() -> None:
+    run = Hand(ONCE, may_repeat=lambda token: token.recorded == ONCE)
+    token = run.ask(once=True)
+    assert run.rest() == Wait()
+    assert run.begun == [token]
+    assert run.committed == [Began(ONCE.key)]
+
+
+def test_token_names_the_recorded_request() -> None:
+    run = Hand(ONCE)
+    assert run.ask().recorded == ONCE
+    assert run.ask("b", 2).recorded is None
+
+
 def test_nothing_is_begun_before_the_history_is_over() -> None:
     run = Hand(A, EffectOutcome(A.key, 1), B)
     first = run.ask()
@@ -544,12 +561,6 @@ def test_replay_of_a_prefix_ends_at_its_end() -> None:
 # Tolerant replays
 
 
-def loose_replay(*history: Item, loosen: Any) -> Hand:
-    run = replay(*history)
-    run.kernel = Kernel(Window(history, digest_history(history, writable=False)), writable=False, loosen=loosen)
-    return run
-
-
 def test_tolerant_replay_binds_a_request_to_another_recorded_one() -> None:
     asked: list[Any] = []
 
@@ -557,10 +568,10 @@ def test_tolerant_replay_binds_a_request_to_another_recorded_one() -> None:
         asked.append((request.key, [position for position, _ in candidates]))
         return candidates[-1][0] if request.name == "c" else None
 
-    run = loose_replay(A, B, EffectOutcome(A.key, 1), EffectOutcome(B.key, 2), Ended("end"), loosen=loosen)
+    run = replay(A, B, EffectOutcome(A.key, 1), EffectOutcome(B.key, 2), Ended("end"), loosen=loosen)
     child = run.kernel.born("main", "child")
     other = run.ask("c", 3, lane=child)
-    assert asked == [("main>child/c/0", [0, 1])]
+    assert asked == [("main>child/c/0", [7, 10])]
     assert run.rest() == Deliver(other, 2), "out of order: the lane of the first request waits for it"
     first = run.ask()
     assert run.rest() == Deliver(first, 1)
@@ -571,20 +582,18 @@ def test_tolerant_replay_binds_a_request_to_another_recorded_one() -> None:
 
 
 def test_tolerant_replay_diverges_if_nothing_answers() -> None:
-    run = loose_replay(A, EffectOutcome(A.key, 1), Ended("end"), loosen=lambda request, candidates: None)
+    run = replay(A, EffectOutcome(A.key, 1), Ended("end"), loosen=lambda request, candidates: None)
     with pytest.raises(Divergent):
         run.ask("b", 2)
-    waits = loose_replay(A, EffectOutcome(A.key, 1), Ended("end"), loosen=lambda request, candidates: None)
-    assert waits.rest() == Diverged("main", A, "waits for another lane", "removed", 0)
+    waits = replay(A, EffectOutcome(A.key, 1), Ended("end"), loosen=lambda request, candidates: None)
+    assert waits.rest() == Diverged("main", A, "waits for another lane", "removed", 7)
 
 
 # Changed code
 
 
 def accept(*history: Item) -> Hand:
-    run = Hand(*history)
-    run.kernel = Kernel(Window(history, digest_history(history, writable=True)), accepts=True)
-    return run
+    return Hand(*history, accepts=True)
 
 
 def test_request_that_changed_code_does_not_make_is_dropped() -> None:
@@ -596,12 +605,12 @@ def test_request_that_changed_code_does_not_make_is_dropped() -> None:
     assert run.rest() == Deliver(first, 1)
     third = run.ask("c", 3)
     assert run.rest() == Wait()
-    assert run.kernel.dropped == [2, 3]
+    assert run.kernel.dropped == [13, 16]
     run.kernel.arrived(third, 3)
     assert run.rest() == Deliver(third, 3)
     run.kernel.finish("end")
     assert run.rest() == Done()
-    assert run.committed == [Dropped((2, 3)), EffectOutcome(c.key, 3), Ended("end")]
+    assert run.committed == [Dropped((13, 16)), EffectOutcome(c.key, 3), Ended("end")]
     again = replay(*history, *run.committed)
     first = again.ask()
     assert again.rest() == Deliver(first, 1)
@@ -638,6 +647,25 @@ def test_changed_code_asks_again_for_an_effect_in_doubt() -> None:
     assert run.rest() == EffectsInDoubt([token])
 
 
+@pytest.mark.parametrize("is_dropped", [True, False], ids=["not made again", "made again before"])
+def test_retry_of_an_effect_that_changed_code_asks_for_again(is_dropped: bool) -> None:
+    """Settled before the code was changed, or after the changed code was in doubt."""
+    new = Requested("main/new/0", "main", "new", 9)
+    history: list[Item] = [ONCE, SettledItem(ONCE.key, "retry")]
+    if not is_dropped:
+        out = EffectOutcome(new.key, 0)
+        history = [ONCE, Dropped((7,)), new, out, ONCE, SettledItem(ONCE.key, "retry")]
+    run = accept(*history)
+    first = run.ask("new", 9)
+    run.rest()
+    run.kernel.arrived(first, 0)
+    token = run.ask(once=True)
+    while run.rest() != Wait():
+        pass
+    assert run.begun[-1] == token
+    assert run.committed.count(Began(ONCE.key)) == 1
+
+
 def test_busy_program_whose_code_changed_leaves_its_record() -> None:
     run = accept(A, EffectOutcome(A.key, 1))
     run.ask("new", 9)
@@ -645,7 +673,7 @@ def test_busy_program_whose_code_changed_leaves_its_record() -> None:
     assert run.kernel.stuck() is None
     assert run.rest(1_001) is None
     assert run.kernel.live
-    assert run.kernel.dropped == [0, 1]
+    assert run.kernel.dropped == [7, 10]
 
 
 # Divergence
@@ -691,13 +719,13 @@ WITH_CHILD = [A, EffectOutcome(A.key, 1), Requested("main>child/c/0", "main>chil
 @pytest.mark.parametrize(
     ("history", "program", "report"),
     [
-        (WHOLE, ask_changed, Diverged("main", A, A._replace(digest="other"), "changed", 0)),
+        (WHOLE, ask_changed, Diverged("main", A, A._replace(digest="other"), "changed", 7)),
         (WHOLE, ask_more, Diverged("main", "nothing", B, "added", None)),
-        (WHOLE, finish_early, Diverged("main", A, "the agent ended", "removed", 0)),
-        (WHOLE, wait_for_nothing, Diverged("main", A, "waits for ('timer', 'main', 0)", "removed", 0)),
-        (WHOLE, end_differently, Diverged("main", WHOLE[2], Ended("other end"), "ended differently", 2)),
-        (WHOLE, end_lane, Diverged("main", A, "ended", "removed", 0)),
-        (WITH_CHILD, start_child_first, Diverged("main", A, "started main>child", "removed", 0)),
+        (WHOLE, finish_early, Diverged("main", A, "the agent ended", "removed", 7)),
+        (WHOLE, wait_for_nothing, Diverged("main", A, "waits for ('timer', 'main', 0)", "removed", 7)),
+        (WHOLE, end_differently, Diverged("main", WHOLE[2], Ended("other end"), "ended differently", 13)),
+        (WHOLE, end_lane, Diverged("main", A, "ended", "removed", 7)),
+        (WITH_CHILD, start_child_first, Diverged("main", A, "started main>child", "removed", 7)),
     ],
 )
 def test_divergence_names_lane_expected_and_actual(
@@ -714,7 +742,7 @@ def test_divergence_names_lane_expected_and_actual(
 def test_busy_program_that_left_its_record_is_named() -> None:
     run = replay(A, EffectOutcome(A.key, 1))
     assert run.rest(1_000) is None
-    assert run.kernel.stuck() == Diverged("main", A, "waits for another lane", "removed", 0)
+    assert run.kernel.stuck() == Diverged("main", A, "waits for another lane", "removed", 7)
 
 
 def test_policy_is_no_part_of_a_request() -> None:
@@ -752,9 +780,9 @@ def test_next_recorded_act_of_a_lane_is_shown() -> None:
 
 def test_delivery_that_no_lane_waits_for_is_reported() -> None:
     turn = Turn("timer", "main", 0)
-    assert replay(turn).rest() == Diverged("main", turn, "waits for another lane", "not awaited", 0)
+    assert replay(turn).rest() == Diverged("main", turn, "waits for another lane", "not awaited", 7)
     late = Turn("timer", "main>child", 0)
-    assert replay(late).rest() == Diverged("main>child", late, "has ended, or was not started", "not awaited", 0)
+    assert replay(late).rest() == Diverged("main>child", late, "has ended, or was not started", "not awaited", 7)
 
 
 # Memory
@@ -771,7 +799,7 @@ def test_lanes_that_ended_are_forgotten() -> None:
         kernel.ended(child)
     assert len(names) == 1_000
     kernel.ended(parent)
-    assert list(kernel._lanes) == ["main"]
+    assert kernel._lanes.names == ["main"]
 
 
 def test_callback_that_outlives_its_lane_acts_for_the_lane_above() -> None:

@@ -1,15 +1,15 @@
-"""The kernel under random programs, latencies, deaths, settlements, forks and edits."""
+"""The simulation itself: tolerant replays, long runs, and reports of failures."""
 
 from __future__ import annotations
 
-import gc
 import random
 
 import pytest
 
 from kit.simulation.cases import make_case, make_plain_case
+from kit.simulation.controls import kernel_with
 from kit.simulation.interpreter import run_root
-from kit.simulation.journal import Journal
+from kit.simulation.journal import Journal, place
 from kit.simulation.life import Life, Machine
 from kit.simulation.memory import Memory
 from kit.simulation.outside import Ledger, Outside
@@ -18,32 +18,8 @@ from kit.simulation.render import render_program
 from kit.simulation.schedules import Tally, run_schedule
 from kit.simulation.shrinker import describe
 from kit.soak import seeds
-from onrecord.runtime.scheduler.kernel import Kernel
+from onrecord.runtime.scheduler.inbox import CommitDraft
 from onrecord.runtime.scheduler.window import Digest, digest_history
-
-CHUNK = 1_000
-
-
-@pytest.mark.parametrize("chunk", seeds(8, 1_000))
-def test_schedules(chunk: int) -> None:
-    tally = Tally()
-    gc.disable()  # lanes of a run that has ended are collected between chunks
-    try:
-        for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-            case = make_case(seed)
-            try:
-                run_schedule(case, tally)
-            except Exception:
-                pytest.fail(describe(case, Machine()), pytrace=False)
-    finally:
-        gc.enable()
-        gc.collect()
-    # A simulation in which little happens tests little.
-    for name in ("deaths", "resumes", "forks", "edits reported", "edits without a difference"):
-        assert tally[name] > CHUNK / 20, name
-    for name in ("in doubt", "resumes from a checkpoint", "settled retry", "settled done", "settled fail"):
-        assert tally[name] > 0, name
-    assert tally["deadlocked programs"] < CHUNK / 20
 
 
 @pytest.mark.parametrize("chunk", seeds(2, 100))
@@ -64,8 +40,9 @@ def test_window_of_a_long_run_is_small() -> None:
     first = Life(run_root(Memory(False), program), Machine(), [], Digest(), _outside(), journal=journal)
     verdict = first.run()
     assert verdict.how == "done"
-    items = journal.items
-    replay = Life(run_root(Memory(False), program), Machine(), items, digest_history(items, writable=False), _outside())
+    history = place(journal.items)
+    digest = digest_history(history, writable=False)
+    replay = Life(run_root(Memory(False), program), Machine(), history, digest, _outside())
     assert replay.run() == verdict
     assert replay.seen == first.seen
     assert replay.peak < 50
@@ -76,12 +53,12 @@ def _outside() -> Outside:
 
 
 def test_failure_prints_a_minimal_program() -> None:
-    class Forgetful(Kernel):
-        def _commit(self, *, sync=False):
-            commit = super()._commit(sync=sync)
+    class Forgetful(CommitDraft):
+        def take(self, *, sync=False):
+            commit = super().take(sync=sync)
             return commit._replace(items=[item for item in commit.items if type(item).__name__ != "Turn"])
 
-    machine = Machine(kernel=Forgetful)
+    machine = Machine(kernel_with(Forgetful))
     case = next(case for case in map(make_case, range(1_000)) if _fails(case, machine))
     report = describe(case, machine)
     assert f"seed {case.seed}: " in report

@@ -142,6 +142,13 @@ def delivery_name(item: Delivery) -> str | TurnName:
     return (item.kind, item.lane, item.ordinal) if isinstance(item, Turn) else item.key
 
 
+def is_same_act(expected: Act, act: Act) -> bool:
+    """Compare an act with the record. Policy (`once`) is no part of it, and a digest compares itself."""
+    if type(expected) is Requested and type(act) is Requested:
+        return expected.key == act.key and expected.name == act.name and bool(expected.digest == act.digest)
+    return type(expected) is type(act) and bool(expected.digest == act.digest)
+
+
 # Outcomes that the scheduler itself makes.
 
 
@@ -192,8 +199,8 @@ class Token:
         """None for a turn."""
         self.detail = detail
         """The driver's own value."""
-        self.recorded = False
-        """The history has the request."""
+        self.recorded: Requested | None = None
+        """The request of the history."""
         self.cancelled = False
         self.gone = False
         """No lane waits for it any more."""

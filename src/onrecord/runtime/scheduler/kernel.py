@@ -14,46 +14,39 @@ Rules:
 5. An act is compared at once with the next recorded act of its own lane.
 
 Lanes and drivers report what happens; `next` answers what to do. Recording is the same machine with an empty history.
+
+The kernel asks its parts: `LaneTable` names lanes, `WaitTable` knows what they wait for, `RecordSide` follows the
+history (a `Window`), `LiveSide` begins effects and takes what comes of them. `DivergenceReports` explains a difference,
+`ChangedCode` drops what changed code does not do any more, `Tolerance` answers the requests of a tolerant replay.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
-from enum import Enum
-from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
+from onrecord.runtime.scheduler.changed_code import ChangedCode
+from onrecord.runtime.scheduler.divergences import DivergenceReports
+from onrecord.runtime.scheduler.inbox import Arrival
 from onrecord.runtime.scheduler.items import (
-    ACTS,
-    AHEAD,
-    APART,
-    DELIVERIES,
     STEPS_BETWEEN_RESTS,
     Act,
     Action,
     Away,
-    Began,
-    Begin,
     Call,
     CheckpointTaken,
     Chunk,
-    Commit,
-    Cut,
     Deliver,
     Delivery,
     Diverged,
-    Divergent,
     Done,
     Drawn,
     Dropped,
     EffectCancelled,
     EffectFailed,
-    EffectOutcome,
     EffectsInDoubt,
     Ended,
-    Item,
     Live,
     Loosen,
     MakeValue,
@@ -63,50 +56,16 @@ from onrecord.runtime.scheduler.items import (
     Run,
     SettledItem,
     Token,
-    Turn,
-    TurnName,
     Wait,
-    delivery_name,
+    is_same_act,
 )
-from onrecord.runtime.scheduler.names import ROOT, child_lane, next_root
-from onrecord.runtime.scheduler.spares import Spares
+from onrecord.runtime.scheduler.lane_table import LaneTable
+from onrecord.runtime.scheduler.live_side import LiveSide, MayRepeat
+from onrecord.runtime.scheduler.names import ROOT, next_root
+from onrecord.runtime.scheduler.record_side import Due, Over, RecordSide
+from onrecord.runtime.scheduler.tolerance import Tolerance
+from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Window
-
-
-class _Lane:
-    __slots__ = ("acts", "births", "children", "counts", "draws", "ended", "number", "parent")
-
-    def __init__(self, parent: str | None = None, number: int = 0) -> None:
-        self.parent = parent
-        self.number = number
-        """How many lanes the parent had started before."""
-        self.births = 0
-        self.children = 0
-        """Lanes that it started and that are still known."""
-        self.acts = 0
-        """Without draws."""
-        self.draws = 0
-        """Since the last other act."""
-        self.counts: dict[Any, int] = {}
-        self.ended = False
-
-    def count(self, name: Any) -> int:
-        """Return how often the lane did this before."""
-        number = self.counts.get(name, 0)
-        self.counts[name] = number + 1
-        return number
-
-
-class _Arrival:
-    """Something that came from outside and was not delivered yet."""
-
-    __slots__ = ("is_written", "item", "token", "value")
-
-    def __init__(self, token: Token, item: Delivery, value: Any) -> None:
-        self.token = token
-        self.item = item
-        self.value = value
-        self.is_written = False
 
 
 class Kernel:
@@ -119,204 +78,186 @@ class Kernel:
         time: int = 0,
         accepts: bool = False,
         loosen: Loosen | None = None,
+        may_repeat: MayRepeat | None = None,
     ) -> None:
         """Start at the beginning, or at a checkpoint: with its `root` and `time`, and the history after it.
 
         With `accepts` the code may have changed: what it does not do any more is dropped from the record. A tolerant
-        replay asks `loosen` which recorded request answers one that differs.
+        replay asks `loosen` which recorded request answers one that differs. `may_repeat` is asked of an effect that
+        may run at most once and has no outcome: True if it is known that it was not begun.
         """
         assert not accepts or writable
         assert loosen is None or not writable
-        self._loosen = loosen
-        self.history = history or Window()
-        self.root = root
+        self.history = Window() if history is None else history
         self.live = False
         self.done = False
         self.time = time
         """The run's clock: that of the last delivery."""
-        self.diverged: Diverged | None = None
-        self.open: dict[Token, None] = {}
-        """Tokens that were not delivered and are still waited for, in order of creation."""
-        self.listening: dict[Token, None] = {}
-        """Tokens that no request asks for and that no lane waits for."""
         self.drawn_anew = 0
         """Draws that the record does not have."""
-        self.dropped: list[int] = []
-        """Positions of the history that changed code does not need."""
-        self._accepts = accepts
-        self._spares = Spares()
-        self._doubts: set[Token] = set()
-        """Tokens of requests that were dropped without an outcome and are made again."""
-        self._left: set[str] = set()
-        """Lanes that made an act which their record does not have: all that follows in their record is dropped."""
         self._writable = writable
-        self._lanes: dict[str, _Lane] = {root: _Lane()}
-        self._alive = 1
-        """Lanes that have not ended."""
-        self._tokens: dict[str | TurnName, Token] = {}
-        """Tokens that the history may ask for by name."""
-        self._apart: dict[Token, Any] = {}
-        """Values of the history that were written by their effects and are delivered by a turn."""
-        self._draft: list[Item] = []
-        self._is_commit_due = False
-        """The draft has a request or a second execution, which are committed before anything is begun."""
-        self._to_begin: list[Token] = []
-        self._to_stop: list[Token] = []
-        self._inbox: deque[_Arrival] = deque()
-        self._untimed: list[_Arrival] = []
-        """Outcomes and chunks in a commit whose time is not known yet."""
+        self._lanes = LaneTable(root)
+        self._awaited = awaited = WaitTable()
+        self.open = awaited.open
+        """Tokens that were not delivered and are still waited for, in order of creation."""
+        self.listening = awaited.listening
+        """Tokens that no request asks for and that no lane waits for."""
+        self._outside = LiveSide(self.history, awaited, may_repeat)
+        self._divergences = DivergenceReports(self.history, self._lanes, self.open)
+        self._changed = ChangedCode(self.history, awaited, self._outside.spares) if accepts else None
+        self._tolerance = None if loosen is None else Tolerance(loosen, self.history, awaited)
+        self._record = RecordSide(self.history, awaited, self._divergences, self._changed, self._tolerance)
         self._ready: deque[Any] = deque()
         self._queued: set[Any] = set()
-        self._away: set[str] = set()
-        """Lanes whose strand is away now."""
+
+    @property
+    def root(self) -> str:
+        """The name of the root lane."""
+        return self._lanes.root
+
+    @property
+    def diverged(self) -> Diverged | None:
+        return self._divergences.found
+
+    @property
+    def dropped(self) -> list[int]:
+        """Positions of the history that changed code does not need."""
+        return [] if self._changed is None else self._changed.dropped
 
     # Lanes
 
     def born(self, parent: str, label: str) -> str:
         """Name a new lane. It needs no item: the same program names it the same way."""
-        self._check()
-        parent = self._living(parent)
-        above = self._lanes[parent]
-        name = child_lane(parent, label, above.count(("born", label)))
-        self._lanes[name] = _Lane(parent, above.births)
-        above.births += 1
-        above.children += 1
-        self._alive += 1
-        return name
+        self._divergences.check()
+        return self._lanes.add(parent, label)
 
     def ended(self, lane: str) -> None:
         """Note that the lane does nothing any more. It is forgotten when its children have ended too."""
-        own = self._lanes.get(lane)
-        if own is None or own.ended:
+        if not self._lanes.end(lane):
             return
-        own.ended = True
-        self._alive -= 1
         left = self.history.pending_act(lane)
-        if left is not None and self.diverged is None and not self._accepts and self._loosen is None:
-            self._diverge(lane, left[1], "ended", "removed", left[0])
-        while own.parent is not None and own.ended and not own.children:
-            del self._lanes[lane]
-            lane, own = own.parent, self._lanes[own.parent]
-            own.children -= 1
-
-    def _living(self, lane: str) -> str:
-        """Return the lane, or the nearest one above it that has not ended: callbacks may outlive their task."""
-        own = self._lanes.get(lane)
-        while (own is None or own.ended) and lane != self.root:
-            lane = lane.rpartition(">")[0] or self.root
-            own = self._lanes.get(lane)
-        return lane
+        if left is not None and self.diverged is None and self._changed is None and self._tolerance is None:
+            self._divergences.report(lane, left[1], "ended", "removed", left[0])
 
     def finish(self, digest: Any) -> None:
         """End the run: the agent has returned or failed."""
-        self._check()
-        left = None if self.live or self._accepts else self.history.first_unmade()
+        self._divergences.check()
+        is_compared = not self.live and self._changed is None
+        left = self.history.first_unmade() if is_compared else None
         if left is not None:
-            self._diverge(left[1].lane, left[1], "the agent ended", "removed", left[0])
+            self._divergences.report(left[1].lane, left[1], "the agent ended", "removed", left[0])
             return
-        if self.history.digest.is_whole and not self.live and not self._accepts:
+        if self.history.digest.is_whole and is_compared:
             while not isinstance(end := self.history.head(), Ended):
                 self.history.advance()
             is_same = end.digest == digest  # a digest compares itself
             if not is_same:
-                self._diverge(self.root, end, Ended(digest), "ended differently", self.history.position)
+                position = self.history.position
+                self._divergences.report(self.root, end, Ended(digest), "ended differently", position)
                 return
         elif self._writable:
             if not self.live:
-                self._pass_history()
+                self._record.pass_rest()
                 self._leave_history()
-            self._draft.append(Ended(digest))
+            self._outside.draft.add(Ended(digest))
         self.done = True
 
     # Acts
 
     def ask(self, lane: str, call: Call) -> Token:
         """Ask for an effect. It is begun when the run rests, unless the record has it."""
-        self._check()
-        lane = self._living(lane)
-        own = self._lanes[lane]
+        self._divergences.check()
+        own = self._lanes.living(lane)
+        lane = own.name
         key = call.key or f"{lane}/{call.name}/{own.count(call.name)}"
         request = Requested(key, lane, call.name, call.digest, call.once, own.births)
         token = Token(lane, key, call, ordinal=own.count(("turn", "taken")))
-        if self._loosen is not None and (bound := self._find_loosely(lane, request)) is not None:
-            token.name, token.recorded = bound.key, True
-        elif self._is_recorded(lane, request):
-            token.recorded = True
+        if (
+            self._tolerance is not None
+            and (bound := self._tolerance.find_request(self.peek(lane), request)) is not None
+        ):
+            token.name, token.recorded = bound.key, bound
+        elif (found := self._find_recorded(lane, request)) is not None:
+            assert type(found) is Requested
+            token.recorded = found
         elif self.live:
-            self._to_begin.append(token)
+            self._outside.begin(token)
         self._open(token)
         return token
 
     def _open(self, token: Token) -> None:
         self.open[token] = None
         if not self.live and (token.recorded or token.call is None):
-            self._tokens[token.name] = token
+            self._awaited.name(token)
 
     def note(self, lane: str, digest: Any) -> None:
         """Set the state, or do anything else that is recorded and needs no answer."""
-        self._check()
-        lane = self._living(lane)
-        self._is_recorded(lane, Noted(lane, digest))
+        self._divergences.check()
+        lane = self._lanes.living(lane).name
+        self._find_recorded(lane, Noted(lane, digest))
 
     @property
     def is_alone(self) -> bool:
         """A checkpoint may be taken: no other lane is left, nothing is waited for, nothing is ready."""
-        return self._alive == 1 and not self.open and not self._ready
+        return self._lanes.alive == 1 and not self.open and not self._ready
 
     def checkpoint(self, lane: str, digest: Any) -> str:
         """Take a checkpoint. Return the name under which the root lane continues, with all counters at zero."""
-        self._check()
+        self._divergences.check()
         assert self.is_alone, "lanes, effects or turns are open"
-        self._is_recorded(lane, CheckpointTaken(lane, digest, self.time))
-        self.root = next_root(lane)
-        self._lanes = {self.root: _Lane()}
+        self._find_recorded(lane, CheckpointTaken(lane, digest, self.time))
+        self._lanes.restart(next_root(lane))
         return self.root
 
-    def _is_recorded(self, lane: str, act: Act) -> bool:
-        """Return True if the record has the act; otherwise it is written with the next commit."""
-        if self._accepts and not self.live:
-            self._accept(lane, act)
-        recorded = None if self.live or lane in self._left else self.history.next_act(lane)
+    def _find_recorded(self, lane: str, act: Act) -> Act | None:
+        """Return the act of the record. If there is none, the act is written with the next commit."""
+        if self._changed is not None and not self.live:
+            self._changed.follow(lane, act)
+        recorded = self._next_act(lane)
         if recorded is None:
-            if self.history.digest.is_whole and not self.live and not self._accepts:
-                self._part(lane, "nothing", act, "added", None)
-            self._draft.append(act)
-            self._is_commit_due |= type(act) is Requested
-            return False
+            if self.history.digest.is_whole and not self.live and self._changed is None:
+                self._divergences.part(lane, "nothing", act, "added", None)
+            self._outside.draft.add(act)
+            return None
         position, expected = recorded
-        if not _is_same(expected, act):
-            self._part(lane, expected, act, "changed", position)
+        if not is_same_act(expected, act):
+            self._divergences.part(lane, expected, act, "changed", position)
         self.history.mark_made(lane)
-        return True
+        return expected
+
+    def _next_act(self, lane: str) -> tuple[int, Act] | None:
+        if self.live or (self._changed is not None and self._changed.has_left(lane)):
+            return None
+        return self.history.next_act(lane)
 
     def peek(self, lane: str) -> Act | None:
         """Return the next recorded act of the lane, if it has one."""
-        recorded = None if self.live or lane in self._left else self.history.next_act(lane)
+        recorded = self._next_act(lane)
         return None if recorded is None else recorded[1]
 
     def draw(self, lane: str, site: str, make: MakeValue) -> Any:
         """Return the next recorded value of that lane and site, or a new one."""
-        self._check()
-        lane = self._living(lane)
+        self._divergences.check()
+        lane = self._lanes.living(lane).name
         found = self.history.draw(lane, site)
         if found is not None:
             return found[0]
         value = make()
         self.drawn_anew += 1
-        self._draft.append(Drawn(lane, site, value))
+        self._outside.draft.add(Drawn(lane, site, value))
         return value
 
     def turn(self, lane: str, kind: str, detail: Any = None) -> Token:
         """Wait for a turn from outside: a timer, a worker of a pool, a wake-up by a thread that is no lane."""
-        self._check()
-        lane = self._living(lane)
-        return self._new_turn(lane, kind, self._lanes[lane].count(("turn", kind)), detail)
+        self._divergences.check()
+        own = self._lanes.living(lane)
+        return self._new_turn(own.name, kind, own.count(("turn", kind)), detail)
 
     def _new_turn(self, lane: str, kind: str, ordinal: int, detail: Any) -> Token:
         token = Token(lane, (kind, lane, ordinal), None, detail)
         self._open(token)
         if self.live:
-            self._to_begin.append(token)
+            self._outside.begin(token)
         return token
 
     def listen(self, name: str, detail: Any = None) -> Token:
@@ -324,12 +265,12 @@ class Kernel:
 
         It is no request and is never in doubt. The run may rest, and end, without it.
         """
-        self._check()
+        self._divergences.check()
         token = Token(self.root, f"!{name}", Call(name, None), detail)
-        self._tokens[token.name] = token
+        self._awaited.name(token)
         self.listening[token] = None
         if self.live:
-            self._to_begin.append(token)
+            self._outside.begin(token)
         return token
 
     def cancel(self, token: Token) -> None:
@@ -337,11 +278,11 @@ class Kernel:
         if token.done or token.gone:
             return
         if token.call is None:
-            self._forget(token)
+            self._awaited.forget(token)
         elif not token.cancelled:
             token.cancelled = True
             if self.live:
-                self._to_stop.append(token)
+                self._outside.stop(token)
 
     def drop(self, token: Token) -> None:
         """Wait no longer for an effect, as for a stream that is not read to its end.
@@ -351,22 +292,10 @@ class Kernel:
         if token.done or token.gone:
             return
         if self.live or not token.recorded:
-            here = next((one.value for one in self._inbox if one.token is token and token.here), EffectCancelled())
-            self._write_apart(token, here)
-        self._forget(token)
+            self._outside.give_up(token)
+        self._awaited.forget(token)
         if self.live:
-            self._to_stop.append(token)
-
-    def _write_apart(self, token: Token, value: Any) -> None:
-        """Write an outcome that is never delivered, unless the journal has one already."""
-        if not token.is_written:
-            token.is_written = True
-            self._draft.append(EffectOutcome(token.key, value, forced=APART))
-
-    def _forget(self, token: Token) -> None:
-        token.gone = True
-        self.open.pop(token, None)
-        self._apart.pop(token, None)
+            self._outside.stop(token)
 
     # Strands
 
@@ -388,43 +317,44 @@ class Kernel:
 
     def away(self, lane: str) -> bool:
         """Return True if the others may continue without a strand that does not reach its next act."""
-        lane = self._living(lane)
-        if lane in self._away:
+        own = self._lanes.living(lane)
+        if own.name in self._record.away:
             return True
-        own = self._lanes[lane]
-        if not self.history.meet_away(lane, own.acts, own.draws):
+        if not self.history.meet_away(own.name, own.acts, own.draws):
             if not self.live and not self.history.is_loose:
                 return False  # at the last commit of the record the strand had come to rest
-            self._draft.append(Away(lane, own.acts, own.draws))
-        self._away.add(lane)
+            self._outside.draft.add(Away(own.name, own.acts, own.draws))
+        self._record.away.add(own.name)
         return True
 
     def act(self, lane: str, *, draws: bool = False) -> Token | None:
         """Count an act of a thread. Return the turn to wait for if the strand was away before it."""
-        lane = self._living(lane)
-        own = self._lanes[lane]
-        ordinal, drawn = own.acts, own.draws if draws else None
+        own = self._lanes.living(lane)
+        ordinal, drawn = own.acts, None
         if draws:
+            drawn = own.draws
             own.draws += 1
         else:
-            own.acts, own.draws = ordinal + 1, 0
-        if lane in self._away:
-            self._away.discard(lane)
-        elif not self.history.meet_away(lane, ordinal, drawn):
+            own.acts = ordinal + 1
+            own.draws = 0
+        if own.name in self._record.away:
+            self._record.away.discard(own.name)
+        elif not self.history.meet_away(own.name, ordinal, drawn):
             return None
-        token = self._new_turn(lane, "back", ordinal, None)
-        self.arrived(token)
-        return token
+        return self._wait_back(own.name, ordinal)
 
     def returned(self, lane: str) -> Token | None:
         """Return the next turn to wait for, after one before an act that is no draw.
 
         The strand was away again, before a draw that it does not make any more.
         """
-        lane = self._living(lane)
-        ordinal = self._lanes[lane].acts - 1
-        if self.live or not self.history.meet_away(lane, ordinal, None):
+        own = self._lanes.living(lane)
+        ordinal = own.acts - 1
+        if self.live or not self.history.meet_away(own.name, ordinal, None):
             return None
+        return self._wait_back(own.name, ordinal)
+
+    def _wait_back(self, lane: str, ordinal: int) -> Token:
         token = self._new_turn(lane, "back", ordinal, None)
         self.arrived(token)
         return token
@@ -439,27 +369,11 @@ class Kernel:
         `time` is that of a turn. With `is_written` the effect itself wrote its outcome into the journal, marked
         `APART`. It may do so at any time, but not after the token is gone.
         """
-        if token.done or token.gone or token.here:
-            return
-        token.here = last
-        item: Delivery
-        if token.call is None:
-            item = Turn(*token.turn_name, time)
-        elif is_written:
-            token.is_written = True
-            item = Turn(*token.taken_name, time)
-        elif last:
-            item = EffectOutcome(token.key, value)
-        else:
-            item = Chunk(token.key, token.chunks, value)
-            token.chunks += 1
-        self._inbox.append(_Arrival(token, item, value))
+        self._outside.inbox.add(token, value, last=last, time=time, is_written=is_written)
 
     def committed(self, time: int) -> None:
         """Take the time of the last commit: that of the outcomes and chunks in it."""
-        for arrival in self._untimed:
-            arrival.item = arrival.item._replace(time=time)
-        self._untimed.clear()
+        self._outside.inbox.set_time(time)
 
     # The decision
 
@@ -469,302 +383,59 @@ class Kernel:
         Without `steps` no strand runs. With `steps` a busy program has taken that many since the last delivery, and
         None lets it continue.
         """
-        if self.diverged is not None:
-            return self.diverged
+        if self._divergences.found is not None:
+            return self._divergences.found
         if self.done:
-            return self._commit(sync=True) if self._draft and self._writable else Done()
+            return self._outside.draft.take(sync=True) if self._outside.draft.items and self._writable else Done()
         if steps is None and self._ready:
             strand = self._ready.popleft()
             self._queued.discard(strand)
             return Run(strand)
         if not self.live:
-            action = self._next_recorded(steps)
-            if not isinstance(action, _Over):
-                return action
-            if steps is None and (early := self._deliver_early()) is not None:
-                return early
+            found = self._record.next(steps)
+            if isinstance(found, Due):
+                return self._deliver(found.token, found.item, found.value, found.item.time)
+            if not isinstance(found, Over):
+                return found
         if steps is not None and steps < STEPS_BETWEEN_RESTS:
             return None
         return self._next_live(steps) if self.live else self._go_live()
 
     def _next_live(self, steps: int | None) -> Action | None:
-        if self._is_commit_due:
-            return self._commit()
-        if self._to_begin or self._to_stop:
-            begin = self._take_begun()
-            if doubts := [token for token in begin.tokens if token in self._doubts]:
-                return EffectsInDoubt(doubts)
-            if begin.tokens or begin.stop:
-                return begin
-        while self._inbox and self._inbox[0].token.gone:
-            self._inbox.popleft()
-        if not self._inbox:
+        action = self._outside.next(steps)
+        if action is None:
             return Wait() if steps is None else None
-        arrival = self._inbox[0]
-        if not arrival.is_written:
-            self._write(arrival, steps or 0)
-            if type(arrival.item) is not Turn:
-                self._write_ahead()
-                return self._commit()
-        self._inbox.popleft()
-        if self._accepts:
+        if not isinstance(action, Arrival):
+            return action
+        if self._changed is not None or self.history.has_changes:
             self.history.forget(math.inf)
-        return self._deliver(arrival.token, arrival.item, arrival.value)
+        return self._deliver(action.token, action.item, action.value, action.time)
 
-    def _write_ahead(self) -> None:
-        """Write everything that is here. What is listened to comes last: a checkpoint may be taken before it."""
-        last = []
-        for arrival in self._inbox:
-            if arrival.is_written or arrival.token.gone:
-                continue
-            if arrival.token in self.listening:
-                last.append(arrival)
-            else:
-                self._write(arrival, AHEAD)
-        for arrival in last:
-            self._inbox.remove(arrival)
-            self._inbox.append(arrival)
-
-    def _write(self, arrival: _Arrival, forced: int) -> None:
-        if forced:
-            arrival.item = arrival.item._replace(forced=forced)
-        arrival.is_written = True
-        arrival.token.is_written |= arrival.token.here
-        if type(arrival.item) is not Turn:
-            self._untimed.append(arrival)
-        self._draft.append(arrival.item)
-
-    def _take_begun(self) -> Begin:
-        tokens = []
-        for token in self._to_begin:
-            if token.cancelled and not token.gone:
-                self.arrived(token, EffectCancelled(), time=self.time)  # before it was begun
-            elif not token.gone and not self._take_spare(token):
-                token.begun = True
-                tokens.append(token)
-        stop = [token for token in self._to_stop if token.begun and not token.done]
-        self._to_begin, self._to_stop = [], []
-        return Begin(tokens, stop)
-
-    def _commit(self, *, sync: bool = False) -> Commit:
-        items, self._draft, self._is_commit_due = self._draft, [], False
-        return Commit(items, sync or any(_needs_sync(item) for item in items))
-
-    def _deliver(self, token: Token, item: Delivery, value: Any) -> Deliver:
-        self.time = max(self.time, item.time)
+    def _deliver(self, token: Token, item: Delivery, value: Any, time: int) -> Deliver:
+        self.time = max(self.time, time)
         last = type(item) is not Chunk
         if last:
-            token.done = True
-            self.open.pop(token, None)
-            self.listening.pop(token, None)
-            self._tokens.pop(token.name, None)
+            self._awaited.end(token)
         if type(item) is SettledItem and item.how == "fail":
             value = EffectFailed(value)
         return Deliver(token, value, last)
 
-    # With a history
-
-    def _next_recorded(self, steps: int | None) -> Action | _Over | None:
-        """Return the next delivery of the history, a divergence, None for a busy program, or `_OVER`."""
-        history = self.history
-        while (item := history.head()) is not None:
-            if isinstance(item, ACTS):
-                if not history.head_is_made and not self._is_dropped(item, steps):
-                    return self._unless_early(steps, partial(self._missing, item, history.position))
-            elif isinstance(item, Ended):
-                if not self._is_dropped(item, steps):
-                    return self._unless_early(steps, partial(self._not_ended, item))
-            elif isinstance(item, DELIVERIES) and not self._is_skipped(item):
-                token = self._tokens.get(delivery_name(item))
-                if token is None and self._is_dropped(item, steps):
-                    pass
-                elif token is None or not token.gone:
-                    if steps is not None and not _comes_at(item.forced, steps):
-                        return None
-                    if token is None:
-                        # A busy program waits at this step for a strand that is away.
-                        return Wait() if self._away else self._unless_early(steps, partial(self._unexpected, item))
-                    if isinstance(item, Chunk):
-                        token.chunks = item.number + 1
-                    history.advance()
-                    return self._deliver(token, item, self._value_of(token, item))
-                elif not isinstance(item, Chunk):
-                    self._tokens.pop(delivery_name(item), None)
-            history.advance()
-        return _OVER
-
-    def _value_of(self, token: Token, item: Delivery) -> Any:
-        if type(item) is not Turn:
-            return item.value  # type: ignore[union-attr]
-        self._tokens.pop(token.taken_name, None)
-        return self._apart.pop(token, None)
-
-    def _keep_apart(self, item: EffectOutcome) -> None:
-        """Keep an outcome that the effect wrote by itself until the turn that delivers it."""
-        token = self._tokens.get(item.key)
-        if token is None and self._accepts:
-            self._drop(item)
-        elif token is None or token.gone:
-            self._tokens.pop(item.key, None)
-        else:
-            token.is_written = True
-            self._apart[token] = item.value
-            self._tokens[token.taken_name] = token
-
-    def _is_skipped(self, item: Delivery) -> bool:
-        """Return True for what is delivered by something else, or never: outcomes apart, void chunks, retries."""
-        if type(item) is EffectOutcome and item.forced == APART:
-            self._keep_apart(item)
-            return True
-        if self._loosen is not None and type(item) is Turn and item.kind == "taken":
-            return delivery_name(item) not in self._tokens  # its outcome was given to another lane
-        if type(item) is Chunk and self.history.head_is_void:
-            if self._accepts and item.key not in self._tokens:
-                self.dropped.append(self.history.position)
-            return True
-        return type(item) is SettledItem and item.how == "retry"
-
     def _go_live(self) -> Action:
         if not self._writable:
             return RecordOver()
-        digest = self.history.digest
-        while self.history.dropped:
-            self._spares.add(self.history.dropped.pop(0))
-        spared = {token for token in self.open if token.recorded and self._take_spare(token)}
-        doubts = [
-            token
-            for token in self.open
-            if _is_in_doubt(token) and token.key not in digest.retries and token not in spared
-        ]
-        if doubts:
+        if doubts := self._outside.find_doubts():
             return EffectsInDoubt(doubts)
         self._leave_history()
-        self._inbox = deque(one for one in self._inbox if not one.token.done and not one.token.gone)
-        self._to_begin.extend(self.listening)
-        for token in self.open:
-            if token in spared:
-                continue
-            if token.call is None or not token.recorded:
-                self._to_begin.append(token)
-            elif token in self._apart:
-                self.arrived(token, self._apart.pop(token), time=self.time, is_written=True)
-            elif token.cancelled:
-                self.arrived(token, EffectCancelled(unknown=True), time=self.time)
-            elif token.chunks:
-                self.arrived(token, Cut(), time=self.time)
-            else:
-                if token.call.once or token.key in digest.anew:
-                    self._draft.append(Began(token.key))
-                    self._is_commit_due = True
-                self._to_begin.append(token)
+        self._outside.take_over(self.time)
         return Live()
 
     def _leave_history(self) -> None:
         self.live = True
-        for token in self._tokens.values():
-            if token.gone and token.recorded:  # the program gave it up before the process died
-                self._write_apart(token, EffectCancelled(unknown=True))
-        self._tokens.clear()
-        if self._accepts and (self.dropped or self._draft):
-            self._draft.insert(0, Dropped(tuple(self.dropped)))
-
-    def _pass_history(self) -> None:
-        """Pass what is left of the history: deliveries that are not waited for, and what changed code left out."""
-        history = self.history
-        while (item := history.head()) is not None:
-            if isinstance(item, DELIVERIES):
-                token = self._tokens.get(delivery_name(item))
-                if token is None and self._accepts:
-                    self._drop(item)
-                elif type(item) is EffectOutcome and token is not None:
-                    token.is_written = True
-            elif isinstance(item, ACTS) and not history.head_is_made and self._accepts:
-                self._drop(item)
-            history.advance()
-
-    # Tolerant replays
-
-    def _find_loosely(self, lane: str, request: Requested) -> Requested | None:
-        """Return the recorded request that answers one which differs from the next recorded act of its lane."""
-        assert self._loosen is not None
-        expected = self.peek(lane)
-        if expected is not None and _is_same(expected, request):
-            return None
-        position = self._loosen(request, self.history.unmade_requests())
-        if position is None:
-            return None
-        bound = self.history.mark_made_at(position)
-        assert isinstance(bound, Requested)
-        return bound
-
-    def _deliver_early(self) -> Deliver | None:
-        """Deliver out of order what lanes of a tolerant replay wait for."""
-        if self._loosen is None:
-            return None
-        for token in self.open:
-            if token in self._apart:
-                item: Delivery = Turn(*token.taken_name)
-                return self._deliver(token, item, self._value_of(token, item))
-        found = self.history.take_delivery(self._is_awaited)
-        if found is None:
-            return None
-        token = self._tokens[delivery_name(found)]
-        return self._deliver(token, found, self._value_of(token, found))
-
-    def _is_awaited(self, item: Delivery) -> bool:
-        token = self._tokens.get(delivery_name(item))
-        return token is not None and not token.gone and not (type(item) is SettledItem and item.how == "retry")
-
-    # Changed code
-
-    def _accept(self, lane: str, act: Act) -> None:
-        """Drop the recorded acts of the lane before this one, or let the lane leave its record."""
-        if lane in self._left:
-            return
-        recorded = self.history.acts_of(lane)
-        found = next((number for number, (_, one) in enumerate(recorded) if _is_same(one, act)), None)
-        if found is None:
-            self._left.add(lane)
-            return
-        for position, expected in recorded[:found]:
-            self.history.mark_made(lane)
-            self.dropped.append(position)
-            self._spares.add(expected)
-
-    def _is_dropped(self, item: Item, steps: int | None) -> bool:
-        """Drop the item under the cursor if the code may have changed and no strand can still need it."""
-        if not self._accepts or steps is not None or self._away:
-            return False
-        self._drop(item)
-        return True
-
-    def _drop(self, item: Item) -> None:
-        self.dropped.append(self.history.position)
-        self._spares.add(item)
-        if isinstance(item, ACTS):
-            self.history.mark_made(item.lane)
-        self.history.drop()
-
-    def _drop_history(self) -> None:
-        """Drop what is left. Values that lanes wait for arrive again when the run is live."""
-        history = self.history
-        while (item := history.head()) is not None:
-            if isinstance(item, Chunk) and history.head_is_void:
-                self._is_skipped(item)
-            elif isinstance(item, DELIVERIES) or (isinstance(item, ACTS) and not history.head_is_made):
-                self._drop(item)
-            history.advance()
-
-    def _take_spare(self, token: Token) -> bool:
-        """Let the recorded values of a dropped request arrive again. Return True if it has any."""
-        values = self._spares.take(token) if token.call is not None else None
-        for value, last in values or ():
-            self.arrived(token, value, last=last)
-        if values is not None and not values and token.call is not None and token.call.once:
-            self._doubts.add(token)
-        return bool(values)
-
-    # Divergence
+        for token in self._awaited.take_given_up():  # before the process died
+            self._outside.write_apart(token, EffectCancelled(unknown=True))
+        changed, draft = self._changed, self._outside.draft
+        if changed is not None and (changed.dropped or draft.items or self.history.has_unmet):
+            draft.items.insert(0, Dropped(tuple(changed.dropped)))
 
     def stuck(self) -> Diverged | None:
         """Return what to report of a program that makes no progress in its history.
@@ -774,91 +445,7 @@ class Kernel:
         item = self.history.head()
         if self.diverged is not None:
             return self.diverged
-        if self._accepts:
-            self._drop_history()
+        if self._changed is not None:
+            self._changed.drop_rest()
             return None
-        if item is None or type(item) is Ended:
-            return self._diverge(self.root, item or "an end", self._doing(self.root), "busy", self.history.position)
-        if isinstance(item, ACTS):
-            return self._missing(item, self.history.position)
-        return self._unexpected(item)
-
-    def _check(self) -> None:
-        if self.diverged is not None:
-            raise Divergent(self.diverged)
-
-    def _diverge(self, lane: str, expected: Any, actual: Any, reason: str, position: int | None) -> Diverged:
-        self.diverged = Diverged(lane, expected, actual, reason, position)
-        return self.diverged
-
-    def _part(self, lane: str, expected: Any, actual: Any, reason: str, position: int | None) -> NoReturn:
-        """Report an act that differs, or the request that a lane above left out before it started this branch."""
-        at, above = self._lanes[lane], self._lanes[lane].parent
-        while above is not None:
-            left = self.history.pending_act(above)
-            if left is not None and type(left[1]) is Requested and left[1].births <= at.number:
-                lane, expected, actual, reason, position = above, left[1], f"started {lane}", "removed", left[0]
-            at, above = self._lanes[above], self._lanes[above].parent
-        raise Divergent(self._diverge(lane, expected, actual, reason, position))
-
-    def _unless_early(self, steps: int | None, diverged: Callable[[], Diverged]) -> Action | None:
-        """Return the divergence, unless a strand runs or one that is away may still come."""
-        if steps is not None:
-            return None
-        if self._away:
-            return Wait()
-        return self._deliver_early() or diverged()
-
-    def _missing(self, item: Act, position: int) -> Diverged:
-        return self._diverge(item.lane, item, self._doing(item.lane), "removed", position)
-
-    def _not_ended(self, item: Ended) -> Diverged:
-        return self._diverge(self.root, item, self._doing(self.root), "did not end", self.history.position)
-
-    def _unexpected(self, item: Any) -> Diverged:
-        """Report a delivery that no lane waits for: the request that was not made explains it better."""
-        left = self.history.first_unmade()
-        if left is not None:
-            return self._missing(left[1], left[0])
-        lane = item.lane if type(item) is Turn else item.key.partition("/")[0]
-        return self._diverge(lane, item, self._doing(lane), "not awaited", self.history.position)
-
-    def _doing(self, lane: str) -> str:
-        own = self._lanes.get(lane)
-        if own is None or own.ended:
-            return "has ended, or was not started"
-        waits = [str(token.name) for token in self.open if token.lane == lane]
-        return f"waits for {', '.join(waits)}" if waits else "waits for another lane"
-
-
-class _Over(Enum):
-    """The history is over."""
-
-    OVER = 0
-
-
-_OVER = _Over.OVER
-
-
-def _comes_at(forced: int, steps: int) -> bool:
-    """Return True if a recorded delivery comes to a busy program at this number of steps."""
-    return 0 < forced == steps or (forced == AHEAD and steps >= STEPS_BETWEEN_RESTS)
-
-
-def _needs_sync(item: Item) -> bool:
-    if type(item) is EffectOutcome:
-        return item.forced != APART
-    return type(item) is Began or (type(item) is Requested and item.once)
-
-
-def _is_same(expected: Act, act: Act) -> bool:
-    """Compare an act with the record. Policy (`once`) is no part of it, and a digest compares itself."""
-    if type(expected) is Requested and type(act) is Requested:
-        return expected.key == act.key and expected.name == act.name and bool(expected.digest == act.digest)
-    return type(expected) is type(act) and bool(expected.digest == act.digest)
-
-
-def _is_in_doubt(token: Token) -> bool:
-    if not token.recorded or token.call is None or not token.call.once:
-        return False
-    return not token.cancelled and not token.is_written
+        return self._divergences.stuck(item)

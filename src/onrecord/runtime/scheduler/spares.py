@@ -22,6 +22,10 @@ class Spares:
         self._requests: dict[str, Requested] = {}
         self._values: dict[str, list[tuple[Any, bool]]] = {}
 
+    @property
+    def has_any(self) -> bool:
+        return bool(self._requests)
+
     def add(self, item: Item) -> None:
         """Keep a dropped request, or what was delivered for it."""
         if type(item) is Requested:

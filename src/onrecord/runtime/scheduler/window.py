@@ -29,6 +29,7 @@ from onrecord.runtime.scheduler.items import (
     Item,
     Requested,
     SettledItem,
+    Turn,
 )
 
 
@@ -54,55 +55,75 @@ class Digest(NamedTuple):
     """Positions from which the code was changed."""
 
 
-def digest_history(items: Iterable[Item], *, writable: bool, start: int = 0) -> Digest:
-    """Read a history once, for what depends on its end. `start` is the position of its first item."""
+Placed = tuple[int, Item]
+"""An item with its position. Positions grow, with or without gaps."""
+
+
+def digest_history(items: Iterable[Placed], *, writable: bool) -> Digest:
+    """Read a history once, for what depends on its end."""
     retries: dict[str, int] = {}
     dropped: set[int] = set()
     changes: list[int] = []
     void: set[int] = set()
     chunks: dict[str, list[int]] = {}
-    position, others = start - 1, start - 1
+    position = 0
     last: Item | None = None
+    at_end = _LastChunks()
     ends = _Ends()
-    for position, item in enumerate(items, start):
+    for position, item in items:
         last = item
         ends.add(position, item)
-        if isinstance(item, Chunk):
+        if type(item) is Chunk:
             chunks.setdefault(item.key, []).append(position)
+            at_end.add(item.key)
             continue
-        if isinstance(item, Dropped):
-            for own in _last_chunks(chunks, others, position).values():
-                void.update(own if own[0] in item.positions else ())
-        others = position
-        if isinstance(item, SettledItem) and item.how == "retry":
-            retries[item.key] = position
-        elif isinstance(item, Dropped):
+        if type(item) is Dropped:
+            own = at_end.of(chunks)
+            void.update(own if own and own[0] in item.positions else ())
             dropped.update(item.positions)
             changes.append(position)
             retries = {key: at for key, at in retries.items() if at not in dropped}
             chunks = {key: left for key, own in chunks.items() if (left := [at for at in own if at not in dropped])}
-        elif isinstance(item, Began):
+        elif type(item) is SettledItem:
+            if item.how == "retry":
+                retries[item.key] = position
+        elif type(item) is Began:
             retries.pop(item.key, None)
             void.update(chunks.pop(item.key, ()))
-        elif isinstance(item, EffectOutcome):
+        elif type(item) is EffectOutcome:
             chunks.pop(item.key, None)
+        at_end.clear()
     anew: set[str] = set()
-    if writable:
-        for key, positions in _last_chunks(chunks, others, position + 1).items():
-            void.update(positions)
-            anew.add(key)
+    if writable and (positions := at_end.of(chunks)):
+        void.update(positions)
+        anew.add(at_end.key)
     loose = ends.before_chunks if anew else ends.loose
     is_whole = isinstance(last, Ended) and position not in dropped
     ends_with = frozenset(retries), frozenset(void), frozenset(anew), loose
     return Digest(is_whole, *ends_with, frozenset(dropped), tuple(changes))
 
 
-def _last_chunks(chunks: dict[str, list[int]], others: int, end: int) -> dict[str, list[int]]:
-    """Return the chunks of the one stream after which nothing else is recorded: the program did not act on them.
+class _LastChunks:
+    """The chunks of one stream at the end of a history. The program did not act on them if the stream has no others.
 
-    Chunks of two streams may alternate at the end: then the program may have acted on either.
+    Chunks of two streams may alternate there: then the program may have acted on those of the first.
     """
-    return {key: own for key, own in chunks.items() if own[0] > others and len(own) == end - own[0]}
+
+    def __init__(self) -> None:
+        self.key = ""
+        self._count = 0
+
+    def add(self, key: str) -> None:
+        self._count = self._count + 1 if key == self.key else 1
+        self.key = key
+
+    def clear(self) -> None:
+        self._count = 0
+
+    def of(self, chunks: dict[str, list[int]]) -> list[int]:
+        """Return the positions of a stream whose chunks are all at the end."""
+        own = chunks.get(self.key, [])
+        return own if self._count and len(own) == self._count else []
 
 
 class _Ends:
@@ -114,60 +135,71 @@ class _Ends:
         """The same without the chunks at the end, which are void for a stream that is executed again."""
 
     def add(self, position: int, item: Item) -> None:
-        if getattr(item, "forced", 0) == APART or (isinstance(item, SettledItem) and item.how == "retry"):
-            return
-        if isinstance(item, EffectOutcome | Chunk) and item.forced != AHEAD:
-            self.loose = position + 1  # committed before it was delivered
-        elif not isinstance(item, DELIVERIES) or item.forced != AHEAD:
+        if isinstance(item, DELIVERIES):
+            if item.forced == APART or (type(item) is SettledItem and item.how == "retry"):
+                return
+            if item.forced != AHEAD:
+                # An outcome or a chunk is committed before it is delivered, a turn after it, at rest.
+                self.loose = None if type(item) is Turn else position + 1
+            elif self.loose is None:
+                self.loose = position + 1  # settled after the last commit
+        else:
             self.loose = None  # the commit was made after it, at rest
-        elif self.loose is None:
-            self.loose = position + 1  # settled after the last commit
-        if not isinstance(item, Chunk):
+        if type(item) is not Chunk:
             self.before_chunks = self.loose
 
 
 class Window:
     """A cursor in the history, and the recorded acts of each lane that are still to be made again."""
 
-    def __init__(self, items: Iterable[Item] = (), digest: Digest | None = None, start: int = 0) -> None:
+    def __init__(self, items: Iterable[Placed] = (), digest: Digest | None = None) -> None:
         self.digest = digest or Digest()
-        self.position = start
-        """That of the item under the cursor."""
-        self._items: Iterator[Item] | None = iter(items)
-        self._ahead: deque[Item] = deque()
+        self._end = 0
+        """The position after the last item that was read."""
+        self._items: Iterator[Placed] | None = iter(items)
+        self._ahead: deque[Placed] = deque()
         self._acts: dict[str, deque[tuple[int, Act]]] = {}
         self._made: set[int] = set()
         self._draws: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
         self._aways: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
-        self._last = start - 1
+        self._last: float = -math.inf
         """Position of the last delivery that came at rest."""
         self._changes = deque(self.digest.changes)
         """Changes of the code that are still to come."""
         self._rests: deque[int] = deque()
         """Positions of deliveries that come after the program has done what was recorded before them."""
         self.dropped: list[Item] = []
-        """Items that were dropped before, as far as was read."""
+        """Items that were dropped before, as far as was read, without void chunks."""
+
+    @property
+    def held(self) -> int:
+        """How many items are in the window."""
+        return len(self._ahead)
 
     # The cursor
 
     def head(self) -> Item | None:
         """Return the item under the cursor; None at the end."""
-        return self._ahead[0] if self._ahead or self._read() else None
+        return self._ahead[0][1] if self._ahead or self._read() else None
+
+    @property
+    def position(self) -> int:
+        """That of the item under the cursor; at the end of the history one that no item has."""
+        return self._ahead[0][0] if self._ahead or self._read() else self._end
 
     def drop(self) -> None:
         """Drop the item under the cursor. It delivers nothing: draws and aways before it stay those of this rest."""
-        self._ahead[0] = Dropped(())
+        self._ahead[0] = self._ahead[0][0], Dropped(())
 
     def advance(self) -> None:
-        item = self._ahead.popleft()
-        if self.position in self._rests and type(item) is not Dropped:
-            while self._last < self.position:
+        position, item = self._ahead.popleft()
+        if position in self._rests and type(item) is not Dropped:
+            while self._last < position:
                 self._last = self._rests.popleft()
             while self._changes and self._changes[0] < self._last:
                 self._changes.popleft()
                 self.forget(self._last)
-        self._made.discard(self.position)
-        self.position += 1
+        self._made.discard(position)
 
     @property
     def is_loose(self) -> bool:
@@ -187,28 +219,31 @@ class Window:
         """Read one more item into the window; False at the end."""
         if self._items is None:
             return False
-        item = next(self._items, None)
-        if item is None:
+        placed = next(self._items, None)
+        if placed is None:
             self._items = None
             return False
-        position = self.position + len(self._ahead)
-        if self._is_rest(item, position):
+        position, item = placed
+        self._end = position + 1
+        if isinstance(item, DELIVERIES) and self._is_rest(item, position):
             self._rests.append(position)
         if position in self.digest.dropped:
-            self.dropped.append(item)
-            item = Dropped(())
-        self._ahead.append(item)
+            if position not in self.digest.void:
+                self.dropped.append(item)
+            self._ahead.append((position, Dropped(())))
+            return True
+        self._ahead.append(placed)
         if isinstance(item, ACTS):
             self._acts.setdefault(item.lane, deque()).append((position, item))
-        elif isinstance(item, Drawn):
+        elif type(item) is Drawn:
             self._draws.setdefault((item.lane, item.site), deque()).append((position, item.value))
-        elif isinstance(item, Away):
+        elif type(item) is Away:
             self._aways.setdefault((item.lane, item.ordinal), deque()).append((position, item.draws))
         return True
 
-    def _read_to_rest(self) -> None:
-        """Read what the program does before the next delivery."""
-        while not self._rests and self._read():
+    def _read_to_rest(self, after: float = -math.inf) -> None:
+        """Read what the program does before the next delivery, or the next one after a position."""
+        while not (self._rests and self._rests[-1] > after) and self._read():
             pass
 
     # The acts of lanes
@@ -262,9 +297,9 @@ class Window:
         """Take the first delivery from the cursor on that a lane waits for, out of order."""
         number = 0
         while number < len(self._ahead) or self._read():
-            item = self._ahead[number]
-            if isinstance(item, DELIVERIES) and self.position + number not in self.digest.void and is_awaited(item):
-                self._ahead[number] = Dropped(())
+            position, item = self._ahead[number]
+            if isinstance(item, DELIVERIES) and position not in self.digest.void and is_awaited(item):
+                self._ahead[number] = position, Dropped(())
                 return item
             number += 1
         return None
@@ -281,12 +316,14 @@ class Window:
     def draw(self, lane: str, site: str) -> tuple[Any] | None:
         """Return the next recorded value of that lane and site, in a tuple."""
         self._read_to_rest()
+        if not self._draws and not self._changes:
+            return None
         found = self._take_draw((lane, site), -1)
         for change in self._changes:
             # What changed code draws while it is replayed is recorded after all that it replays.
-            while found is None and self._read():
-                pass
-            found = found or self._take_draw((lane, site), change)
+            if found is None:
+                self._read_to_rest(change)
+                found = self._take_draw((lane, site), change)
         return found
 
     def _take_draw(self, site: tuple[str, str], after: int) -> tuple[Any] | None:
@@ -312,7 +349,17 @@ class Window:
                 if not values:
                     del recorded[name]
 
-    def _rest_after(self, position: int) -> float:
+    @property
+    def has_changes(self) -> bool:
+        """True if the code was changed after the last delivery that came at rest."""
+        return bool(self._changes)
+
+    @property
+    def has_unmet(self) -> bool:
+        """True if a draw or an away was not made again, as far as was read."""
+        return bool(self._draws or self._aways)
+
+    def _rest_after(self, position: float) -> float:
         return next((rest for rest in self._rests if rest > position), math.inf)
 
     def meet_away(self, lane: str, ordinal: int, draws: int | None) -> bool:
@@ -320,21 +367,29 @@ class Window:
 
         `draws` is None at the act itself: an away before a draw that is not made any more is met there.
         """
-        self._read_to_rest()
-        if (lane, ordinal) not in self._aways:
-            return False
-        return self._take_away((lane, ordinal), self._rest_after(self._last), draws)
+        if not self._rests and self._items is not None:
+            self._read_to_rest()
+        found = bool(self._aways) and self._take_away((lane, ordinal), -1, draws)
+        for change in self._changes:
+            if not found:
+                self._read_to_rest(change)
+                found = self._take_away((lane, ordinal), change, draws)
+        return found
 
-    def _take_away(self, act: tuple[str, int], end: float, draws: int | None) -> bool:
-        aways = self._aways.get(act, deque())
+    def _take_away(self, act: tuple[str, int], after: int, draws: int | None) -> bool:
+        """Take an away after a position, and before the next rest."""
+        aways = self._aways.get(act)
+        if aways is None:
+            return False
+        end = self._rest_after(max(after, self._last))
         for number, (position, drawn) in enumerate(aways):
-            if position < end and draws in (None, drawn):
+            if after < position < end and draws in (None, drawn):
                 del aways[number]
                 if not aways:
                     del self._aways[act]
                 return True
         return False
 
-    def _is_rest(self, item: Item, position: int) -> bool:
+    def _is_rest(self, item: Delivery, position: int) -> bool:
         # A void chunk is never delivered: what was recorded after it belongs to the rest before it.
-        return isinstance(item, DELIVERIES) and item.forced >= 0 and position not in self.digest.void
+        return item.forced >= 0 and position not in self.digest.void

@@ -1,0 +1,97 @@
+"""The lanes of a run: their names, what each has counted, and which of them have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from onrecord.runtime.scheduler.names import child_lane
+
+
+class LaneState:
+    """One concurrent branch of the agent."""
+
+    __slots__ = ("acts", "births", "children", "counts", "draws", "ended", "name", "number", "parent")
+
+    def __init__(self, name: str, parent: str | None = None, number: int = 0) -> None:
+        self.name = name
+        self.parent = parent
+        self.number = number
+        """How many lanes the parent had started before."""
+        self.births = 0
+        self.children = 0
+        """Lanes that it started and that are still known."""
+        self.acts = 0
+        """Without draws."""
+        self.draws = 0
+        """Since the last other act."""
+        self.counts: dict[Any, int] = {}
+        self.ended = False
+
+    def count(self, name: Any) -> int:
+        """Return how often the lane did this before."""
+        number = self.counts.get(name, 0)
+        self.counts[name] = number + 1
+        return number
+
+
+class LaneTable:
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.alive = 1
+        """How many lanes have not ended."""
+        self._lanes = {root: LaneState(root)}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all lanes that are not forgotten."""
+        return list(self._lanes)
+
+    def find(self, name: str) -> LaneState | None:
+        """Return the lane, unless it is forgotten."""
+        return self._lanes.get(name)
+
+    def living(self, name: str) -> LaneState:
+        """Return the lane, or the nearest one above it that has not ended: callbacks may outlive their task."""
+        lane = self._lanes.get(name)
+        while lane is None or lane.ended:
+            if name == self.root:
+                return self._lanes[name]
+            name = name.rpartition(">")[0] or self.root
+            lane = self._lanes.get(name)
+        return lane
+
+    def add(self, parent: str, label: str) -> str:
+        """Name a new lane."""
+        above = self.living(parent)
+        name = child_lane(above.name, label, above.count(("born", label)))
+        self._lanes[name] = LaneState(name, above.name, above.births)
+        above.births += 1
+        above.children += 1
+        self.alive += 1
+        return name
+
+    def end(self, name: str) -> bool:
+        """Forget a lane as soon as its children have ended too. Return False if it had ended before."""
+        lane = self._lanes.get(name)
+        if lane is None or lane.ended:
+            return False
+        lane.ended = True
+        self.alive -= 1
+        while lane.parent is not None and lane.ended and not lane.children:
+            del self._lanes[lane.name]
+            lane = self._lanes[lane.parent]
+            lane.children -= 1
+        return True
+
+    def restart(self, root: str) -> None:
+        """Continue as another root lane, with all counters at zero."""
+        self.root = root
+        self._lanes = {root: LaneState(root)}
+
+    def above(self, name: str) -> Iterator[tuple[str, int]]:
+        """Yield each lane above, with the number of lanes that it had started before the branch to this one."""
+        lane = self._lanes[name]
+        while lane.parent is not None:
+            yield lane.parent, lane.number
+            lane = self._lanes[lane.parent]

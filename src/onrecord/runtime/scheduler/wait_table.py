@@ -1,0 +1,78 @@
+"""What the lanes of a run wait for, and how the history finds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onrecord.runtime.scheduler.items import Delivery, EffectOutcome, Token, Turn, TurnName, delivery_name
+
+
+class WaitTable:
+    def __init__(self) -> None:
+        self.open: dict[Token, None] = {}
+        """Tokens that were not delivered and are still waited for, in order of creation."""
+        self.listening: dict[Token, None] = {}
+        """Tokens that no request asks for and that no lane waits for."""
+        self._named: dict[str | TurnName, Token] = {}
+        """Tokens that the history may ask for by name."""
+        self._apart: dict[Token, Any] = {}
+        """Values of the history that were written by their effects and are delivered by a turn."""
+
+    def name(self, token: Token) -> None:
+        """Let the history find the token by its name."""
+        self._named[token.name] = token
+
+    def find(self, item: Delivery) -> Token | None:
+        """Return the token that a recorded delivery belongs to. It may be gone."""
+        return self._named.get(delivery_name(item))
+
+    def has_key(self, key: str) -> bool:
+        return key in self._named
+
+    def skip(self, item: Delivery) -> None:
+        """Pass a recorded delivery that the program gave up."""
+        self._named.pop(delivery_name(item), None)
+
+    def end(self, token: Token) -> None:
+        """Note the last delivery of a token."""
+        token.done = True
+        self.open.pop(token, None)
+        self.listening.pop(token, None)
+        self._named.pop(token.name, None)
+
+    def forget(self, token: Token) -> None:
+        """Note that no lane waits for the token any more."""
+        token.gone = True
+        self.open.pop(token, None)
+        self._apart.pop(token, None)
+
+    def take_given_up(self) -> list[Token]:
+        """Return the requests that the program gave up and whose outcome the history does not have. Forget names."""
+        given_up = [token for token in self._named.values() if token.gone and token.recorded]
+        self._named.clear()
+        return given_up
+
+    # Outcomes that were written apart
+
+    def keep_apart(self, token: Token, item: EffectOutcome) -> None:
+        """Keep an outcome that the effect wrote by itself until the turn that delivers it."""
+        token.is_written = True
+        self._apart[token] = item.value
+        self._named[token.taken_name] = token
+
+    def is_apart(self, token: Token) -> bool:
+        return token in self._apart
+
+    def take_apart(self, token: Token) -> Any:
+        return self._apart.pop(token)
+
+    def find_apart(self) -> Token | None:
+        """Return the first open token whose outcome is kept."""
+        return next((token for token in self.open if token in self._apart), None)
+
+    def value_of(self, token: Token, item: Delivery) -> Any:
+        """Return the value that a recorded delivery delivers."""
+        if type(item) is not Turn:
+            return item.value  # type: ignore[union-attr]
+        self._named.pop(token.taken_name, None)
+        return self._apart.pop(token, None)
