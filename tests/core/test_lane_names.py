@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 
@@ -20,7 +19,6 @@ from onrecord.core.lane_names import (
     sibling_name,
 )
 from onrecord.core.links import link_bytes, parse_link, write_link
-from onrecord.runtime.scheduler import names
 
 LABELS = [
     *("fetch", "", "a.b", "<lambda>", "a>b", "a#1", "100%", "a/b", "~", "@", "main@1", 'say "hi"\\', "né", "日本語"),
@@ -48,15 +46,6 @@ def test_lanes_at_any_depth_are_valid_and_short(label: str) -> None:
         assert lane.startswith(f"{above}>")
         seen.add(lane)
     assert len(seen) == 60
-
-
-def test_the_scheduler_gives_the_same_names() -> None:
-    chance = random.Random(7)
-    for _ in range(300):
-        parent = child_lane(ROOT_LANE, "x" * chance.randrange(400), chance.randrange(3))
-        label, ordinal = "".join(chance.choices("ab%>#/~é😀\n\ud800", k=chance.randrange(90))), chance.randrange(3)
-        assert child_lane(parent, label, ordinal) == names.child_lane(parent, label, ordinal)
-    assert next_root("main@9") == names.next_root("main@9") == "main@10"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -300,6 +300,13 @@ class Chain:
     def _close_pair(self, name: tuple[str, str], pair: OpenPair) -> None:
         self._undo += ((self._open, name, pair), (self._open_names, pair.seq, name))
         del self._open[name], self._open_names[pair.seq]
+
+    def forget(self, seqs: Iterable[int]) -> None:
+        """Forget requests that are open."""
+        for seq in seqs:
+            name = self._open_names.pop(seq, None)
+            if name is not None:
+                del self._open[name]
 
     def open_requests(self) -> list[OpenPair]:
         return list(self._open.values())

@@ -378,6 +378,11 @@ class Journal(JournalReader):
             if not self._history_known and self._reducer is None and position == self._chain.head.seq:
                 self._observe(rows)
 
+    def forget_requests(self, seqs: Iterable[int]) -> None:
+        """Forget open requests that changed code dropped: their ids may be used again."""
+        with self._lock:
+            self._chain.forget(seqs)
+
     def _observe(self, rows: Iterable[EventRow]) -> None:
         for row in rows:
             link = self.link(row)

@@ -15,7 +15,7 @@ import onrecord
 from kit import crash_ledger
 from kit.crash_points import points
 from onrecord.core.wait_keys import Resolution
-from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.context import current_effect, current_lane
 from onrecord.runtime.waits import WaitRegistry
 
 QUICK_RETRY = onrecord.Retry(attempts=6, delay_seconds=0.001, jitter=0.0)
@@ -24,8 +24,8 @@ pace_seconds = 0.0
 
 
 def did(book: str, tag: str, given: Any = None) -> str:
-    place = PLACE.get()
-    assert isinstance(place, Inside)
+    place = current_effect()
+    assert place is not None
     epoch = place.run.journal.epoch if place.run.journal is not None else None
     points.pass_by(f"before {tag}")
     time.sleep(random.uniform(0, pace_seconds))
@@ -37,7 +37,7 @@ def did(book: str, tag: str, given: Any = None) -> str:
 
 
 def saw(book: str, tag: str, value: Any) -> Any:
-    place = PLACE.get()
+    place = current_lane()
     journal = place.run.journal if place is not None else None
     points.pass_by(f"handed {tag}")
     crash_ledger.write(book, "saw", tag, value, None, journal.epoch if journal is not None else None)
@@ -90,8 +90,8 @@ async def refused_by_the_world(book: str, tag: str) -> str:
 async def ask(book: str, tag: str, key: str) -> str:
     """Sends the key to somebody who answers before anybody waits."""
     value = did(book, tag)
-    place = PLACE.get()
-    assert isinstance(place, Inside)
+    place = current_effect()
+    assert place is not None
     desk: WaitRegistry = place.run.desk()
     await asyncio.to_thread(desk.resolve, key, Resolution.ok("yes"))
     return value

@@ -89,7 +89,7 @@ def settle_by_the_ledger(store: Store, run: str, book: str, *, by_hand: bool = F
     for one in [run, *children_of(store, run)]:
         for doubt in find_in_doubt(store, one):
             request = JournalReader(store, one).event(doubt.seq).event
-            if not (request.meta or {}).get("once") or doubt.settled is not None:
+            if not (request.meta or {}).get("once") or doubt.settled:
                 continue
             tag = request.payload["tag"]
             if by_hand and not crash_ledger.done(book, tag):

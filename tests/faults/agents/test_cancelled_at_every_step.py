@@ -107,7 +107,9 @@ def test_whoever_waits_for_it_is_cancelled(agent: Any, tmp_path: Path) -> None:
         if over:
             break
         number = steps(number)
-        assert not ended(store, run), "suspending a run ended it"
+        if ended(store, run):  # the last step wrote the end in the round in which its caller was cancelled
+            check_journals(store, run)
+            continue
         assert verify_run(store, run, deep=True).valid
         crash_ledger.check(book)
         if looked % 8 == 0:  # each takes a while: a replay is patient with a record that does not go on
@@ -123,6 +125,7 @@ def test_whoever_waits_for_it_is_cancelled(agent: Any, tmp_path: Path) -> None:
         crash_ledger.check(book)
         assert replayed(agent, store, run, book) == result
     assert number > 5
+    assert looked > 3
 
 
 def test_cancelled_before_its_first_step(tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ from onrecord.store.factory import open_store
 # What was changed → how it is called, the seq of the recorded event that it does not fit, where both differ first.
 CHANGES = {
     "other_input": ("conflicting_request", 4, "/payload/given"),
-    "other_tool": ("missing_request", 4, None),
-    "inserted": ("missing_request", 2, None),
+    "other_tool": ("unrecorded_request", 4, None),
+    "inserted": ("unrecorded_request", 2, None),
     "dropped": ("conflicting_request", 2, "/payload/tag"),
     "shorter": ("missing_request", 4, None),
     "other_state": ("conflicting_state", 1, "/payload/step"),
     "at_once": ("missing_request", 2, None),
-    "failing_early": ("missing_request", 2, None),
+    "failing_early": ("missing_state", 1, None),
 }
 
 

@@ -13,7 +13,6 @@ import pytest
 import onrecord
 from onrecord.journal.journal import Journal
 from onrecord.journal.reader import JournalReader
-from onrecord.runtime.engine.context import nobody
 from onrecord.store.contract import Store
 from onrecord.store.memory import MemoryStore
 
@@ -75,7 +74,7 @@ def by_an_exit(run: Coroutine[Any, Any, Any]) -> None:
     async def main() -> None:
         task = asyncio.ensure_future(run)
         await begun()
-        asyncio.get_running_loop().call_soon(sys.exit, 143, context=nobody())
+        asyncio.get_running_loop().call_soon(sys.exit, 143)
         await task
 
     with pytest.raises(SystemExit):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kit.simulation.outside import Wrong
-from onrecord.runtime.scheduler.items import Began, Chunk, Commit, EffectOutcome, Item, Requested
+from onrecord.runtime.scheduler.items import Began, Chunk, Commit, Drawn, EffectOutcome, Item, Requested
 from onrecord.runtime.scheduler.window import Placed
 
 
@@ -60,7 +60,7 @@ class Journal:
             elif kind is Requested:
                 self.requested.add(item.key)
             self.items.append(item)
-            if kind is not Chunk:  # chunks alone may become void
+            if kind is not Chunk and kind is not Drawn:  # chunks may become void, and draws do not prevent it
                 self.safe = observations
         if commit.sync:
             self.sync()

@@ -13,6 +13,7 @@ from kit.simulation.journal import Death, Journal
 from kit.simulation.operations import Steps
 from kit.simulation.outside import Outside, Wrong
 from kit.simulation.strands import Strands
+from onrecord.core.lane_names import ROOT_LANE
 from onrecord.runtime.scheduler.items import (
     APART,
     STEPS_BETWEEN_RESTS,
@@ -38,7 +39,6 @@ from onrecord.runtime.scheduler.items import (
     delivery_name,
 )
 from onrecord.runtime.scheduler.kernel import Kernel
-from onrecord.runtime.scheduler.names import ROOT
 from onrecord.runtime.scheduler.window import Digest, Placed, Window, digest_history
 
 _PATIENCE_STEPS = 600
@@ -59,7 +59,7 @@ class Machine(NamedTuple):
 class Entry(NamedTuple):
     """The beginning of a program, or a checkpoint. `seen` are the observations before it."""
 
-    root: str = ROOT
+    root: str = ROOT_LANE
     time: int = 0
     seen: tuple[Any, ...] = ()
 
@@ -163,6 +163,8 @@ class Life:
                 self._strands.run_strand(action.strand, self._between_steps)
             elif kind is Wait:
                 if not outside.happen():
+                    if self._lacks_wake_up and (stuck := kernel.stuck()) is not None:
+                        return self._verdict(stuck)
                     self._strands.check_deadlock()
                     return Verdict("stuck")
                 while chance() < 0.45 and outside.happen():
@@ -196,6 +198,12 @@ class Life:
                 self._obey(action)
         if steps >= STEPS_BETWEEN_RESTS and not self._has_arrivals:
             self._outside.happen()
+
+    @property
+    def _lacks_wake_up(self) -> bool:
+        """The record has a wake-up from outside that does not come."""
+        head = None if self.kernel.live else self.kernel.history.head()
+        return type(head) is Turn and head.kind == "wake"
 
     @property
     def _has_arrivals(self) -> bool:

@@ -22,6 +22,7 @@ from kit.simulation.life import Entry, Life, Machine, Verdict
 from kit.simulation.memory import Memory
 from kit.simulation.outside import ChangedLedger, Ledger, Outside, Wrong
 from kit.simulation.programs import Program, walk
+from onrecord.core.lane_names import next_root
 from onrecord.runtime.scheduler.items import (
     APART,
     DELIVERIES,
@@ -37,7 +38,6 @@ from onrecord.runtime.scheduler.items import (
     SettledItem,
     Token,
 )
-from onrecord.runtime.scheduler.names import next_root
 from onrecord.runtime.scheduler.window import Digest, Placed
 
 Tally = Counter[str]

@@ -23,6 +23,7 @@ from kit.runtime import (
     run,
 )
 from onrecord.runtime.engine import boundary
+from onrecord.runtime.scheduler.drivers.strands import RunEnded
 
 calls: list[Any] = []
 
@@ -300,7 +301,7 @@ def test_an_effect_after_the_runs_end_is_refused(memory: Any) -> None:
             await released.wait()
             try:
                 await add_async(1, 2)
-            except Exception as error:
+            except BaseException as error:
                 late.append(error)
 
         late.append(asyncio.create_task(straggler()))
@@ -314,7 +315,7 @@ def test_an_effect_after_the_runs_end_is_refused(memory: Any) -> None:
     run_id = new_id()
     released = asyncio.Event()
     asyncio.run(main())
-    assert late[1].code == "run_ended"
+    assert isinstance(late[1], RunEnded)
     assert calls == []
     assert kinds(memory, run_id)[-1] == "Completed"
 
@@ -334,7 +335,7 @@ def test_an_explicit_key_is_used_as_it_stands(memory: Any) -> None:
     assert replay(keyed, run_id, store=memory) == "sent hello to ann"
 
 
-def test_an_explicit_key_finds_its_answer_from_another_place(memory: Any) -> None:
+def test_explicit_keys_in_another_order_are_moved_requests(memory: Any) -> None:
     order = ["a", "b"]
 
     @onrecord.agent
@@ -342,9 +343,11 @@ def test_an_explicit_key_finds_its_answer_from_another_place(memory: Any) -> Non
         return {name: add.keyed(f"key-{name}", 1, ord(name)) for name in order}
 
     run_id = new_id()
-    first = run(ordered, store=memory, run_id=run_id)
+    run(ordered, store=memory, run_id=run_id)
     order.reverse()
-    assert replay(ordered, run_id, store=memory) == first
+    parted = divergence_of(lambda: replay(ordered, run_id, store=memory))
+    assert parted.code == "moved_request"
+    assert parted.where["key"] == "key-b"
     assert len(calls) == 2
 
 
@@ -543,7 +546,8 @@ def test_any_loaded_agent_is_found_by_its_run(memory: Any) -> None:
     assert onrecord.resume(run_id, store=memory) == 3
 
 
-def test_a_replay_that_draws_less_than_was_drawn_is_not_the_same(memory: Any) -> None:
+@pytest.mark.parametrize("again", [2, 4])
+def test_one_draw_more_or_less_is_no_divergence(memory: Any, again: int) -> None:
     draws = 3
 
     @onrecord.agent
@@ -554,7 +558,5 @@ def test_a_replay_that_draws_less_than_was_drawn_is_not_the_same(memory: Any) ->
 
     name = new_id()
     run(drawing, run_id=name, store=memory)
-    draws = 2
-    parted = divergence_of(lambda: replay(drawing, name, store=memory))
-    assert parted.code == "missing_draw"
-    assert "2 of 3 values of" in parted.message
+    draws = again
+    assert replay(drawing, name, store=memory) == "done"

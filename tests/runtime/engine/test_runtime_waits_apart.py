@@ -113,7 +113,7 @@ def test_decisions_on_questions_side_by_side_stay_with_their_questions(memory: A
             while len(load_waits(memory, "two")) < 2:
                 await asyncio.sleep(0.005)
             word = {1: "yes", 2: "no"}[number]
-            desk.resolve(desk.key("two", WaitIdentity.named("interrupt@0", number)), Resolution.ok(word))
+            desk.resolve(desk.key("two", WaitIdentity.named("interrupt@main", number)), Resolution.ok(word))
             await asyncio.sleep(0.05)
         await carried
 
@@ -180,7 +180,7 @@ def test_a_file_of_secrets_that_cannot_be_read_is_no_answer(
 
     keys.unlink()  # mended: a new one is made
     desk = WaitRegistry(memory)
-    name = {waits_for_the_first: "approve", asks_an_operator: "interrupt@0"}.get(waits, "approval")
+    name = {waits_for_the_first: "approve", asks_an_operator: "interrupt@main"}.get(waits, "approval")
     desk.resolve(desk.key(run_id, WaitIdentity.named(name, 1)), Resolution.ok("yes"))
     answer = ("approve", "yes") if waits is waits_for_the_first else "yes"
     assert resume(agent, run_id, store=memory) == answer

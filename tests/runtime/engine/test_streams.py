@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -146,7 +147,7 @@ def test_a_stream_that_is_left_early(how: str, expected: str) -> None:
     kinds = [event.kind for event in events if event.kind != "ChunkReceived"]
     rest = ["ActionRequested", "ActionSucceeded"] if how == "ask" else []
     assert kinds == ["ActionRequested", "ActionFailed", *rest, "Failed" if how == "raise" else "Completed"]
-    assert next(key for kind, key in _keys(run) if kind == "ActionFailed") == "cancelled"
+    assert next(key for kind, key in _keys(run) if kind == "ActionFailed") == "cancelled apart"
     assert asyncio.run(_outcome(leaving.replay(run))) == expected
     assert asyncio.run(_outcome(leaving.resume(run))) == expected if how != "raise" else True
     kept.clear()
@@ -192,6 +193,91 @@ def test_a_stream_that_was_left_is_not_in_doubt(tmp_path: Path, monkeypatch: pyt
     asyncio.run(suspended())
     assert asyncio.run(resumed()) == ["a", "yes"]
     assert asyncio.run(waiting.replay("doubt")) == ["a", "yes"]
+
+
+@pytest.mark.parametrize("chunks", [0, 1])
+def test_a_reader_that_is_cancelled(memory: Any, chunks: int) -> None:
+    """The effect is cancelled, its outcome is awaited, and the stream has ended."""
+    ended: list[str] = []
+
+    @onrecord.tool
+    async def slow() -> AsyncIterator[int]:
+        try:
+            for number in range(chunks):
+                yield number
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.001)
+            ended.append("cleaned up")
+
+    @onrecord.agent(store=memory)
+    async def hurried() -> list[Any]:
+        seen: list[Any] = []
+        stream = slow()
+        try:
+            async with asyncio.timeout(0.05):
+                async for number in stream:
+                    seen.append(number)  # noqa: PERF401
+        except TimeoutError:
+            seen.append("too late")
+        seen.append([number async for number in stream])
+        return [*seen, await ask("done")]
+
+    expected = [*range(chunks), "too late", [], "DONE"]
+    assert asyncio.run(hurried.run(run_id="r")) == expected
+    assert ended == ["cleaned up"]
+    assert asyncio.run(hurried.replay("r")) == expected
+    assert ended == ["cleaned up"]
+
+
+def test_a_chunk_that_arrives_with_a_cancellation_does_not_end_it(memory: Any) -> None:
+    @onrecord.tool
+    async def numbers() -> AsyncIterator[int]:
+        yield 1
+        yield 2
+
+    @onrecord.agent(store=memory)
+    async def cancelling() -> list[str]:
+        async def read() -> list[int]:
+            return [number async for number in numbers()]
+
+        told: list[str] = []
+        for delay in range(12):
+            task = asyncio.create_task(read())
+            for _ in range(delay):
+                await ask("turn")
+            task.cancel()
+            try:
+                told.append(str(await task))
+            except asyncio.CancelledError:
+                told.append("cancelled")
+        return told
+
+    recorded = asyncio.run(cancelling.run(run_id="r"))
+    assert set(recorded) <= {"cancelled", "[1, 2]"}
+    assert asyncio.run(cancelling.replay("r")) == recorded
+
+
+def test_a_stream_that_the_collector_finds_in_another_thread(memory: Any) -> None:
+    class Knot:
+        stream: Any = None
+        itself: Any = None
+
+    @onrecord.agent(store=memory)
+    async def tied() -> str:
+        knot = Knot()
+        knot.itself, knot.stream = knot, letters()
+        letter = await anext(knot.stream)
+        del knot
+        await asyncio.to_thread(gc.collect)
+        return await ask(letter)
+
+    before = closed
+    assert asyncio.run(_outcome(tied.run(run_id="r"))) == "A"
+    assert closed == before + 1
+    for _ in range(3):
+        assert asyncio.run(_outcome(tied.replay("r"))) == "A"
+        assert asyncio.run(_outcome(tied.resume("r"))) == "A"
 
 
 CUT = """

@@ -256,7 +256,7 @@ def test_another_decision(memory: MemoryStore) -> None:
     from onrecord.core.wait_keys import WaitIdentity
 
     desk = WaitRegistry(memory)
-    for name, value in (("approval", "granted"), ("yes", 1), ("interrupt@0", "sure")):
+    for name, value in (("approval", "granted"), ("yes", 1), ("interrupt@main", "sure")):
         desk.resolve(desk.key(parent, WaitIdentity.named(name, 1)).text, Resolution.ok(value))
     assert handle.result(timeout=30) == "granted yes 1 sure"
     waits, resolved = seqs(memory, parent, "WaitCreated"), seqs(memory, parent, "WaitResolved")

@@ -129,7 +129,7 @@ def test_all_that_stopped_together_is_known_not_to_have_begun(memory: MemoryStor
     name, branch = recorded(memory), new_id("branch")
     with pytest.raises(NotCarriedOut):
         fork(desk, name, change=changed(memory, name), fork_id=branch, store=memory)
-    assert sorted(notes(memory, branch, "not_begun")) == ["0.1/mail/0", "0.2/mail/0"]
+    assert sorted(notes(memory, branch, "not_begun")) == ["main>mail#1/mail/0", "main>mail/mail/0"]
     resume(desk, branch, live_tools=TOOLS, store=memory)
     assert ledger.names["mail"] == 3
 

@@ -78,7 +78,7 @@ def test_it_is_a_run_of_its_own_that_names_what_it_replays(memory: MemoryStore) 
     assert parent.head == entries(memory, name)[-1].hash
     stood_in = notes(memory, again, "stood_in")
     mailed = seqs(memory, name, "ActionRequested", "mail")[0]
-    assert {"action": "0.2/mail/0", "run": name, "seq": mailed} in stood_in
+    assert {"action": "main>mail/mail/0", "run": name, "seq": mailed} in stood_in
     ledger.clear()
     assert replay(desk, again, store=memory) == whole
     assert not ledger.lines
@@ -167,7 +167,7 @@ def test_waits_and_sleeps_come_from_the_record(memory: MemoryStore, monkeypatch:
     name = new_id()
     desk_of_waits = WaitRegistry(memory)
     handle = patient.start(run_id=name, store=memory)
-    for wait, value in (("word", "w"), ("no", 0), ("interrupt@0", "on")):
+    for wait, value in (("word", "w"), ("no", 0), ("interrupt@main", "on")):
         desk_of_waits.resolve(desk_of_waits.key(name, WaitIdentity.named(wait, 1)).text, Resolution.ok(value))
     whole = handle.result(timeout=30)
     assert whole == ["w", ["no", 0], "on", "kind w"]

@@ -85,7 +85,7 @@ def test_an_inserted_call_is_not_run_past_an_unmatched_record() -> None:
     variant = "inserted"
     with pytest.raises(onrecord.Divergence) as caught:
         asyncio.run(agent.resume("r"))
-    assert caught.value.code == "missing_request"
+    assert caught.value.code == "unrecorded_request"
     assert "mail dave" not in done
 
 

@@ -42,10 +42,10 @@ ANSWER = ActionSucceeded("main/ask/0", 1)
         [TurnTaken([5])],
         [ValuesDrawn([["0", "now"]])],
         [ValuesDrawn({"a": 1})],
-        [AttemptRecorded("nothing", 1, "failed")],
         [REQUEST, AttemptRecorded("main/ask/0", "many", "failed")],  # type: ignore[arg-type]
         [ChunkReceived("nothing", 0, "x")],
-        [REQUEST, ANSWER, REQUEST],
+        [REQUEST, TurnTaken([["away", "main"]])],
+        [REQUEST, Draft(ANSWER, key="whenever")],
         [ProcessAttached({"accepted": 5})],
         [ProcessAttached({"accepted": {"dropped": [[]], "turns": []}})],
     ],
@@ -68,11 +68,13 @@ def test_malformed_bookkeeping_is_damage(events: list[Event | Draft]) -> None:
 @pytest.mark.parametrize(
     "turns",
     [
-        [["timer", "0.7", 3, 0, 0]],
-        [["timer", ":9:9=zz", 0, 0, 0]],
-        [["unheard of", "0", 0, 0, 0]],
-        [["job", "0", 0, 99, 99]],
-        [["busy", 99, -1]],
+        [["timer", "main>no such lane", 3, 0, 0]],
+        [["timer", "", 0, 0]],
+        [["unheard of", "main", 0, 0, 0]],
+        [["start", "main", 99, 99, 99]],
+        [["timer", "main", 0, 0, -1]],
+        [["away", "main", 7, 7]],
+        [["began", "main/ask/7"]],
     ],
 )
 def test_turns_that_nobody_takes_are_a_divergence_or_do_no_harm(turns: list[Any]) -> None:
@@ -86,7 +88,7 @@ def test_turns_that_nobody_takes_are_a_divergence_or_do_no_harm(turns: list[Any]
     with onrecord.Journal.create(store, "r", facts=_facts(agent)) as journal:
         journal.append([TurnTaken(turns), REQUEST])
         journal.append([ANSWER, onrecord.Completed(1)])
-    assert asyncio.run(asyncio.wait_for(_outcome(agent), 30)) in (1, "nobody_waits", "missing_request")
+    assert asyncio.run(asyncio.wait_for(_outcome(agent), 30)) in (1, "not_awaited", "missing_request")
 
 
 async def _replayed(agent: onrecord.Agent) -> Any:

@@ -33,6 +33,7 @@ from onrecord.runtime.scheduler.items import (
     Ended,
     Item,
     Live,
+    Noted,
     RecordOver,
     Requested,
     Run,
@@ -172,6 +173,19 @@ def test_arrival_counts_once() -> None:
     run.kernel.arrived(other)
     assert run.rest() == Deliver(other, None)
     assert run.rest() == Wait()
+
+
+def test_kernel_is_idle_until_something_arrives() -> None:
+    run = Hand()
+    assert run.kernel.is_idle
+    run.kernel.wake("strand")
+    assert not run.kernel.is_idle
+    assert run.rest() == Run("strand")
+    token = run.ask()
+    run.rest()
+    assert run.kernel.is_idle
+    run.kernel.arrived(token, 1)
+    assert not run.kernel.is_idle
 
 
 def test_arrivals_of_one_batch_share_a_commit() -> None:
@@ -377,6 +391,14 @@ def test_outcome_that_its_effect_wrote_survives_a_death() -> None:
     assert run.committed == [Turn("taken", "main", 0), B]
 
 
+def test_turn_of_an_effect_that_wrote_its_outcome_and_was_given_up_is_skipped() -> None:
+    run = replay(A, EffectOutcome(A.key, 1, 7, APART), Turn("taken", "main", 0, 9), B, EffectOutcome(B.key, 2, 9))
+    run.kernel.drop(run.ask())
+    other = run.ask("b", 2)
+    assert run.rest() == Deliver(other, 2)
+    assert run.rest() == RecordOver()
+
+
 # What is listened to
 
 
@@ -442,6 +464,30 @@ def test_run_starts_at_a_checkpoint() -> None:
     assert again.rest() == Done()
     second = Hand(root="main@1")
     assert second.kernel.checkpoint("main@1", "state") == "main@2"
+
+
+def test_new_checkpoint_is_committed_at_once() -> None:
+    run = Hand()
+    assert run.kernel.flush() is None
+    run.kernel.checkpoint("main", "state")
+    assert run.kernel.flush() == Live()
+    assert run.kernel.flush() == Commit([CheckpointTaken("main", "state")], sync=True)
+    run.kernel.committed(7)
+    assert run.kernel.time == 7
+    assert run.kernel.flush() is None
+    again = Hand(CheckpointTaken("main", "state", 7))
+    again.kernel.checkpoint("main", "state")
+    assert again.kernel.time == 7
+    assert again.kernel.flush() is None
+
+
+def test_checkpoint_of_changed_code_is_committed_after_what_came_before_it() -> None:
+    taken = CheckpointTaken("main", "state")
+    run = accept(taken)
+    run.kernel.note("main", "more")
+    run.kernel.checkpoint("main", "state")
+    assert run.kernel.flush() == Live()
+    assert run.kernel.flush() == Commit([Dropped((7,)), Noted("main", "more"), taken], sync=True)
 
 
 def test_checkpoint_is_compared() -> None:
@@ -579,6 +625,14 @@ def test_tolerant_replay_binds_a_request_to_another_recorded_one() -> None:
     run.kernel.finish("end")
     assert run.rest() == Done()
     assert len(asked) == 1
+
+
+def test_replay_is_made_tolerant_before_its_first_act() -> None:
+    run = replay(A, EffectOutcome(A.key, 1))
+    run.kernel.tolerate(lambda request, unmade: next(position for position, _ in unmade))
+    token = run.ask("other", 5)
+    assert token.recorded == A
+    assert run.rest() == Deliver(token, 1)
 
 
 def test_tolerant_replay_diverges_if_nothing_answers() -> None:
@@ -783,6 +837,59 @@ def test_delivery_that_no_lane_waits_for_is_reported() -> None:
     assert replay(turn).rest() == Diverged("main", turn, "waits for another lane", "not awaited", 7)
     late = Turn("timer", "main>child", 0)
     assert replay(late).rest() == Diverged("main>child", late, "has ended, or was not started", "not awaited", 7)
+
+
+def test_wake_up_from_outside_is_waited_for() -> None:
+    """Code outside of every lane creates the turn only when it comes."""
+    turn = Turn("wake", "main", 0, 5)
+    run = replay(turn)
+    assert run.rest() == Wait()
+    assert run.rest(N) is None
+    assert run.kernel.diverged is None
+    token = run.kernel.turn("main", "wake")
+    assert run.rest() == Deliver(token, None)
+    assert run.kernel.time == 5
+
+
+def test_wake_up_that_does_not_come_is_reported_as_stuck() -> None:
+    turn = Turn("wake", "main", 0)
+    run = replay(turn)
+    assert run.rest() == Wait()
+    assert run.kernel.stuck() == Diverged("main", turn, "waits for another lane", "not awaited", 7)
+
+
+def test_changed_code_drops_a_wake_up_that_has_not_come() -> None:
+    run = accept(turn := Turn("wake", "main", 0), A, EffectOutcome(A.key, 1))
+    assert run.rest() == Wait()
+    assert run.kernel.live
+    assert run.kernel.dropped == [position for position, _ in placed(turn, A, EffectOutcome(A.key, 1))]
+
+
+# Names
+
+
+def test_lane_is_named_right_after_its_birth() -> None:
+    kernel = Kernel()
+    first = kernel.born("main", "task")
+    assert kernel.rename(first, "fetch") == "main>fetch"
+    second = kernel.born("main", "task")
+    assert second == "main>task", "the name is free again"
+    assert kernel.rename("main>fetch", "late") == "main>fetch", "others were started since"
+    kernel.turn(second, "timer")
+    assert kernel.rename(second, "fetch") == second, "it has done something"
+    assert kernel.rename("main", "fetch") == "main"
+    assert kernel.rename("main>nobody", "fetch") == "main>nobody"
+    assert kernel.ask("main>fetch", Call("a", 1)).key == "main>fetch/a/0"
+
+
+def test_keys_are_counted_by_lane_and_name() -> None:
+    kernel = Kernel()
+    child = kernel.born("main", "child")
+    assert [kernel.take_key("main", "a"), kernel.take_key("main", "a")] == ["main/a/0", "main/a/1"]
+    assert kernel.ask("main", Call("a", 1)).key == "main/a/2"
+    assert kernel.take_key(child, "a") == "main>child/a/0"
+    kernel.ended(child)
+    assert kernel.living_lane(child) == "main"
 
 
 # Memory

@@ -16,7 +16,6 @@ import pytest
 import onrecord
 from kit.runtime import recorded_and_replayed
 from kit.soak import SOAK
-from onrecord.runtime.engine import boundary
 
 _chance = random.Random()
 ROUNDS = 5 if SOAK else 2
@@ -133,12 +132,8 @@ def test_tasks_beside_it_get_their_answers_when_it_is_over(way: Callable[[], Any
         recorded_and_replayed(several, store=memory)
 
 
-def test_answers_that_are_on_record_before_those_of_threads_wait_for_the_loop(
-    memory: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They came while the loop was busy, and are committed with the first answer of a thread. Passing them over is no
-    relaxation of the order."""
-    monkeypatch.setattr(boundary, "RELAX_SECONDS", 600.0)
+def test_outcomes_that_are_recorded_before_those_of_threads_wait_for_the_loop(memory: Any) -> None:
+    """They arrive while the loop is busy, and are committed with the first outcome of a thread."""
 
     async def beside(number: int) -> float:
         return await draw_async(number)

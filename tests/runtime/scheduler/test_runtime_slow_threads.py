@@ -141,14 +141,6 @@ def in_any_order() -> Any:
     return sorted(found.items())
 
 
-def test_threads_that_are_begun_in_another_order_are_known_by_what_they_are_begun_with(memory: MemoryStore) -> None:
-    for _ in range(ROUNDS):
-        name = new_id()
-        recorded = run(in_any_order, run_id=name, store=memory)
-        random.shuffle(_order)
-        assert replay(in_any_order, name, store=memory) == recorded
-
-
 def test_a_hundred_and_more_that_are_alike(memory: MemoryStore) -> None:
     @onrecord.agent
     def crowd() -> Any:

@@ -242,64 +242,6 @@ def test_fifty_identical_calls_with_different_answers_each_get_their_own(memory:
 # The program was edited between recording and replaying
 
 
-def test_a_swapped_gather_finds_its_answers(memory: Any) -> None:
-    order = ["paris", "rome", "oslo"]
-
-    @onrecord.agent
-    async def weather() -> dict[str, Any]:
-        async def one(city: str) -> Any:
-            first = await after(len(city) * 3, city)
-            return [first, await after(1, f"{city} again")]
-
-        found = await asyncio.gather(*(one(city) for city in order))
-        return dict(sorted(zip(order, found, strict=True)))
-
-    run_id = new_id()
-    recorded = run(weather, store=memory, run_id=run_id)
-    for swapped in (["rome", "paris", "oslo"], ["oslo", "rome", "paris"]):
-        order[:] = swapped
-        assert replay(weather, run_id, store=memory) == recorded
-    assert len(calls) == 6
-
-
-def test_an_iterated_set_finds_its_answers(memory: Any) -> None:
-    def in_some_order(names: list[str]) -> list[str]:
-        return sorted(names, key=lambda name: hash((name, seed[0])))
-
-    seed = [0]
-
-    @onrecord.agent
-    async def over_a_set() -> Any:
-        async def one(name: str) -> Any:
-            return name, await after(len(name), name), await lottery()
-
-        tasks = [asyncio.create_task(one(name)) for name in in_some_order(list("abcdefgh"))]
-        return sorted(await asyncio.gather(*tasks))
-
-    run_id = new_id()
-    recorded = run(over_a_set, store=memory, run_id=run_id)
-    for seed[0] in range(1, 8):
-        assert replay(over_a_set, run_id, store=memory) == recorded
-    assert len(calls) == 16
-
-
-def test_equal_first_requests_are_told_apart_by_what_follows(memory: Any) -> None:
-    order = [0, 1, 2]
-
-    @onrecord.agent
-    async def alike_at_first() -> Any:
-        async def one(number: int) -> Any:
-            first = await after(1, "same")
-            return [first, await after(number, number)]
-
-        return sorted(await asyncio.gather(*map(one, order)))
-
-    run_id = new_id()
-    recorded = run(alike_at_first, store=memory, run_id=run_id)
-    order[:] = [2, 0, 1]
-    assert replay(alike_at_first, run_id, store=memory) == recorded == [["same", 0], ["same", 1], ["same", 2]]
-
-
 def test_a_named_task_gets_its_own_answers_wherever_it_was_started(memory: Any) -> None:
     order = ["left", "right"]
 

@@ -15,8 +15,7 @@ import pytest
 import onrecord
 from kit.runtime import divergence_of, new_id, recorded_and_replayed, replay, requests, run
 from kit.soak import SOAK
-from onrecord.runtime.engine import boundary
-from onrecord.runtime.scheduler import asyncio_driver, conditions, thread_driver
+from onrecord.runtime.scheduler.drivers.strands import RunEnded
 
 _chance = random.Random()
 calls: list[Any] = []
@@ -28,12 +27,6 @@ LONG_WORK_SECONDS = 0.7
 @pytest.fixture(autouse=True)
 def nothing_yet() -> None:
     calls.clear()
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (asyncio_driver, boundary, conditions, thread_driver):
-        monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.2)
 
 
 @onrecord.tool
@@ -317,16 +310,20 @@ def test_a_thread_that_outlives_the_agent_cannot_act_in_its_name(memory: Any) ->
 
     @onrecord.agent
     def leaving() -> str:
+        begun = threading.Event()
+
         def straggler() -> None:
-            released.wait()
+            begun.set()
             try:
+                released.wait()
                 ask("late")
-            except Exception as error:
+            except BaseException as error:
                 met.append(error)
 
         ask("in time")
         threads.append(threading.Thread(target=straggler))
         threads[0].start()
+        begun.wait()
         return "gone"
 
     run_id = new_id()
@@ -334,7 +331,7 @@ def test_a_thread_that_outlives_the_agent_cannot_act_in_its_name(memory: Any) ->
     released.set()
     threads[0].join()
     assert calls == ["in time"]
-    assert met[0].code == "run_ended"
+    assert isinstance(met[0], RunEnded)
 
 
 def test_a_thread_of_the_program_is_not_of_the_run(memory: Any) -> None:
@@ -385,7 +382,7 @@ def test_a_divergence_in_a_thread_ends_the_replay_without_noise(memory: Any) -> 
     assert parted.where["line"].startswith(f"{__file__}:")
 
 
-def test_a_job_that_works_for_long_is_no_divergence(memory: Any, impatient: None) -> None:
+def test_a_job_that_works_for_long_is_no_divergence(memory: Any) -> None:
     @onrecord.agent
     async def working_long() -> Any:
         def job() -> int:
@@ -398,7 +395,7 @@ def test_a_job_that_works_for_long_is_no_divergence(memory: Any, impatient: None
     recorded_and_replayed(working_long, store=memory)
 
 
-def test_a_thread_that_works_for_long_is_no_divergence(memory: Any, impatient: None) -> None:
+def test_a_thread_that_works_for_long_is_no_divergence(memory: Any) -> None:
     @onrecord.agent
     def thread_working_long() -> Any:
         def job() -> int:
@@ -426,7 +423,7 @@ def test_a_thread_that_waits_for_one_that_diverged_ends_too(memory: Any) -> None
     run(waiting_for_the_diverged, store=memory, run_id=run_id)
     text[0] = "changed"
     parted = divergence_of(lambda: replay(waiting_for_the_diverged, run_id, store=memory))
-    assert parted.code == "unrecorded_request"
+    assert parted.code == "conflicting_request"
     assert parted.where["path"] == "/payload/what"
 
 
@@ -510,3 +507,25 @@ def test_threads_that_begin_after_a_run_was_stopped_do_nothing(memory: Any, begi
     with pytest.raises(onrecord.Divergence):
         replay(agent, run_id, store=memory)
     assert done == []
+
+
+def test_a_named_thread_keeps_its_identity_when_threads_start_in_another_order(memory: Any) -> None:
+    order = ["left", "right"]
+
+    @onrecord.agent
+    def named() -> Any:
+        found: dict[str, int] = {}
+        threads = [
+            threading.Thread(target=lambda name=name: found.__setitem__(name, ask(name)), name=name) for name in order
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [found["left"], found["right"]]
+
+    run_id = new_id()
+    recorded = run(named, store=memory, run_id=run_id)
+    assert {one.action_id for one in requests(memory, run_id)} == {"main>left/ask/0", "main>right/ask/0"}
+    order.reverse()
+    assert replay(named, run_id, store=memory) == recorded

@@ -311,3 +311,21 @@ def test_an_error_that_ended_the_run_is_raised_again_as_it_was(store: Store) -> 
         with pytest.raises(RefusedError, match=JWT):
             again()
     assert_clean(recorded(store))
+
+
+def test_names_of_lanes_hold_no_secrets() -> None:
+    store = MemoryStore()
+
+    @onrecord.step
+    async def look() -> int:
+        return 1
+
+    @onrecord.agent(redact=onrecord.Redaction(values=[TOKEN]))
+    async def naming() -> int:
+        return await asyncio.create_task(look(), name=f"for {TOKEN}")
+
+    asyncio.run(naming.run(run_id="named", store=store))
+    rows = list(store.scan("default", "named"))
+    assert any(row.lane.startswith("main>for ") for row in rows)
+    assert not any(TOKEN in row.lane or TOKEN.encode() in row.link for row in rows)
+    assert asyncio.run(naming.replay("named", store=store)) == 1

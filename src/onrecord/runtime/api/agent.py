@@ -19,8 +19,8 @@ from onrecord.runtime.api.child_run import call_as_child, call_with_id, find_las
 from onrecord.runtime.api.handle import RunHandle
 from onrecord.runtime.api.origins import find_origin, refuse_while_loading
 from onrecord.runtime.api.policy import Policy, PolicyGuard
-from onrecord.runtime.engine.context import PLACE, Inside
-from onrecord.runtime.engine.execution import carry, carry_async
+from onrecord.runtime.engine.context import current_effect, current_lane
+from onrecord.runtime.engine.execution import execute_run, execute_run_async
 from onrecord.runtime.engine.lease_keeper import keeper
 from onrecord.runtime.engine.outcomes import class_missing, is_opaque
 from onrecord.runtime.engine.run import LiveRun
@@ -29,9 +29,8 @@ from onrecord.runtime.engine.stores import store_of
 from onrecord.runtime.forks.substitutes import load_substitutes
 from onrecord.runtime.forks.tail_policy import LIVE
 from onrecord.runtime.replay import sandbox
-from onrecord.runtime.replay.checkpoint_entry import past_to_resume
+from onrecord.runtime.replay.checkpoint_entry import history_to_resume
 from onrecord.runtime.replay.history import History
-from onrecord.runtime.scheduler.lanes import Lane
 from onrecord.runtime.secrets.run_secrets import FACT as REDACTION_FACT
 from onrecord.runtime.secrets.run_secrets import Secrets, load_secrets
 from onrecord.store.contract import EventRow, Store
@@ -134,12 +133,12 @@ class Agent(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Execute one run and return its result. Inside another agent's run, it is a linked child run."""
-        place = PLACE.get()
-        if type(place) is Inside and place.run.substitutes is not None:
-            place.run.substitutes.refuse_inside(self.name)  # it would be an unlinked run without a tail policy
-        if type(place) is Lane and place.run.calls_agents_inline:
+        lane, effect = current_lane(), current_effect()
+        if effect is not None and effect.run.substitutes is not None:
+            effect.run.substitutes.refuse_inside(self.name)  # it would be an unlinked run without a tail policy
+        if lane is not None and lane.run.calls_agents_inline:
             return self.function(*args, **kwargs)  # type: ignore[no-any-return]
-        if type(place) is Lane:
+        if lane is not None:
             return call_as_child(self, args, kwargs)  # type: ignore[no-any-return]
         try:
             return self._run(args, kwargs, None, None)  # type: ignore[no-any-return]
@@ -148,10 +147,11 @@ class Agent(Generic[P, R]):
 
     def run(self, *args: Any, run_id: str | None = None, store: Store | str | None = None, **kwargs: Any) -> Any:
         """Execute a run with this id and store, and return its result. Inside another run, this is an effect of it."""
-        if type(PLACE.get()) is Lane and run_id is None and store is None:
+        lane = current_lane()
+        if lane is not None and run_id is None and store is None:
             return self(*args, **kwargs)
         try:
-            if type(PLACE.get()) is not Lane:
+            if lane is None:
                 return self._run(args, kwargs, run_id, store)
             return call_with_id(self, args, kwargs, lambda: self._run(args, kwargs, run_id, store), run_id, store)
         except _SHORT_ERRORS as error:
@@ -227,9 +227,9 @@ class Agent(Generic[P, R]):
         live = None
         try:
             guard = self.make_guard(parent_guard)
-            past = past_to_resume(journal, guard)
-            if past.end is None:
-                opened = LiveRun(journal, past=past, accepts_code=accepts_code, guard=guard)
+            history = history_to_resume(journal, guard)
+            if history.end is None:
+                opened = LiveRun(journal, history=history, accepts_code=accepts_code, guard=guard)
                 opened.substitutes = load_substitutes(opened, mode=tail, tools=live_tools)
                 live = opened
         finally:
@@ -251,7 +251,7 @@ class Agent(Generic[P, R]):
         """
         opened = store_of(store if store is not None else self._store, to_read=True)
         reader = JournalReader(opened, run_id, namespace or self.namespace)
-        live = LiveRun(reader, past=History.read(reader))
+        live = LiveRun(reader, history=History(reader))
         live.substitutes = load_substitutes(live)
         return self.execute(live, *self._read_input(reader), strict=strict)
 
@@ -349,7 +349,7 @@ class Agent(Generic[P, R]):
             return self._execute_async(live, call)
         try:
             self._keep_lease(live)
-            return carry(live, call)
+            return execute_run(live, call)
         except Divergence as divergence:
             raise self._explain(live, divergence) from None
         except RecordCancelled:
@@ -373,7 +373,7 @@ class Agent(Generic[P, R]):
     async def _execute_async(self, live: LiveRun, call: Callable[[], Any]) -> Any:
         try:
             self._keep_lease(live)
-            return await carry_async(live, call, functools.partial(_release_run, live))
+            return await execute_run_async(live, call, functools.partial(_release_run, live))
         except Divergence as divergence:
             raise self._explain(live, divergence) from None
         except RecordCancelled:
@@ -495,8 +495,8 @@ async def _begin_when_awaited(begin: Callable[[], Any]) -> Any:
 
 def _release_run(live: LiveRun) -> None:
     """Release the run once: after that another process may hold it."""
-    if live.journal is not None and not live.was_let_go:
-        live.was_let_go = True
+    if live.journal is not None and not live.is_released:
+        live.is_released = True
         keeper.let_go(live)
         _release_journal(live.journal)
 

@@ -12,7 +12,7 @@ from onrecord.core.links import ParentRun
 from onrecord.errors import OnrecordError, RunExists
 from onrecord.journal.reader import JournalReader
 from onrecord.runtime.engine.boundary import perform, perform_blocking
-from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.context import Inside, current_effect, current_lane
 from onrecord.runtime.engine.open_effect import EffectSpec
 from onrecord.runtime.engine.outcomes import class_missing
 from onrecord.runtime.engine.run import LiveRun
@@ -20,7 +20,6 @@ from onrecord.runtime.engine.stops import Divergence, RunStopped, Suspended
 from onrecord.runtime.engine.stores import store_of
 from onrecord.runtime.forks.recorded_answers import child_id
 from onrecord.runtime.forks.substitutes import load_substitutes
-from onrecord.runtime.scheduler.lanes import Lane
 from onrecord.store.contract import EventRow, Store
 
 if TYPE_CHECKING:
@@ -55,11 +54,11 @@ def call_with_id(
         return ActionRequested(key, payload, agent.name, "process", meta={"once": True} if spec.once else None)
 
     def begin_or_resume() -> Any:
-        place = PLACE.get()
-        assert isinstance(place, Inside)
+        place = current_effect()
+        assert place is not None
         opened = store_of(store if store is not None else agent._store)
         exists = run_id is not None and opened.run_row(agent.namespace, run_id) is not None
-        if place.ticket.recorded is not None and exists and run_id is not None:
+        if place.effect.recorded is not None and exists and run_id is not None:
             return agent.resume(run_id, store=opened)  # an earlier process began it
         return begin()
 
@@ -68,22 +67,22 @@ def call_with_id(
 
 def refuse_in_replay(agent: Agent[..., Any]) -> None:
     """Stop a replay that would start or resume a live run beside it."""
-    place = PLACE.get()
-    if type(place) is Lane and place.run.touches_nothing:
-        place.run.stop_here(
+    lane = current_lane()
+    if lane is not None and lane.run.touches_nothing:
+        lane.run.stop_here(
             Divergence(
-                f"the replay of {place.run.name} would start or resume a live run of the agent {agent.name}",
+                f"the replay of {lane.run.name} would start or resume a live run of the agent {agent.name}",
                 hint="Call the agent or its run() instead: these are effects. start() and resume() are not.",
                 code="run_in_replay",
-                lane=place.identity,
+                lane=lane.name,
             )
         )
 
 
 def _execute_child(agent: Agent[..., Any], args: Any, kwargs: Any) -> Any:
     """Begin or resume the child run, and return its result."""
-    place = PLACE.get()
-    assert isinstance(place, Inside)
+    place = current_effect()
+    assert place is not None
     assert place.run.journal is not None
     child = child_id(place.idempotency_key)
     if agent.is_async:
@@ -130,7 +129,7 @@ def _open_child(agent: Agent[..., Any], place: Inside, child: str, args: Any, kw
         redact = parent.secrets.redact_for_child
         extra_facts = dict(parent.secrets.facts_for_child()) if agent.redaction is None else {}
         if parent.substitutes is not None:
-            extra_facts.update(parent.substitutes.facts_for_child(place.ticket) or {})
+            extra_facts.update(parent.substitutes.facts_for_child(place.effect) or {})
         with suppress(RunExists):  # an earlier process created it, and its write has arrived only now
             created = agent.create_run(redact(args), redact(kwargs), child, journal.store, link, extra_facts)
             live = LiveRun(created, guard=agent.make_guard(parent.guard))

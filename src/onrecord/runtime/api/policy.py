@@ -132,11 +132,9 @@ class PolicyGuard:
             self._spend(name, amount)
         for key in saved.get("denied", ()):
             self._deny(key)
-        for request in past.by_key.values():
-            if request.answer is not None and request.answer.kind == "ActionDenied":
-                self._deny(request.key)
-            elif request.row.seq > 0:
-                self._spend("calls", 1)
+        for key in past.denied:
+            self._deny(key)
+        self._spend("calls", past.requested)
         for child, spent in past.spent_by_children.items():
             self._children.add(child)
             for name, amount in spent.items():

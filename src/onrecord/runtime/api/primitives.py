@@ -17,11 +17,10 @@ from uuid import UUID
 from onrecord.core.events import ActionRequested, StateUpdated
 from onrecord.core.state import encode_state
 from onrecord.errors import InvalidInput
-from onrecord.runtime.engine.boundary import outside, perform, perform_blocking
-from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.boundary import is_outside, perform, perform_blocking
+from onrecord.runtime.engine.context import current_effect, current_lane
 from onrecord.runtime.engine.open_effect import EffectSpec
 from onrecord.runtime.engine.outcomes import own_copy
-from onrecord.runtime.scheduler.lanes import Lane
 
 _SLEEP = EffectSpec("sleep", "sleep", once=False)
 
@@ -45,8 +44,8 @@ def uuid() -> UUID:
 
 
 def _draw(kind: str, make: Callable[[], Any]) -> Any:
-    lane = PLACE.get()
-    if type(lane) is not Lane:
+    lane = current_lane()
+    if lane is None:
         return make()  # outside a run nothing is replayed
     return lane.run.draw(lane, kind, make)
 
@@ -61,19 +60,19 @@ def sleep(seconds: float) -> Any:
         return ActionRequested(key, {"seconds": seconds}, "sleep", "sleep", meta={"due": round(due * 1e6)})
 
     if asyncio._get_running_loop() is not None:
-        if outside("sleep"):
+        if is_outside("sleep"):
             return asyncio.sleep(seconds)
         return perform(_SLEEP, make, lambda: asyncio.sleep(_seconds_left(due)))
-    if outside("sleep"):
+    if is_outside("sleep"):
         return time.sleep(seconds)
     return perform_blocking(_SLEEP, make, lambda: time.sleep(_seconds_left(due)))
 
 
 def _seconds_left(due: float) -> float:
     """Return the seconds until the recorded due time."""
-    place = PLACE.get()
-    if isinstance(place, Inside) and place.ticket.recorded is not None and place.run.past is not None:
-        meta = place.run.past.members(place.ticket.recorded.row).get("meta")
+    place = current_effect()
+    if place is not None and place.effect.recorded is not None and place.run.history is not None:
+        meta = place.run.history.members(place.effect.recorded.row).get("meta")
         if isinstance(meta, dict) and isinstance(meta.get("due"), int):
             due = meta["due"] / 1e6
     return max(0.0, due - time.time())
@@ -81,15 +80,15 @@ def _seconds_left(due: float) -> float:
 
 def set_state(value: Any, *, step_id: str | None = None) -> None:
     """Replace the run's state. It is recorded, and `state` returns it from now on."""
-    lane = PLACE.get()
-    if type(lane) is Lane:
+    lane = current_lane()
+    if lane is not None:
         encode_state(value)  # refuses a state that could not be restored
         lane.run.update_state(lane, StateUpdated(own_copy(value), step_id))
-    elif not outside("set_state"):  # warns once
+    elif not is_outside("set_state"):  # warns once
         return
 
 
 def state() -> Any:
     """Return the run's state as it was last set, or None."""
-    lane = PLACE.get()
-    return own_copy(lane.run.state) if type(lane) is Lane else None
+    lane = current_lane()
+    return None if lane is None else own_copy(lane.run.state)

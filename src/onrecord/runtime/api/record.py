@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,14 @@ from onrecord.core.events import Completed, Failed
 from onrecord.journal.journal import LEASE_SECONDS, Journal
 from onrecord.runtime.api.origins import refuse_while_loading
 from onrecord.runtime.api.policy import Policy
-from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.engine.execution import end_run, entered
 from onrecord.runtime.engine.lease_keeper import keeper
 from onrecord.runtime.engine.run import LiveRun
-from onrecord.runtime.engine.stops import RunStopped, Suspended
+from onrecord.runtime.engine.stops import RunStopped
 from onrecord.runtime.engine.stores import store_of
-from onrecord.runtime.replay.checkpoint_entry import Carrier
-from onrecord.runtime.scheduler import thread_driver
+from onrecord.runtime.scheduler.drivers import threads
+from onrecord.runtime.scheduler.drivers.loops import LoopDriver
+from onrecord.runtime.scheduler.drivers.strands import ADOPTED
 from onrecord.runtime.secrets.run_secrets import FACT as REDACTION_FACT
 from onrecord.store.contract import Store
 
@@ -39,7 +41,7 @@ def record(
     A block cannot be executed again by itself, so such a run cannot be resumed. It can be read, verified and compared.
     """
     refuse_while_loading(name)
-    thread_driver.install()
+    threads.install()
     facts: dict[str, Any] = {"recording": name}
     values: Sequence[str] = ()
     if redact:
@@ -51,27 +53,46 @@ def record(
     run = LiveRun(journal, guard=policy.make_guard() if policy is not None else None)
     run.secrets.learn(values, None)
     keeper.keep(run, LEASE_SECONDS)
-    place, token = PLACE.set(run.main), HERE.token
-    run.carrier = Carrier.here()
-    HERE.token = None
     try:
-        yield run
+        with _entered(run):
+            yield run
     except RunStopped as stopped:
-        raise stopped.reason from None
+        raise run.stopped or stopped.reason from None
     except Exception as error:
         if run.stopped is None:
-            run.end(Failed(error))
+            end_run(run, Failed(error))
         raise
     except BaseException as interruption:
-        run.stop(Suspended(f"run {run.name} was interrupted ({type(interruption).__name__})"))
+        run.interrupt(interruption)
         raise
     else:
-        if run.stopped is not None:
-            raise run.stopped
-        run.end(Completed())
+        end_run(run, Completed())
     finally:
-        PLACE.reset(place)
-        HERE.token = token
-        run.turns.rests(run.main_token)
         keeper.let_go(run)
         journal.release()
+
+
+@contextmanager
+def _entered(run: LiveRun) -> Iterator[None]:
+    """Let the current thread be the main strand of the run, or the current task of a running loop."""
+    task = asyncio.current_task() if asyncio._get_running_loop() is not None else None
+    if task is None:
+        with run.lock:
+            run.coordinator.start()
+        with entered(run.coordinator.main):
+            yield
+        return
+    strand, driver = run.coordinator.main, LoopDriver.of(asyncio.get_running_loop())
+    with run.lock:
+        driver.enter(strand)
+        strand.adopted = task
+    outer, ADOPTED[task] = ADOPTED.get(task), strand
+    try:
+        yield
+    finally:
+        if outer is None:
+            del ADOPTED[task]
+        else:
+            ADOPTED[task] = outer
+        with run.lock:
+            driver.leave(strand)

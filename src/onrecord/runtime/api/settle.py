@@ -12,9 +12,11 @@ from onrecord.journal.journal import Journal
 from onrecord.journal.reader import JournalReader
 from onrecord.runtime.engine.lease_keeper import CANCEL_KEY, keeper
 from onrecord.runtime.forks.recorded_answers import child_id
+from onrecord.runtime.replay.delivery_marks import make_mark
 from onrecord.runtime.replay.history import History
 from onrecord.runtime.replay.in_doubt import DONE, FAIL, RETRY
 from onrecord.runtime.replay.records import OUTSIDE, RecordedRequest
+from onrecord.runtime.scheduler.items import AHEAD
 from onrecord.runtime.secrets.run_secrets import load_secrets
 from onrecord.store.contract import Store
 
@@ -27,24 +29,24 @@ class SettledAsFailed(OnrecordError):
 
 def find_in_doubt(store: Store, run: str, namespace: str = "default") -> list[RecordedRequest]:
     """Return the run's requests without an outcome, in the order of their requests."""
-    past = History.read(JournalReader(store, run, namespace))
-    return [] if past.end is not None else _open_effects(past)
+    history = History(JournalReader(store, run, namespace))
+    return [] if history.end is not None else _open_effects(history)
 
 
-def _open_effects(past: History) -> list[RecordedRequest]:
+def _open_effects(history: History) -> list[RecordedRequest]:
     """Return the open effects of the run itself.
 
     Requests that a fork's parent left open do not belong to it. A called run is resumed, and has effects of its own.
     """
-    return [one for one in _open_requests(past) if not _is_called_run(past, one)]
+    return [one for one in _open_requests(history) if not _is_called_run(history, one)]
 
 
-def _open_requests(past: History) -> list[RecordedRequest]:
-    return [one for one in past.open_requests if one.kind == "ActionRequested" and not one.is_parents]
+def _open_requests(history: History) -> list[RecordedRequest]:
+    return [one for one in history.open.values() if one.kind == "ActionRequested" and not one.is_shared]
 
 
-def _is_called_run(past: History, request: RecordedRequest) -> bool:
-    members = past.members(request.row)
+def _is_called_run(history: History, request: RecordedRequest) -> bool:
+    members = history.members(request.row)
     return members.get("effect") == "process" and not (members.get("meta") or {}).get("once")
 
 
@@ -69,25 +71,26 @@ def settle(
     if keeper.find(store, run, namespace) is not None:
         raise Refused(f"run {run} is being executed by this process; nothing in it is in doubt", code="run_busy")
     with Journal.open(store, run, namespace) as journal:
-        request = _select_effect(run, History.read(journal), effect)
+        request = _select_effect(run, History(journal), effect)
         seq = request.row.seq
-        if request.settled is not None:
+        if request.settled:
             raise Refused(f"the effect at seq {seq} of run {run} is settled already", code="already_settled")
-        events: list[Event] = [EffectSettled(request.key, decision, value if decision == DONE else message or None, by)]
-        if decision == DONE:
-            events.append(ActionSucceeded(request.key, value))
-        elif decision == FAIL:
-            error = SettledAsFailed(message or f"the effect at seq {seq} was declared failed")
-            events.append(ActionFailed(request.key, error))
-        drafts = [Draft(event, lane=request.lane) for event in events]
+        settled = EffectSettled(request.key, decision, value if decision == DONE else message or None, by)
+        drafts = [Draft(settled, lane=request.lane)]
+        if decision != RETRY:
+            outcome: Event = ActionSucceeded(request.key, value)
+            if decision == FAIL:
+                error = SettledAsFailed(message or f"the effect at seq {seq} was declared failed")
+                outcome = ActionFailed(request.key, error)
+            drafts.append(Draft(outcome, lane=request.lane, key=make_mark(AHEAD)))
         journal.append(load_secrets(journal).redact_batch(drafts, journal))
         return seq
 
 
-def _select_effect(run: str, past: History, effect: int | None) -> RecordedRequest:
-    open_requests = _open_effects(past)
-    if past.end is not None or not open_requests:
-        called = [] if past.end is not None else [child_id(f"{run}/{one.key}") for one in _open_requests(past)]
+def _select_effect(run: str, history: History, effect: int | None) -> RecordedRequest:
+    open_requests, has_ended = _open_effects(history), history.end is not None
+    if has_ended or not open_requests:
+        called = [] if has_ended else [child_id(f"{run}/{one.key}") for one in _open_requests(history)]
         hint = f"It called {', '.join(called[:3])}: settle the effects in doubt there." if called else ""
         raise NotFound(
             f"run {run} has no effect in doubt",
@@ -107,10 +110,10 @@ def cancel(store: Store, run: str, namespace: str = "default", *, reason: Any = 
     """Cancel a run. Return True if it has ended, False if the process that holds it was asked to end it."""
     held = keeper.find(store, run, namespace)
     if held is not None:
-        held.cancelling.asked(reason)
+        held.cancellation.ask(reason)
         return False
     reader = JournalReader(store, run, namespace)
-    if History.read(reader).end is not None:
+    if History(reader).end is not None:
         raise Refused(f"run {run} has ended already", code="closed_run")
     try:
         with Journal.open(store, run, namespace) as journal:

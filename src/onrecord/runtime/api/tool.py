@@ -15,12 +15,11 @@ from onrecord.errors import InvalidInput
 from onrecord.runtime.api.retry import Retry
 from onrecord.runtime.engine import transactions
 from onrecord.runtime.engine.attempts import note_call
-from onrecord.runtime.engine.boundary import outside, perform, perform_blocking
-from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.boundary import is_outside, perform, perform_blocking
+from onrecord.runtime.engine.context import current_effect, current_lane
 from onrecord.runtime.engine.open_effect import EffectSpec
 from onrecord.runtime.engine.streams import Stream
 from onrecord.runtime.forks.tail_policy import LIVE_KINDS
-from onrecord.runtime.scheduler.lanes import Lane
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,8 +96,8 @@ def run_step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.
 
 def idempotency_key() -> str:
     """Return the idempotency key of the current effect: the same for every attempt, in every process."""
-    place = PLACE.get()
-    if not isinstance(place, Inside):
+    place = current_effect()
+    if place is None:
         raise InvalidInput("idempotency_key() was called outside an effect", code="outside_effect")
     return place.idempotency_key
 
@@ -181,9 +180,10 @@ class Effect(Generic[P, R]):
     def _perform(self, key: str | None, args: Any, kwargs: Any) -> Any:
         if self._transactional:
             transactions.check_place(self.spec.name)
-        elif type(place := PLACE.get()) is not Lane:
-            outside(self.spec.name, depth=4)
-            if type(place) is Inside and place.run.substitutes is not None and self.spec.kind not in LIVE_KINDS:
+        elif current_lane() is None:
+            is_outside(self.spec.name, depth=4)
+            place = current_effect()
+            if place is not None and place.run.substitutes is not None and self.spec.kind not in LIVE_KINDS:
                 place.run.substitutes.refuse_inside(self.spec.name)
             note_call(self.spec.name)
             return self.function(*args, **kwargs)
@@ -202,8 +202,8 @@ class Effect(Generic[P, R]):
         if self._transactional:
             call = transactions.in_transaction(self.function, args, kwargs, is_async=self._is_async)
         if self._yields:
-            lane = PLACE.get()
-            assert isinstance(lane, Lane)
+            lane = current_lane()
+            assert lane is not None
             return Stream(lane, spec, make, call)
         if self._is_async:
             return perform(spec, make, call, key=key)

@@ -15,14 +15,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from onrecord.core.events import Interrupted, Resumed, WaitCreated, WaitResolved
+from onrecord.core.lane_names import ROOT_LANE
 from onrecord.core.lazy_regex import Pattern
 from onrecord.core.wait_keys import Resolution, WaitIdentity
 from onrecord.errors import InvalidInput, OnrecordError, StoreError
-from onrecord.runtime.engine.boundary import outside, perform, perform_blocking
-from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.boundary import is_outside, perform, perform_blocking
+from onrecord.runtime.engine.context import Inside, Lane, current_effect, current_lane
 from onrecord.runtime.engine.open_effect import Answers, EffectSpec
 from onrecord.runtime.engine.stops import OutsideRun
-from onrecord.runtime.scheduler.lanes import Lane
 from onrecord.runtime.waits import FirstOf, WaitRegistry
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
     deadline = None if seconds is None else time.time() + seconds
     identities = [_next_wait(lane, name) for name in names]
     for name in names:
-        lane.next_ordinal(f"wait:{name}")
+        lane.run.kernel.take_key(lane.run.kernel.living_lane(lane.name), f"wait:{name}")
     joined = " | ".join(names)
     spec = EffectSpec(f"wait_first:{joined}", "await_event", once=False, durable=True, answers=_WaitAnswers())
 
@@ -179,8 +179,8 @@ def _stopping_on_store_errors(run: LiveRun) -> Iterator[None]:
 
 @contextmanager
 def _current_wait() -> Iterator[tuple[Inside, WaitRegistry]]:
-    place = PLACE.get()
-    assert isinstance(place, Inside)
+    place = current_effect()
+    assert place is not None
     registry = place.run.desk()
     with _stopping_on_store_errors(place.run):
         yield place, registry
@@ -188,10 +188,10 @@ def _current_wait() -> Iterator[tuple[Inside, WaitRegistry]]:
 
 def _recorded_deadline(place: Inside, deadline: float | None) -> float | None:
     """Return the recorded deadline of a resumed wait, which does not move, or that of a new one."""
-    recorded = place.ticket.recorded
-    if recorded is None or place.run.past is None:
+    recorded = place.effect.recorded
+    if recorded is None or place.run.history is None:
         return deadline
-    recorded_us = place.run.past.members(recorded.row).get("deadline")
+    recorded_us = place.run.history.members(recorded.row).get("deadline")
     return recorded_us / 1e6 if isinstance(recorded_us, int) else None
 
 
@@ -218,8 +218,8 @@ def wait_key(name: str) -> str:
     lane = _require_lane("wait_key")
     name = lane.run.secrets.redact_value(name)
     run, identity = lane.run, _identity(lane, name)
-    if lane.main:  # a checkpoint may be written before the wait
-        lane.keys = {**(lane.keys or {}), name: (lane.waits.get(name, 0), identity)}
+    waits = run.waits_of(lane.name)
+    waits.issued[name] = (waits.waited.get(name, 0), identity)  # a checkpoint may be written before the wait
     placeholder = run.stand_in(identity)
     if run.journal is None:
         return placeholder
@@ -230,9 +230,9 @@ def wait_key(name: str) -> str:
 
 
 def _require_lane(function: str) -> Lane:
-    lane = PLACE.get()
-    if type(lane) is not Lane:
-        outside(function, depth=4)
+    lane = current_lane()
+    if lane is None:
+        is_outside(function, depth=4)
         raise OutsideRun(f"{function} was called outside a run, where it cannot be resolved")
     return lane
 
@@ -242,19 +242,18 @@ def _next_wait(lane: Lane, name: str) -> WaitIdentity:
 
     It is counted here, in the lane, because another task may execute the wait.
     """
-    identity = _identity(lane, name)
-    lane.waits[name] = lane.waits.get(name, 0) + 1
+    identity, waited = _identity(lane, name), lane.run.waits_of(lane.name).waited
+    waited[name] = waited.get(name, 0) + 1
     return identity
 
 
 def _identity(lane: Lane, name: str) -> WaitIdentity:
     """Return the identity of the lane's next wait of that name: the name, the lane and an ordinal."""
-    before = lane.waits.get(name, 0)
-    issued = lane.keys.get(name) if lane.keys is not None else None
+    waits = lane.run.waits_of(lane.name)
+    before, issued = waits.waited.get(name, 0), waits.issued.get(name)
     if issued is not None and issued[0] == before:
         return issued[1]  # its key was issued, perhaps before a checkpoint
-    birth = lane.birth  # not its number: a lane without requests has none, and may ask for a key
-    return WaitIdentity.named(name if birth == "0" else f"{name}@{birth}", before + 1)
+    return WaitIdentity.named(name if lane.name == ROOT_LANE else f"{name}@{lane.name}", before + 1)
 
 
 class _InterruptAnswers(Answers):
@@ -265,9 +264,9 @@ class _InterruptAnswers(Answers):
 def interrupt(value: Any = None) -> Any:
     """Block the run until it is resumed with a decision, and return the decision. `value` describes the question."""
     lane = _require_lane("interrupt")
-    name = f"interrupt@{lane.birth}"
-    lane.waits[name] = lane.waits.get(name, 0) + 1
-    identity = WaitIdentity.named(name, lane.waits[name])
+    name, waited = f"interrupt@{lane.name}", lane.run.waits_of(lane.name).waited
+    waited[name] = waited.get(name, 0) + 1
+    identity = WaitIdentity.named(name, waited[name])
     spec = EffectSpec("interrupt", "await_event", once=False, durable=True, answers=_InterruptAnswers())
 
     def make(_: str) -> Interrupted:

@@ -1,4 +1,4 @@
-"""Carrying an effect out, as often as its retry policy allows: one request, one result, any number of attempts.
+"""Attempts of an effect, as its retry policy allows: one request, one outcome, any number of attempts.
 
 Rules:
 
@@ -26,8 +26,7 @@ from onrecord.core.events import AttemptRecorded
 from onrecord.errors import InvalidInput
 from onrecord.journal.chain import Draft
 from onrecord.runtime.api.retry import Retry
-from onrecord.runtime.engine.context import PLACE, Inside
-from onrecord.runtime.scheduler.thread_signal import Signal
+from onrecord.runtime.engine.context import EFFECT, Inside
 
 if TYPE_CHECKING:
     from onrecord.runtime.engine.open_effect import EffectSpec, OpenEffect
@@ -59,39 +58,44 @@ def note_call(name: str) -> None:
         notes.append(["tool", name])
 
 
-def attempt_once(place: Inside, call: Callable[[], Any]) -> Any:
-    """The usual case: the first attempt, without a limit, and the last one whatever comes of it."""
-    PLACE.set(place)
+def attempt_once(call: Callable[[], Any]) -> Any:
+    """Make the only attempt: no limit, no retry."""
     _NOTES.set([])
     return call()
 
 
 async def attempt_once_async(call: Callable[[], Awaitable[Any]]) -> Any:
-    """`attempt_once` of a task, which is in its place already."""
+    """Make the only attempt of a task."""
     _NOTES.set([])
     return await call()
 
 
-def is_single(ticket: OpenEffect) -> bool:
-    """One attempt is all there will be, and there was none before."""
-    spec = ticket.spec
-    return spec.retry is None and spec.timeout_seconds is None and ticket.recorded is None
+def is_single(run: LiveRun, effect: OpenEffect) -> bool:
+    """Return True if one attempt is all there will be, and there was none before."""
+    spec = effect.spec
+    return spec.retry is None and spec.timeout_seconds is None and _open_request(run, effect) is None
+
+
+def _open_request(run: LiveRun, effect: OpenEffect) -> RecordedRequest | None:
+    """Return the recorded request of an effect that is executed again, with its attempts."""
+    return run.history.open.get(effect.key) if run.history is not None and effect.recorded is not None else None
 
 
 class Attempts:
-    def __init__(self, run: LiveRun, ticket: OpenEffect) -> None:
+    def __init__(self, run: LiveRun, effect: OpenEffect) -> None:
         self._run = run
-        self._ticket = ticket
-        recorded = ticket.recorded
+        self._effect = effect
+        recorded = _open_request(run, effect)
         self._number, self._resting_us = 1, 0
         self._began_us = _now_us() if recorded is None else recorded.time
         if recorded is not None and recorded.attempts:
             self._number = recorded.attempts + 1
             self._resting_us = _rest_of_pause(run, recorded)
         self._checkpoint = 0
-        self.place = Inside(run, ticket, self._number)
+        self.place = Inside(run, effect, self._number)
+        EFFECT.set(self.place)
 
-    async def carry_out(self, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def execute(self, call: Callable[[], Awaitable[Any]]) -> Any:
         pause: float | None = self._resting_us / 1_000_000
         while pause is not None:
             if pause > 0:
@@ -111,7 +115,7 @@ class Attempts:
                 self._succeeded()
                 return value
 
-    def carry_out_blocking(self, call: Callable[[], Any]) -> Any:
+    def execute_blocking(self, call: Callable[[], Any]) -> Any:
         pause: float | None = self._resting_us / 1_000_000
         while pause is not None:
             if pause > 0:
@@ -133,7 +137,7 @@ class Attempts:
         if run.stopped is not None:
             run.check_going_on()  # it has been stopped during the pause
         _NOTES.set([])
-        spec = self._ticket.spec
+        spec = self._effect.spec
         if spec.retry is None:
             return spec.timeout_seconds
         self._checkpoint = run.journal.position if run.journal is not None else 0
@@ -142,14 +146,14 @@ class Attempts:
 
     def _left(self) -> float | None:
         """Seconds that are left for all attempts together."""
-        retry = self._ticket.spec.retry
+        retry = self._effect.spec.retry
         if not isinstance(retry, Retry) or retry.max_seconds is None:
             return None
         return max(0.001, retry.max_seconds - (_now_us() - self._began_us) / 1_000_000)
 
     def _after(self, error: Exception) -> float | None:
         """Seconds until the next attempt; None when this was the last one."""
-        retry = self._ticket.spec.retry
+        retry = self._effect.spec.retry
         if retry is None:
             return None
         elapsed = max(0, _now_us() - self._began_us) / 1_000_000
@@ -158,14 +162,14 @@ class Attempts:
         if pause is not None:
             self._number += 1
             self.place = self.place._replace(attempt=self._number)
-            PLACE.set(self.place)
+            EFFECT.set(self.place)
         return pause
 
     def _succeeded(self) -> None:
-        if self._number > 1 and not self._ticket.item.committed:
+        if self._number > 1 and not self._effect.token.is_written:
             draft = closing_draft(self.place, self._checkpoint)
             assert draft is not None
-            self._run.note_now(draft.event, self._ticket.lane)
+            self._run.note_now(draft.event, self._effect.lane)
 
     def _record(self, error: Exception, pause: float | None) -> None:
         snapshots = _snapshots(self.place, self._checkpoint)
@@ -173,8 +177,8 @@ class Attempts:
         if pause is not None:
             snapshots["pause"] = {"seconds": pause, "until": _now_us() + int(pause * 1_000_000)}
         status = FAILED if pause is None else RETRIED
-        event = AttemptRecorded(self._ticket.key, self._number, status, snapshots)
-        self._run.note_now(event, self._ticket.lane)
+        event = AttemptRecorded(self._effect.key, self._number, status, snapshots)
+        self._run.note_now(event, self._effect.lane)
 
 
 def closing_draft(place: Inside, checkpoint: int | None = None) -> Draft | None:
@@ -182,9 +186,9 @@ def closing_draft(place: Inside, checkpoint: int | None = None) -> Draft | None:
     if place.attempt == 1:
         return None
     snapshots = _snapshots(place, checkpoint)
-    snapshots["output"] = {"action": place.ticket.key}
-    event = AttemptRecorded(place.ticket.key, place.attempt, SUCCEEDED, snapshots)
-    return Draft(event, lane=place.ticket.lane.path or "0")
+    snapshots["output"] = {"action": place.effect.key}
+    event = AttemptRecorded(place.effect.key, place.attempt, SUCCEEDED, snapshots)
+    return Draft(event, lane=place.effect.lane)
 
 
 def _snapshots(place: Inside, checkpoint: int | None) -> dict[str, Any]:
@@ -193,8 +197,8 @@ def _snapshots(place: Inside, checkpoint: int | None) -> dict[str, Any]:
     if checkpoint is None:
         checkpoint = run.journal.position if run.journal is not None else 0
     made: dict[str, Any] = {
-        "spec": _spec(place.ticket.spec),
-        "input": {"action": place.ticket.key},
+        "spec": _spec(place.effect.spec),
+        "input": {"action": place.effect.key},
         "checkpoint": {"seq": checkpoint},
     }
     if run.guard is not None:
@@ -241,7 +245,7 @@ def _rest_of_pause(run: LiveRun, recorded: RecordedRequest) -> int:
 
 def _within(seconds: float, call: Callable[[], Any]) -> Any:
     """Calls it in a thread of its own, and waits no longer than that. The thread is then left to itself."""
-    done = Signal()
+    done = threading.Event()
     made: list[tuple[Any, BaseException | None]] = []
 
     def work() -> None:

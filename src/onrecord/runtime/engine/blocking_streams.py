@@ -1,67 +1,45 @@
-"""Streams for code that blocks: the reader's own thread carries the effect out, a chunk at a time.
+"""Streams of threads: the reading thread executes the effect itself, a chunk at a time, without the baton.
 
-The life of a chunk is that of `streams`: asked for, read, committed without waiting for the disk, handed over in its
-turn; the end, with the disk, is the answer. A thread that waits for the next chunk rests, so others have their turn.
-Inside a loop nothing else of the run can go on before the chunk is there, so it is nobody else's turn: it is handed
-over at once.
-
-A stream that was cut off is served as far as it was recorded and then ends with a `ConnectionError`, or is done again
-if nobody acted upon its chunks.
+The life of a chunk is that of `streams`: asked for, read, committed without waiting for the disk, delivered at rest. A
+stream may be read by one thread after the other. Inside an event loop the whole loop waits for the chunk, as it does
+for any blocking call.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from contextvars import Context, copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onrecord.core.events import ChunkReceived
 from onrecord.runtime.engine.attempts import Attempts
-from onrecord.runtime.engine.context import HERE, PLACE
-from onrecord.runtime.engine.open_effect import EffectSpec, MakeEvent, OpenEffect
-from onrecord.runtime.engine.outcomes import foretold, open_answer
-from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.engine.boundary import ask_in_thread
+from onrecord.runtime.engine.context import Lane, current_lane, inside
+from onrecord.runtime.engine.open_effect import EffectSpec, MadeOutcome, MakeEvent, OpenEffect
+from onrecord.runtime.engine.outcomes import open_outcome
 from onrecord.runtime.engine.stops import RunStopped
-from onrecord.runtime.engine.streams import CUT, note_if_anew, opened
-from onrecord.runtime.replay.records import RecordedChunk
-from onrecord.runtime.scheduler.asyncio_driver import PATIENCE_SECONDS
-from onrecord.runtime.scheduler.delivery_item import CHUNK, Item
-from onrecord.runtime.scheduler.lanes import Lane
-from onrecord.runtime.scheduler.scheduler import LOOK_SECONDS, RELAX_SECONDS, Patience
-from onrecord.runtime.scheduler.thread_signal import Signal
+from onrecord.runtime.engine.streams import DeliveredChunk, check_inside, find_foretold, make_chunk, opened
+from onrecord.runtime.scheduler.drivers.strands import Strand
+from onrecord.runtime.scheduler.items import Token
+
+if TYPE_CHECKING:
+    from onrecord.runtime.engine.run import LiveRun
 
 Generate = Callable[[], Iterator[Any]]
-
-
-class _ThreadReader:
-    """The thread that reads, and carries the effect out itself."""
-
-    looped = False
-
-    def __init__(self, run: LiveRun) -> None:
-        self._run = run
-        self.token: object = None
-        """What turns know the thread by that reads now; None: there is but one."""
-        self.event = Signal()
-        self.told_to_begin = False
-
-    def begin(self, ticket: OpenEffect) -> None:
-        self.told_to_begin = True
-        self.event.set()
-
-    def wake(self) -> None:
-        if self.token is not None:
-            self._run.turns.runs(self.token)
-        self.event.set()
+FINALISER_SECONDS = 1.0
+"""How long a finaliser waits for the run's lock. Its thread may hold a lock that the owner of the run's lock needs."""
 
 
 class BlockingStream:
     """An iterator over the chunks of an effect.
 
-    `unfold` makes chunks of an answer: where another run's record stands in for the world, that is what there is.
+    `unfold` makes chunks of an outcome: the record of another run may have no others to serve.
     """
+
+    _effect: _ThreadStream | None = None
+    _is_over = False
 
     def __init__(
         self,
@@ -72,222 +50,193 @@ class BlockingStream:
         unfold: Callable[[Any], Iterable[Any]] = iter,
     ) -> None:
         self._run: LiveRun = lane.run
-        self._lane = lane
         self._spec = spec
-        self._unfold = unfold
-        if lane.run.substitutes is not None:
-            make, generate = lane.run.substitutes.substitute_call(spec, make, generate, blocking=True)
         self._make = make
         self._generate = generate
-        self._waiter = _ThreadReader(lane.run)
-        self._ticket: OpenEffect | None = None
-        self._context: Context | None = None
-        self._source: Iterator[Any] | None = None
-        self._chunks: list[Any] = []
-        self._index = 0
-        self._over = False
+        self._unfold = unfold
+        self._plain: Iterator[Any] | None = None
+        """The chunks of a stream that is read inside an effect, where nothing is recorded."""
         self.result: Any = None
-        """The value of its answer, once it has come to its end."""
+        """The value of the outcome, once the stream has ended."""
 
     def foretold(self) -> Any:
-        """The value of its answer, where the record has it before the stream has come to its end."""
-        return foretold(self._run, self._ticket)
+        """Return the value of the outcome if the record has it, even before the stream has ended; otherwise None."""
+        return find_foretold(self._run, self._effect)
 
     def __iter__(self) -> BlockingStream:
         return self
 
     def __next__(self) -> Any:
-        if self._over:
+        if self._is_over:
             raise StopIteration
-        self._waiter.token = HERE.token
-        at_once = HERE.token is None and self._run.turns.loop is not None
-        if self._ticket is None:
-            self._ticket = self._requested(at_once=at_once)
-            self._run.streams.add(self)
-        ticket = self._ticket
-        item = Item(CHUNK, self._lane, self._index, self._waiter.wake, looped=False, ticket=ticket)
-        chunk = self._at_once(ticket, item) if at_once else self._in_turn(ticket, item)
-        if chunk is not None:
-            self._index += 1
-            return opened(self._run, chunk, as_is=self._spec.handed_as_is)
-        self._over = True
-        if self._run.stopped is not None and not ticket.has_answer:
-            raise RunStopped(self._run.stopped)
-        self._run.taken(ticket)
-        self.result = open_answer(self._run, ticket)  # or raises the error that ended it
+        run, lane = self._run, current_lane()
+        if lane is None or lane.run is not run:
+            return self._read_inside()
+        try:
+            effect = self._wait_for_next(lane)
+        except RunStopped:
+            self._is_over = True
+            if self._effect is not None:
+                self._effect.close_source()
+            raise
+        if effect.chunks:
+            return opened(run, effect.chunks.popleft(), as_is=self._spec.handed_as_is)
+        self._is_over = True
+        with run.lock:
+            run.delivered(effect)
+        self.result = open_outcome(run, effect)  # or raises the error that ended it
         raise StopIteration
 
+    def _wait_for_next(self, lane: Lane) -> _ThreadStream:
+        run, effect = self._run, self._effect
+        if effect is None:
+            make, generate = self._make, self._generate
+            if run.substitutes is not None:
+                make, generate = run.substitutes.substitute_call(self._spec, make, generate, blocking=True)
+            effect = _ThreadStream(run, self._spec, generate, self._unfold)
+            with run.lock:
+                ask_in_thread(lane, effect, make)
+                self._effect = effect
+                run.streams.add(self)
+                effect.wait(lane.strand)
+            return effect
+        with run.lock:
+            run.coordinator.act(lane.strand)
+            if not effect.chunks and effect.outcome is None:
+                effect.wait(lane.strand)
+        return effect
+
+    def _read_inside(self) -> Any:
+        if self._plain is None:
+            check_inside(self._run, self._spec, is_asked=self._effect is not None)
+            self._plain = self._generate()
+        return next(self._plain)
+
     def close(self) -> None:
-        """The reader has had enough: that is the end of the effect, too."""
-        self.left()
+        """Stop reading."""
+        if self._plain is not None and hasattr(self._plain, "close"):
+            self._plain.close()
+        self.give_up()
 
     def left(self) -> None:
-        """Nobody reads on."""
-        if self._ticket is not None and not self._over:
-            self._over = True
-            self._close_source()
-            self._run.abandoned(self._ticket, GeneratorExit())
+        """Stop reading."""
+        self.give_up()
+
+    def give_up(self) -> None:
+        """End the stream: it is not read any more."""
+        if self._effect is not None and not self._is_over:
+            self._is_over = True
+            self._effect.give_up()
 
     def __del__(self) -> None:
-        # The collector may come in the middle of anything: what cannot be written now is left without an answer.
-        if getattr(self, "_ticket", None) is not None and not self._over and not self._run.is_being_changed:
-            with suppress(Exception):
-                self.left()
+        if self._effect is not None and not self._is_over:
+            self._effect.give_up_if_possible()
 
-    def _requested(self, *, at_once: bool) -> OpenEffect:
+
+class _ThreadStream(OpenEffect):
+    """The effect of a stream, and what was delivered of it. It does not know its reader, which may drop it."""
+
+    def __init__(
+        self, run: LiveRun, spec: EffectSpec, generate: Generate, unfold: Callable[[Any], Iterable[Any]]
+    ) -> None:
+        super().__init__(spec)
+        self._run = run
+        self._generate = generate
+        self._unfold = unfold
+        self.chunks: deque[DeliveredChunk] = deque()
+        """Chunks that were delivered and not read yet."""
+        self._reader: Strand | None = None
+        """The thread that waits for a delivery."""
+        self._is_begun = False
+        self._made: list[Any] = []
+        self._context: Context | None = None
+        self._source: Iterator[Any] | None = None
+
+    # The reader's side
+
+    def wait(self, strand: Strand) -> None:
+        """Wait for the next chunk, or for the outcome. Called with the run's lock held once."""
+        self._reader = strand
+        if self._is_begun:
+            self._let_execute(strand)
+        self._run.coordinator.wait(strand)
+
+    def give_up(self) -> None:
+        """Write that the reader needs no more, and close what it read from."""
         run = self._run
-        if HERE.token is None and run.turns.loop is None:
-            run.cancelling.tell()
         with run.lock:
-            ticket = run.request(self._lane, self._spec, self._make, key=None, waiter=self._waiter)
-            recorded = ticket.recorded
-            if recorded is None or (recorded.answer is None and not recorded.chunks):
-                run.flush()
-                if at_once and run.stopped is None and not self._waiter.told_to_begin:
-                    run.stop_for_good()
-        return ticket
+            if run.is_stopped:
+                return
+            run.kernel.drop(self.token)
+            self.chunks.clear()
+            if self.token.done:
+                run.delivered(self)
+        self.close_source()
 
-    # The next chunk, or None where there is an answer instead
+    def give_up_if_possible(self) -> None:
+        """Give the stream up from a finaliser, which may be called in any thread and in the middle of anything.
 
-    def _in_turn(self, ticket: OpenEffect, item: Item) -> Any:
-        run, waiter = self._run, self._waiter
-        with run.lock:
-            run.check_going_on()
-            if ticket.has_answer:  # where nobody else has a turn it follows the last chunk at once
-                return None
-            waiter.event.clear()
-            if waiter.told_to_begin or run.is_live:
-                self._rest()
-            else:
-                run.turns.expect(item)
-                self._rest()
-                run.turns.advance()
-        if not waiter.told_to_begin:
-            self._wait(item)
-        if waiter.told_to_begin and not ticket.has_answer and item.chunk is None:
-            with run.lock:
-                waiter.event.clear()
-                run.turns.forget(item)
-            self._carry_on(ticket, item)
-            self._wait(item)
-        return item.chunk
-
-    def _rest(self) -> None:
-        """Others may have their turn until the chunk is there."""
-        token = self._waiter.token
-        if token is not None:
-            self._run.turns.rests(token)
-            self._run.turns.advance()
-
-    def _carry_on(self, ticket: OpenEffect, item: Item) -> None:
+        What cannot be written now has no outcome.
+        """
         run = self._run
+        if run.is_stopped or run.is_being_changed or not run.lock.acquire(timeout=FINALISER_SECONDS):
+            return
         try:
-            chunk = self._read(ticket)
-        except StopIteration:
-            run.answered(ticket, ticket.spec.answers.done(ticket.key, self._chunks))
-        except (Exception, asyncio.CancelledError) as error:
-            self._close_source()
-            run.answered(ticket, ticket.spec.answers.failed(ticket.key, error), error)
-        else:
-            run.chunk_came(item, chunk)
+            self.give_up()
+        finally:
+            run.lock.release()
 
-    def _at_once(self, ticket: OpenEffect, item: Item) -> Any:
-        run = self._run
-        with run.lock:
-            run.check_going_on()
-            found = self._recorded(ticket, item)
-        if found is not None or ticket.has_answer:
-            return found
-        if not self._waiter.told_to_begin:
-            with run.lock:
-                run.stop_for_good()
-            return None
-        try:
-            chunk = self._read(ticket)
-        except StopIteration:
-            run.answer_at_once(ticket, ticket.spec.answers.done(ticket.key, self._chunks))
-        except (Exception, asyncio.CancelledError) as error:
-            self._close_source()
-            run.answer_at_once(ticket, ticket.spec.answers.failed(ticket.key, error), error)
-        else:
-            with run.lock:
-                run.check_going_on()
-                item.chunk = run.secrets.redact_event(chunk)
-                if not run.commit_chunk(item):
-                    run.check_going_on()
-            return item.chunk
-        return None
+    def close_source(self) -> None:
+        source, self._source = self._source, None
+        close = getattr(source, "close", None)
+        if close is not None and self._context is not None:
+            with inside(), suppress(Exception):  # the reader does not wait for it any more
+                self._context.run(close)
 
-    def _recorded(self, ticket: OpenEffect, item: Item) -> RecordedChunk | None:
-        """What the record has next for it, taken out of its order."""
-        run, recorded = self._run, ticket.recorded
-        if recorded is None:
-            return None
-        order = run.turns.order
-        if self._index < len(recorded.chunks):
-            chunk = recorded.chunks[self._index]
-            if order is not None:
-                if order.next() is chunk:
-                    order.take(chunk)
-                else:
-                    order.change((), (chunk,))
-            if run.coming_back is not None:
-                run.coming_back.go_live_if_over()
-            return chunk
-        if recorded.answer is not None and not recorded.answer.handed:
-            recorded.answer.handed = True
-            run.turns.forget(ticket.item)
-            run.reached(recorded.answer.time)
-        return None
+    # The driver's side
 
-    # The effect itself
+    def begin(self, token: Token) -> None:
+        self._is_begun = True
+        if self._reader is not None:
+            self._let_execute(self._reader)
 
-    def _read(self, ticket: OpenEffect) -> ChunkReceived:
-        """The next chunk of the world. StopIteration: there is none."""
-        if ticket.recorded is not None and ticket.recorded.chunks:
-            raise ConnectionError(CUT)
+    def _let_execute(self, strand: Strand) -> None:
+        """Let the waiting thread read the next chunk. Called with the run's lock held."""
+        strand.work = self._execute
+        strand.gate.release()
+
+    def _execute(self) -> None:
+        value: Any
+        answers, last = self.spec.answers, True
+        with inside():
+            try:
+                value, last = make_chunk(self._run, self.key, len(self._made), self._read()), False
+            except StopIteration:
+                value = MadeOutcome(answers.done(self.key, self._made))
+            except RunStopped:
+                return  # the thread learns of it at its gate
+            except (Exception, asyncio.CancelledError) as error:
+                self.close_source()
+                value = MadeOutcome(answers.failed(self.key, error), error)
+        self._run.coordinator.arrived(self.token, value, last=last)
+
+    def _read(self) -> Any:
+        """Return the next chunk. `StopIteration` says that there is none."""
         if self._context is None:
-            note_if_anew(self._run, ticket)
             self._context = copy_context()
-            self._context.run(PLACE.set, Attempts(self._run, ticket).place)
+            self._context.run(Attempts, self._run, self)  # sets what the code of the effect knows of itself
         if self._source is None:
             made = self._context.run(self._generate)
             self._source = made if isinstance(made, Iterator) else iter(self._unfold(made))
         chunk = self._context.run(next, self._source)
-        self._chunks.append(chunk)
-        return ChunkReceived(ticket.key, len(self._chunks) - 1, chunk)
+        self._made.append(chunk)
+        return chunk
 
-    def _close_source(self) -> None:
-        close = getattr(self._source, "close", None)
-        if close is not None and self._context is not None:
-            with suppress(Exception):  # what comes of closing it is nobody's business any more
-                self._context.run(close)
-
-    # Waiting
-
-    def _wait(self, item: Item) -> None:
-        run, waiter = self._run, self._waiter
-        patience = Patience(run.turns)
-        while not waiter.event.wait(LOOK_SECONDS):
-            if run.is_stopped:
-                run.check_going_on()
-            run.turns.overdue()
-            if run.is_live or (still := patience.seconds) <= RELAX_SECONDS:
-                continue
-            self._relax(item)
-            if still > RELAX_SECONDS + PATIENCE_SECONDS:
-                run.stands_still()
-        if waiter.token is not None and waiter.token in run.turns.threads:
-            run.turns.runs(waiter.token, awake=True)
-
-    def _relax(self, item: Item) -> None:
-        """Threads take their turn as recorded; where a lock of theirs makes that impossible, that is given up."""
-        run, ticket = self._run, item.ticket
-        with run.lock:
-            recorded = ticket.recorded if ticket is not None else None
-            if recorded is None or ticket is None or run.turns.order is None or item.chunk is not None:
-                return
-            if self._index < len(recorded.chunks):
-                run.turns.hand_chunk_out_of_order(item, recorded.chunks[self._index])
-            elif recorded.answer is not None and not recorded.answer.handed:
-                run.turns.hand_out_of_order(ticket.item, recorded)
+    def deliver(self, value: Any, last: bool) -> None:
+        if last:
+            self.outcome = value
+        else:
+            self.chunks.append(value)
+        if self._reader is not None:
+            self._run.kernel.wake(self._reader)
+            self._reader = None

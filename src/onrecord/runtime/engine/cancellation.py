@@ -1,4 +1,4 @@
-"""A run that is told to end: that is handed to the agent in its turn, like an answer, and comes back where it was."""
+"""Cancellation of a run from outside: a delivery, like an outcome, that a replay makes at the same position."""
 
 from __future__ import annotations
 
@@ -7,55 +7,94 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from onrecord.core.events import SignalReceived
-from onrecord.runtime.engine.open_effect import EffectSpec, NoWaiter, OpenEffect
-from onrecord.runtime.replay.records import RecordedCheckpoint, RecordedRequest
-from onrecord.runtime.scheduler.delivery_item import SIGNAL, Item
+from onrecord.runtime.engine.open_effect import MadeOutcome
+from onrecord.runtime.replay.records import RecordedOutcome
+from onrecord.runtime.scheduler.drivers.strands import Strand
 
 if TYPE_CHECKING:
     from onrecord.runtime.engine.run import LiveRun
+    from onrecord.runtime.scheduler.items import Token
+
+CANCEL = "cancel"
+_KEY = f"!{CANCEL}"
 
 
-class Cancelling:
+class Cancellation:
+    """What is listened to (`Awaited`): the order to end the run."""
+
     def __init__(self, run: LiveRun) -> None:
         self._run = run
-        self.item: Item | None = None
-        self.is_due = False
-        """A thread cannot be interrupted: it is told when it next asks for something."""
+        self._token: Token | None = None
+        self._asked: MadeOutcome | None = None
+        self._cancel: Callable[[], None] | None = None
+        self._is_due = False
+        """A thread cannot be interrupted: it is told with its next effect."""
+        self.reason: Any = None
 
-    def asked(self, reason: Any = None) -> None:
-        """Somebody wants the run to end."""
-        run, item = self._run, self.item
+    def listen(self, cancel: Callable[[], None] | None = None) -> None:
+        """Listen from here on. `cancel` ends the agent; without it, its thread is told with its next effect."""
+        self._cancel = cancel
+        self._token = self._run.coordinator.listen(CANCEL, self)
+
+    def listen_again(self) -> None:
+        """Listen after a checkpoint, as a process does that begins there. Called with the lock held."""
+        if self._token is not None and self._token.done:
+            self._asked = None
+            self._token = self._run.coordinator.listen(CANCEL, self)
+
+    def ask(self, reason: Any = None) -> None:
+        """Ask the agent to end. Called by any thread."""
+        run = self._run
         with run.lock:
-            if run.is_stopped or item is None or item.ticket is not None:
+            if run.is_stopped or self._asked is not None:
                 return
-            spec = EffectSpec("cancel", "await_event", once=False)
-            ticket = OpenEffect(run.root, spec, "", SignalReceived("cancel", reason), NoWaiter())
-            ticket.answer, ticket.item = ticket.event, item
-            item.ticket = ticket
-            if run.is_live:
-                run.turns.arrive(item)
-            else:
-                run.on_live.append(lambda: run.turns.pending.append(item))
+            self._asked = MadeOutcome(SignalReceived(CANCEL, reason))
+            token = self._token
+        if token is not None and token.begun:
+            run.coordinator.arrived(token, self._asked)
 
-    def on(self, cancel: Callable[[], None], *, looped: bool = True) -> None:
-        """What is to be done when the run is told to end."""
-        self.item = Item(SIGNAL, self._run.root, 0, cancel, looped=looped)
-        if not self._run.is_live:
-            self._run.turns.expect(self.item)
+    def begin(self, token: Token) -> None:
+        if self._asked is not None:
+            self._run.kernel.arrived(token, self._asked, time=self._run.kernel.time)
 
-    @property
-    def reason(self) -> Any:
-        ticket = self.item.ticket if self.item is not None else None
-        return ticket.event.payload if ticket is not None and isinstance(ticket.event, SignalReceived) else None
+    def stop(self, token: Token) -> None: ...
 
-    def at_next_effect(self) -> None:
-        self.is_due = True
+    def deliver(self, value: Any, last: bool) -> None:
+        if isinstance(value, RecordedOutcome):
+            assert self._run.history is not None
+            self.reason = self._run.history.members(value.row)["payload"]
+        else:
+            self.reason = value.event.payload
+        if self._cancel is not None:
+            self._cancel()
+        else:
+            self._is_due = True
 
-    def tell(self) -> None:
-        """To the thread that asks for something now."""
-        turns = self._run.turns
-        if turns.replaying and type(turns.next_recorded()) not in (RecordedRequest, RecordedCheckpoint):
-            turns.advance()  # the record may have it here
-        if self.is_due:
-            self.is_due = False
+    def check(self, strand: Strand) -> None:
+        """Raise the cancellation in a thread that is about to ask for something. Called with the lock held."""
+        if self._token is None or self._cancel is not None:
+            return
+        kernel, token = self._run.kernel, self._token
+        has_arrived = token.here and not token.done if kernel.live else self._run.coordinator.expects(_KEY)
+        if has_arrived:  # it is delivered at rest, before the request is made
+            pause = self._run.coordinator.turn(strand.lane, "pause", _Pause(self._run, strand))
+            kernel.arrived(pause, time=kernel.time)
+            self._run.coordinator.wait(strand)
+        if self._is_due:
+            self._is_due = False
             raise asyncio.CancelledError
+
+
+class _Pause:
+    """A thread that waits for the next rest."""
+
+    def __init__(self, run: LiveRun, strand: Strand) -> None:
+        self._run = run
+        self._strand = strand
+
+    def begin(self, token: Token) -> None: ...
+
+    def stop(self, token: Token) -> None: ...
+
+    def deliver(self, value: Any, last: bool) -> None:
+        self._run.kernel.wake(self._strand)

@@ -1,75 +1,71 @@
-"""Tries of one call: a request that says again what the one before it in its lane said, and which had failed.
+"""Link client-level retries: a request identical to the failed one before it in its lane has it as its causal parent.
 
-Clients try again by themselves, and so do programs. Each try is an effect of its own; all but the first have the first
-one's request as their causal parent, so that a reader finds them together.
+Clients retry by themselves, and so do programs. Each try is an effect of its own; all but the first have the first
+one's request as their parent, so that a reader finds them together.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from onrecord.core.events import ActionFailed, ActionRequested, ActionSucceeded
 from onrecord.errors import OnrecordError
+from onrecord.runtime.engine.open_effect import MadeOutcome
+from onrecord.runtime.replay.records import Asked
 
 if TYPE_CHECKING:
     from onrecord.runtime.engine.open_effect import OpenEffect
     from onrecord.runtime.engine.run import LiveRun
-    from onrecord.runtime.scheduler.lanes import Lane
 
 _KINDS = frozenset({"http", "model_call"})
-_TRY_AGAIN = frozenset({408, 409, 425, 429})
+_RETRIED = frozenset({408, 409, 425, 429})
 
 
 class ClientRetries:
-    """Of one run, while it is live."""
-
     def __init__(self, run: LiveRun) -> None:
         self._run = run
-        self._last: WeakKeyDictionary[Lane, OpenEffect] = WeakKeyDictionary()
+        self._last: dict[str, OpenEffect] = {}
+        """The last such request of each lane."""
 
-    def first_of(self, ticket: OpenEffect) -> int | None:
-        """The seq of the first try's request; None: this is the first, as far as is known."""
-        if ticket.spec.kind not in _KINDS:
+    def find_first(self, effect: OpenEffect) -> int | None:
+        """Return the seq of the first try's request; None if this is the first, as far as is known."""
+        if effect.spec.kind not in _KINDS:
             return None
-        before = self._last.get(ticket.lane)
-        self._last[ticket.lane] = ticket
+        before = self._last.get(effect.lane)
+        self._last[effect.lane] = effect
         try:
-            return self._repeated(ticket, before) if before is not None else self._repeated_recorded(ticket)
-        except OnrecordError:  # what cannot be read any more: it is only told less
+            return self._find_before(effect, before) if before is not None else self._find_recorded(effect)
+        except OnrecordError:  # the record cannot be read any more: the link is left out
             return None
 
-    def _repeated(self, ticket: OpenEffect, before: OpenEffect) -> int | None:
-        now, then = ticket.event, before.event
-        if before.answer is None or not before.answer_seq or not _has_failed(before.answer):
+    def _find_before(self, effect: OpenEffect, before: OpenEffect) -> int | None:
+        now, then, outcome = effect.event, before.event, before.outcome
+        if not isinstance(outcome, MadeOutcome) or not outcome.seq or not _has_failed(outcome.event):
             return None
         if not isinstance(now, ActionRequested) or not isinstance(then, ActionRequested):
             return None
         if (now.name, now.payload) != (then.name, then.payload):
             return None
-        return self._first(self._run.reader.event(before.answer_seq).parent)
+        return self._find_chain(before.request_seq)
 
-    def _repeated_recorded(self, ticket: OpenEffect) -> int | None:
-        """An earlier process has tried before."""
-        run, (name, _, ordinal) = self._run, ticket.key.rpartition("/")
-        if run.past is None or not ordinal.isdigit() or ordinal == "0":
+    def _find_recorded(self, effect: OpenEffect) -> int | None:
+        """Look for a try of an earlier process."""
+        history = self._run.history
+        request, outcome = (history.last_requests if history is not None else {}).get(effect.lane, (None, None))
+        if request is None or outcome is None or request.row.seq <= 0:
             return None
-        recorded = run.past.by_key.get(f"{name}/{int(ordinal) - 1}")
-        if recorded is None or recorded.answer is None or recorded.row.seq <= 0:
+        if request != Asked(effect.event, self._run.rules):
             return None
-        now = ticket.event
-        if run.rules.match_of(now.kind, now.content()) != recorded.match:
-            return None
-        answer = run.reader.event(recorded.answer.seq)
-        return self._first(answer.parent) if _has_failed(answer.event) else None
+        is_failed = _has_failed(self._run.reader.event(outcome.seq).event)
+        return self._find_chain(request.row.seq) if is_failed else None
 
-    def _first(self, request: int | None) -> int | None:
-        return None if request is None else self._run.reader.event(request).parent or request
+    def _find_chain(self, request: int) -> int | None:
+        return self._run.reader.event(request).parent or request if request else None
 
 
-def _has_failed(answer: Any) -> bool:
-    if isinstance(answer, ActionFailed):
+def _has_failed(outcome: Any) -> bool:
+    if isinstance(outcome, ActionFailed):
         return True
-    output = answer.output if isinstance(answer, ActionSucceeded) else None
+    output = outcome.output if isinstance(outcome, ActionSucceeded) else None
     status = output.get("status") if isinstance(output, dict) else None
-    return isinstance(status, int) and (status in _TRY_AGAIN or status >= 500)
+    return isinstance(status, int) and (status in _RETRIED or status >= 500)

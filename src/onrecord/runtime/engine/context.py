@@ -1,60 +1,58 @@
-"""Where the running code stands: in a lane of a run, inside an effect, or in no run at all.
+"""The context of running code: a lane of a run, the inside of an effect, or neither.
 
-One context variable tells. Tasks, jobs and timers inherit it the way they inherit any context, so whatever an agent
-starts belongs to its run, and whatever an effect starts belongs to the effect.
+A lane is found by the running task or thread (`scheduler.drivers.strands`), never by a context variable: libraries run
+jobs in copies of their caller's context. What an effect is, its code learns from a context variable, so that its own
+tasks and threads know it too.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
+
+from onrecord.runtime.scheduler.drivers.strands import Strand, find_lane, inside
 
 if TYPE_CHECKING:
     from onrecord.runtime.engine.open_effect import OpenEffect
     from onrecord.runtime.engine.run import LiveRun
-    from onrecord.runtime.scheduler.lanes import Lane
+
+
+class Lane(NamedTuple):
+    """The lane of the running code."""
+
+    run: LiveRun
+    strand: Strand
+    name: str
 
 
 class Inside(NamedTuple):
-    """Code of an effect that is being carried out: no lane, no ordinal, no event."""
+    """The effect that the running code executes."""
 
     run: LiveRun
-    ticket: OpenEffect
+    effect: OpenEffect
     attempt: int
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt, whichever process makes it."""
-        return f"{self.run.name}/{self.ticket.key}"
+        """The same for every attempt, in every process."""
+        return f"{self.run.name}/{self.effect.key}"
 
 
-PLACE: ContextVar[Lane | Inside | None] = ContextVar("onrecord_place", default=None)
+EFFECT: ContextVar[Inside | None] = ContextVar("onrecord_effect", default=None)
 
 
-@contextmanager
-def nowhere() -> Iterator[None]:
-    """What happens inside belongs to no lane. Not by a token: a fork may leave it in another process."""
-    place = PLACE.get()
-    PLACE.set(None)
-    try:
-        yield
-    finally:
-        PLACE.set(place)
+def current_lane() -> Lane | None:
+    """Return the lane of the running code; None inside an effect and outside of runs."""
+    found = find_lane()
+    if found is None:
+        return None
+    strand, name = found
+    return Lane(strand.coordinator.owner, strand, name)
 
 
-nobody = Context
-"""Makes the context of a callback that belongs to no lane. Each has its own: two threads cannot be in one at once."""
+def current_effect() -> Inside | None:
+    """Return the effect that the running code executes."""
+    return None if find_lane() is not None else EFFECT.get()
 
 
-class _Here(threading.local):
-    token: object = None
-    """What turns know the current thread by; None for a loop's own thread and for threads of no run."""
-    ahead: float = 0.0
-    """Seconds by which the clock of its time-outs is ahead: a late wait is late again without waiting
-    (`scheduler.conditions`)."""
-
-
-HERE = _Here()
+__all__ = ["EFFECT", "Inside", "Lane", "current_effect", "current_lane", "inside"]

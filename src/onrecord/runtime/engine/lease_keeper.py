@@ -109,16 +109,20 @@ class LeaseKeeper:
     def _watch(self) -> None:
         while True:
             with self._lock:
-                kept = list(self._kept.values())
-            shortest = min((one.lease_seconds for one in kept), default=LOOK_SECONDS * RENEWALS_PER_LEASE)
+                seconds = [one.lease_seconds for one in self._kept.values()]
+            shortest = min(seconds, default=LOOK_SECONDS * RENEWALS_PER_LEASE)
             self._wake.wait(min(LOOK_SECONDS, shortest / RENEWALS_PER_LEASE))
             self._wake.clear()
-            with self._lock:
-                kept = list(self._kept.values())
-            for one in kept:
-                self._renew(one)
-            with suppress(StoreError):  # the next look comes soon
-                self._hear(kept)
+            self._look()
+
+    def _look(self) -> None:
+        """Renew leases and look for cancellations. The thread's own frame keeps no run alive."""
+        with self._lock:
+            kept = list(self._kept.values())
+        for one in kept:
+            self._renew(one)
+        with suppress(StoreError):  # the next look comes soon
+            self._hear(kept)
 
     def _renew(self, kept: _Kept) -> None:
         run = kept.run
@@ -150,7 +154,7 @@ class LeaseKeeper:
             found = store.inbox_find(namespace, [(run.name, CANCEL_KEY) for run in runs])
             for run in runs:
                 if (run.name, CANCEL_KEY) in found:
-                    run.cancelling.asked(_reason(found[run.name, CANCEL_KEY]))
+                    run.cancellation.ask(_reason(found[run.name, CANCEL_KEY]))
 
 
 def _place(store: Store, run: str, namespace: str) -> tuple[Any, ...]:

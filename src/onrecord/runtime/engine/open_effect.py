@@ -1,20 +1,19 @@
-"""One effect on its way: requested, carried out, answered, handed over."""
+"""One effect on its way: requested, executed, its outcome delivered."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.core.events import ActionFailed, ActionSucceeded, Event
-from onrecord.runtime.scheduler.delivery_item import ANSWER, Item
 
 if TYPE_CHECKING:
     from onrecord.runtime.replay.records import RecordedRequest
-    from onrecord.runtime.scheduler.lanes import Lane
+    from onrecord.runtime.scheduler.items import Token
 
 
 class Answers:
-    """Which events answer a request."""
+    """The events that are outcomes of a request."""
 
     def done(self, key: str, value: Any) -> Event:
         return ActionSucceeded(key, value)
@@ -27,91 +26,74 @@ class Answers:
 
 
 class EffectSpec(NamedTuple):
-    """What is known of an effect before it is called."""
+    """The properties of an effect that are known before it is requested."""
 
     name: str
     kind: str
     once: bool
-    """It may have happened and cannot be seen: never done again unasked."""
+    """True: it may have happened after a crash without an outcome, and is not executed again without a decision."""
     annotation: Any = None
-    """What its result is declared to be."""
+    """The declared type of the result."""
     retry: Any = None
     timeout_seconds: float | None = None
     probe: Callable[..., Any] | None = None
     """Reserved: a function that finds out whether an effect in doubt has happened. It is not called yet."""
     durable: bool = False
-    """Its request is on the disk before it begins, although it may be done again."""
+    """True: the request is on the disk before the effect begins, although it may be executed again."""
     answers: Answers = Answers()
     usage: Callable[[Any], Any] | None = None
-    """Reads from its result what it spent (`policy`)."""
-
+    """Reads from the result what the effect spent (`policy`)."""
     writes: bool = False
-    """It changes something outside although it may be done again."""
+    """True: it changes something outside although it may be executed again."""
     handed_as_is: bool = False
-    """Its result has no owner but whoever is handed it, who changes nothing of it: no copy is made."""
+    """True: only the caller has the result, and does not change it, so no copy is made."""
 
 
 MakeEvent = Callable[[str], Event]
-"""The request as an event, given its key."""
+"""Makes the request, given its key."""
 
 
-class EffectWaiter(Protocol):
-    """Whoever asked, and waits for the answer: a task, or a thread."""
+class MadeOutcome:
+    """An outcome of this process."""
 
-    looped: bool
+    __slots__ = ("error", "event", "seq")
 
-    def begin(self, ticket: OpenEffect) -> None:
-        """Carries the effect out, now that the request is safe. Never called twice, never from within the effect."""
-        ...
-
-    def wake(self) -> None:
-        """The answer is there, or the run has stopped."""
-        ...
+    def __init__(self, event: Event, error: BaseException | None = None) -> None:
+        self.event = event
+        self.error = error
+        """The error itself, as it was raised here."""
+        self.seq = 0
+        """Set by the commit."""
 
 
 class OpenEffect:
-    __slots__ = (
-        "answer",
-        "answer_seq",
-        "error",
-        "event",
-        "item",
-        "key",
-        "lane",
-        "recorded",
-        "request_seq",
-        "spec",
-        "waiter",
-    )
+    """A request of this process. Drivers subclass it: they begin it, stop it and deliver its outcome (`Awaited`)."""
 
-    def __init__(self, lane: Lane, spec: EffectSpec, key: str, event: Event, waiter: EffectWaiter) -> None:
-        self.lane = lane
+    token: Token
+
+    def __init__(self, spec: EffectSpec) -> None:
         self.spec = spec
-        self.key = key
-        self.event = event
-        self.waiter = waiter
-        self.item = Item(ANSWER, lane, 0, waiter.wake, looped=waiter.looped, ticket=self)
-        self.recorded: RecordedRequest | None = None
+        self.event: Any = None
+        self.key = ""
+        self.lane = ""
         self.request_seq = 0
-        self.answer: Event | None = None
-        """What came of it, while recording; when the run comes back the record has it."""
-        self.answer_seq = 0
-        self.error: BaseException | None = None
-        """The error itself, as it was raised here."""
+        self.outcome: Any = None
+        """`MadeOutcome`, `RecordedOutcome` or an outcome of the scheduler (`EffectCancelled`, `Cut`)."""
 
     @property
-    def has_answer(self) -> bool:
-        """The answer is on record, and it is the agent's turn to have it."""
-        if self.recorded is not None and self.recorded.answer is not None:
-            return self.recorded.answer.handed
-        return self.answer_seq > 0
+    def recorded(self) -> RecordedRequest | None:
+        """The request of the record."""
+        request = self.token.recorded
+        return None if request is None else request.digest
 
+    # The driver's side. Each is called with the run's lock held.
 
-class NoWaiter:
-    """Waits for nothing: what is handed over is not an answer."""
+    def begin(self, token: Token) -> None:
+        """Start the execution."""
 
-    looped = True
+    def stop(self, token: Token) -> None:
+        """Tell the execution to end."""
 
-    def begin(self, ticket: OpenEffect) -> None: ...
-
-    def wake(self) -> None: ...
+    def deliver(self, value: Any, last: bool) -> None:
+        """Give the outcome to the lane that waits."""
+        self.outcome = value

@@ -1,43 +1,48 @@
-"""What the agent is handed: the same value, or the same error, now and whenever the run comes back."""
+"""Outcomes as the agent receives them: the same value, or the same error, now and in every replay."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onrecord.core.codec import decode, encode
 from onrecord.core.events import ActionFailed, ActionSucceeded, Event, Resumed, WaitResolved
 from onrecord.errors import Damaged, OnrecordError
-from onrecord.runtime.engine.stops import BudgetExceeded, Denied, NotReplayable, RunStopped
+from onrecord.runtime.engine.open_effect import MadeOutcome, OpenEffect
+from onrecord.runtime.engine.stops import CUT, BudgetExceeded, Denied, NotReplayable, RunStopped
+from onrecord.runtime.replay.records import RecordedDenial, RecordedOutcome
+from onrecord.runtime.scheduler.items import Cut, EffectCancelled
 
 if TYPE_CHECKING:
     from onrecord.journal.reader import JournalReader
-    from onrecord.runtime.engine.open_effect import EffectSpec, OpenEffect
     from onrecord.runtime.engine.run import LiveRun
-    from onrecord.runtime.replay.records import RecordedAnswer
     from onrecord.store.contract import EventRow
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _MEMBER = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved": "resolution", "Resumed": "value"}
-"""What there is to hand over of an answer."""
+"""The member of an outcome that the agent receives."""
 
 
-def open_answer(run: LiveRun, ticket: OpenEffect) -> Any:
-    """The value, or raises the error."""
-    if ticket.answer is not None:
-        value = _fresh(run, ticket, ticket.answer)
+def open_outcome(run: LiveRun, effect: OpenEffect) -> Any:
+    """Return the value of a delivered outcome, or raise its error."""
+    outcome = effect.outcome
+    if isinstance(outcome, MadeOutcome):
+        value = _open_made(run, effect, outcome)
         if run.guard is not None:
-            run.counts(ticket.spec, ticket.answer_seq, value)
+            run.count_usage(effect, outcome.seq, value)
         return value
-    if ticket.recorded is None and ticket.error is not None:
-        raise ticket.error  # it was refused when the record had ended
-    assert ticket.recorded is not None
-    assert ticket.recorded.answer is not None
-    return open_recorded(run, ticket.spec, ticket.recorded.answer)
+    if isinstance(outcome, RecordedOutcome):
+        return open_recorded(run, effect, outcome)
+    if isinstance(outcome, EffectCancelled):
+        raise asyncio.CancelledError
+    assert isinstance(outcome, Cut)
+    raise ConnectionError(CUT)
 
 
-def _fresh(run: LiveRun, ticket: OpenEffect, answer: Event) -> Any:
+def _open_made(run: LiveRun, effect: OpenEffect, outcome: MadeOutcome) -> Any:
+    answer: Event = outcome.event
     if isinstance(answer, ActionFailed):
-        raise _same_error(ticket.error, answer.error, classes=not run.reader.holds_foreign)
+        raise _same_error(outcome.error, answer.error, classes=not run.reader.holds_foreign)
     value: Any = None
     if isinstance(answer, ActionSucceeded):
         value = answer.output
@@ -45,25 +50,25 @@ def _fresh(run: LiveRun, ticket: OpenEffect, answer: Event) -> Any:
         value = answer.resolution
     elif isinstance(answer, Resumed):
         value = answer.value
-    if type(value) in _PLAIN or ticket.spec.handed_as_is:
+    if type(value) in _PLAIN or effect.spec.handed_as_is:
         return value
-    return own_copy(value, ticket.spec.annotation, classes=not run.reader.holds_foreign)
+    return own_copy(value, effect.spec.annotation, classes=not run.reader.holds_foreign)
 
 
 def own_copy(value: Any, annotation: Any = None, *, classes: bool = True) -> Any:
-    """What the record will give for the value, shared with nobody."""
+    """Return the value as the record will give it: a copy of its own."""
     if type(value) in _PLAIN:
         return value
     encoded = encode(value)
     if not encoded.replayable:
-        return value  # what has no value cannot be handed over twice; the record says so
+        return value  # a value without a data form cannot be delivered twice; the record says so
     return decode(
         _copied(encoded.tree), loaded_classes=classes, annotation=annotation, artifact=encoded.artifacts.__getitem__
     )
 
 
 def _copied(tree: Any) -> Any:
-    """A tree of the agent's own: what the effect keeps and changes later must not change under the agent's hands."""
+    """Copy the tree: the effect may keep the value and change it later."""
     if type(tree) is dict:
         return {name: item if type(item) in _PLAIN else _copied(item) for name, item in tree.items()}
     if type(tree) is list:
@@ -72,45 +77,37 @@ def _copied(tree: Any) -> Any:
 
 
 def _same_error(error: BaseException | None, recorded: Any, *, classes: bool) -> BaseException:
-    """The error itself if the record will give its like, otherwise what the record will give."""
+    """Return the error itself if the record gives one of its class, otherwise what the record gives."""
     again = decode(encode(recorded).tree, loaded_classes=classes)
     if error is not None and type(again) is type(error):
         return error
     return again if isinstance(again, BaseException) else OnrecordError(f"the effect failed: {again!r}")
 
 
-def foretold(run: LiveRun, ticket: OpenEffect | None) -> Any:
-    """The value that an effect will have come to, where the record has it already; otherwise None."""
-    answer = ticket.recorded.answer if ticket is not None and ticket.recorded is not None else None
-    if ticket is None or answer is None or answer.kind != "ActionSucceeded":
-        return None
-    return open_recorded(run, ticket.spec, answer, counted=False)
-
-
-def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer, *, counted: bool = True) -> Any:
-    """The value of the record, or raises its error. A damaged record is not the agent's to handle: it stops the run."""
-    row, reader = answer.row, run.reader
-    if row.seq <= 0 and run.past is not None:  # shared with the run that it was forked from
-        reader, row = run.past.reader_of(row), run.past.own_row(row)
+def open_recorded(run: LiveRun, effect: OpenEffect, outcome: RecordedOutcome, *, is_counted: bool = True) -> Any:
+    """Return the recorded value, or raise the recorded error. A damaged record stops the run."""
+    spec, row, reader = effect.spec, outcome.row, run.reader
+    if row.seq <= 0 and run.history is not None:  # shared with the run that it was forked from
+        reader, row = run.history.reader_of(row), run.history.own_row(row)
     try:
-        tree = reader.tree_of(row, answer.committed)
+        tree = reader.tree_of(row, outcome.committed)
     except Damaged as damage:
         run.stop_here(damage)
     if tree is None:
-        raise _stopped(run, f"the answer at seq {row.seq} of run {reader.run} was erased")
+        raise _stop(run, f"the outcome at seq {row.seq} of run {reader.run} was erased")
     if row.kind == "ActionDenied":
         raise _denial(tree.get("reason"))
     inner = tree.get(_MEMBER[row.kind])
     if run.secrets.redacts:
         inner = _unsealed(run, reader, row, inner)
     if type(inner) in _PLAIN and row.kind != "ActionFailed":
-        if run.guard is not None and counted:
-            run.counts(spec, answer.seq, inner)
+        if run.guard is not None and is_counted:
+            run.count_usage(effect, outcome.seq, inner)
         return inner
     if row.kind != "ActionFailed" and (kind := opaque_type(inner)) is not None:
-        what = f"the result of {spec.name} at seq {row.seq} of run {reader.run}"
-        message = f"{what} has no value that could be recorded: of the {kind} in it only the type was"
-        raise _stopped(run, message, row.seq if reader is run.reader else 0)
+        result = f"the result of {spec.name} at seq {row.seq} of run {reader.run}"
+        message = f"{result} has no value that could be recorded: of the {kind} in it only the type was"
+        raise _stop(run, message, row.seq if reader is run.reader else 0)
     missing: list[str] = []
     try:
         value = reader.decoded(inner, spec.annotation, missing=missing)
@@ -120,21 +117,27 @@ def open_recorded(run: LiveRun, spec: EffectSpec, answer: RecordedAnswer, *, cou
         run.stop_here(class_missing(missing, f"the result of {spec.name} at seq {row.seq}", reader.run, row.seq))
     if row.kind == "ActionFailed":
         raise value if isinstance(value, BaseException) else OnrecordError(f"the effect failed: {value!r}")
-    if counted:
-        run.counts(spec, answer.seq, value)
+    if run.guard is not None and is_counted:
+        run.count_usage(effect, outcome.seq, value)
     return value
 
 
+def open_denial(run: LiveRun, denial: RecordedDenial) -> Denied:
+    """Return the error of a recorded denial."""
+    assert run.history is not None
+    return _denial(run.history.members(denial.row)["reason"])
+
+
 def _unsealed(run: LiveRun, reader: JournalReader, row: EventRow, tree: Any) -> Any:
-    """A replay goes on with placeholders where it has to; a run that goes on would send them out into the world."""
+    """Unseal a value. A replay may continue with placeholders; a live run would send them out."""
     try:
         return run.secrets.unseal(reader, row, tree, needed=run.journal is not None)
     except OnrecordError as reason:
         run.stop_here(reason)
 
 
-def _stopped(run: LiveRun, message: str, seq: int = 0) -> RunStopped:
-    """Not the agent's to handle: going on without the value would show a behaviour that never was, or end the run."""
+def _stop(run: LiveRun, message: str, seq: int = 0) -> RunStopped:
+    """Stop the run: without the value the agent would behave as it never did."""
     reason = NotReplayable(message, seq=seq)
     run.stop(reason)
     return RunStopped(reason)
@@ -163,12 +166,12 @@ def _denial(reason: Any) -> Denied:
 
 
 def is_opaque(tree: Any) -> bool:
-    """Somewhere in it stands something of which only the type was recorded."""
+    """Return True if a part of the value was recorded by its type only."""
     return opaque_type(tree) is not None
 
 
 def opaque_type(tree: Any) -> str | None:
-    """The type of something in it of which nothing else was recorded."""
+    """Return the type of a part that was recorded by its type only."""
     todo = [tree]
     while todo:
         value = todo.pop()

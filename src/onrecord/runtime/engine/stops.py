@@ -1,18 +1,13 @@
-"""Why a run stops without having ended. None of these ends the run: each says how it goes on."""
+"""Reasons for which a run stops without having ended. Each can be continued."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from onrecord.errors import OnrecordError
+from onrecord.runtime.scheduler.drivers.strands import RunStopped
 
-
-class RunStopped(BaseException):
-    """Travels through the agent's code to its top. Not an `Exception`: the agent's own handlers are not for it."""
-
-    def __init__(self, reason: OnrecordError) -> None:
-        super().__init__(reason.message)
-        self.reason = reason
+CUT = "the stream was cut off when the process that read it died"
 
 
 class Divergence(OnrecordError):
@@ -129,3 +124,22 @@ class OutsideRun(OnrecordError):
     code = "outside_run"
     exit_status = 2
     default_hint = "Call it from an agent, or inside `with onrecord.record(...)`."
+
+
+__all__ = [
+    "CUT",
+    "BudgetExceeded",
+    "CodeChanged",
+    "Denied",
+    "Divergence",
+    "EffectConflict",
+    "InDoubt",
+    "NotCarriedOut",
+    "NotReplayable",
+    "OutsideRun",
+    "RecordCancelled",
+    "RecordEnded",
+    "RunStopped",
+    "Superseded",
+    "Suspended",
+]

@@ -1,184 +1,205 @@
-"""Tools that yield: each chunk is recorded as it is handed over, the end is the answer.
+"""Streams of tasks: each chunk is recorded before it is delivered, and the end is the outcome.
 
-Life of a stream: the agent asks for the next chunk → the effect's own task goes on to its next `yield` → the chunk
-arrives like an answer, is committed without waiting for the disk and handed over in its turn → … → the end, with all
-chunks, is committed with the disk. The effect never runs ahead of its reader by more than the chunk that was asked for.
+Life of a stream: the reader asks for the next chunk → the effect's own task continues to its next `yield` → the chunk
+arrives, is committed without waiting for the disk, and is delivered at rest → … → the outcome, with all chunks, is
+committed with the disk. The effect is never ahead of its reader by more than the chunk that was asked for.
 
-A process that dies in the middle leaves the stream in doubt. If nothing was asked for after its chunks, nobody has seen
-them but this agent, which begins anew: the stream is done again. Otherwise its chunks are served as they were, and then
-a `ConnectionError`.
+After the death of a process the kernel decides: a stream on whose chunks the program did not act is executed again, and
+its first chunks are void. Any other is cut: its chunks are delivered, and then a `ConnectionError`.
 
-A reader that has had enough closes the stream, lets go of it (`break`) or ends with it open: the effect is told, and
-its answer says that it was given up, as long as the run goes on. Nobody waits for that answer when the run comes back.
+A reader that needs no more closes the stream, drops it (`break`), or ends with it open. Then the effect is told to end,
+and its outcome says that it was given up. That outcome is never delivered.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Callable
+from _thread import get_ident
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
-from contextvars import copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onrecord.core.codec import decode, encode
-from onrecord.core.events import ChunkReceived, ProcessAttached
+from onrecord.core.events import ANSWERS, ChunkReceived
 from onrecord.runtime.engine.attempts import Attempts
-from onrecord.runtime.engine.context import PLACE, nobody
+from onrecord.runtime.engine.boundary import TaskEffect
+from onrecord.runtime.engine.context import Lane, current_lane
 from onrecord.runtime.engine.open_effect import EffectSpec, MakeEvent, OpenEffect
-from onrecord.runtime.engine.outcomes import class_missing, foretold, open_answer
-from onrecord.runtime.engine.run import LiveRun
-from onrecord.runtime.engine.stops import RunStopped
-from onrecord.runtime.replay.records import RecordedChunk
-from onrecord.runtime.scheduler.asyncio_driver import LoopHooks, TaskQueue
-from onrecord.runtime.scheduler.delivery_item import CHUNK, Item
-from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.engine.outcomes import class_missing, open_outcome, open_recorded
+from onrecord.runtime.engine.stops import OutsideRun
+from onrecord.runtime.forks.tail_policy import LIVE_KINDS
+from onrecord.runtime.replay.records import RecordedChunk, RecordedOutcome
+from onrecord.runtime.scheduler.items import EffectCancelled
 
-CUT = "the stream was cut off when the process that read it died"
+if TYPE_CHECKING:
+    from onrecord.runtime.engine.run import LiveRun
+
+
+class MadeChunk:
+    """A part of a stream of this process."""
+
+    __slots__ = ("event", "seq")
+
+    def __init__(self, event: ChunkReceived) -> None:
+        self.event = event
+        self.seq = 0
+        """Set by the commit."""
+
+
+DeliveredChunk = MadeChunk | RecordedChunk
 
 
 class Stream:
-    """What a tool that yields returns to an agent: an asynchronous iterator over its chunks."""
+    """An asynchronous iterator over the chunks of an effect, as an agent reads it."""
 
-    _ticket: OpenEffect | None = None
+    _effect: _StreamEffect | None = None
+    _is_over = False
 
     def __init__(self, lane: Lane, spec: EffectSpec, make: MakeEvent, generate: Callable[[], Any]) -> None:
         self._run: LiveRun = lane.run
-        self._lane = lane
         self._spec = spec
-        if lane.run.substitutes is not None:
-            make, generate = lane.run.substitutes.substitute_stream(spec, make, generate)
         self._make = make
-        self._reader = _TaskReader(lane.run, generate)
-        self._index = 0
-        self._over = False
+        self._generate = generate
+        self._plain: AsyncGenerator[Any, None] | None = None
+        """The chunks of a stream that is read inside an effect, where nothing is recorded."""
         self.result: Any = None
-        """The value of its answer, once it has come to its end."""
+        """The value of the outcome, once the stream has ended."""
 
     def foretold(self) -> Any:
-        """The value of its answer, where the record has it before the stream has come to its end."""
-        return foretold(self._run, self._ticket)
+        """Return the value of the outcome if the record has it, even before the stream has ended; otherwise None."""
+        return find_foretold(self._run, self._effect)
 
     def __aiter__(self) -> Stream:
         return self
 
     async def __anext__(self) -> Any:
-        if self._over:
+        if self._is_over:
             raise StopAsyncIteration
-        run, reader = self._run, self._reader
-        if self._ticket is None:
-            self._ticket = run.request(self._lane, self._spec, self._make, key=None, waiter=reader)
-            run.streams.add(self)
-            reader.make_sure_it_goes_on()
-        item = Item(CHUNK, self._lane, self._index, reader.wake, looped=True, ticket=self._ticket)
-        if not self._ticket.has_answer:  # it may have ended while the reader was at something else
-            reader.ask(item)
-            run.expect_chunk(item)
+        run, lane, effect = self._run, current_lane(), self._effect
+        if lane is None or lane.run is not run:
+            return await self._read_inside()
+        if effect is None:
+            effect = self._ask(lane)
+        if not effect.has_next:
             try:
-                await reader.future
-            except asyncio.CancelledError as cancelled:
-                self._give_up(cancelled)
+                await effect.wait_for_next()
+            except asyncio.CancelledError:
+                self._end(effect)
                 raise
-        if run.stopped is not None and not (self._ticket.has_answer or item.chunk is not None):
-            raise RunStopped(run.stopped)
-        if item.chunk is not None:
-            self._index += 1
-            return opened(run, item.chunk, as_is=self._spec.handed_as_is)
-        self._over = True
-        run.taken(self._ticket)
-        self.result = open_answer(run, self._ticket)  # or raises the error that ended it
+        if effect.chunks:
+            return opened(run, effect.chunks.popleft(), as_is=self._spec.handed_as_is)
+        self._end(effect)
+        self.result = open_outcome(run, effect)  # or raises the error that ended it
         raise StopAsyncIteration
 
+    def _ask(self, lane: Lane) -> _StreamEffect:
+        run, make, generate = self._run, self._make, self._generate
+        if run.substitutes is not None:
+            make, generate = run.substitutes.substitute_stream(self._spec, make, generate)
+        effect = _StreamEffect(lane, self._spec, generate)
+        with run.lock:
+            run.ask(lane, effect, make, None)
+            run.streams.add(self)
+        self._effect = effect
+        return effect
+
+    def _end(self, effect: _StreamEffect) -> None:
+        self._is_over = True
+        if effect.outcome is not None:
+            with self._run.lock:
+                self._run.delivered(effect)
+
+    async def _read_inside(self) -> Any:
+        if self._plain is None:
+            check_inside(self._run, self._spec, is_asked=self._effect is not None)
+            self._plain = self._generate()
+        return await self._plain.__anext__()
+
     async def aclose(self) -> None:
-        """The reader has had enough: that is the end of the effect, too."""
-        self.left()
+        """Stop reading."""
+        if self._plain is not None:
+            await self._plain.aclose()
+        self.give_up()
 
     def left(self) -> None:
-        """Nobody reads on."""
-        if self._ticket is not None and not self._over:
-            self._give_up(GeneratorExit())
+        """Stop reading, without a task."""
+        self.give_up()
+
+    def give_up(self) -> None:
+        """End the stream: it is not read any more."""
+        if self._effect is not None and not self._is_over:
+            self._is_over = True
+            self._effect.give_up()
 
     def __del__(self) -> None:
-        if self._ticket is not None and not self._over:
-            self._reader.forgotten(self._ticket)
-
-    def _give_up(self, reason: BaseException) -> None:
-        assert self._ticket is not None
-        self._over = True
-        self._reader.give_up(self._ticket, reason)
+        if self._effect is not None and not self._is_over:
+            self._effect.give_up_soon()
 
 
-def opened(run: LiveRun, chunk: ChunkReceived | RecordedChunk, *, as_is: bool = False) -> Any:
-    """A chunk as the agent is handed it: what the record will give for it, shared with nobody, if it may be changed."""
-    if isinstance(chunk, RecordedChunk):
-        assert run.past is not None
-        missing: list[str] = []
-        value = run.past.members(chunk.row, missing)["chunk"]
-        if missing:
-            run.stop_here(class_missing(missing, f"the chunk at seq {chunk.row.seq}", run.name, chunk.row.seq))
-        return value
-    if as_is:
-        return chunk.chunk
-    encoded = encode(chunk.chunk)
-    if not encoded.replayable:
-        return chunk.chunk
-    return decode(encoded.tree, loaded_classes=not run.reader.holds_foreign, artifact=encoded.artifacts.__getitem__)
+class _StreamEffect(TaskEffect):
+    """The effect of a stream, and what was delivered of it. It does not know its reader, which may drop it."""
 
-
-def note_if_anew(run: LiveRun, ticket: OpenEffect) -> None:
-    """What was handed over of it by a process that died counts no more from here on. Its first chunk would say so, too;
-    but it may end, or be given up, without one."""
-    if run.past is not None and ticket.key in run.past.begins_anew:
-        run.past.begins_anew.discard(ticket.key)
-        run.note_now(ProcessAttached({"begun_anew": ticket.key}), ticket.lane)
-
-
-class _TaskReader:
-    """Whoever asked for the stream, and the task in which the tool runs."""
-
-    looped = True
-
-    def __init__(self, run: LiveRun, generate: Callable[[], Any]) -> None:
-        self._run = run
-        self._generate = generate
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._context = copy_context()
-        self._task: asyncio.Task[None] | None = None
+    def __init__(self, lane: Lane, spec: EffectSpec, generate: Callable[[], Any]) -> None:
+        super().__init__(lane, spec, generate)
+        self.chunks: deque[DeliveredChunk] = deque()
+        """Chunks that were delivered and not read yet."""
         self._wanted = asyncio.Event()
-        self._item: Item | None = None
-        self.future: asyncio.Future[None] = self._loop.create_future()
+        self._thread = get_ident()
 
-    def ask(self, item: Item) -> None:
-        """The agent wants the next chunk."""
-        self._item = item
-        if self.future.done():
-            self.future = self._loop.create_future()
-        LoopHooks.of(self._loop).call_soon(self._wanted.set, context=nobody())
+    # The reader's side
 
-    def make_sure_it_goes_on(self) -> None:
-        """The loop may have begun the code that asks before the run was in it."""
-        queue = self._run.turns.loop
-        if queue is None:
-            queue = LoopHooks.of(self._loop).enter(self._run)
-        if isinstance(queue, TaskQueue):
-            queue.nudge()
+    @property
+    def has_next(self) -> bool:
+        return bool(self.chunks) or self.outcome is not None
 
-    def begin(self, ticket: OpenEffect) -> None:
-        if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.begin, ticket, context=nobody())
+    async def wait_for_next(self) -> None:
+        """Ask for the next chunk and wait for it, or for the outcome."""
+        if self.future is not None:
+            raise RuntimeError("the stream is already read by another task")
+        self._wanted.set()
+        try:
+            await self.wait()
+        finally:
+            self.future = None
+
+    def give_up(self) -> None:
+        """Write that the reader needs no more, and tell the effect to end."""
+        run = self.run
+        with run.lock:
+            if run.is_stopped:
+                return
+            run.kernel.drop(self.token)
+            self.chunks.clear()
+            if self.token.done:
+                run.delivered(self)
+            elif self.token.begun:
+                self.stop(self.token)  # the kernel says so too, but not at the end of the run
+
+    def give_up_soon(self) -> None:
+        """Give the stream up from a finaliser, which may be called in any thread and in the middle of anything."""
+        run = self.run
+        if run.is_stopped:
             return
-        if ticket.recorded is not None and ticket.recorded.chunks:
-            error = ConnectionError(CUT)
-            self._run.answered(ticket, ticket.spec.answers.failed(ticket.key, error), error)
+        if get_ident() == self._thread and not run.is_being_changed and run.lock.acquire(blocking=False):
+            try:
+                self.give_up()
+            finally:
+                run.lock.release()
             return
-        note_if_anew(self._run, ticket)
-        self._context.run(PLACE.set, Attempts(self._run, ticket).place)
-        self._task = asyncio.Task(self._read(ticket), loop=self._loop, context=self._context)
+        with suppress(RuntimeError):  # the loop is closed
+            self.driver.call_soon_threadsafe_really(self.give_up)
 
-    async def _read(self, ticket: OpenEffect) -> None:
-        chunks: list[Any] = []
-        generator: AsyncGenerator[Any, None] = self._generate()
+    # The driver's side
+
+    def _start(self) -> Coroutine[Any, Any, Any]:
+        Attempts(self.run, self)  # sets what the code of the effect knows of itself
+        return self._read()
+
+    async def _read(self) -> list[Any]:
+        """Read the chunks, each when it is wanted. Return them all."""
+        made: list[Any] = []
+        generator: AsyncGenerator[Any, None] = self._call()  # type: ignore[assignment]
         try:
             while True:
                 await self._wanted.wait()
@@ -186,33 +207,81 @@ class _TaskReader:
                 try:
                     chunk = await generator.__anext__()
                 except StopAsyncIteration:
-                    break
-                chunks.append(chunk)
-                assert self._item is not None
-                self._run.chunk_came(self._item, ChunkReceived(ticket.key, len(chunks) - 1, chunk))
-        except (Exception, asyncio.CancelledError) as error:  # a reader that has gone is answered nothing any more
-            self._run.answered(ticket, ticket.spec.answers.failed(ticket.key, error), error)
-        else:
-            self._run.answered(ticket, ticket.spec.answers.done(ticket.key, chunks))
+                    return made
+                arrival = make_chunk(self.run, self.key, len(made), chunk)
+                made.append(chunk)
+                self.driver.arrived(self.run.coordinator, self.token, arrival, last=False)
         finally:
             await generator.aclose()
 
-    def wake(self) -> None:
-        if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.wake, context=nobody())
-        elif not self.future.done():
-            self.future.set_result(None)
+    def _stop(self) -> None:
+        if not self._is_told_to_stop:  # a second order would interrupt the clean-up
+            super()._stop()
 
-    def give_up(self, ticket: OpenEffect, reason: BaseException) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        self._run.abandoned(ticket, reason)
+    def deliver(self, value: Any, last: bool) -> None:
+        if last:
+            self.outcome = value
+        else:
+            self.chunks.append(value)
+        # After a cancellation the reader waits for the outcome: a chunk must not wake it before.
+        if self.future is not None and (last or not self.token.cancelled):
+            self.wake(is_cancelled=isinstance(value, EffectCancelled))
 
-    def forgotten(self, ticket: OpenEffect) -> None:
-        """The agent has let go of the stream. That is found out where it happens, or by the collector, which may come
-        in any thread and in the middle of anything."""
-        if threading.get_ident() == self._thread and not self._run.is_being_changed:
-            self.give_up(ticket, GeneratorExit())
-            return
-        with suppress(RuntimeError):  # the loop is closed, and everything in it over
-            self._loop.call_soon_threadsafe(self.give_up, ticket, GeneratorExit(), context=nobody())
+
+# What streams of tasks and of threads share
+
+
+def make_chunk(run: LiveRun, key: str, number: int, chunk: Any) -> MadeChunk:
+    event = ChunkReceived(key, number, chunk)
+    if run.secrets.active:
+        with run.lock:
+            event = run.secrets.redact_event(event)
+    return MadeChunk(event)
+
+
+def opened(run: LiveRun, chunk: DeliveredChunk, *, as_is: bool = False) -> Any:
+    """Return the value of a chunk: a copy of its own, as the record will give it, unless the reader does not change it.
+
+    A class that is missing here stops the run.
+    """
+    if isinstance(chunk, RecordedChunk):
+        assert run.history is not None
+        missing: list[str] = []
+        value = run.history.members(chunk.row, missing)["chunk"]
+        if missing:
+            run.stop_here(class_missing(missing, f"the chunk at seq {chunk.row.seq}", run.name, chunk.row.seq))
+        return value
+    value = chunk.event.chunk
+    if as_is:
+        return value
+    encoded = encode(value)
+    if not encoded.replayable:
+        return value
+    return decode(encoded.tree, loaded_classes=not run.reader.holds_foreign, artifact=encoded.artifacts.__getitem__)
+
+
+def find_foretold(run: LiveRun, effect: OpenEffect | None) -> Any:
+    """Return the value of the outcome that the record has for an effect, delivered or not; otherwise None."""
+    history = run.history
+    recorded = effect.recorded if effect is not None else None
+    if effect is None or recorded is None or history is None or recorded.key in history.open:
+        return None
+    request = recorded.row.seq
+    for stretch, after in history.stretches():
+        if request > stretch.last + stretch.shift:
+            continue
+        for row, link in stretch.rows(max(after, request - stretch.shift)):
+            if link.parent == request and row.kind in ANSWERS:
+                outcome = RecordedOutcome(row, link.content, link.time)
+                is_value = row.kind == "ActionSucceeded"
+                return open_recorded(run, effect, outcome, is_counted=False) if is_value else None
+    return None
+
+
+def check_inside(run: LiveRun, spec: EffectSpec, *, is_asked: bool) -> None:
+    """Raise unless a stream may be read where nothing is recorded: inside an effect, from its beginning."""
+    run.check_going_on()
+    if is_asked:
+        raise OutsideRun(f"the stream {spec.name} of run {run.name} was read outside of the lanes of its run")
+    if run.substitutes is not None and spec.kind not in LIVE_KINDS:
+        run.substitutes.refuse_inside(spec.name)

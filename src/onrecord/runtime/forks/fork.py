@@ -31,6 +31,8 @@ from onrecord.journal.lineage import shared_stretches
 from onrecord.journal.reader import JournalReader
 from onrecord.runtime.forks.overrides import ANSWER, MODEL, REQUEST, count_requests
 from onrecord.runtime.forks.tail_policy import FACT, LIVE, TailPolicy, check_mode, check_tool_names
+from onrecord.runtime.replay.delivery_marks import make_mark
+from onrecord.runtime.scheduler.items import AHEAD
 from onrecord.store.contract import EventRow, Store
 
 CHANGE = "change"
@@ -222,10 +224,13 @@ def _start_with_answer(parent: JournalReader, at: int | None, change: AnotherAns
     request, link = parent.sequenced(request_row), parent.link(request_row)
     is_stream = chunk is not None and not _has_single_answer(parent, answer)
     fact = {"kind": ANSWER, "event": answer if answer is not None else request_row.seq, "request": request_row.seq}
+    # The answer is delivered at the first rest after the shared events: it is marked as committed ahead of that.
+    ahead = make_mark(AHEAD)
+    chunks = _make_chunks(request.event, change) if is_stream else []
     drafts = (
         Draft(request.event, lane=link.lane, key=link.key),
-        *(Draft(one, lane=link.lane) for one in (_make_chunks(request.event, change) if is_stream else ())),
-        Draft(_make_answer_event(request.event, change), lane=link.lane),
+        *(Draft(chunk, lane=link.lane, key=ahead, parent=1) for chunk in chunks),
+        Draft(_make_answer_event(request.event, change), lane=link.lane, key=ahead),
     )
     return _ForkStart(position, fact, drafts)
 
@@ -247,7 +252,12 @@ def _find_first_chunk(parent: JournalReader, request_row: EventRow, latest: int)
     """Return the seq of a stream's first chunk: the fork with another answer must begin before it."""
     key = parent.link(request_row).key
     for row in parent.store.scan(parent.namespace, parent.run, request_row.seq + 1, latest + 1, contents=False):
-        if row.kind == "ChunkReceived" and getattr(parent.event(row.seq).event, "action_id", None) == key:
+        if row.kind != "ChunkReceived":
+            continue
+        request = parent.link(row).parent
+        if request == request_row.seq or (
+            request is None and getattr(parent.event(row.seq).event, "action_id", None) == key
+        ):
             return row.seq
     return None
 

@@ -19,13 +19,14 @@ from onrecord.core.events import ActionRequested, Event
 from onrecord.errors import Damaged, InvalidInput
 from onrecord.journal.lineage import Stretch, shared_stretches
 from onrecord.journal.reader import JournalReader
-from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.context import current_effect
 
 if TYPE_CHECKING:
     from onrecord.core.matching import MatchRules
     from onrecord.runtime.engine.open_effect import EffectSpec, MakeEvent
     from onrecord.runtime.engine.run import LiveRun
     from onrecord.runtime.replay.history import History
+    from onrecord.runtime.replay.records import RecordedRequest
 
 FACT = "change"
 REQUEST, MODEL, ANSWER = "request", "model", "answer"
@@ -68,15 +69,19 @@ class ModelOverride(RequestOverride):
         payload = replace_model(getattr(make(""), "payload", None), self.model)
         return (make, call) if payload is None else (_replace_payload(make, payload), bind_call(call, payload))
 
-    def adopt_history(self, past: History, rules: MatchRules) -> None:
-        """Give the shared requests the match digests that they have with the other model."""
-        for request in past.by_key.values():
-            if request.seq > 0 or request.kind != "ActionRequested":
-                continue
-            members = past.members(request.row)
+    def adopt_history(self, history: History, rules: MatchRules) -> None:
+        """Give each shared request the match digest that it has with the other model, when it is read."""
+
+        def find_match(request: RecordedRequest) -> bytes | None:
+            if request.match is None or request.kind != "ActionRequested":
+                return request.match
+            members = history.members(request.row)
             payload = replace_model(members.get("payload"), self.model) if members.get("effect") == MODEL_CALL else None
-            if payload is not None:
-                request.match = rules.match(request.kind, encode({**members, "payload": payload}).tree)
+            if payload is None:
+                return request.match
+            return rules.match(request.kind, encode({**members, "payload": payload}).tree)
+
+        history.find_shared_match = find_match
 
 
 MODEL_DEPTH = 4
@@ -123,11 +128,11 @@ def bind_call(call: Callable[[], Any], payload: Any) -> Callable[[], Any]:
 
 
 def _refuse_input() -> Any:
-    place = PLACE.get()
-    assert isinstance(place, Inside)
+    place = current_effect()
+    assert place is not None
     place.run.stop_here(
         InvalidInput(
-            f"{place.ticket.spec.name} cannot be executed with this input: its function does not accept it",
+            f"{place.effect.spec.name} cannot be executed with this input: its function does not accept it",
             hint="Change its answer or the program instead.",
             code="bad_change",
         )
@@ -170,12 +175,13 @@ def _parse_override(run: LiveRun, change: Any) -> RequestOverride | None:
             return None
         if change["kind"] == MODEL:
             override = ModelOverride(str(change["model"]))
-            if run.past is not None:
-                override.adopt_history(run.past, run.rules)
+            if run.history is not None:
+                override.adopt_history(run.history, run.rules)
             return override
         match, occurrence = bytes.fromhex(change["match"]), int(change["occurrence"])
-        if run.past is not None and run.past.beginning is not None:  # requests before a checkpoint are not made again
-            occurrence -= count_requests(run.reader, match, run.past.began_at)
+        history = run.history
+        if history is not None and history.beginning is not None:  # requests before a checkpoint are not made again
+            occurrence -= count_requests(run.reader, match, history.began_at)
         return InputOverride(run.rules, match, occurrence, change["payload"])
     except (TypeError, ValueError, LookupError, OverflowError) as error:
         raise Damaged(f"the change in the facts of run {run.name} cannot be read", code="bad_content") from error

@@ -12,8 +12,7 @@ from onrecord.errors import Damaged
 from onrecord.journal.lineage import Stretch, shared_stretches, stretch_of
 from onrecord.journal.reader import JournalReader
 from onrecord.runtime.engine.stops import NotReplayable
-from onrecord.runtime.replay.history import History
-from onrecord.runtime.replay.records import CANCELLED
+from onrecord.runtime.replay.delivery_marks import parse_mark
 
 if TYPE_CHECKING:
     from onrecord.core.links import Link
@@ -36,14 +35,14 @@ class SubstituteRecord:
 
     def __init__(self, reader: JournalReader, after: int, used: set[int]) -> None:
         self.reader = reader
-        self._history: History | None = None
         self._stretches = [*shared_stretches(reader), Stretch(reader, reader.head().seq, 0)]
         self._used = used
         self.by_match: dict[tuple[str, bytes], deque[SubstituteAnswer]] = {}
         self.answers: dict[int, int] = {}
         self.cancelled: set[int] = set()
         self.requests: dict[int, tuple[EventRow, Link]] = {}
-        self.draws: dict[tuple[str, str], list[Any]] = {}
+        self.draws: dict[tuple[str, str], deque[Any]] = {}
+        """Values that were not served yet, by lane and site."""
         try:
             self._read(after)
         except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
@@ -56,13 +55,13 @@ class SubstituteRecord:
                 requests[row.seq] = row, link
             elif row.kind in ANSWERS and link.parent is not None:
                 self.answers[link.parent] = row.seq
-                if link.key == CANCELLED:
+                if parse_mark(link.key).is_cancelled:
                     self.cancelled.add(link.parent)
                 if link.parent not in requests:  # it was made before `after` and answered later
                     requests[link.parent] = self.event(link.parent)
             elif row.kind == "ValuesDrawn":
-                for lane, kind, value in self.members(row.seq)["draws"]:
-                    self.draws.setdefault((lane, kind), []).append(value)
+                for lane, site, value in self.members(row.seq)["draws"]:
+                    self.draws.setdefault((lane, site), deque()).append(value)
         for seq in sorted(set(requests) & set(self.answers) - self._used):
             row, link = requests[seq]
             if row.match is not None:
@@ -90,12 +89,26 @@ class SubstituteRecord:
         return _make_answer(row, link)
 
     def chunks(self, answer: SubstituteAnswer) -> list[Any]:
-        """Return the chunks of a stream."""
-        if self._history is None:
-            self._history = History.read(self.reader)
-        request = self._history.by_key.get(answer.key)
-        chunks = request.chunks if request is not None else ()
-        return [self._history.members(chunk.row)["chunk"] for chunk in chunks]
+        """Return the chunks of a stream, as its last execution gave them."""
+        found: list[int] = []
+        for row, link in self._rows(answer.seq):
+            if row.seq >= self.answers[answer.seq]:
+                break
+            if row.kind == "ChunkReceived" and self._is_chunk_of(answer, row, link):
+                found.append(row.seq)
+            elif row.kind == "TurnTaken" and ["began", answer.key] in self.members(row.seq)["turns"]:
+                found.clear()  # the stream was executed again
+        return [self.members(position)["chunk"] for position in found]
+
+    def _is_chunk_of(self, answer: SubstituteAnswer, row: EventRow, link: Link) -> bool:
+        if link.parent is not None:
+            return link.parent == answer.seq
+        return bool(self.members(row.seq)["action_id"] == answer.key)
+
+    def take_draw(self, lane: str, site: str) -> list[Any] | None:
+        """Remove the next value of that lane and site, and return it in a list; None if there is none."""
+        values = self.draws.get((lane, site))
+        return [values.popleft()] if values else None
 
     def event(self, position: int) -> tuple[EventRow, Link]:
         stretch = stretch_of(self._stretches, position)

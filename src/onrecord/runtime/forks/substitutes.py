@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
+from _thread import allocate_lock
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,7 +30,7 @@ from onrecord.errors import Damaged, NotFound, OnrecordError
 from onrecord.journal.chain import Draft
 from onrecord.journal.lineage import LONGEST
 from onrecord.journal.reader import JournalReader
-from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.context import EFFECT, current_effect, inside
 from onrecord.runtime.engine.outcomes import class_missing, is_opaque
 from onrecord.runtime.engine.stops import NotCarriedOut, NotReplayable, Suspended
 from onrecord.runtime.forks.overrides import FACT as CHANGE
@@ -44,7 +46,8 @@ from onrecord.runtime.forks.tail_policy import (
     check_mode,
     check_tool_names,
 )
-from onrecord.runtime.replay.history import History, stood_in_before
+from onrecord.runtime.replay.history import History, served_before
+from onrecord.runtime.scheduler.drivers import threads
 
 if TYPE_CHECKING:
     from onrecord.runtime.engine.open_effect import EffectSpec, MakeEvent, OpenEffect
@@ -56,10 +59,10 @@ _MEMBERS = {"ActionSucceeded": "output", "ActionFailed": "error", "WaitResolved"
 class Substitutes:
     """The substitutes of a fork or a live replay."""
 
-    def __init__(self, run: LiveRun, policy: TailPolicy, past: History | None, overrides: Overrides) -> None:
+    def __init__(self, run: LiveRun, policy: TailPolicy, history: History | None, overrides: Overrides) -> None:
         self._run = run
         self.policy = policy
-        self._past = past
+        self._history = history
         self._earlier_policies: list[tuple[int, TailPolicy]] = []
         """The policies of earlier processes, each with the seq from which it was in force."""
         self._begun: set[OpenEffect] = set()
@@ -67,7 +70,7 @@ class Substitutes:
         self._record: SubstituteRecord | None = None
         self._is_loaded = self._has_looked_back = False
         self._overrides = overrides
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()  # never a lock of the agent
         self._arriving: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -141,13 +144,26 @@ class Substitutes:
 
         return serve_or_generate
 
-    def find_draw(self, lane: str, kind: str, ordinal: int) -> Any:
-        """Return the draw of the other record in a list, or None if the value must be drawn now."""
+    def find_draw(self, lane: str, site: str) -> list[Any] | None:
+        """Return the next draw of the other record in a list, or None if the value must be drawn now."""
         if self.policy.mode == LIVE and not self.policy.is_replay:
             return None
-        record = self._load_record()
-        values = record.draws.get((lane, kind), ()) if record is not None else ()
-        return [values[ordinal]] if ordinal < len(values) else None
+        with inside():
+            record = self._load_record()
+        return record.take_draw(lane, site) if record is not None else None
+
+    def _skip_draws(self, record: SubstituteRecord) -> None:
+        """Pass the values that earlier processes of this run were served: its own record has them."""
+        if self._history is None:
+            return
+        own, first = self._history.reader, max(0, self._history.began_at) + 1
+        drawn: Counter[tuple[str, str]] = Counter()
+        for row in own.store.scan(own.namespace, own.run, first, self._history.last_seq + 1, contents=False):
+            if row.kind == "ValuesDrawn":
+                drawn.update((lane, site) for lane, site, _ in own.event(row.seq).event.content()["draws"])
+        for (lane, site), count in drawn.items():
+            for _ in range(count):
+                record.take_draw(lane, site)
 
     @contextmanager
     def _stopping_on_damage(self) -> Iterator[None]:
@@ -161,54 +177,58 @@ class Substitutes:
 
     def _choose_answer(self) -> SubstituteAnswer | None:
         """Return the recorded answer to the current effect, or None if it is executed. Otherwise stop the run."""
-        place = PLACE.get()
-        assert isinstance(place, Inside)
-        ticket, policy = place.ticket, self.policy
-        spec = ticket.spec
+        place = current_effect()
+        assert place is not None
+        effect, policy = place.effect, self.policy
+        spec = effect.spec
         if policy.mode == STOPPED:
             hint = f"Continue it: onrecord resume {self._run.name} --tail live, or --tail mocked"
             reason = f"run {self._run.name} stopped before its first new effect, {spec.name}"
-            self._stop_before(ticket, Suspended(reason, hint=hint, code="fork_stopped"))
+            self._stop_before(effect, Suspended(reason, hint=hint, code="fork_stopped"))
         if self.executes(spec):
             with self._run.lock:
                 self._run.check_going_on()
-                self._begun &= self._run.waiting
-                self._begun.add(ticket)
+                self._begun = {one for one in self._begun if self._run.effects.get(one.key) is one}
+                self._begun.add(effect)
             return None
-        answer = self._take(ticket)
+        answer = self._take(effect)
         if answer is not None:
             # The outcome is known: no retry, no timeout.
-            ticket.spec = spec._replace(retry=None, timeout_seconds=None)
-            self._note(ticket, answer)
+            effect.spec = spec._replace(retry=None, timeout_seconds=None)
+            self._note(effect, answer)
             return answer
         if policy.mode == LIVE and spec.kind in INPUT_KINDS and (spec.kind == "sleep" or not policy.is_replay):
             return None
-        self._stop_before(ticket, self._make_refusal(spec))
+        self._stop_before(effect, self._make_refusal(spec))
 
     def executes(self, spec: EffectSpec) -> bool:
         return self.policy.executes(spec)
 
+    def may_begin(self, spec: EffectSpec) -> bool:
+        """Return False for an effect that may be executed once and is not under this policy: served, or stopped."""
+        return self._history is None or self.executes(spec)
+
     def add_earlier_policy(self, at: int, policy: TailPolicy) -> None:
         self._earlier_policies.append((at, policy))
 
-    def may_have_begun(self, ticket: OpenEffect) -> bool:
+    def may_have_begun(self, effect: OpenEffect) -> bool:
         """Return True if a policy in force since the request executes the effect: an earlier process may have begun."""
-        assert ticket.recorded is not None
-        requested_at = ticket.recorded.row.seq
+        assert effect.recorded is not None
+        requested_at = effect.recorded.row.seq
         before = [policy for at, policy in self._earlier_policies if at < requested_at]
         since = [policy for at, policy in self._earlier_policies if at > requested_at]
-        return any(policy.executes(ticket.spec) for policy in (*before[-1:], *since))
+        return any(policy.executes(effect.spec) for policy in (*before[-1:], *since))
 
-    def _take(self, ticket: OpenEffect) -> SubstituteAnswer | None:
-        event = self._run.secrets.redact_event(ticket.event)
+    def _take(self, effect: OpenEffect) -> SubstituteAnswer | None:
+        event = self._run.secrets.redact_event(effect.event)
         match = self._run.rules.match_of(event.kind, event.content())
         record = self._load_record()
         if record is None:
             return None
         with self._lock:
-            served_seq = self._find_served().get(ticket.key)
+            served_seq = self._find_served().get(effect.key)
             answer = record.find_taken(served_seq, event.kind, match) if served_seq is not None else None
-            return answer or record.take(event.kind, match, ticket.key)
+            return answer or record.take(event.kind, match, effect.key)
 
     def _load_record(self) -> SubstituteRecord | None:
         """Return the other record, or None if that run does not exist (a child run that was never called there)."""
@@ -217,7 +237,9 @@ class Substitutes:
                 self._is_loaded = True
                 with suppress(NotFound):
                     reader = JournalReader(self._run.reader.store, self.policy.run, self._run.reader.namespace)
-                    self._record = SubstituteRecord(reader, self.policy.after, set(self._find_served().values()))
+                    record = SubstituteRecord(reader, self.policy.after, set(self._find_served().values()))
+                    self._skip_draws(record)
+                    self._record = record
             return self._record
 
     def _find_served(self) -> dict[str, int]:
@@ -225,16 +247,16 @@ class Substitutes:
 
         Notes before a checkpoint are read here, so that a run that needs no substitute never reads that far back.
         """
-        past = self._past
-        if past is None:
+        history = self._history
+        if history is None:
             return {}
-        if past.began_at > 0 and not self._has_looked_back:
+        if history.began_at > 0 and not self._has_looked_back:
             self._has_looked_back = True
-            past.stood_in = {**stood_in_before(past), **past.stood_in}
-        return past.stood_in
+            history.served = {**served_before(history), **history.served}
+        return history.served
 
-    def _note(self, ticket: OpenEffect, answer: SubstituteAnswer) -> None:
-        detail = {"action": ticket.key, "run": self.policy.run, "seq": answer.seq}
+    def _note(self, effect: OpenEffect, answer: SubstituteAnswer) -> None:
+        detail = {"action": effect.key, "run": self.policy.run, "seq": answer.seq}
         with self._run.lock:
             if not self._run.is_stopped:
                 self._run.note(ProcessAttached({"stood_in": detail}))
@@ -253,20 +275,22 @@ class Substitutes:
             )
         )
 
-    def _stop_before(self, ticket: OpenEffect, reason: OnrecordError) -> NoReturn:
+    def _stop_before(self, effect: OpenEffect, reason: OnrecordError) -> NoReturn:
         """Stop the run, and note that this effect and every other open one have not begun, so that none is in doubt."""
         run = self._run
         with run.lock:
             run.check_going_on()
-            not_begun = [ticket, *(one for one in run.waiting if one is not ticket and self._has_not_begun(one))]
-            new = [one.key for one in not_begun if one.recorded is None or not one.recorded.not_begun]
-            if new:
-                run.write([Draft(ProcessAttached({"not_begun": key})) for key in new], sync=True)
+            assert run.commits is not None
+            not_begun = [effect, *(one for one in run.effects.values() if one is not effect and self._is_held(one))]
+            known = run.history.digest.retries if run.history is not None else frozenset()
+            notes = [ProcessAttached({"not_begun": one.key}) for one in not_begun if one.key not in known]
+            run.commits.append([Draft(note, lane=run.kernel.root) for note in notes], sync=True)
             run.stop_here(reason)
 
-    def _has_not_begun(self, ticket: OpenEffect) -> bool:
-        answered = ticket.recorded is not None and ticket.recorded.answer is not None
-        return ticket.spec.once and ticket not in self._begun and ticket.answer is None and not answered
+    def _is_held(self, effect: OpenEffect) -> bool:
+        """Return True for a committed request that may be executed once and was not."""
+        is_open = effect.outcome is None and not effect.token.here
+        return effect.spec.once and effect.request_seq > 0 and is_open and effect not in self._begun
 
     def _make_refusal(self, spec: EffectSpec) -> NotCarriedOut:
         missing = f"the record of run {self.policy.run[:128]} has no answer to {spec.name} with this input"
@@ -323,18 +347,27 @@ class Substitutes:
 
     # Child runs
 
-    def facts_for_child(self, ticket: OpenEffect) -> dict[str, Any]:
+    def facts_for_child(self, effect: OpenEffect) -> dict[str, Any]:
         """Return the facts of a run that this effect calls. The run that was called there is its substitute."""
-        answer = self._take(ticket)
+        answer = self._take(effect)
         if answer is not None:
-            self._note(ticket, answer)
-        caller, key = self.policy.run, ticket.key
+            self._note(effect, answer)
+        caller, key = self.policy.run, effect.key
         if answer is not None and self._record is not None:
             caller, key = self._record.owner(answer), answer.key
         child = child_id(f"{caller}/{key}")
         model = self._overrides.model
         change = {CHANGE: {"kind": MODEL, "model": model}} if model is not None else {}
         return {FACT: self.policy._replace(run=child, after=0).to_fact(), **change}
+
+
+def _find_effect_context() -> Context | None:
+    """Return the context of an effect under a tail policy: its threads must not call tools that were not named."""
+    place = EFFECT.get()
+    return copy_context() if place is not None and place.run.substitutes is not None else None
+
+
+threads.find_effect_context = _find_effect_context
 
 
 def load_substitutes(run: LiveRun, *, mode: str | None = None, tools: Iterable[str] = ()) -> Substitutes | None:
@@ -345,25 +378,25 @@ def load_substitutes(run: LiveRun, *, mode: str | None = None, tools: Iterable[s
     parent = run.reader.header.parent
     if parent is None:
         return None
-    facts, past = run.reader.facts() or {}, run.past
+    facts, history = run.reader.facts() or {}, run.history
     if FACT not in facts:
         if parent.relation in ("fork", "replay"):
             raise Damaged(f"the facts of run {run.name} have no tail policy", code="bad_content")
         return None
     recorded = [(0, facts[FACT])]
-    if past is not None and past.began_at > 0:
-        recorded = [(past.began_at, (past.carried or {}).get(FACT, facts[FACT]))]
-    recorded += past.standing_in if past is not None else ()
+    if history is not None and history.began_at > 0:
+        recorded = [(history.began_at, (history.carried or {}).get(FACT, facts[FACT]))]
+    recorded += history.policies if history is not None else ()
     policies = [(at, TailPolicy.from_fact(fact)) for at, fact in recorded]
-    policy, caller = policies[-1][1], PLACE.get()
-    if isinstance(caller, Inside) and caller.run.substitutes is not None:  # a called run has its caller's policy
+    policy, caller = policies[-1][1], current_effect()
+    if caller is not None and caller.run.substitutes is not None:  # a called run has its caller's policy
         mode, tools = caller.run.substitutes.policy.mode, caller.run.substitutes.policy.live_tools
     wanted = policy._replace(
         mode=check_mode(mode or policy.mode), live_tools=policy.live_tools | check_tool_names(tools)
     )
     if wanted != policy and run.journal is not None:
         run.note(ProcessAttached({FACT: wanted.to_fact()}))
-    substitutes = Substitutes(run, wanted, past, load_overrides(run, facts, policy.run))
+    substitutes = Substitutes(run, wanted, history, load_overrides(run, facts, policy.run))
     for at, one in policies:
         substitutes.add_earlier_policy(at, one)
     return substitutes

@@ -1,22 +1,16 @@
-"""An effect in doubt: requested, and no answer on record. It may have happened.
-
-Decided without looking at anything but what is known of the effect and of its record.
-"""
+"""Effects in doubt: requested, without a recorded outcome. They may have happened."""
 
 from __future__ import annotations
 
-from onrecord.runtime.engine.open_effect import EffectSpec
+from typing import TYPE_CHECKING
+
 from onrecord.runtime.engine.stops import InDoubt
-from onrecord.runtime.replay.records import RecordedRequest
+
+if TYPE_CHECKING:
+    from onrecord.runtime.engine.open_effect import OpenEffect
+    from onrecord.runtime.engine.run import LiveRun
 
 DONE, RETRY, FAIL = "done", "retry", "fail"
-
-
-def may_be_done_again(spec: EffectSpec, recorded: RecordedRequest) -> bool:
-    """Whatever can be repeated without harm is; an unknown side effect only on an operator's word."""
-    if not spec.once:
-        return True
-    return recorded.not_begun or recorded.settled is not None  # a settlement but for `retry` comes with an answer
 
 
 def settling_hint(settle: str) -> str:
@@ -25,13 +19,14 @@ def settling_hint(settle: str) -> str:
     return f"Find out. {'; '.join(f'{case}: {settle} {option}' for case, option in choices)}."
 
 
-def effect_in_doubt(run: str, spec: EffectSpec, recorded: RecordedRequest) -> InDoubt:
-    seq = recorded.row.seq
-    settle = f"onrecord settle {run} --effect {seq}"
+def effect_in_doubt(run: LiveRun, effect: OpenEffect) -> InDoubt:
+    recorded = effect.recorded
+    seq = recorded.row.seq if recorded is not None else 0
     return InDoubt(
-        f"run {run}: {spec.name} at seq {seq} was begun and may have happened; it is not repeated unasked",
-        hint=settling_hint(settle),
-        key=recorded.key,
+        f"run {run.name}: {effect.spec.name} at seq {seq} was begun and may have happened; "
+        "it is not repeated without a decision",
+        hint=settling_hint(f"onrecord settle {run.name} --effect {seq}"),
+        key=effect.key,
         seq=seq,
-        run=run,
+        run=run.name,
     )

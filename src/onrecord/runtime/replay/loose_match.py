@@ -1,11 +1,11 @@
-"""What a replay may tolerate, and only if it was named: a call that has moved, or one whose content has drifted.
+"""Differences that a replay may tolerate, if they were named: a call that has moved, or one whose content drifted.
 
-- `moved`: the same request, asked for in another lane or at another place of its lane. Its answer is handed over as
-  soon as nothing else can be.
-- `content`: the same operation (and model), asked for with another input: the recorded call that is most like it
+- `moved`: the same request, made in another lane or at another position of its lane. Its outcome is delivered as soon
+  as nothing else can be.
+- `content`: the same operation (and model), requested with another input: the recorded call that is most like it
   answers.
 
-Each such match is kept, to be told. Nothing is ever tolerated where something may run live.
+Each such match is reported. Nothing is tolerated where an effect may be executed.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.core.codec import encode
 from onrecord.errors import InvalidInput
-from onrecord.runtime.replay.divergence import compared, first_difference, moved_request, nearest_of, source_line
+from onrecord.runtime.replay.divergence import compared, first_difference, nearest_of, source_line
 from onrecord.runtime.replay.source_lines import shown_line
-from onrecord.runtime.scheduler.delivery_item import CHUNK
 
 if TYPE_CHECKING:
     from onrecord.core.events import Event
-    from onrecord.runtime.engine.open_effect import EffectSpec
     from onrecord.runtime.engine.run import LiveRun
-    from onrecord.runtime.replay.records import RecordedRequest
-    from onrecord.runtime.scheduler.delivery_item import Item
-    from onrecord.runtime.scheduler.lanes import Lane
+    from onrecord.runtime.replay.records import Asked, RecordedRequest
+    from onrecord.runtime.scheduler.items import Requested
 
 MOVED, CONTENT = "moved", "content"
 TIERS = (MOVED, CONTENT)
@@ -59,93 +56,53 @@ def tiers_of(text: str) -> frozenset[str]:
 
 
 class LooseMatch:
-    """Of one replay. Without tiers it tolerates nothing, and finds calls that moved within the agent's own lane."""
+    """The tolerance of one replay. Without tiers it tolerates nothing."""
 
     def __init__(self, run: LiveRun, tiers: frozenset[str] = frozenset()) -> None:
         self._run = run
         self.tiers = tiers if run.journal is None else frozenset()
         self.matches: list[Inexact] = []
-        self._unmade_at: dict[str, int] = {}
+        if self.tiers:
+            run.kernel.tolerate(self._choose)
 
-    def instead(self, spec: EffectSpec, event: Event, match: bytes) -> RecordedRequest | None:
-        """What answers a request that the record does not have here; None: nothing may."""
-        past = self._run.past
-        if not self.tiers or past is None:
-            return None
-        unmade = [one for one in past.by_key.values() if not one.made and one.answer is not None]
+    def _choose(self, request: Requested, unmade: list[tuple[int, Requested]]) -> int | None:
+        """Return the position of the recorded request that answers one which the record does not have there."""
+        asked: Asked = request.digest
         if MOVED in self.tiers:
-            same = min((one for one in unmade if one.match == match), key=lambda one: one.seq, default=None)
-            if same is not None:
-                self._note(MOVED, spec.name, same)
-                return same
+            for position, one in unmade:
+                if one.digest == asked:
+                    self._note(MOVED, request.name, one.digest)
+                    return position
         if CONTENT not in self.tiers:
             return None
-        alike = [one for one in unmade if f"/{spec.name}/" in one.key and self._is_same_operation(one, event)]
-        nearest = nearest_of(self._run, alike, spec.name, event)
-        if nearest is not None:
-            path = first_difference(self._recorded(nearest), compared(encode(event.content()).tree))
-            self._note(CONTENT, spec.name, nearest, path)
-        return nearest
-
-    def check_order(self, lane: Lane, recorded: RecordedRequest) -> None:
-        """The agent's own code asks in the order in which it asked; other lanes are held to theirs by their turns."""
-        past = self._run.past
-        if not lane.main or past is None:
-            return
-        requests, at = past.lane(recorded.lane).requests, self._unmade_at.get(recorded.lane, 0)
-        while at < len(requests) and requests[at].made:
-            at += 1
-        self._unmade_at[recorded.lane] = at
-        if at >= len(requests) or requests[at].seq >= recorded.seq:
-            return
-        if MOVED not in self.tiers:
-            self._run.stop_here(moved_request(self._run, recorded, requests[at]))
-        self._note(MOVED, recorded.key.partition("/")[2].rpartition("/")[0], recorded)
-
-    def relaxed(self) -> bool:
-        """The record cannot go on: somebody who waits is handed his answer although others had theirs before."""
-        run = self._run
-        if MOVED not in self.tiers:
-            return False
-        wanted = self._wanted_parts()
-        waiting = [
-            (one.recorded.seq, one, one.recorded)
-            for one in run.waiting
-            if one.recorded is not None and one.recorded.answer is not None and not one.recorded.answer.handed
-            if not one.recorded.chunks or one.key in wanted
-        ]
-        if not waiting:
-            return False
-        _, first, recorded = min(waiting, key=lambda one: one[0])
-        self._note(MOVED, first.spec.name, recorded)
-        part = wanted.get(first.key)
-        if part is not None and part.ordinal < len(recorded.chunks):
-            run.turns.hand_chunk_out_of_order(part, recorded.chunks[part.ordinal])
-        else:
-            run.turns.hand_out_of_order(first.item, recorded)
-        return True
-
-    def _wanted_parts(self) -> dict[str, Item]:
-        """By the key of its stream, the part that somebody waits for. A stream ends after its parts, and nobody waits
-        for it while he is at something else."""
-        order = self._run.turns.order
-        expected = order.expected.values() if order is not None else ()
-        return {one.ticket.key: one for one in expected if one.kind == CHUNK and one.ticket is not None}
+        alike = {
+            id(one.digest): position
+            for position, one in unmade
+            if f"/{request.name}/" in one.key and self._is_same_operation(one.digest, asked.event)
+        }
+        candidates = [one.digest for _, one in unmade if id(one.digest) in alike]
+        nearest = nearest_of(self._run, candidates, request.name, asked.event)
+        if nearest is None:
+            return None
+        path = first_difference(self._recorded(nearest), compared(encode(asked.event.content()).tree))
+        if path is None:
+            return None  # it has moved, which is another difference
+        self._note(CONTENT, request.name, nearest, path)
+        return alike[id(nearest)]
 
     def _is_same_operation(self, recorded: RecordedRequest, event: Event) -> bool:
-        """What a request is called says where it goes; a model call goes to its model, and says in what form it is
-        answered."""
+        """Return True if a call goes to the same model, and is answered in the same form."""
         return _operation(self._recorded(recorded)) == _operation(compared(encode(event.content()).tree))
 
     def _recorded(self, recorded: RecordedRequest) -> Any:
-        assert self._run.past is not None
-        return compared(encode(self._run.past.members(recorded.row)).tree)
+        assert self._run.history is not None
+        return compared(encode(self._run.history.members(recorded.row)).tree)
 
     def _note(self, tier: str, name: str, recorded: RecordedRequest, path: str | None = None) -> None:
-        assert self._run.past is not None
-        seq = self._run.past.own_row(recorded.row).seq
+        assert self._run.history is not None
+        seq = self._run.history.own_row(recorded.row).seq
         if any(one.seq == seq for one in self.matches):
-            return  # it is told once
+            return  # it is reported once
         self.matches.append(Inexact(tier, name, seq, shown_line(source_line()), path))
 
 

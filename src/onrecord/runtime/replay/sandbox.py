@@ -26,13 +26,12 @@ from contextlib import contextmanager
 from datetime import date
 from types import BuiltinMethodType, FrameType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from onrecord.errors import InvalidInput
-from onrecord.runtime.engine.boundary import replays
-from onrecord.runtime.engine.context import PLACE
+from onrecord.runtime.engine.context import current_lane
 from onrecord.runtime.engine.stops import Divergence, RunStopped
 from onrecord.runtime.replay.python_paths import INSTALLED, ONRECORD, PYTHONS, STANDARD_LIBRARY
-from onrecord.runtime.scheduler.lanes import Lane
 
 if TYPE_CHECKING:
     from onrecord.runtime.engine.run import LiveRun
@@ -82,6 +81,8 @@ _lock = threading.Lock()
 _installed = False
 _strict: set[int] = set()
 """The strict replays that go on, by identity."""
+_refusing: WeakSet[LiveRun] = WeakSet()
+"""Strict replays in which clocks and randomness are intercepted."""
 
 
 def guarded(run: LiveRun, call: Callable[[], Any], *, is_async: bool, strict: bool) -> Callable[[], Any]:
@@ -95,29 +96,31 @@ def guarded(run: LiveRun, call: Callable[[], Any], *, is_async: bool, strict: bo
         )
 
     def plain() -> Any:
-        with _carried_here(run), _watched(run, strict):
+        with _watched(run, strict):
             return call()
 
     async def awaited() -> Any:
-        with _carried_here(run), _watched(run, strict):
+        with _watched(run, strict):
             made: Awaitable[Any] = call()
             return await made
 
     return awaited if is_async else plain
 
 
-@contextmanager
-def _carried_here(run: LiveRun) -> Iterator[None]:
-    here = threading.get_ident()
-    around = replays.get(here)
-    replays[here] = run
-    try:
-        yield
-    finally:
-        if around is None:
-            replays.pop(here, None)
-        else:
-            replays[here] = around
+def set_traps() -> None:
+    """Set the traps of a replay that is not strict, for the rest of the process."""
+    _install()
+
+
+def refuse_new_draws(run: LiveRun) -> None:
+    """Refuse draws that are not on record, in a replay whose clocks and randomness are intercepted."""
+    with _lock:
+        _refusing.add(run)
+
+
+def is_strict(run: LiveRun) -> bool:
+    """Return True if the replay refuses draws that the record does not have."""
+    return run in _refusing
 
 
 def _install() -> None:
@@ -157,10 +160,10 @@ def _watch_other_processes() -> None:
 
 def _replayed_here() -> LiveRun | None:
     """The replay whose agent's code is running here."""
-    place = PLACE.get()
-    if type(place) is not Lane:
+    lane = current_lane()
+    if lane is None:
         return None
-    run = place.run
+    run = lane.run
     return run if run.touches_nothing and not run.is_stopped else None
 
 

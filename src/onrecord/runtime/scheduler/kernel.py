@@ -26,10 +26,12 @@ import math
 from collections import deque
 from typing import Any
 
+from onrecord.core.lane_names import ROOT_LANE, next_root
 from onrecord.runtime.scheduler.changed_code import ChangedCode
 from onrecord.runtime.scheduler.divergences import DivergenceReports
 from onrecord.runtime.scheduler.inbox import Arrival
 from onrecord.runtime.scheduler.items import (
+    ACTS,
     STEPS_BETWEEN_RESTS,
     Act,
     Action,
@@ -61,7 +63,6 @@ from onrecord.runtime.scheduler.items import (
 )
 from onrecord.runtime.scheduler.lane_table import LaneTable
 from onrecord.runtime.scheduler.live_side import LiveSide, MayRepeat
-from onrecord.runtime.scheduler.names import ROOT, next_root
 from onrecord.runtime.scheduler.record_side import Due, Over, RecordSide
 from onrecord.runtime.scheduler.tolerance import Tolerance
 from onrecord.runtime.scheduler.wait_table import WaitTable
@@ -74,7 +75,7 @@ class Kernel:
         history: Window | None = None,
         *,
         writable: bool = True,
-        root: str = ROOT,
+        root: str = ROOT_LANE,
         time: int = 0,
         accepts: bool = False,
         loosen: Loosen | None = None,
@@ -96,6 +97,10 @@ class Kernel:
         self.drawn_anew = 0
         """Draws that the record does not have."""
         self._writable = writable
+        self._is_checkpoint_due = False
+        """The draft has a checkpoint, which is committed without a rest (`flush`)."""
+        self._is_time_due = False
+        """The clock moves to the time of the next commit, which is that of a checkpoint."""
         self._lanes = LaneTable(root)
         self._awaited = awaited = WaitTable()
         self.open = awaited.open
@@ -130,6 +135,18 @@ class Kernel:
         """Name a new lane. It needs no item: the same program names it the same way."""
         self._divergences.check()
         return self._lanes.add(parent, label)
+
+    def rename(self, lane: str, label: str) -> str:
+        """Name a lane that has done nothing yet, as its program does right after its creation. Return the name."""
+        return self._lanes.rename(lane, label)
+
+    def living_lane(self, lane: str) -> str:
+        """Return the lane, or the nearest one above it that has not ended: callbacks may outlive their task."""
+        return self._lanes.living(lane).name
+
+    def take_key(self, lane: str, name: str) -> str:
+        """Return the key of the lane's next request of that name, and count it."""
+        return self._lanes.take_key(lane, name)
 
     def ended(self, lane: str) -> None:
         """Note that the lane does nothing any more. It is forgotten when its children have ended too."""
@@ -169,7 +186,7 @@ class Kernel:
         self._divergences.check()
         own = self._lanes.living(lane)
         lane = own.name
-        key = call.key or f"{lane}/{call.name}/{own.count(call.name)}"
+        key = call.key or self.take_key(lane, call.name)
         request = Requested(key, lane, call.name, call.digest, call.once, own.births)
         token = Token(lane, key, call, ordinal=own.count(("turn", "taken")))
         if (
@@ -202,12 +219,39 @@ class Kernel:
         return self._lanes.alive == 1 and not self.open and not self._ready
 
     def checkpoint(self, lane: str, digest: Any) -> str:
-        """Take a checkpoint. Return the name under which the root lane continues, with all counters at zero."""
+        """Take a checkpoint. Return the name under which the root lane continues, with all counters at zero.
+
+        The clock moves to the time of a recorded one: a run that starts there has that time.
+        """
         self._divergences.check()
         assert self.is_alone, "lanes, effects or turns are open"
-        self._find_recorded(lane, CheckpointTaken(lane, digest, self.time))
+        has_acts = any(isinstance(item, ACTS) for item in self._outside.draft.items)
+        if self._changed is not None and not self.live and has_acts:
+            self._changed.drop_rest()  # what changed code did before the checkpoint is to be written before it
+        recorded = self._find_recorded(lane, CheckpointTaken(lane, digest, self.time))
+        if isinstance(recorded, CheckpointTaken):
+            self.time = max(self.time, recorded.time)
+        self._is_checkpoint_due |= recorded is None
         self._lanes.restart(next_root(lane))
         return self.root
+
+    def flush(self) -> Action | None:
+        """Return what is to be done to commit a new checkpoint at once, one thing at a time; None if nothing is.
+
+        The root lane is alone and does not rest for it. If the history is over, the run goes live.
+        """
+        if self.diverged is not None:
+            return self.diverged
+        if not self._is_checkpoint_due or not self._writable:
+            return None
+        if not self.live:
+            action = self._next_recorded(None)
+            if isinstance(action, Over):
+                return self._go_live()
+            return None if isinstance(action, Wait) else action
+        self._is_checkpoint_due = False
+        self._is_time_due = True
+        return self._outside.draft.take(sync=True)
 
     def _find_recorded(self, lane: str, act: Act) -> Act | None:
         """Return the act of the record. If there is none, the act is written with the next commit."""
@@ -229,6 +273,11 @@ class Kernel:
         if self.live or (self._changed is not None and self._changed.has_left(lane)):
             return None
         return self.history.next_act(lane)
+
+    def tolerate(self, loosen: Loosen) -> None:
+        """Make a replay tolerant, before its first act."""
+        assert not self._writable
+        self._tolerance = self._record.tolerance = Tolerance(loosen, self.history, self._awaited)
 
     def peek(self, lane: str) -> Act | None:
         """Return the next recorded act of the lane, if it has one."""
@@ -315,6 +364,16 @@ class Kernel:
     def has_ready(self) -> bool:
         return bool(self._ready)
 
+    @property
+    def is_replaying(self) -> bool:
+        """True while the history has something left, and in a read-only run."""
+        return not self.live and (not self._writable or self.history.head() is not None)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing happens before something arrives."""
+        return not self._ready and self._outside.is_idle
+
     def away(self, lane: str) -> bool:
         """Return True if the others may continue without a strand that does not reach its next act."""
         own = self._lanes.living(lane)
@@ -372,7 +431,10 @@ class Kernel:
         self._outside.inbox.add(token, value, last=last, time=time, is_written=is_written)
 
     def committed(self, time: int) -> None:
-        """Take the time of the last commit: that of the outcomes and chunks in it."""
+        """Take the time of the last commit: that of the outcomes, the chunks and the checkpoint in it."""
+        if self._is_time_due:
+            self._is_time_due = False
+            self.time = max(self.time, time)
         self._outside.inbox.set_time(time)
 
     # The decision
@@ -392,14 +454,18 @@ class Kernel:
             self._queued.discard(strand)
             return Run(strand)
         if not self.live:
-            found = self._record.next(steps)
-            if isinstance(found, Due):
-                return self._deliver(found.token, found.item, found.value, found.item.time)
-            if not isinstance(found, Over):
-                return found
+            action = self._next_recorded(steps)
+            if not isinstance(action, Over):
+                return action
         if steps is not None and steps < STEPS_BETWEEN_RESTS:
             return None
         return self._next_live(steps) if self.live else self._go_live()
+
+    def _next_recorded(self, steps: int | None) -> Action | Over | None:
+        found = self._record.next(steps)
+        if isinstance(found, Due):
+            return self._deliver(found.token, found.item, found.value, found.item.time)
+        return found
 
     def _next_live(self, steps: int | None) -> Action | None:
         action = self._outside.next(steps)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from onrecord.runtime.scheduler.names import child_lane
+from onrecord.core.lane_names import child_lane
 
 
 class LaneState:
     """One concurrent branch of the agent."""
 
-    __slots__ = ("acts", "births", "children", "counts", "draws", "ended", "name", "number", "parent")
+    __slots__ = ("acts", "births", "children", "counts", "draws", "ended", "label", "name", "number", "parent")
 
-    def __init__(self, name: str, parent: str | None = None, number: int = 0) -> None:
+    def __init__(self, name: str, parent: str | None = None, label: str = "", number: int = 0) -> None:
         self.name = name
         self.parent = parent
+        self.label = label
         self.number = number
         """How many lanes the parent had started before."""
         self.births = 0
@@ -65,11 +66,30 @@ class LaneTable:
         """Name a new lane."""
         above = self.living(parent)
         name = child_lane(above.name, label, above.count(("born", label)))
-        self._lanes[name] = LaneState(name, above.name, above.births)
+        self._lanes[name] = LaneState(name, above.name, label, above.births)
         above.births += 1
         above.children += 1
         self.alive += 1
         return name
+
+    def rename(self, name: str, label: str) -> str:
+        """Name a lane that has done nothing, if it is the last one that its parent started. Return its name."""
+        lane = self._lanes.get(name)
+        if lane is None or lane.parent is None or lane.acts or lane.births or lane.counts or lane.ended:
+            return name
+        above = self._lanes[lane.parent]
+        if lane.number != above.births - 1:
+            return name  # others were started since
+        above.counts["born", lane.label] -= 1
+        del self._lanes[name]
+        lane.name = child_lane(above.name, label, above.count(("born", label)))
+        lane.label = label
+        self._lanes[lane.name] = lane
+        return lane.name
+
+    def take_key(self, name: str, request: str) -> str:
+        """Return the key of the lane's next request of that name, and count it."""
+        return f"{name}/{request}/{self._lanes[name].count(request)}"
 
     def end(self, name: str) -> bool:
         """Forget a lane as soon as its children have ended too. Return False if it had ended before."""

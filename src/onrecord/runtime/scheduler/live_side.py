@@ -65,6 +65,11 @@ class LiveSide:
 
     # The decision
 
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing happens before something arrives."""
+        return not (self.inbox.arrivals or self._to_begin or self._to_stop or self.draft.is_due)
+
     def next(self, steps: int | None) -> Commit | Begin | EffectsInDoubt | Arrival | None:
         """Return what to do, or the next arrival to deliver; None if nothing is here."""
         if self._to_begin and self.spares.has_any:

@@ -1,7 +1,8 @@
 """The recorded side of a run: deliveries come from the history, in its order.
 
-An act of the record that was not made again is a divergence, and so is a delivery that no lane waits for. While a
-strand is away nothing is one. Changed code drops both; a tolerant replay delivers something else first.
+An act of the record that was not made again is a divergence, and so is a delivery that no lane waits for, except for a
+wake-up: code outside of every lane may still make it. While a strand is away nothing is a divergence. Changed code
+drops all of these; a tolerant replay delivers something else first.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from onrecord.runtime.scheduler.items import (
     Item,
     SettledItem,
     Token,
+    Turn,
     Wait,
 )
 from onrecord.runtime.scheduler.tolerance import Tolerance
@@ -63,7 +65,7 @@ class RecordSide:
         self._awaited = awaited
         self._divergences = divergences
         self._changed = changed
-        self._tolerance = tolerance
+        self.tolerance = tolerance
 
     def next(self, steps: int | None) -> Due | Wait | Diverged | Over | None:
         """Return the next delivery of the history, a divergence, or None for a busy program that continues."""
@@ -91,7 +93,9 @@ class RecordSide:
             return None
         if token is None:
             # A busy program waits at this step for a strand that is away.
-            return Wait() if self.away else self._unless_early(steps, partial(self._divergences.unexpected, item))
+            if self.away:
+                return Wait()
+            return self._unless_early(steps, Wait if _may_come(item) else partial(self._divergences.unexpected, item))
         if type(item) is Chunk:
             token.chunks = item.number + 1
         self._history.advance()
@@ -108,15 +112,13 @@ class RecordSide:
             return True
         if type(item) is SettledItem and item.how == "retry":
             return True
-        return self._tolerance is not None and self._tolerance.is_given_away(item)
+        return self.tolerance is not None and self.tolerance.is_given_away(item)
 
     def _keep_apart(self, item: EffectOutcome) -> None:
         token = self._awaited.find(item)
         if token is None and self._changed is not None:
             self._changed.drop(item)
-        elif token is None or token.gone:
-            self._awaited.skip(item)
-        else:
+        elif token is not None:
             self._awaited.keep_apart(token, item)
 
     def _is_dropped(self, item: Item, steps: int | None) -> bool:
@@ -126,7 +128,7 @@ class RecordSide:
         self._changed.drop(item)
         return True
 
-    def _unless_early(self, steps: int | None, diverged: Callable[[], Diverged]) -> Due | Wait | Diverged | None:
+    def _unless_early(self, steps: int | None, diverged: Callable[[], Diverged | Wait]) -> Due | Wait | Diverged | None:
         """Return the divergence, unless a strand runs or one that is away may still come."""
         if steps is not None:
             return None
@@ -136,7 +138,7 @@ class RecordSide:
 
     def _take_early(self) -> Due | None:
         """Return, out of order, what a lane of a tolerant replay waits for."""
-        found = None if self._tolerance is None else self._tolerance.take_delivery()
+        found = None if self.tolerance is None else self.tolerance.take_delivery()
         return None if found is None else Due(*found, self._awaited.value_of(*found))
 
     def pass_rest(self) -> None:
@@ -152,6 +154,11 @@ class RecordSide:
             elif isinstance(item, ACTS) and not history.head_is_made and self._changed is not None:
                 self._changed.drop(item)
             history.advance()
+
+
+def _may_come(item: Delivery) -> bool:
+    """Return True for the wake-up of a task by code outside of every lane, which creates the turn when it comes."""
+    return type(item) is Turn and item.kind == "wake"
 
 
 def _comes_at(forced: int, steps: int) -> bool:

@@ -46,7 +46,7 @@ class Spares:
         if recorded is None or call is None:
             if not token.recorded or token.key not in self._values:
                 return None
-        elif recorded.name == call.name and recorded.digest == call.digest:
+        elif recorded.digest == call.digest:
             del self._requests[token.key]
         else:
             return None

@@ -55,10 +55,16 @@ class WaitTable:
     # Outcomes that were written apart
 
     def keep_apart(self, token: Token, item: EffectOutcome) -> None:
-        """Keep an outcome that the effect wrote by itself until the turn that delivers it."""
+        """Keep an outcome that the effect wrote by itself until the turn that delivers it.
+
+        If the program gave the effect up, that turn is skipped.
+        """
         token.is_written = True
-        self._apart[token] = item.value
         self._named[token.taken_name] = token
+        if token.gone:
+            self.skip(item)
+        else:
+            self._apart[token] = item.value
 
     def is_apart(self, token: Token) -> bool:
         return token in self._apart

@@ -20,6 +20,7 @@ from onrecord.runtime.scheduler.items import (
     Act,
     Away,
     Began,
+    CheckpointTaken,
     Chunk,
     Delivery,
     Drawn,
@@ -92,6 +93,8 @@ def digest_history(items: Iterable[Placed], *, writable: bool) -> Digest:
             void.update(chunks.pop(item.key, ()))
         elif type(item) is EffectOutcome:
             chunks.pop(item.key, None)
+        elif type(item) is Drawn:
+            continue  # a value that was read between two chunks is nothing that others see
         at_end.clear()
     anew: set[str] = set()
     if writable and (positions := at_end.of(chunks)):
@@ -143,6 +146,8 @@ class _Ends:
                 self.loose = None if type(item) is Turn else position + 1
             elif self.loose is None:
                 self.loose = position + 1  # settled after the last commit
+        elif type(item) is CheckpointTaken:
+            self.loose = position + 1  # committed at once, while the root lane runs
         else:
             self.loose = None  # the commit was made after it, at rest
         if type(item) is not Chunk:
@@ -200,6 +205,18 @@ class Window:
                 self._changes.popleft()
                 self.forget(self._last)
         self._made.discard(position)
+
+    def next_is(self, key: str) -> bool:
+        """Return True if the next delivery is the outcome of that key, and all acts before it were made."""
+        number = 0
+        while number < len(self._ahead) or self._read():
+            position, item = self._ahead[number]
+            if isinstance(item, DELIVERIES):
+                return type(item) is EffectOutcome and item.key == key
+            if isinstance(item, ACTS) and position not in self._made:
+                return False
+            number += 1
+        return False
 
     @property
     def is_loose(self) -> bool:
@@ -318,7 +335,7 @@ class Window:
         self._read_to_rest()
         if not self._draws and not self._changes:
             return None
-        found = self._take_draw((lane, site), -1)
+        found = self._take_draw((lane, site), -math.inf)
         for change in self._changes:
             # What changed code draws while it is replayed is recorded after all that it replays.
             if found is None:
@@ -326,7 +343,7 @@ class Window:
                 found = self._take_draw((lane, site), change)
         return found
 
-    def _take_draw(self, site: tuple[str, str], after: int) -> tuple[Any] | None:
+    def _take_draw(self, site: tuple[str, str], after: float) -> tuple[Any] | None:
         """Take the next value after a position, and before the next rest."""
         values = self._draws.get(site)
         if values is None:
@@ -369,14 +386,14 @@ class Window:
         """
         if not self._rests and self._items is not None:
             self._read_to_rest()
-        found = bool(self._aways) and self._take_away((lane, ordinal), -1, draws)
+        found = bool(self._aways) and self._take_away((lane, ordinal), -math.inf, draws)
         for change in self._changes:
             if not found:
                 self._read_to_rest(change)
                 found = self._take_away((lane, ordinal), change, draws)
         return found
 
-    def _take_away(self, act: tuple[str, int], after: int, draws: int | None) -> bool:
+    def _take_away(self, act: tuple[str, int], after: float, draws: int | None) -> bool:
         """Take an away after a position, and before the next rest."""
         aways = self._aways.get(act)
         if aways is None:

@@ -27,7 +27,6 @@ from onrecord.journal.chain import Draft
 from onrecord.journal.journal import Journal
 from onrecord.journal.reader import JournalReader
 from onrecord.journal.sources import SystemSources
-from onrecord.runtime.replay.records import RecordedAnswer
 from onrecord.runtime.secrets.run_secrets import FACT, E, Secrets
 from onrecord.runtime.secrets.seals import FACTS, SealedElsewhere, SealOwner, Seals
 from onrecord.store.contract import EventRow
@@ -119,7 +118,7 @@ class RedactingSecrets(Secrets):
         self._changed_requests: set[tuple[str, str]] = set()
         """Those of them that held secrets."""
         self._transaction_seals: PendingSeals = []
-        self._unsealed_chunks: tuple[RecordedAnswer, list[Any]] | None = None
+        self._unsealed_chunks: tuple[str, list[Any]] | None = None
 
     def learn(self, values: Sequence[str], given: Any) -> None:
         self._redactor.finder.learn(dict.fromkeys(values, ENVIRONMENT))
@@ -255,7 +254,7 @@ class RedactingSecrets(Secrets):
     def unseal(self, reader: JournalReader, row: EventRow, tree: Any, *, needed: bool) -> Any:
         return self._unseal(reader, _find_owner(reader, row), tree, needed=needed)
 
-    def unseal_chunk(self, past: History, reader: JournalReader, row: EventRow, tree: Any, *, needed: bool) -> Any:
+    def unseal_chunk(self, history: History, reader: JournalReader, row: EventRow, tree: Any, *, needed: bool) -> Any:
         """Unseal a chunk. Without a seal, take it from the stream's recorded output, if there is one: a recorded chunk
         ends before a possible beginning of a secret.
         """
@@ -267,17 +266,20 @@ class RedactingSecrets(Secrets):
             sealed = None
         if sealed is not None:
             return {**tree, "chunk": self._restore(sealed, tree["chunk"], reader, _find_owner(reader, row))}
-        request = past.by_key.get(tree["action_id"])
-        answer = request.answer if request is not None else None
-        if request is None or answer is None or answer.kind != "ActionSucceeded" or request.settled is not None:
-            return tree  # a value settled by an operator is not made of these chunks
-        if self._unsealed_chunks is None or self._unsealed_chunks[0] is not answer:
-            answer_reader = past.reader_of(answer.row)
-            output = (answer_reader.tree_of(answer.row, answer.committed) or {}).get("output")
-            chunks = self.unseal(answer_reader, answer.row, output, needed=needed) if type(output) is list else []
-            self._unsealed_chunks = (answer, chunks)
+        key = tree["action_id"]
+        if self._unsealed_chunks is None or self._unsealed_chunks[0] != key:
+            self._unsealed_chunks = key, self._unseal_output(history, key, needed=needed)
         chunks = self._unsealed_chunks[1]
         return {**tree, "chunk": chunks[tree["index"]]} if tree["index"] < len(chunks) else tree
+
+    def _unseal_output(self, history: History, key: str, *, needed: bool) -> list[Any]:
+        """Return the chunks in the recorded output of a stream; none if it has no output."""
+        outcome = history.find_stream_outcome(key)
+        if outcome is None or outcome.kind != "ActionSucceeded":
+            return []
+        reader, row = history.reader_of(outcome.row), history.own_row(outcome.row)
+        output = (reader.tree_of(row, outcome.committed) or {}).get("output")
+        return self.unseal(reader, row, output, needed=needed) if type(output) is list else []
 
     def unseal_value(self, reader: JournalReader, row: EventRow, value: Any, *, needed: bool) -> Any:
         tree = encode(value).tree

@@ -112,7 +112,7 @@ class Secrets:
         """Unseal the encoded value of an event."""
         return tree
 
-    def unseal_chunk(self, past: History, reader: JournalReader, row: EventRow, tree: Any, *, needed: bool) -> Any:
+    def unseal_chunk(self, history: History, reader: JournalReader, row: EventRow, tree: Any, *, needed: bool) -> Any:
         """Unseal the encoded content of a stream's chunk event."""
         return tree
 

@@ -187,26 +187,82 @@ def test_refused_in_an_effect_and_in_a_loop_of_its_own(store: Any) -> None:
 
 
 @any_store
-def test_what_was_begun_before_asks_for_nothing_behind(store: Any) -> None:
-    @onrecord.agent(name="left_behind")
+def test_a_context_from_before_belongs_to_the_lane_after(store: Any) -> None:
+    @onrecord.agent(name="old_context")
     def agent() -> Any:
         ask("first")
         before = contextvars.copy_context()
         onrecord.checkpoint(1)
-        for call in (lambda: ask(1), onrecord.random, lambda: onrecord.set_state(1), lambda: onrecord.checkpoint(1)):
-            with Refused("left_behind"):
-                before.run(call)
+        for call in (lambda: ask(1), onrecord.random, lambda: onrecord.set_state(1), lambda: onrecord.checkpoint(2)):
+            before.run(call)
         return ask("last")
 
     run_id = new_id()
     assert run(agent, store=store, run_id=run_id) == "last"
     assert is_sound(agent, run_id, "last", store)
+    requests = [one for one in onrecord.JournalReader(store, run_id).scan() if one.kind == "ActionRequested"]
+    assert [one.lane for one in requests] == ["main", "main@1", "main@2"]
+
+
+async def _in_a_callback(called: list[str]) -> None:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+
+    def call() -> None:
+        try:
+            onrecord.checkpoint(1)
+        except InvalidInput as error:
+            called.append(error.code)
+        future.set_result(None)
+
+    loop.call_soon(call)
+    with Refused("checkpoint_not_alone"):
+        onrecord.checkpoint(1)
+    await future
+
+
+@any_store
+def test_refused_in_a_callback_and_before_one(store: Any) -> None:
+    @onrecord.agent(name="refused_callback")
+    async def agent() -> Any:
+        called: list[str] = []
+        await _in_a_callback(called)
+        onrecord.checkpoint(called)
+        return [called, await ask_later("last")]
+
+    run_id = new_id()
+    result = [["checkpoint_in_branch"], "last"]
+    assert run(agent, store=store, run_id=run_id) == result
+    assert is_sound(agent, run_id, result, store)
+
+
+@any_store
+def test_a_task_that_is_to_be_cancelled_sets_a_state_only(store: Any) -> None:
+    @onrecord.agent(name="cancels_itself")
+    async def agent() -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        onrecord.checkpoint("not taken")
+        seen = [onrecord.state(), onrecord.restored()]
+        try:
+            await ask_later("never")
+        except asyncio.CancelledError:
+            seen.append(task.cancelling())
+        onrecord.checkpoint("taken")
+        return [*seen, task.cancelling(), onrecord.restored(), await ask_later("last")]
+
+    run_id = new_id()
+    result = ["not taken", None, 1, 0, "taken", "last"]
+    assert run(agent, store=store, run_id=run_id) == result
+    assert [one.event.payload for one in checkpoints(store, run_id)] == ["taken"]
+    assert is_sound(agent, run_id, result, store)
 
 
 def test_outside_of_a_run_it_says_so_once() -> None:
     import onrecord.runtime.engine.boundary as boundary
 
-    boundary._told -= {"checkpoint", "restored"}
+    boundary._warned -= {"checkpoint", "restored"}
     with pytest.warns(UserWarning, match="checkpoint was called outside"):
         onrecord.checkpoint({"turn": 1})
     with pytest.warns(UserWarning, match="restored was called outside"):

@@ -25,6 +25,7 @@ from kit.checkpoints import (
 )
 from kit.runtime import Died, new_id, replay, resume, run
 from kit.stores import any_store
+from onrecord.runtime.replay.checkpoint_entry import history_to_resume
 from onrecord.runtime.replay.history import History
 from onrecord.store.memory import MemoryStore
 
@@ -276,6 +277,7 @@ def test_a_cancellation_is_heard_at_a_checkpoint(store: Any) -> None:
     with pytest.raises(BaseException):  # noqa: B017
         handle.result(timeout=20)
     assert [one.event.payload for one in checkpoints(store, run_id)] == ["told"]
+    told.clear()
     with pytest.raises(onrecord.OnrecordError) as caught:
         replay(stubborn, run_id, store=store)
     assert caught.value.code == "record_ended"
@@ -295,10 +297,15 @@ def test_a_recorded_block_may_have_checkpoints(store: Any) -> None:
     ]
 
 
-def test_the_past_behind_a_checkpoint_is_part_of_the_whole(store: Any) -> None:
+def test_the_history_after_a_checkpoint_is_the_end_of_the_whole(store: Any) -> None:
     dies_at[0] = 13
     run_id = broken_off(plain, 4, store=store)
-    whole = History.read(onrecord.JournalReader(store, run_id))
-    assert [one.lane for one in whole.lanes["0"].requests] == ["0", "0"]
-    assert whole.last_number("0") == len(checkpoints(store, run_id))
-    assert all(whole.lanes[one.lane].main for one in checkpoints(store, run_id))
+    reader = onrecord.JournalReader(store, run_id)
+    whole, taken = History(reader), checkpoints(store, run_id)
+    with onrecord.Journal.open(store, run_id) as journal:
+        after = history_to_resume(journal, None)
+    assert after.beginning is not None
+    assert (after.began_at, after.beginning.lane) == (taken[-1].seq, f"main@{len(taken)}")
+    assert after.beginning.state == after.members(after.beginning.row)["payload"]
+    assert (after.last_seq, list(after.open)) == (whole.last_seq, list(whole.open))
+    assert after.requested < whole.requested

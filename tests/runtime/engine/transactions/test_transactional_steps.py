@@ -93,7 +93,7 @@ def test_each_attempt_is_a_transaction_of_its_own(store: Any, is_async: bool) ->
     agent: Any = paying_async if is_async else paying
     made = agent.run(run_id="r", store=store)
     assert (awaited(made) if is_async else made) == 3
-    expected = ["ActionRequested", *["AttemptRecorded"] * 3, "ActionSucceeded", "Completed"]
+    expected = ["ActionRequested", *["AttemptRecorded"] * 3, "ActionSucceeded", "TurnTaken", "Completed"]
     assert kinds(store, "r") == expected
     attempts = [event for event in events(store, "r") if event.kind == "AttemptRecorded"]
     assert [event.status for event in attempts] == ["retried", "retried", "succeeded"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from _thread import RLock
 from collections.abc import Callable
-from functools import partial
 from time import monotonic, sleep
 from typing import Any, Protocol, TypeVar
 
-from onrecord.runtime.scheduler.drivers.strands import CURRENT, RunEnded, Strand, inside
+from onrecord.errors import OnrecordError
+from onrecord.runtime.scheduler.drivers.strands import CURRENT, RunEnded, RunStopped, Strand, inside
 from onrecord.runtime.scheduler.items import (
     Begin,
     Call,
@@ -33,19 +33,14 @@ from onrecord.runtime.scheduler.kernel import Kernel
 
 GRACE_SECONDS = 0.05
 """How long a strand may take to its next act before the others continue without it."""
+PATIENCE_SECONDS = 10.0
+"""How long a replay may make no progress before it is reported."""
 CLOCK_START = 1_000.0
 """The value of `loop.time()` when a run begins. Any number does, if it is the same in every process."""
 
 T = TypeVar("T")
 Stop = Diverged | EffectsInDoubt | RecordOver
-
-
-class Stopped(BaseException):
-    """Raised into lanes of a run that was stopped. `reason` says why."""
-
-    def __init__(self, reason: Stop) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
+Explain = Callable[[Stop], Any]
 
 
 class Awaited(Protocol):
@@ -67,27 +62,48 @@ class ItemJournal(Protocol):
 
 
 class Coordinator:
-    def __init__(self, kernel: Kernel, journal: ItemJournal) -> None:
+    def __init__(
+        self, kernel: Kernel, journal: ItemJournal, *, owner: Any = None, explain: Explain = lambda stop: stop
+    ) -> None:
+        """Coordinate a run. `owner` is the run itself, `explain` makes the reason of a stop of what the kernel says."""
         self.kernel = kernel
+        self.owner = owner
         self.lock = RLock()
         self.main = Strand(self, kernel.root)
         self.strands: list[Strand] = [self.main]
         self.running: Strand | None = None
         """The strand that has the baton."""
         self.has_ended = False
-        self.stopped: Stop | None = None
-        self.outlived: list[str] = []
-        """Lanes of strands that were alive when the agent ended."""
+        self.stopped: Any = None
+        """Why the run was stopped."""
+        self.outlived: dict[str, None] = {}
+        """Lanes that acted after the agent had ended. Their acts were refused."""
         self.progress = 0
+        self.on_stop: list[Callable[[], None]] = []
+        self.redact_label: Callable[[str], str] = lambda label: label
+        """Replaces secrets in a label: the names of lanes are in the chain, and cannot be erased."""
+        self.on_silence: Callable[[], None] = lambda: None
+        """Called once if a replay, or a resume in its history, makes no progress for `PATIENCE_SECONDS`."""
+        self.on_interrupt: Callable[[BaseException], None] = lambda _: None
+        """Called with what ends the process, such as `SystemExit`, when it leaves a loop of the run."""
         self._journal = journal
+        self._explain = explain
         self._began = monotonic()
         self._numbers = 0
         self._steps = 0
+        self._seen = (0, monotonic())
+        """The progress that was seen last, and when."""
+        self._is_silent = False
 
     @property
     def is_over(self) -> bool:
         """The run has ended, or was stopped."""
         return self.has_ended or self.stopped is not None
+
+    @property
+    def is_alone(self) -> bool:
+        """True if there is one strand and nothing that it could wait for."""
+        return len(self.strands) == 1 and not self.kernel.open
 
     # The run's clock: it stands still between deliveries.
 
@@ -110,45 +126,70 @@ class Coordinator:
     def check(self) -> None:
         """Refuse every act of a run that has ended or was stopped."""
         if self.stopped is not None:
-            raise Stopped(self.stopped)
+            raise RunStopped(self.stopped)
         if self.has_ended:
             raise RunEnded(self.kernel.root)
 
     def ask(self, lane: str, call: Call, awaited: Awaited) -> Token:
-        token = self._told(partial(self.kernel.ask, lane, call))
+        token = self._told(self.kernel.ask, lane, call)
         token.detail = awaited
         return token
 
+    def peek(self, lane: str) -> Any:
+        """Return the next recorded act of the lane, if it has one."""
+        return self._told(self.kernel.peek, lane)
+
+    def expects(self, key: str) -> bool:
+        """Return True if the history delivers that outcome next."""
+        return self._told(self.kernel.history.next_is, key)
+
     def note(self, lane: str, digest: Any) -> None:
-        self._told(partial(self.kernel.note, lane, digest))
+        self._told(self.kernel.note, lane, digest)
 
     def checkpoint(self, lane: str, digest: Any) -> str:
-        """Take a checkpoint. A run that starts there has taken no step and made one task, that of the root lane."""
-        root = self._told(partial(self.kernel.checkpoint, lane, digest))
-        self._steps, self._numbers = 0, 1
+        """Take a checkpoint and commit it. Return the name under which the root lane continues.
+
+        A run that starts there has taken no step and made no task but that of the root lane.
+        """
+        root = self._told(self.kernel.checkpoint, lane, digest)
+        self._steps, self._numbers = 0, 0 if self.main.loop is None else 1
+        while self.stopped is None and (action := self.kernel.flush()) is not None:
+            self.obey(action)
+        self.check()
         return root
 
     def draw(self, lane: str, site: str, make: Callable[[], Any]) -> Any:
-        return self._told(partial(self.kernel.draw, lane, site, make))
+        return self._told(self.kernel.draw, lane, site, make)
 
     def born(self, parent: str, label: str) -> str:
-        return self._told(partial(self.kernel.born, parent, label))
+        return self._told(self.kernel.born, parent, self.redact_label(label))
 
     def listen(self, name: str, awaited: Awaited) -> Token:
-        return self._told(partial(self.kernel.listen, name, awaited))
+        return self._told(self.kernel.listen, name, awaited)
 
     def turn(self, lane: str, kind: str, awaited: Awaited) -> Token:
-        return self._told(partial(self.kernel.turn, lane, kind, awaited))
+        return self._told(self.kernel.turn, lane, kind, awaited)
 
-    def _told(self, tell: Callable[[], T]) -> T:
+    def _told(self, tell: Callable[..., T], *args: Any) -> T:
         self.check()
+        if self.main.adopted is not None:
+            self.main.loop.advance_soon(self)  # no strand gives the baton up after this act
         try:
-            return tell()
+            return tell(*args)
         except Divergent as divergent:
-            self.stop(divergent.diverged)
-            raise Stopped(divergent.diverged) from None
+            self.stop(self._explain(divergent.diverged))
+            raise RunStopped(self.stopped) from None
+        except Exception as error:  # the record cannot be read
+            self.stop(_as_reason(error))
+            raise RunStopped(self.stopped) from None
 
     # Strands
+
+    def start(self) -> None:
+        """Give the baton to the main strand, which runs the agent from here."""
+        self.running = self.main
+        self.main.since = monotonic()
+        WATCHDOG.watch(self)
 
     def new_strand(self, parent: str, label: str) -> Strand:
         strand = Strand(self, self.born(parent, label))
@@ -160,7 +201,6 @@ class Coordinator:
         with self.lock:
             if self.is_over:
                 CURRENT.strand = None
-                self.outlived.append(strand.lane)
                 return
             self.act(strand)
             strand.has_ended = True
@@ -183,14 +223,21 @@ class Coordinator:
     def advance(self) -> None:
         """Do what the kernel says until a strand runs or something must arrive."""
         while self.running is None and not self.has_ended and self.stopped is None:
-            action = self.kernel.next()
+            action = self._next()
             self.progress += 1
             if isinstance(action, Run):
                 self._run(action.strand)
                 return
-            if isinstance(action, Wait | Done):
+            if action is None or isinstance(action, Wait | Done):
                 return
             self.obey(action)
+
+    def _next(self, steps: int | None = None) -> Any:
+        try:
+            return self.kernel.next(steps)
+        except Exception as error:  # the record cannot be read
+            self.stop(_as_reason(error))
+            return None
 
     def _run(self, strand: Strand) -> None:
         self.running = strand
@@ -215,7 +262,7 @@ class Coordinator:
         elif isinstance(action, Live):
             self._began = monotonic() - self.kernel.time / 1e6
         else:
-            self.stop(action)
+            self.stop(self._explain(action))
 
     def arrived(self, token: Token, value: Any = None, *, last: bool = True, is_written: bool = False) -> None:
         """Take something from outside and continue. Called by any thread."""
@@ -250,6 +297,8 @@ class Coordinator:
 
     def act(self, strand: Strand, *, draws: bool = False) -> None:
         """Pass an act of a thread that others can see: a strand that was away waits for its turn."""
+        if self.has_ended:
+            self.outlived[strand.lane] = None
         self.check()
         token = self.kernel.act(strand.lane, draws=draws)
         if token is None:
@@ -278,7 +327,7 @@ class Coordinator:
     def next_step(self) -> bool:
         """Ask the kernel after a step of a busy loop. Return False if the run was stopped."""
         self._steps += 1
-        while (action := self.kernel.next(self._steps)) is not None:
+        while (action := self._next(self._steps)) is not None:
             self.progress += 1
             if isinstance(action, Wait):  # a strand that is away is still to come
                 self.lock.release()
@@ -288,26 +337,51 @@ class Coordinator:
             self.obey(action)
             if self.stopped is not None:
                 return False
-        return True
+        return self.stopped is None
 
     def check_running(self) -> bool:
-        """Let the others continue if the running strand reaches no act. Return False if no strand runs."""
+        """Let the others continue if the running strand reaches no act. Return False if there is nothing to watch."""
         with self.lock:
             strand = self.running
-            if strand is None or self.has_ended or self.stopped is not None:
+            if self.is_over:
                 return False
+            if not self.kernel.live:
+                self._check_progress()
+            if strand is None:
+                return not self.kernel.live  # what the history delivers next may have to come from outside
             is_running = not strand.is_blocked and not strand.is_away and (strand.loop is None or strand.is_pumping)
+            is_running = is_running and not strand.is_left and len(self.strands) > 1  # others could continue
             if is_running and monotonic() - strand.since > GRACE_SECONDS and self.kernel.away(strand.lane):
                 strand.is_away = True
                 self.give_up()
             return True
 
+    def _check_progress(self) -> None:
+        """Report a replay that makes no progress. It has diverged if no strand runs and none is away."""
+        progress, since = self._seen
+        if progress != self.progress or self.main.is_left:
+            self._seen, self._is_silent = (self.progress, monotonic()), False
+            return
+        if monotonic() - since < PATIENCE_SECONDS:
+            return
+        if not self._is_silent:
+            self._is_silent = True
+            self.on_silence()
+        if self.running is None and not any(strand.is_away for strand in self.strands):
+            diverged = self.kernel.stuck()
+            if diverged is not None:
+                self.stop(self._explain(diverged))
+            else:
+                self.advance()
+
     # The end
 
-    def stop(self, reason: Stop) -> None:
-        """Stop the run: nothing is committed any more, and each further act of a lane raises `Stopped`."""
-        if self.stopped is None:
+    def stop(self, reason: Any) -> None:
+        """Stop the run: nothing is committed any more, and each further act of a lane raises `RunStopped`."""
+        if self.stopped is None and not self.has_ended:
             self.stopped = reason
+            for call in self.on_stop:
+                call()
             for token in (*self.kernel.open, *self.kernel.listening):
                 if token.begun:
                     token.detail.stop(token)
@@ -319,24 +393,34 @@ class Coordinator:
             try:
                 self.kernel.finish(digest)
             except Divergent as divergent:
-                self.stop(divergent.diverged)
+                self.stop(self._explain(divergent.diverged))
                 return
-            while not isinstance(action := self.kernel.next(), Done):
-                if isinstance(action, Diverged):
-                    self.stop(action)
-                    return
-                assert isinstance(action, Commit)
-                self._journal.commit(action.items, action.sync)
-            self.has_ended = True
-            self._release_all()
+            except Exception as error:
+                self.stop(_as_reason(error))
+                return
+            while self.stopped is None and not isinstance(action := self._next(), Done):
+                self.obey(action)
+            if self.stopped is None:
+                self.has_ended = True
+                self._release_all()
 
     def _release_all(self) -> None:
+        WATCHDOG.forget(self)
         for strand in self.strands:
             if strand.loop is not None:
                 strand.loop.release(strand)
             is_released = strand is not self.main or self.stopped is not None
             if is_released and strand.is_blocked and strand.gate.locked():
                 strand.gate.release()
+
+
+def _as_reason(error: Exception) -> OnrecordError:
+    """Return the reason of a stop. An error of the scheduler or the store is never one of the agent."""
+    if isinstance(error, OnrecordError):
+        return error
+    reason = OnrecordError(f"the run cannot continue: {type(error).__name__}: {error}", code="internal")
+    reason.__cause__ = error
+    return reason
 
 
 class _Back:
@@ -373,6 +457,9 @@ class Watchdog:
                 self._thread.start()
             self._wanted.set()
 
+    def forget(self, run: Coordinator) -> None:
+        self._runs.discard(run)
+
     def _serve(self) -> None:
         CURRENT.depth = 1
         while True:
@@ -380,11 +467,18 @@ class Watchdog:
             self._wanted.clear()
             while self._runs:
                 sleep(GRACE_SECONDS / 2)
-                for run in list(self._runs):
-                    if not run.check_running():
-                        self._runs.discard(run)
-                        if run.running is not None:
-                            self._runs.add(run)
+                self._look()
+
+    def _look(self) -> None:
+        """Look at each run. The thread's own frame keeps none of them alive."""
+        for run in list(self._runs):
+            self._look_at(run)
+
+    def _look_at(self, run: Coordinator) -> None:
+        if not run.check_running():
+            self._runs.discard(run)
+            if run.running is not None and not run.is_over:  # it has begun to run meanwhile
+                self._runs.add(run)
 
 
 WATCHDOG = Watchdog()

@@ -38,6 +38,9 @@ class RunLock:
             def register(wake: Callable[[], None]) -> None:
                 waiting.append(wake)
                 self._waiting.append(wake)
+                if self._inner.acquire(False):  # a thread that is no lane has released it meanwhile
+                    self._waiting.remove(wake)
+                    wake()
 
             if wait_inside(run, strand, lane, register, None if timeout < 0 else timeout):
                 return True
@@ -53,7 +56,8 @@ class RunLock:
         strand, _ = found
         run = strand.coordinator
         with run.lock:
-            run.act(strand)
+            if not run.is_over:
+                run.act(strand)
             self._pass_on()
 
     def _pass_on(self) -> None:

@@ -13,18 +13,30 @@ import asyncio
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context
 from time import monotonic
 from typing import Any
+from weakref import WeakSet
 
+from onrecord.errors import InvalidInput
 from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
-from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, LaneTask, Strand, find_lane
+from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, LaneFuture, LaneTask, Strand, find_lane
 from onrecord.runtime.scheduler.drivers.timers import TIMERS
 from onrecord.runtime.scheduler.items import STEPS_BETWEEN_RESTS, Token
-from onrecord.runtime.scheduler.names import label_of
+from onrecord.runtime.scheduler.labels import label_of
 
 _DRIVER = "_onrecord_driver"
-_HOOKED = ("call_soon", "call_soon_threadsafe", "call_later", "call_at", "create_task", "time")
+_HOOKED = (
+    "close",
+    "call_soon",
+    "call_soon_threadsafe",
+    "call_later",
+    "call_at",
+    "create_future",
+    "create_task",
+    "time",
+)
 
 
 class LoopDriver:
@@ -35,14 +47,20 @@ class LoopDriver:
         self.strands: dict[Coordinator, Strand] = {}
         """The strand of each run that runs in this loop."""
         self._arrivals: set[Coordinator] = set()
+        self.tasks: WeakSet[LaneTask] = WeakSet()
+        """Tasks of runs, which are cancelled if their run is stopped."""
+        self.on_close: dict[Coordinator, Callable[[], None]] = {}
+        """What to call if the loop is closed before a run has left it."""
         self.thread = 0
         """The thread that runs the loop."""
         self.early: dict[Coordinator, deque[tuple[str, asyncio.Handle]]] = {}
         """Callbacks of runs that do not run in this loop yet: `asyncio.run` makes its task before it runs the loop."""
+        self.close_really = loop.close
         self.call_soon_really = loop.call_soon
         self.call_soon_threadsafe_really = loop.call_soon_threadsafe
         self.call_later_really = loop.call_later
         self.call_at_really = loop.call_at
+        self.create_future_really = loop.create_future
         self.create_task_really = loop.create_task
         self.time_really = loop.time
         for name in _HOOKED:
@@ -52,6 +70,12 @@ class LoopDriver:
     def of(cls, loop: Any) -> LoopDriver:
         driver: LoopDriver | None = getattr(loop, _DRIVER, None)
         if driver is None:
+            if not isinstance(loop, asyncio.BaseEventLoop):
+                raise InvalidInput(
+                    "a run cannot be executed by any loop but asyncio's: its deliveries cannot be ordered there",
+                    hint="Run it with asyncio.run, or with anyio.run and its backend asyncio.",
+                    code="unsupported_loop",
+                )
             driver = cls(loop)
             setattr(loop, _DRIVER, driver)
         return driver
@@ -62,8 +86,9 @@ class LoopDriver:
         """Let the strand's thread run this loop. Called with the run's lock held."""
         run = strand.coordinator
         self.strands[run] = strand
-        self.thread = get_ident()
+        self.thread = strand.thread = get_ident()
         strand.loop = self
+        strand.is_pumping = False
         strand.callbacks.extend(self.early.pop(run, ()))
         if strand.callbacks:
             run.kernel.wake(strand)
@@ -72,14 +97,21 @@ class LoopDriver:
         """Called with the run's lock held when the loop has stopped."""
         run = strand.coordinator
         del self.strands[run]
+        self.on_close.pop(run, None)
         strand.loop, strand.is_pumping, strand.owner = None, False, strand.lane
-        self.early[run] = strand.callbacks
-        strand.callbacks = deque()
+        callbacks, strand.callbacks = strand.callbacks, deque()
         run.kernel.remove(strand)
+        for lane, handle in callbacks:
+            self.add(run, lane, handle)
 
     def add(self, run: Coordinator, lane: str, handle: asyncio.Handle) -> None:
         """Queue a callback of the agent. Called with the run's lock held."""
         strand = self.strands.get(run)
+        if run.is_over and self.loop.is_closed():
+            return
+        if strand is None and run.is_over:
+            self.call_soon_threadsafe_really(self._run_left, run.main, handle)
+            return
         if strand is None:
             self.early.setdefault(run, deque()).append((lane, handle))
             return
@@ -88,12 +120,26 @@ class LoopDriver:
             self.call_soon_threadsafe_really(self._pump_over, strand)
         elif not strand.is_blocked and not strand.is_pumping:
             run.kernel.wake(strand)
+            if strand.adopted is not None:
+                self.advance_soon(run)
 
     def arrived(self, run: Coordinator, token: Token, value: Any, *, last: bool = True) -> None:
         """Take something from a task of this loop. What arrives in one round of the loop shares a commit."""
-        if run.take(token, value, last=last) and run not in self._arrivals:
-            self._arrivals.add(run)
+        if run.take(token, value, last=last):
+            self.advance_soon(run)
+
+    def advance_soon(self, run: Coordinator) -> None:
+        """Let the run continue after this round of the loop, if it rests."""
+        if run in self._arrivals:
+            return
+        self._arrivals.add(run)
+        if get_ident() == self.thread:
             self.call_soon_really(self._advance, run)
+        else:
+            self.call_soon_threadsafe_really(self._advance, run)
+
+    def tasks_of(self, run: Coordinator) -> list[LaneTask]:
+        return [task for task in self.tasks if task.strand.coordinator is run]
 
     def _advance(self, run: Coordinator) -> None:
         self._arrivals.discard(run)
@@ -124,6 +170,14 @@ class LoopDriver:
                         kernel.wake(strand)
                     break
                 self._step(strand)
+                run, kernel = strand.coordinator, strand.coordinator.kernel  # a forked process has a run of its own
+        except BaseException as interruption:  # the loop ends with it, and may never run again
+            strand.is_pumping = False
+            CURRENT.strand = before
+            if (close := self.on_close.pop(run, None)) is not None:  # not a loop of the agent's own
+                run.on_interrupt(interruption)
+                close()
+            raise
         finally:
             strand.is_pumping = False
             CURRENT.strand = before
@@ -136,13 +190,13 @@ class LoopDriver:
 
     def release(self, strand: Strand) -> None:
         """Let what is left of a run that is over end: its tasks are cancelled, and each of their acts is refused."""
-        self.call_soon_threadsafe_really(self._release, strand)
+        if not self.loop.is_closed():
+            self.call_soon_threadsafe_really(self._release, strand)
 
     def _release(self, strand: Strand) -> None:
         if strand.coordinator.stopped is not None:
-            for task in asyncio.all_tasks(self.loop):
-                if isinstance(task, LaneTask) and task.strand.coordinator is strand.coordinator:
-                    task.cancel()
+            for task in self.tasks_of(strand.coordinator):
+                task.cancel()
         self._pump_over(strand)
 
     def _pump_over(self, strand: Strand) -> None:
@@ -153,9 +207,19 @@ class LoopDriver:
                 lane, handle = strand.callbacks.popleft()
                 if not handle.cancelled():
                     strand.owner = lane
-                    handle._run()
+                    with suppress(KeyboardInterrupt, SystemExit):  # what ends the process has left the loop before
+                        handle._run()
         finally:
             strand.is_pumping = False
+            CURRENT.strand = before
+
+    def _run_left(self, strand: Strand, handle: asyncio.Handle) -> None:
+        """Run a callback of a run that is over and has left the loop: each of its acts is refused."""
+        before, CURRENT.strand = CURRENT.strand, strand
+        try:
+            if not handle.cancelled():
+                handle._run()
+        finally:
             CURRENT.strand = before
 
     def _step(self, strand: Strand) -> None:
@@ -165,7 +229,7 @@ class LoopDriver:
             strand.owner = lane
             strand.since = monotonic()
             handle._run()
-            strand.owner = strand.lane
+            strand.owner, run = strand.lane, strand.coordinator
             if not run.is_over:
                 with run.lock:
                     run.act(strand)
@@ -177,10 +241,22 @@ class LoopDriver:
 
     # The methods of the loop
 
+    def _close(self) -> None:
+        for close in list(self.on_close.values()):
+            close()
+        self.on_close.clear()
+        for task in list(self.tasks):
+            if task.strand.coordinator.stopped is not None and task.done() and not task.cancelled():
+                task.exception()  # the run reports why it was stopped
+        self.close_really()
+
     def _call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:
         task = getattr(callback, "__self__", None)
         if isinstance(task, LaneTask):
             run, lane = task.strand.coordinator, task.lane
+            if not task.is_new and self._is_stray(run):
+                return StrayWake(self, run, lane, callback, args, context)
+            task.is_new = False
         elif isinstance(task, asyncio.Task) or (found := find_lane()) is None:
             return self.call_soon_really(callback, *args, context=context)  # type: ignore[no-any-return]
         else:
@@ -189,6 +265,12 @@ class LoopDriver:
         with run.lock:
             self.add(run, lane, handle)
         return handle
+
+    @staticmethod
+    def _is_stray(run: Coordinator) -> bool:
+        """Return True if a task of a run is woken by code that belongs to no lane of it."""
+        found = find_lane()
+        return (found is None or found[0].coordinator is not run) and not run.is_over and run.main.adopted is None
 
     def _call_soon_threadsafe(
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
@@ -199,8 +281,12 @@ class LoopDriver:
         strand, lane = found
         run = strand.coordinator
         handle = asyncio.Handle(callback, args, self.loop, context)
+        if run.is_over and callback == self.loop.create_task:  # the finaliser of an asynchronous generator
+            args[0].close()
+            return handle
         with run.lock:
-            run.act(strand)
+            if not run.is_over:
+                run.act(strand)
             self.add(run, lane, handle)
         return handle
 
@@ -212,7 +298,7 @@ class LoopDriver:
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         found = find_lane()
-        if found is None:
+        if found is None or found[0].coordinator.is_over:
             return self.call_later_really(delay, callback, *args, context=context)  # type: ignore[no-any-return]
         run = found[0].coordinator
         return LoopTimer(self, run, found[1], delay, run.time() + delay, callback, args, context)
@@ -221,10 +307,20 @@ class LoopDriver:
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         found = find_lane()
+        if found is not None and found[0].coordinator.is_over:
+            return self.call_later_really(  # type: ignore[no-any-return]
+                when - found[0].coordinator.time(), callback, *args, context=context
+            )
         if found is None:
             return self.call_at_really(when, callback, *args, context=context)  # type: ignore[no-any-return]
         run = found[0].coordinator
         return LoopTimer(self, run, found[1], when - run.time(), when, callback, args, context)
+
+    def _create_future(self) -> asyncio.Future[Any]:
+        found = find_lane()
+        if found is None:
+            return self.create_future_really()  # type: ignore[no-any-return]
+        return LaneFuture(found[0].coordinator.next_number(), self.loop)
 
     def _create_task(
         self, coroutine: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
@@ -237,9 +333,11 @@ class LoopDriver:
         strand, parent = found
         run = strand.coordinator
         with run.lock:
-            lane = run.born(parent, name or label_of(coroutine))
+            # A loop cleans up after a run that is over, too. The acts of such a task are refused.
+            lane = parent if run.is_over else run.born(parent, name or label_of(coroutine))
             number = run.next_number()
         task = LaneTask(coroutine, strand, lane, number, loop=self.loop, name=name, context=context)
+        self.tasks.add(task)
         task.add_done_callback(_end_task)
         return task
 
@@ -287,6 +385,34 @@ class LoopTimer(asyncio.TimerHandle):
         super().cancel()
         with self._run_of.lock:
             self._run_of.kernel.cancel(self._token)
+
+
+class StrayWake(asyncio.Handle):
+    """The wake-up of a task by code that belongs to no lane: a turn of its own, at rest."""
+
+    def __init__(
+        self,
+        driver: LoopDriver,
+        run: Coordinator,
+        lane: str,
+        callback: Callable[..., Any],
+        args: Any,
+        context: Context | None,
+    ) -> None:
+        super().__init__(callback, args, driver.loop, context)
+        self._driver = driver
+        self._run_of = run
+        self._lane = lane
+        with run.lock:
+            token = run.turn(lane, "wake", self)
+        driver.arrived(run, token, None)
+
+    def begin(self, token: Token) -> None: ...
+
+    def stop(self, token: Token) -> None: ...
+
+    def deliver(self, value: Any, last: bool) -> None:
+        self._driver.add(self._run_of, self._lane, self)
 
 
 async def carry(run: Coordinator, coroutine: Coroutine[Any, Any, Any], digest: Callable[[Any], Any]) -> Any:

@@ -10,8 +10,7 @@ import asyncio
 import threading
 from _thread import allocate_lock
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +19,14 @@ if TYPE_CHECKING:
 
 class RunEnded(BaseException):
     """Raised by every act of a strand that outlives its agent. Not an `Exception`: handlers of the agent ignore it."""
+
+
+class RunStopped(BaseException):
+    """Raised into the lanes of a run that was stopped. Not an `Exception`: handlers of the agent ignore it."""
+
+    def __init__(self, reason: Any) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class Strand:
@@ -31,12 +38,18 @@ class Strand:
         self.gate = allocate_lock()
         """Released to let the thread continue."""
         self.gate.acquire()
+        self.thread = 0
+        """The thread that is this strand."""
         self.work: Callable[[], None] | None = None
         """An effect that the waiting thread is to execute."""
         self.is_blocked = False
         """Waits at its gate."""
         self.is_away = False
         self.has_ended = False
+        self.is_daemon = False
+        """The program may end before it."""
+        self.is_left = False
+        """The thread has left a block that is a run, and may enter it again."""
         self.since = 0.0
         """When it reached its last act."""
         self.on_end: list[Callable[[], None]] = []
@@ -47,6 +60,8 @@ class Strand:
         self.is_pumping = False
         self.owner = lane
         """The lane of the callback that runs now."""
+        self.adopted: asyncio.Task[Any] | None = None
+        """A task of the surrounding program in which a block of this run began."""
 
     def __repr__(self) -> str:
         return f"<strand {self.lane}>"
@@ -67,8 +82,30 @@ class LaneTask(asyncio.Task[Any]):
     def __init__(self, coroutine: Any, strand: Strand, lane: str, number: int, **options: Any) -> None:
         self.strand = strand
         self.lane = lane
+        self.is_new = True
+        """Its first step is not queued yet."""
         self._number = number  # before anything else: asyncio puts the new task into a set
         super().__init__(coroutine, **options)
+
+    def set_name(self, value: object) -> None:
+        """Set the name. `asyncio.create_task` of Python 3.11 does so right after the task was created."""
+        super().set_name(value)
+        found = find_lane()
+        if found is not None and found[1] != self.lane:
+            run = self.strand.coordinator
+            with run.lock:
+                self.lane = run.kernel.rename(self.lane, run.redact_label(str(value)))
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class LaneFuture(asyncio.Future[Any]):
+    """A future that an agent made. Its hash is the same in every process."""
+
+    def __init__(self, number: int, loop: Any) -> None:
+        self._number = number
+        super().__init__(loop=loop)
 
     def __hash__(self) -> int:
         return self._number
@@ -78,21 +115,29 @@ class InsideTask(asyncio.Task[Any]):
     """A task that executes an effect, or that an effect started. It belongs to no lane."""
 
 
-@contextmanager
-def inside() -> Iterator[None]:
-    """Execute code that belongs to no lane: an effect, or a wait of the scheduler's own."""
-    CURRENT.depth += 1
-    try:
-        yield
-    finally:
+class _Inside:
+    """Counts how often the thread has entered code that belongs to no lane."""
+
+    def __enter__(self) -> None:
+        CURRENT.depth += 1
+
+    def __exit__(self, *_: object) -> None:
         CURRENT.depth -= 1
+
+
+_INSIDE = _Inside()
+
+
+def inside() -> _Inside:
+    """Execute code that belongs to no lane: an effect, or a wait of the scheduler's own. Never across an `await`."""
+    return _INSIDE
 
 
 def find_lane() -> tuple[Strand, str] | None:
     """Return the strand and the lane of the running code; None inside an effect and outside of runs."""
     strand = CURRENT.strand
     if strand is None or CURRENT.depth:
-        return None
+        return _find_adopted() if ADOPTED and not CURRENT.depth else None
     if strand.loop is not None:
         if not strand.is_pumping:
             return None
@@ -104,3 +149,15 @@ def find_lane() -> tuple[Strand, str] | None:
             return (strand, task.lane) if isinstance(task, LaneTask) else None
         return strand, strand.owner
     return strand, strand.lane
+
+
+ADOPTED: dict[asyncio.Task[Any], Strand] = {}
+"""Tasks of the surrounding program in which blocks of runs are open."""
+
+
+def _find_adopted() -> tuple[Strand, str] | None:
+    try:
+        strand = ADOPTED.get(asyncio.current_task())  # type: ignore[arg-type]
+    except RuntimeError:
+        return None
+    return None if strand is None else (strand, strand.lane)

@@ -13,18 +13,19 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, _base
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from onrecord.runtime.scheduler.drivers.coordinator import Coordinator, Stopped
+from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
 from onrecord.runtime.scheduler.drivers.locks import RunLock, RunRLock
 from onrecord.runtime.scheduler.drivers.loops import LoopDriver
-from onrecord.runtime.scheduler.drivers.strands import CURRENT, RunEnded, Strand, find_lane, inside
+from onrecord.runtime.scheduler.drivers.strands import CURRENT, RunEnded, RunStopped, Strand, find_lane, inside
 from onrecord.runtime.scheduler.drivers.waits import wait_inside
 from onrecord.runtime.scheduler.items import Token
-from onrecord.runtime.scheduler.names import label_of
+from onrecord.runtime.scheduler.labels import label_of, label_of_thread
 
 _REAL: dict[str, Any] = {}
 _NUMBER = "_onrecord_number"
@@ -48,6 +49,7 @@ def install() -> None:
         monotonic=time.monotonic,
         make_loop=asyncio.BaseEventLoop.__init__,
         run_forever=asyncio.BaseEventLoop.run_forever,
+        create_task=asyncio.BaseEventLoop.create_task,
         as_completed=asyncio.as_completed,
     )
     replaced: list[tuple[Any, str, Any]] = [
@@ -67,6 +69,7 @@ def install() -> None:
         (_base, "time", SimpleNamespace(**{**vars(time), "monotonic": run_clock})),
         (asyncio.BaseEventLoop, "__init__", _make_loop),
         (asyncio.BaseEventLoop, "run_forever", _run_forever),
+        (asyncio.BaseEventLoop, "create_task", _create_task),
         (asyncio, "as_completed", _as_completed),
         (asyncio.tasks, "as_completed", _as_completed),
     ]
@@ -83,16 +86,27 @@ def run_clock() -> float:
 # Threads
 
 
+def _find_no_context() -> Context | None:
+    return None
+
+
+find_effect_context: Callable[[], Context | None] = _find_no_context
+"""Returns the context that threads and jobs which the running effect starts have to keep (`forks.substitutes`)."""
+
+
 def _start(thread: threading.Thread) -> None:
     found = find_lane()
     if found is None:
+        if (context := find_effect_context()) is not None:
+            thread.run = partial(_run_in, context, thread.run)  # type: ignore[method-assign]
         _REAL["start"](thread)
         return
     strand, lane = found
     run = strand.coordinator
     with run.lock:
         run.act(strand)
-        new = run.new_strand(lane, label_of(getattr(thread, "_target", None) or type(thread)))
+        new = run.new_strand(lane, label_of_thread(thread.name, getattr(thread, "_target", None) or type(thread)))
+        new.is_daemon = thread.daemon
         run.kernel.wake(new)
     setattr(thread, "_onrecord_strand", new)  # noqa: B010
     thread.run = partial(_run_thread, new, thread.run)  # type: ignore[method-assign]
@@ -100,7 +114,13 @@ def _start(thread: threading.Thread) -> None:
         _REAL["start"](thread)
 
 
+def _run_in(context: Context, call: Callable[[], None]) -> None:
+    with suppress(RunStopped):  # the run reports it
+        context.run(call)
+
+
 def _run_thread(strand: Strand, call: Callable[[], None]) -> None:
+    strand.thread = threading.get_ident()
     strand.is_blocked = True
     strand.gate.acquire()
     strand.is_blocked = False
@@ -108,7 +128,7 @@ def _run_thread(strand: Strand, call: Callable[[], None]) -> None:
     try:
         if not strand.coordinator.is_over:
             call()
-    except (RunEnded, Stopped):
+    except (RunEnded, RunStopped):
         pass
     finally:
         strand.coordinator.end_strand(strand)
@@ -133,14 +153,20 @@ def _join(thread: threading.Thread, timeout: float | None = None) -> None:
 
 def _sleep(seconds: float) -> None:
     found = find_lane()
-    if found is None:
+    if found is None or seconds < 0:
         _REAL["sleep"](seconds)
         return
     strand, lane = found
     run = strand.coordinator
     with run.lock:
         run.act(strand)
-        wait_inside(run, strand, lane, lambda _: None, seconds)
+        if not run.is_alone:
+            wait_inside(run, strand, lane, lambda _: None, seconds)
+            return
+        is_replayed = run.kernel.is_replaying
+    # Nothing can come during the sleep of a single thread. It leaves no turn, so that a program may poll.
+    with inside():
+        _REAL["sleep"](min(seconds, 0.0005) if is_replayed else seconds)
 
 
 # Locks and conditions
@@ -180,7 +206,12 @@ def _wait(condition: Any, timeout: float | None = None) -> bool:
         run.act(strand)
         condition._waiters.append(waiter)
         saved = condition._release_save()
-        notified = wait_inside(run, strand, lane, partial(setattr, waiter, "wake"), timeout)
+        try:
+            notified = wait_inside(run, strand, lane, partial(setattr, waiter, "wake"), timeout)
+        except BaseException:  # the run is over: the caller leaves the condition, which it must own for that
+            with inside():
+                condition._acquire_restore(saved)
+            raise
     condition._acquire_restore(saved)
     if not notified and waiter in condition._waiters:
         condition._waiters.remove(waiter)
@@ -195,6 +226,8 @@ class _Job:
 
     def __init__(self, strand: Strand, call: Callable[..., Any]) -> None:
         self.strand = strand
+        self.has_worker = False
+        self.item: Any = None
         self._call = call
         self.token = strand.coordinator.turn(strand.lane, "start", self)
 
@@ -206,7 +239,15 @@ class _Job:
     def stop(self, token: Token) -> None: ...
 
     def deliver(self, value: Any, last: bool) -> None:
+        if not self.has_worker:  # a replay, in which all workers of the pool are still busy
+            with inside():
+                _REAL["start"](threading.Thread(target=self._work_apart, name="onrecord-worker", daemon=True))
         self.strand.coordinator.kernel.wake(self.strand)
+
+    def _work_apart(self) -> None:
+        while self.item is None:  # the caller is about to set it
+            _REAL["sleep"](0.0005)
+        _work(self.item)
 
 
 def _make_pool(pool: ThreadPoolExecutor, *args: Any, **options: Any) -> None:
@@ -217,6 +258,9 @@ def _make_pool(pool: ThreadPoolExecutor, *args: Any, **options: Any) -> None:
 def _submit(pool: Any, call: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
     found = find_lane()
     if found is None:
+        if (context := find_effect_context()) is not None:
+            call = partial(context.run, call)
+            return Context().run(_REAL["submit"], pool, call, *args, **options)  # others use its threads, too
         return _REAL["submit"](pool, call, *args, **options)  # type: ignore[no-any-return]
     strand, lane = found
     run = strand.coordinator
@@ -227,6 +271,7 @@ def _submit(pool: Any, call: Callable[..., Any], /, *args: Any, **options: Any) 
     with inside():  # without the run's lock: a pool takes locks of its own
         future: Future[Any] = _REAL["submit"](pool, job, *args, **options)
     setattr(future, _NUMBER, number)
+    job.item = pool_module._WorkItem(future, job, args, options)
     pool.__dict__.setdefault("_onrecord_jobs", {})[job.strand] = future
     return future
 
@@ -242,11 +287,19 @@ def _called(call: Any, args: tuple[Any, ...]) -> Any:
 
 def _work(item: Any, *args: Any) -> None:
     job = item.fn
-    if not isinstance(job, _Job) or job.strand.coordinator.is_over:
+    if not isinstance(job, _Job):
         _REAL["work"](item, *args)
         return
     strand = job.strand
+    with strand.coordinator.lock:
+        if job.has_worker:
+            return
+        job.has_worker = True
+    if strand.coordinator.is_over:
+        _REAL["work"](item, *args)
+        return
     strand.coordinator.arrived(job.token)
+    strand.thread = threading.get_ident()
     strand.is_blocked = True
     strand.gate.acquire()
     strand.is_blocked = False
@@ -254,7 +307,7 @@ def _work(item: Any, *args: Any) -> None:
     try:
         if not strand.coordinator.is_over:
             _REAL["work"](item, *args)
-    except RunEnded:
+    except (RunEnded, RunStopped):
         pass
     finally:
         strand.coordinator.end_strand(strand)
@@ -298,6 +351,13 @@ def _make_loop(loop: Any) -> None:
         LoopDriver.of(loop)
 
 
+def _create_task(loop: Any, coroutine: Any, **options: Any) -> Any:
+    """Create a task of a lane in a loop that was made outside of runs, and is not changed yet."""
+    if find_lane() is None:
+        return _REAL["create_task"](loop, coroutine, **options)
+    return LoopDriver.of(loop).loop.create_task(coroutine, **options)
+
+
 def _run_forever(loop: Any) -> None:
     found = find_lane()
     if found is None or found[0].loop is not None:
@@ -306,6 +366,8 @@ def _run_forever(loop: Any) -> None:
     strand, _ = found
     run, driver = strand.coordinator, LoopDriver.of(loop)
     with run.lock:
+        if not run.is_over:  # a loop is closed after its run was stopped, too
+            run.act(strand)
         driver.enter(strand)
         run.give_up()
     CURRENT.strand = None  # the pump sets it

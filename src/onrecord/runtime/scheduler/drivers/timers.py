@@ -35,14 +35,22 @@ class Timers:
         while True:
             seconds = max(0.0, due[0][0] - monotonic()) if due else None
             try:
-                when, run, token = self._new.get(timeout=seconds)
                 number += 1
-                heapq.heappush(due, (when, number, run, token))
+                _push(due, number, self._new.get(timeout=seconds))
             except queue.Empty:
                 pass
             while due and due[0][0] <= monotonic():
-                _, _, run, token = heapq.heappop(due)
-                run.arrived(token)
+                _arrive(heapq.heappop(due))
+
+
+def _push(due: list[tuple[float, int, Coordinator, Token]], number: int, new: tuple[float, Coordinator, Token]) -> None:
+    heapq.heappush(due, (new[0], number, *new[1:]))
+
+
+def _arrive(timer: tuple[float, int, Coordinator, Token]) -> None:
+    """Let a timer arrive. The frame of the thread itself keeps no run alive."""
+    _, _, run, token = timer
+    run.arrived(token)
 
 
 TIMERS = Timers()

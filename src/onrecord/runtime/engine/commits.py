@@ -1,0 +1,320 @@
+"""Commits of a run: items of the scheduler become events of the journal, in one append.
+
+Notes about the run (`ProcessAttached`) wait for the next commit and come first in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onrecord.core.codec import encode
+from onrecord.core.events import Event, ProcessAttached, TurnTaken, ValuesDrawn, read_event
+from onrecord.errors import InvalidValue, OnrecordError, OutcomeUnknown, StaleEpoch
+from onrecord.journal.chain import Draft
+from onrecord.journal.journal import Journal
+from onrecord.runtime.engine.open_effect import MadeOutcome, OpenEffect
+from onrecord.runtime.engine.stops import CUT, Superseded
+from onrecord.runtime.replay.delivery_marks import make_mark
+from onrecord.runtime.replay.history import ITEMS_IN_EVENT
+from onrecord.runtime.replay.records import RecordedChunk, RecordedOutcome
+from onrecord.runtime.scheduler.drivers.strands import inside
+from onrecord.runtime.scheduler.items import (
+    APART,
+    Away,
+    Began,
+    CheckpointTaken,
+    Chunk,
+    Cut,
+    Drawn,
+    Dropped,
+    EffectCancelled,
+    EffectOutcome,
+    Ended,
+    Item,
+    Noted,
+    Requested,
+    Turn,
+)
+
+if TYPE_CHECKING:
+    from asyncio import CancelledError
+
+    from onrecord.runtime.api.checkpoint import CheckpointAsked
+    from onrecord.runtime.engine.run import LiveRun
+
+_TURNS = (Turn, Away, Began)
+
+
+class Commits:
+    """The one writer of a run in this process. Every method is called with the run's lock held."""
+
+    def __init__(self, run: LiveRun, journal: Journal) -> None:
+        self._run = run
+        self._journal = journal
+        self._created = run.created
+        self.notes: list[Draft] = []
+        """Events that are written with the next commit."""
+
+    def commit(self, items: list[Item], sync: bool) -> int:
+        """Append the items. Return the time of the commit, in microseconds of the run's clock."""
+        batch = _Batch(self._run, self._journal.position + len(self.notes) + 1)
+        for item in items:
+            batch.add(item)
+        if self.append(batch.finish(), sync=sync or batch.needs_sync, made=batch.made):
+            for checkpoint in batch.checkpoints:
+                checkpoint.keep()
+        return self._run.kernel.time if self._run.is_stopped else self._run.last_commit_us - self._created
+
+    def append(self, drafts: Sequence[Draft], *, sync: bool, made: Sequence[tuple[int, Any]] = ()) -> bool:
+        """Append notes and drafts. Return False if the run was stopped because of it.
+
+        `made` are outcomes and effects that learn their seq, each with the number of its draft.
+        """
+        batch, self.notes = [*self.notes, *drafts], []
+        if not batch:
+            return True
+        run, before = self._run, len(batch) - len(drafts)
+        try:
+            if run.secrets.active:
+                batch = run.secrets.redact_batch(batch, self._journal)
+            with inside():  # a wait of the store is none of the agent's
+                run.last_commit_us = self._append(batch, sync)
+        except StaleEpoch:
+            run.stop(Superseded(f"run {run.name} was taken over by another process"))
+            return False
+        except OnrecordError as error:
+            run.stop(error)
+            return False
+        first = self._journal.position - len(drafts) + 1
+        assert before >= 0
+        for number, target in made:
+            target.seq = first + number
+        return True
+
+    def _append(self, batch: list[Draft], sync: bool) -> int:
+        journal = self._journal
+        try:
+            return journal.append_new(batch, None, sync).time
+        except OutcomeUnknown:
+            # Looked up, never repeated blindly: only this process can have appended under its epoch.
+            before = journal.position
+            journal.reopen()
+            if journal.position == before:
+                return journal.append_new(batch, None, sync).time
+            if sync:
+                journal.store.sync()
+            return journal.link(journal.store.last_event(journal.namespace, journal.run)).time  # type: ignore[arg-type]
+        except InvalidValue as refused:
+            raise _name_refused(batch, journal.run, refused) from None
+
+
+class _Batch:
+    """The drafts of one commit."""
+
+    def __init__(self, run: LiveRun, first: int) -> None:
+        self._run = run
+        self._first = first
+        """The seq of the first draft."""
+        self.drafts: list[Draft] = []
+        self.made: list[tuple[int, Any]] = []
+        self.needs_sync = False
+        self.checkpoints: list[CheckpointAsked] = []
+        self._turns: list[Any] = []
+        self._draws: list[Any] = []
+
+    def finish(self) -> list[Draft]:
+        self._close()
+        return self.drafts
+
+    def _close(self) -> None:
+        """Write the turns or draws that were collected: their event keeps its place among the others."""
+        if self._turns:
+            self.drafts.append(Draft(TurnTaken(self._turns), lane=self._run.kernel.root))
+            self._turns = []
+        if self._draws:
+            self.drafts.append(Draft(ValuesDrawn(self._draws), lane=self._run.kernel.root))
+            self._draws = []
+
+    def add(self, item: Item) -> None:
+        kind = type(item)
+        if kind in _TURNS:
+            self._add_turn(item)
+            return
+        if kind is Drawn:
+            assert isinstance(item, Drawn)
+            if self._turns or len(self._draws) >= ITEMS_IN_EVENT:
+                self._close()
+            self._draws.append([item.lane, item.site, item.value])
+            return
+        self._close()
+        if isinstance(item, Requested):
+            self._add_request(self._run.effects[item.key], item.births)
+        elif isinstance(item, EffectOutcome):
+            self._add_outcome(item)
+        elif isinstance(item, Chunk):
+            self._add_chunk(item)
+        elif isinstance(item, Noted):
+            event = item.digest.original
+            self.drafts.append(Draft(event, lane=item.lane, key=getattr(event, "action_id", None)))
+        elif isinstance(item, CheckpointTaken):
+            self.needs_sync = True
+            self.checkpoints.append(item.digest)
+            self.drafts += item.digest.make_drafts(item.lane, self._first + len(self.drafts))
+        elif isinstance(item, Dropped):
+            dropped = [list(divmod(position, ITEMS_IN_EVENT)) for position in item.positions]
+            assert self._run.journal is not None
+            self._run.journal.forget_requests(seq for seq, _ in dropped)
+            self.drafts.append(Draft(ProcessAttached({"accepted": {"dropped": dropped}}), lane=self._run.kernel.root))
+        else:
+            assert isinstance(item, Ended)
+            self.drafts.append(Draft(item.digest.original, lane=self._run.kernel.root))
+
+    def _add_turn(self, item: Any) -> None:
+        if type(item) is Began and self._request_again(item.key):
+            history = self._run.history
+            if history is None or item.key not in history.digest.anew:
+                return  # the copy of the request says it, unless chunks are void
+        elif type(item) is Began and not self._may_begin(item.key):
+            return
+        if self._draws or len(self._turns) >= ITEMS_IN_EVENT:
+            self._close()
+        if type(item) is Turn:
+            forced = (item.forced,) if item.forced else ()
+            self._turns.append([item.kind, item.lane, item.ordinal, item.time, *forced])
+        elif type(item) is Away:
+            self._turns.append(["away", item.lane, item.ordinal, item.draws])
+        else:
+            self._turns.append(["began", item.key])
+
+    def _may_begin(self, key: str) -> bool:
+        """Return False for an effect that the policy of a tail does not execute: nothing begins."""
+        substitutes, history, effect = self._run.substitutes, self._run.history, self._run.effects.get(key)
+        if substitutes is None or effect is None or (history is not None and key in history.digest.anew):
+            return True
+        return substitutes.may_begin(effect.spec)
+
+    def _request_again(self, key: str) -> bool:
+        """Request in the fork's own name what its parent had requested. Return False for the run's own requests."""
+        effect = self._run.effects.get(key)
+        if effect is None or effect.recorded is None or not effect.recorded.is_shared:
+            return False
+        self._close()
+        effect.recorded.is_shared = False
+        self._add_request(effect, 0)
+        return True
+
+    def _add_request(self, effect: OpenEffect, births: int) -> None:
+        event = with_key(effect.event, effect.key, {"births": births} if births else None)
+        parent = self._run.client_retries.find_first(effect)
+        self.made.append((len(self.drafts), _RequestSeq(effect)))
+        self.drafts.append(Draft(event, lane=effect.lane, key=effect.key, parent=parent))
+        self.needs_sync |= effect.spec.durable
+
+    def _add_outcome(self, item: EffectOutcome) -> None:
+        value, is_cancelled = item.value, type(item.value) is EffectCancelled
+        if item.key.startswith("!"):
+            self.made.append((len(self.drafts), value))
+            self.drafts.append(Draft(value.event, lane=self._run.kernel.root, key=make_mark(item.forced)))
+            return
+        self._request_again(item.key)
+        effect = self._run.effects[item.key]
+        if isinstance(value, MadeOutcome):
+            self.made.append((len(self.drafts), value))
+            event = value.event
+        else:
+            event = self._make_event(effect, value)
+        mark = make_mark(item.forced, is_cancelled=is_cancelled)
+        self.drafts.append(Draft(event, lane=effect.lane, key=mark))
+        if item.forced == APART and effect.token.gone:
+            self._run.delivered(effect)
+
+    def _make_event(self, effect: OpenEffect, value: Any) -> Event:
+        """Return the outcome that the scheduler made, or that was recorded for a request which changed code dropped."""
+        answers = effect.spec.answers
+        if isinstance(value, EffectCancelled):
+            event = answers.cancelled(effect.key, _cancelled())
+            return with_meta(event, {"unknown": True}) if value.unknown else event
+        if isinstance(value, Cut):
+            return answers.failed(effect.key, ConnectionError(CUT))
+        assert isinstance(value, RecordedOutcome)
+        history = self._run.history
+        assert history is not None
+        return with_key(read_event(value.kind, history.members(value.row)), effect.key)
+
+    def _add_chunk(self, item: Chunk) -> None:
+        self._request_again(item.key)
+        effect, value = self._run.effects[item.key], item.value
+        if isinstance(value, RecordedChunk):
+            assert self._run.history is not None
+            event: Event = read_event("ChunkReceived", self._run.history.members(value.row))
+        else:
+            self.made.append((len(self.drafts), value))
+            event = value.event
+        parent = effect.request_seq or None
+        self.drafts.append(Draft(event, lane=effect.lane, key=make_mark(item.forced), parent=parent))
+
+
+class _RequestSeq:
+    """Lets an effect learn the seq of its request."""
+
+    def __init__(self, effect: OpenEffect) -> None:
+        self._effect = effect
+
+    @property
+    def seq(self) -> int:
+        return self._effect.request_seq
+
+    @seq.setter
+    def seq(self, seq: int) -> None:
+        self._effect.request_seq = seq
+
+
+def with_key(event: Event, key: str, meta: dict[str, Any] | None = None) -> Event:
+    """Return the event under its key, with further members of `meta`."""
+    changes: dict[str, Any] = {} if event.pair_id is None else {event.pair_id: key}
+    if meta:
+        changes["meta"] = {**(event.meta or {}), **meta}
+    return msgspec.structs.replace(event, **changes) if changes else event
+
+
+def with_meta(event: Event, meta: dict[str, Any]) -> Event:
+    return msgspec.structs.replace(event, meta={**(event.meta or {}), **meta})
+
+
+def _cancelled() -> CancelledError:
+    import asyncio  # loaded by now, where an effect can be cancelled
+
+    return asyncio.CancelledError()
+
+
+_REFUSED_VALUES = {
+    "ActionRequested": "the input of {}",
+    "ActionSucceeded": "the result of {}",
+    "ActionFailed": "the error of {}",
+    "Completed": "the result of the agent",
+    "Failed": "the error of the agent",
+}
+
+
+def _name_refused(batch: Sequence[Draft], run: str, refused: InvalidValue) -> InvalidValue:
+    """Return an error that names the value which cannot be written."""
+    event = next((draft.event for draft in batch if _is_refused(draft.event)), None)
+    if event is None:
+        return refused
+    words = _REFUSED_VALUES.get(event.kind, f"a value of {event.kind}").format(event.content().get("action_id"))
+    return InvalidValue(
+        f"run {run}: {words} cannot be recorded: {refused.message}",
+        hint="Nothing of it was written. Use plain data there instead; a resume continues the run from here.",
+        code=refused.code,
+    )
+
+
+def _is_refused(event: Event) -> bool:
+    try:
+        encode(event.content())
+    except InvalidValue:
+        return True
+    return False
