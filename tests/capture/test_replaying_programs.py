@@ -222,7 +222,7 @@ def test_an_answer_in_another_form_is_no_drift(server: Server) -> None:
     ("whole", "in_parts"),
     [
         ('httpx.get(url + "/number").text', 'in_parts_blocking("GET", url + "/number")'),
-        ('asyncio.run(whole("GET", url + "/number"))', 'asyncio.run(in_parts("GET", url + "/number"))'),
+        ('asyncio.run(main(whole("GET", url + "/number")))', 'asyncio.run(main(in_parts("GET", url + "/number")))'),
     ],
 )
 def test_what_was_read_as_a_whole_can_be_read_in_parts(whole: str, in_parts: str, server: Server) -> None:
@@ -241,6 +241,9 @@ async def whole(*asked):
 async def in_parts(*asked):
     async with httpx.AsyncClient() as client, client.stream(*asked) as response:
         return "".join([part async for part in response.aiter_text()])
+
+async def main(reading):
+    return await reading
 
 print({whole})
 """

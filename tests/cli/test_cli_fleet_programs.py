@@ -19,7 +19,7 @@ with open("ran", "a") as ran:
 print("drawn", random.random(), *sys.argv[1:])
 time.time()
 """
-CHANGED = PROGRAM.replace("time.time()", "time.time(), time.time()")
+CHANGED = PROGRAM.replace("time.time()", "sys.exit(3)")
 PARENT = """
 import subprocess, sys, time
 time.time()

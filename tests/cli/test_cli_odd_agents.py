@@ -54,10 +54,10 @@ def odd(what):
 @pytest.mark.parametrize(
     ("what", "code", "said"),
     [
-        ("result", "cycle", "what the agent returned cannot be recorded: $.output[0]: the value contains itself"),
-        ("step", "cycle", "what 0/tie/0 returned cannot be recorded: $.output[0]: the value contains itself"),
-        ("input", "cycle", "what 0/tie/0 was called with cannot be recorded: $.payload.value[0]"),
-        ("deep", "too_deep", "what the agent returned cannot be recorded: $.output[0]"),
+        ("result", "cycle", "the result of the agent cannot be recorded: $.output[0]: the value contains itself"),
+        ("step", "cycle", "the result of main/tie/0 cannot be recorded: $.output[0]: the value contains itself"),
+        ("input", "cycle", "the input of main/tie/0 cannot be recorded: $.payload.value[0]"),
+        ("deep", "too_deep", "the result of the agent cannot be recorded: $.output[0]"),
         ("leave", "suspended", "its code ended the process (0)"),
         ("say", "suspended", 'its code ended the process ("enough")'),
     ],

@@ -58,7 +58,9 @@ def test_a_request_that_is_not_made_any_more_fails_the_test(project: Project) ->
     path.write_text(path.read_text().replace('    assert ask("And now?").status_code == 200\n', ""))
     result = project.run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*without the call recorded at*[[]missing_request[]]", "*recorded: *And now?*"])
+    result.stdout.fnmatch_lines(
+        ["*did not make the request recorded at*[[]missing_request[]]", "*recorded: *And now?*"]
+    )
 
 
 def test_a_program_that_catches_everything_fails_all_the_same(project: Project) -> None:

@@ -233,10 +233,7 @@ def test_same():
 
     path = project.folder / "test_agent.py"
     path.write_text(path.read_text().replace("time.time()", "time.time(), time.time()"))
-    project.run().assert_outcomes(failed=1)
-    project.server.asked.clear()
-    project.run("--onrecord=all").assert_outcomes(passed=1)
-    project.run().assert_outcomes(passed=1)  # one more look at the clock is another recording
+    project.run().assert_outcomes(passed=1)  # one more reading of the clock is no divergence
 
 
 def test_only_lines_that_say_something_else_differ(project: Project) -> None:
@@ -248,7 +245,11 @@ def test_only_lines_that_say_something_else_differ(project: Project) -> None:
     project.run("--onrecord=all").assert_outcomes(passed=1)
     after = contents(project.folder / RECORDING)
     kinds = [json.loads(new)["kind"] for old, new in zip(before, after, strict=True) if old != new]
-    assert kinds == ["ValuesDrawn", "ActionSucceeded", "ActionRequested", "ActionSucceeded"]
+    assert [kind for kind in kinds if kind != "ValuesDrawn"] == [
+        "ActionSucceeded",
+        "ActionRequested",
+        "ActionSucceeded",
+    ]
 
 
 def contents(path: Path) -> list[str]:

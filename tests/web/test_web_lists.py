@@ -49,7 +49,7 @@ def a_wait(url: str, run: str = "held", *, session: str | None = None, ring: Key
     store = open_store(url)
     try:
         desk = WaitRegistry(store, keyring=ring)
-        return desk.key(run, WaitIdentity.named("interrupt@0"), session=session).text
+        return desk.key(run, WaitIdentity.named("interrupt@main"), session=session).text
     finally:
         store.close()
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -17,13 +17,13 @@ from typing import Any
 from onrecord.core.events import Completed
 from onrecord.journal.journal import Journal
 from onrecord.journal.reader import JournalReader
-from onrecord.runtime.engine.boundary import replays
-from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.engine.context import current_lane
 from onrecord.runtime.engine.execution import end_run
 from onrecord.runtime.engine.run import LiveRun
-from onrecord.runtime.replay.checkpoint_entry import Carrier
 from onrecord.runtime.replay.history import History
-from onrecord.runtime.scheduler import thread_driver
+from onrecord.runtime.scheduler.drivers import threads
+from onrecord.runtime.scheduler.drivers.loops import LoopDriver
+from onrecord.runtime.scheduler.drivers.strands import ADOPTED, CURRENT
 from onrecord.runtime.secrets.redaction import RedactingSecrets, Redaction
 from onrecord.runtime.secrets.run_secrets import FACT as REDACTION
 from onrecord.runtime.secrets.seals import Seals
@@ -50,14 +50,13 @@ class BlockRun:
     """Run of one block, executed in one thread."""
 
     def __init__(self, run: LiveRun) -> None:
-        thread_driver.install()
+        threads.install()
         self.run = run
         run.calls_agents_inline = True
         if isinstance(run.secrets, RedactingSecrets):
             run.secrets.seals = NoSeals()
-        self._token: object = None
-        """Thread token for the scheduler, kept while the block is left."""
         self._is_here = False
+        self._has_begun = False
 
     @classmethod
     def recorded(
@@ -70,7 +69,7 @@ class BlockRun:
     @classmethod
     def replayed(cls, store: Store, run_id: str, namespace: str = "default") -> BlockRun:
         reader = OwnRecording(store, run_id, namespace)
-        return cls(LiveRun(reader, past=History.read(reader)))
+        return cls(LiveRun(reader, history=History(reader)))
 
     @property
     def is_replay(self) -> bool:
@@ -100,27 +99,50 @@ class BlockRun:
         finally:
             self._enter()
 
+    @contextmanager
+    def in_task(self) -> Iterator[None]:
+        """Record or replay the block in the running task as part of the run, also in a task that is no lane of it."""
+        lane = current_lane()
+        task = asyncio.current_task()
+        if task is None or (lane is not None and lane.run is self.run):
+            yield
+            return
+        strand, driver = self.run.coordinator.main, LoopDriver.of(asyncio.get_running_loop())
+        is_entered = strand.loop is driver
+        with self.run.lock:
+            if not is_entered:
+                driver.enter(strand)
+            before, strand.adopted = strand.adopted, task
+        outer, ADOPTED[task] = ADOPTED.get(task), strand
+        try:
+            yield
+        finally:
+            if outer is None:
+                del ADOPTED[task]
+            else:
+                ADOPTED[task] = outer
+            with self.run.lock:
+                strand.adopted = before
+                if not is_entered:
+                    driver.leave(strand)
+
     def _enter(self) -> None:
         self._is_here = True
-        self._outer_place, self._outer_token = PLACE.get(), HERE.token
-        self._outer_replay = replays.get(threading.get_ident())
-        PLACE.set(self.run.main)
-        HERE.token = self._token
-        self.run.carrier = self.run.carrier or Carrier.here()
-        if self.is_replay:
-            replays[threading.get_ident()] = self.run
+        self._outside = CURRENT.strand, CURRENT.depth
+        strand = self.run.coordinator.main
+        if not self._has_begun:
+            self._has_begun = True
+            with self.run.lock:
+                self.run.coordinator.start()
+        strand.is_left = False
+        CURRENT.strand, CURRENT.depth = strand, 0
 
     def leave(self) -> None:
         """Leave the block before its `with` statement ends."""
-        if not self._is_here:
-            return
-        self._is_here = False
-        self._token, HERE.token = HERE.token, self._outer_token
-        PLACE.set(self._outer_place)
-        if self._outer_replay is not None:
-            replays[threading.get_ident()] = self._outer_replay
-        else:
-            replays.pop(threading.get_ident(), None)
+        if self._is_here:
+            self._is_here = False
+            self.run.coordinator.main.is_left = True
+            CURRENT.strand, CURRENT.depth = self._outside
 
     def end(self) -> None:
         """Record the end of the run, or compare it with the recorded end."""
@@ -130,7 +152,5 @@ class BlockRun:
 
     def close(self) -> None:
         """Release the run, whether or not it has ended."""
-        run = self.run
-        run.turns.rests(run.main_token)
-        if run.journal is not None:
-            run.journal.release()
+        if self.run.journal is not None:
+            self.run.journal.release()

@@ -16,7 +16,7 @@ from onrecord.capture.processes.start_patches import begin_start, starting_lane
 from onrecord.capture.processes.ticket import with_ticket
 from onrecord.capture.program_task import Program
 from onrecord.errors import NotFound
-from onrecord.runtime.engine.context import nowhere
+from onrecord.runtime.engine.context import inside
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
 
@@ -28,7 +28,7 @@ def run_command(recorded: Program, instead: Program | None) -> dict[str, Any]:
     assert lane is not None
     started = begin_start(lane, "start", CommandLine((recorded.path, *recorded.args), None))
     wanted = instead or recorded
-    with nowhere():
+    with inside():
         try:
             process = subprocess.Popen([wanted.path, *wanted.args], env=with_ticket(os.environ, started.ticket))  # noqa: S603
         except OSError as error:

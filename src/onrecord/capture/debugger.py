@@ -11,10 +11,11 @@ from types import FrameType
 from typing import Any
 
 from onrecord.capture.draws import is_own_file
+from onrecord.core.events import OPENING_KINDS
 from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.journal.reader import JournalReader
+from onrecord.runtime.engine.open_effect import OpenEffect
 from onrecord.runtime.engine.run import LiveRun
-from onrecord.runtime.replay.history import History
-from onrecord.runtime.replay.records import RecordedRequest
 
 _SKIPPED = ["onrecord.*"]
 
@@ -29,47 +30,41 @@ class LeftInDebugger(OnrecordError):
 
 def break_at(run: LiveRun, seq: int) -> Breakpoint:
     """Stop the replay at the effect that event `seq` belongs to."""
-    assert run.past is not None
-    return Breakpoint(run, _find_request(run.past, run.name, seq))
+    return Breakpoint(run, _find_request(run.reader, seq))
 
 
-def _find_request(past: History, name: str, seq: int) -> RecordedRequest:
-    for request in past.by_key.values():
-        answered = request.answer is not None and request.answer.seq == seq
-        if request.seq == seq or answered or any(chunk.seq == seq for chunk in request.chunks):
-            return request
+def _find_request(reader: JournalReader, seq: int) -> int:
+    """Return the seq of the request that an event belongs to: the request itself, a chunk or the outcome."""
+    if 0 < seq <= reader.head().seq:
+        entry = reader.event(seq)
+        request = entry if entry.parent is None else reader.event(entry.parent)
+        if request.event.kind in OPENING_KINDS:
+            return request.seq
     raise InvalidInput(
-        f"event {seq} of run {name} belongs to no effect",
-        hint=f"Name a request or its answer: `onrecord show {name}` lists them.",
+        f"event {seq} of run {reader.run} belongs to no effect",
+        hint=f"Name a request or its answer: `onrecord show {reader.run}` lists them.",
         code="no_effect",
     )
 
 
 class Breakpoint:
-    def __init__(self, run: LiveRun, request: RecordedRequest) -> None:
+    def __init__(self, run: LiveRun, seq: int) -> None:
         self._run = run
-        self._request = request
+        self._seq = seq
         self.was_reached = False
-        self._serve, self._make_request = run.serve_at_once, run.request
-        run.serve_at_once = self._serve_or_stop  # type: ignore[method-assign]
-        run.request = self._request_or_stop  # type: ignore[method-assign]
+        self._ask = run.ask
+        run.ask = self._ask_or_stop  # type: ignore[method-assign]
 
-    def _serve_or_stop(self, *args: Any, **kwargs: Any) -> Any:
-        found = self._serve(*args, **kwargs)
-        if found is self._request:
-            self._stop()
-        return found
+    def _ask_or_stop(self, *args: Any, **kwargs: Any) -> OpenEffect:
+        effect = self._ask(*args, **kwargs)
+        if effect.recorded is not None and effect.recorded.seq == self._seq:
+            self._stop(effect)
+        return effect
 
-    def _request_or_stop(self, *args: Any, **kwargs: Any) -> Any:
-        ticket = self._make_request(*args, **kwargs)
-        if ticket.recorded is self._request:
-            self._stop()
-        return ticket
-
-    def _stop(self) -> None:
+    def _stop(self, effect: OpenEffect) -> None:
         self.was_reached = True
         frame = _find_own_frame()
-        position = f"seq {self._request.seq}, {self._request.key.partition('/')[2].rpartition('/')[0]}"
+        position = f"seq {self._seq}, {effect.spec.name}"
         print(f"onrecord: run {self._run.name} asks for {position}", file=sys.stderr)
         debugger = pdb.Pdb(skip=_SKIPPED)
         debugger.reset()

@@ -21,10 +21,9 @@ from typing import Any
 from onrecord.capture.draws import is_own_file
 from onrecord.capture.interceptors.import_hooks import on_import
 from onrecord.capture.unrecorded import guard
-from onrecord.runtime.engine.context import PLACE
+from onrecord.runtime.engine.context import current_lane
 from onrecord.runtime.replay.python_paths import ONRECORD
 from onrecord.runtime.replay.source_lines import line_of
-from onrecord.runtime.scheduler.lanes import Lane
 
 PROBLEM, NOTE = "problem", "note"
 INTO_A_STEP = "Read it in a step (`onrecord.run_step`): the result of a step is recorded."
@@ -210,7 +209,7 @@ def _find_reading_line(frame: FrameType | None) -> str:
 
 def _find_own_line(frame: FrameType | None) -> str:
     """Return the line of the program's own code, in a lane, that calls directly or through the standard library."""
-    if type(PLACE.get()) is not Lane:
+    if current_lane() is None:
         return ""
     while frame is not None:
         file = frame.f_code.co_filename

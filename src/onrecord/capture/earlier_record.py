@@ -10,7 +10,7 @@ from typing import Any
 
 from onrecord.capture.http.effects import split_answer
 from onrecord.journal.reader import JournalReader
-from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.context import current_effect
 from onrecord.runtime.engine.open_effect import OpenEffect
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.forks.overrides import Overrides
@@ -53,19 +53,19 @@ class RecordSubstitutes(Substitutes):
         return set(self._record.answers) - self.served
 
     def _choose_answer(self) -> SubstituteAnswer | None:
-        place = PLACE.get()
-        assert isinstance(place, Inside)
-        ticket = place.ticket
-        found = self._take(ticket)
+        place = current_effect()
+        assert place is not None
+        effect = place.effect
+        found = self._take(effect)
         if found is None:
-            self._missing(ticket)
+            self._missing(effect)
             self.executed += 1
             return None
-        ticket.spec = ticket.spec._replace(retry=None, timeout_seconds=None)  # the outcome is known
+        effect.spec = effect.spec._replace(retry=None, timeout_seconds=None)  # the outcome is known
         self.served.add(found.seq)
         return found
 
-    def _missing(self, ticket: OpenEffect) -> None:
+    def _missing(self, effect: OpenEffect) -> None:
         """Return if an effect without a recorded answer may be executed; otherwise stop the run."""
 
     def refuse_inside(self, name: str) -> None:

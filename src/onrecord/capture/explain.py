@@ -43,6 +43,8 @@ def verdict_data(problem: OnrecordError | None, live: LiveRun, program: Program)
     """Return the verdict on a replay as data."""
     inexact = [one._asdict() for one in live.loose.matches]
     data: dict[str, Any] = {"status": "same" if problem is None else "stopped", "inexact": inexact}
+    if live.kernel.drawn_anew:
+        data["drawn_anew"] = live.kernel.drawn_anew
     if problem is None:
         return data
     data["problem"] = {"code": problem.code, "message": problem.message, "hint": problem.hint}

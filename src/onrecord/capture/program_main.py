@@ -23,7 +23,7 @@ from onrecord.capture.program_verdict import ProgramVerdict
 from onrecord.capture.unrecorded import guard
 from onrecord.errors import OnrecordError
 from onrecord.runtime.engine import boundary
-from onrecord.runtime.replay.divergence import beyond_the_record
+from onrecord.runtime.replay.divergence import record_ended
 
 INTERRUPTED = 130
 
@@ -73,12 +73,18 @@ def _run_task(task: ProgramTask) -> int:
         code = 1
     current.is_over = True
     current.note_unrecorded()
+    if agent.live is not None:
+        agent.live.failure = None  # its traceback keeps the program's objects alive
     return verdict.conclude(code, problem)
 
 
 def _find_record_end(agent: ProgramAgent) -> OnrecordError | None:
     """Return the stop for a replay that was interrupted where its record ends: nothing is left to compare."""
-    return None if agent.live is None or agent.live.past is None else beyond_the_record(agent.live)
+    live = agent.live
+    if live is None or live.history is None or live.history.is_whole:
+        return None
+    with live.lock:
+        return record_ended(live) if live.kernel.history.first_unmade() is None else None
 
 
 def _run_agent(agent: ProgramAgent, task: ProgramTask) -> Any:

@@ -47,6 +47,8 @@ class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
     """Deliver the parts of streams with their recorded gaps."""
     json: bool = False
     """Print the verdict as JSON on stdout. The program's own output goes to stderr."""
+    strict: bool = False
+    """Refuse readings of the clock and of chance that are not on record."""
 
 
 class ProgramTask(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from onrecord.capture.summary import Stopwatch, Summary
 from onrecord.capture.unrecorded import Unseen
 from onrecord.core.events import TERMINAL_KINDS
 from onrecord.errors import OnrecordError
-from onrecord.runtime.engine.context import nowhere
+from onrecord.runtime.engine.context import inside
 from onrecord.runtime.engine.stops import Divergence, RecordEnded
 from onrecord.runtime.engine.stores import store_of
 
@@ -172,6 +172,10 @@ class ProgramVerdict:
         self.print_lines(
             f"replayed {self.task.run}: the same in all {summary.events:,} events{of_processes}{exceptions}, {network}"
         )
+        anew = self.agent.live.kernel.drawn_anew if self.agent.live is not None else 0
+        if anew:
+            values = "value of the clock or of chance was" if anew == 1 else "values of the clock or of chance were"
+            self.print_lines(f"  {anew:,} {values} read that the record does not have")
         if self._output is not None and self.agent.live is not None:
             from onrecord.capture.explain import verdict_data
 
@@ -225,7 +229,7 @@ def conclude_for(current: ProcessRun, ticket: Ticket) -> None:
     conclusion = ProgramVerdict(task, agent, current.session)
     current.conclude = conclusion.conclude
     if current.is_replay:
-        with nowhere():
+        with inside():
             conclusion.watch()
 
 

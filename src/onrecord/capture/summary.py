@@ -12,6 +12,7 @@ from onrecord.capture.processes.session import Report
 from onrecord.capture.processes.spawn import DRAWN
 from onrecord.capture.unrecorded import Hole, guard
 from onrecord.core.events import OPENING_KINDS, ValuesDrawn
+from onrecord.core.lane_names import shown_lane
 from onrecord.journal.reader import JournalReader
 from onrecord.runtime.engine.stores import store_of
 
@@ -77,8 +78,15 @@ class Stopwatch:
         counts = [_count_run(opened, agent.namespace, one) for one in [run, *below]]
         effects, events = sum(one.effects for one in counts), sum(one.events for one in counts)
         draws = any(one.has_draws for one in counts)
-        remarks = tuple(guard.remarks)
+        remarks = (*guard.remarks, *_outlived(agent))
         return Summary(run, effects, events, draws, tokens, cost, seconds, redacted, dict(holes), len(below), remarks)
+
+
+def _outlived(agent: ProgramAgent) -> list[str]:
+    """Name the threads that acted after the program's end. Their acts were refused."""
+    lanes = [shown_lane(lane) for lane in agent.live.coordinator.outlived] if agent.live is not None else []
+    named = ", ".join([*lanes[:MOST_SHOWN], *(["…"] if len(lanes) > MOST_SHOWN else [])])
+    return [f"{_format_count(len(lanes), 'thread')} outlived it: {named}"] if lanes else []
 
 
 class _RunCounts(NamedTuple):

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 from onrecord.capture.draws import is_own_frame
 from onrecord.errors import OnrecordError
-from onrecord.runtime.engine.context import PLACE
+from onrecord.runtime.engine.context import Lane, current_lane
 from onrecord.runtime.engine.stops import RunStopped
 from onrecord.runtime.replay.sandbox import asks_the_system
 from onrecord.runtime.replay.source_lines import line_of
-from onrecord.runtime.scheduler.lanes import Lane
 
 _CONNECTS = ("socket.connect", "socket.sendto", "socket.sendmsg")
 _STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn")
@@ -73,14 +72,14 @@ class UnrecordedWatch:
 
     def check_event(self, event: str, args: tuple[Any, ...]) -> None:
         """Check an audit event. The caller of the hook must be two frames up."""
-        place = PLACE.get()
-        if type(place) is not Lane or place.run.is_stopped or place.run.journal is None:
+        lane = current_lane()
+        if lane is None or lane.run.is_stopped or lane.run.journal is None:
             return  # an effect may do it; a replay has its own traps
         if asks_the_system(sys._getframe(2)):
             return
         where = own_line()
         if where:  # otherwise this package does it
-            self._refuse_or_count(place, Hole(_describe_event(event, args), where))
+            self._refuse_or_count(lane, Hole(_describe_event(event, args), where))
 
     def refuse_or_count(self, lane: Lane, what: str) -> None:
         """Count an action in a lane that an interceptor cannot record. If strict, stop the run instead."""

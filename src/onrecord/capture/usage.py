@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from onrecord.capture.http.bodies import body_bytes
-from onrecord.runtime.engine.context import nowhere
+from onrecord.runtime.engine.context import inside
 
 
 class Usage(NamedTuple):
@@ -135,7 +135,7 @@ def _find_rates(model: str) -> _Rates | None:
 
 
 def _look_up_price(model: str, read: int, written: int, cached: int) -> float | None:
-    with nowhere():  # the look-up must not be recorded
+    with inside():  # the look-up must not be recorded
         prices = _load_prices()
         if prices is None:
             return None

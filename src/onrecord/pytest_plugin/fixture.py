@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord.capture.tool_calls import tool_calls_of
 from onrecord.capture.usage import Usage, usage_of
 from onrecord.core.events import ActionFailed, ActionRequested, ActionSucceeded
+from onrecord.runtime.replay.history import seq_of
 
 if TYPE_CHECKING:
     from onrecord.analysis.compare.tool_calls import ComparedToolCall
@@ -89,11 +90,11 @@ class RecordedTest:
     def calls(self) -> list[RecordedCall]:
         """Return all effects, in the order of their requests."""
         run = self._test.run
-        made = None if run.past is None else {one.seq for one in run.past.by_key.values() if one.made}
+        unmade = set() if run.history is None else {seq_of(at) for at, _ in run.kernel.history.unmade_requests()}
         calls: dict[int, RecordedCall] = {}
         for entry in run.reader.scan():
             event = entry.event
-            if isinstance(event, ActionRequested) and (made is None or entry.seq in made):
+            if isinstance(event, ActionRequested) and entry.seq not in unmade:
                 calls[entry.seq] = RecordedCall(event.name or "", event.effect or "", event.payload)
             elif isinstance(event, ActionSucceeded) and entry.parent in calls:
                 calls[entry.parent] = calls[entry.parent]._replace(answer=event.output)

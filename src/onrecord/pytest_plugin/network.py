@@ -1,7 +1,7 @@
 """Keep tests from the network, and note connections of a recorded test that are not recorded.
 
-The interpreter reports every connection and name look-up by audit events. The context variable of the running code says
-which test it belongs to. Connections of unrelated threads are ignored.
+The interpreter reports every connection and name look-up by audit events. The lane of the running code, or its effect,
+says which test it belongs to. Connections of unrelated threads are ignored.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from typing import Any
 
 from onrecord.capture.draws import is_own_file
 from onrecord.errors import OnrecordError
-from onrecord.runtime.engine.boundary import replays
-from onrecord.runtime.engine.context import PLACE, Inside
+from onrecord.runtime.engine.context import current_effect, current_lane
 from onrecord.runtime.engine.run import LiveRun
-from onrecord.runtime.scheduler.lanes import Lane
 
 _CONNECTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
 _LOOK_UPS = frozenset({"socket.getaddrinfo", "socket.gethostbyname"})
@@ -137,14 +135,13 @@ def _read_host(event: str, args: tuple[Any, ...]) -> str | None:
 
 
 def _current_watch() -> Watch | None:
-    place = PLACE.get()
-    run = place.run if type(place) is Lane or isinstance(place, Inside) else replays.get(threading.get_ident())
-    return _watches.get(id(run)) if run is not None and not run.ended else None
+    place = current_lane() or current_effect()
+    return _watches.get(id(place.run)) if place is not None and not place.run.ended else None
 
 
 def _check_run(watch: Watch, event: str, host: str) -> None:
     if watch.note is not None:
-        if type(PLACE.get()) is Lane and event in _CONNECTS and not watch.hosts.has(host):
+        if current_lane() is not None and event in _CONNECTS and not watch.hosts.has(host):
             watch.note(f"a connection to {host} at {_find_own_line()}")
         return
     try:

@@ -32,10 +32,11 @@ from onrecord.pytest_plugin.fixture import RecordedTest
 from onrecord.pytest_plugin.messages import failure_text, find_own_line
 from onrecord.pytest_plugin.network import NetworkBlocked, watch_network
 from onrecord.pytest_plugin.options import ALL, NEW, ONCE, MarkerOptions, cassette_path, choose_mode
-from onrecord.runtime.engine.context import PLACE
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.engine.stops import Divergence, RunStopped
-from onrecord.runtime.replay.divergence import resting_too_early
+from onrecord.runtime.replay.divergence import explain_stop
+from onrecord.runtime.replay.history import seq_of
+from onrecord.runtime.scheduler.items import Diverged
 from onrecord.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class _RefusingSubstitutes(RecordSubstitutes):
         super().__init__(run, EarlierRecord(run.reader))
         self._reason = reason
 
-    def _missing(self, ticket: OpenEffect) -> None:
+    def _missing(self, effect: OpenEffect) -> None:
         self._run.stop_here(self._reason)
 
 
@@ -156,10 +157,6 @@ class TestRun:
     def call_test(self) -> Iterator[None]:
         """Call the test function. A test without a usable recording may skip itself, but it cannot pass."""
         with self._report_stop(), self._block.here():
-            # The context of an `IsolatedAsyncioTestCase` is created with the test case.
-            context = getattr(self.item.instance, "_asyncioTestContext", None)
-            if context is not None:
-                context.run(PLACE.set, self.run.main)
             try:
                 yield
             except BaseException as error:
@@ -223,7 +220,7 @@ class TestRun:
     # Test function
 
     def _enter_run_in(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the coroutine function so that it enters the run itself, in whatever context it is executed."""
+        """Return the coroutine function so that it enters the run itself, in whatever task it is executed."""
         if inspect.isasyncgenfunction(function):
 
             @functools.wraps(function)
@@ -248,23 +245,21 @@ class TestRun:
 
     @contextmanager
     def _enter_run(self) -> Iterator[None]:
-        outer = PLACE.get()
-        PLACE.set(self.run.main)
-        try:
-            with self._report_stop():
-                yield
-        finally:
-            PLACE.set(outer)
+        with self._block.in_task(), self._report_stop():
+            yield
 
     def _note_return(self) -> None:
         """Note that the function has returned. Fail if it has not made a recorded request."""
-        run, past = self.run, self.run.past
+        run, history = self.run, self.run.history
         if run.journal is not None:
             self._called_at = run.next_seq - 1
-        elif past is not None:
-            last = past.last_seq if self._called_at is None else self._called_at
-            if any(request.seq <= last and not request.made for request in past.by_key.values()):
-                raise self._make_failure(resting_too_early(run))
+        elif history is not None:
+            last = history.last_seq if self._called_at is None else self._called_at
+            left = next(iter(run.kernel.history.unmade_requests()), None)
+            if left is not None and seq_of(left[0]) <= last:
+                position, request = left
+                missing = Diverged(request.lane, request, "ended", "removed", position)
+                raise self._make_failure(explain_stop(run, missing))
         self._has_passed = True
 
     # Failures
@@ -292,7 +287,9 @@ class TestRun:
     def _nearest_request(self, reason: OnrecordError) -> Any:
         seq = reason.where.get("nearest") if isinstance(reason, Divergence) else None
         return (
-            self.run.reader.event(seq).event.content() if isinstance(seq, int) and self.run.past is not None else None
+            self.run.reader.event(seq).event.content()
+            if isinstance(seq, int) and self.run.history is not None
+            else None
         )
 
     def _find_advice(self, reason: OnrecordError) -> str:

@@ -16,7 +16,9 @@ from requests.adapters import HTTPAdapter
 import onrecord
 from kit.numbered_server import Server
 from kit.sdk_uses import load_sdks
-from onrecord.capture.interceptors import clock, sleep
+from onrecord.capture.interceptors import clock
+from onrecord.runtime.scheduler.drivers import threads
+from onrecord.runtime.scheduler.drivers.timers import TIMERS
 from onrecord.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -76,18 +78,24 @@ async def _google_async(url: str) -> Any:
 
 
 @pytest.fixture
-def slept() -> Iterator[list[float]]:
-    """How long threads have really slept."""
+def slept(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """How long lanes have really slept."""
     clock.install()
-    real, seconds = sleep._real["sleep"], []
+    threads.install()
+    real, real_sleep, seconds = TIMERS.add, threads._REAL["sleep"], []
 
-    def noted(given: float) -> None:
-        seconds.append(given)
-        real(given)
+    def add(delay: float, *timer: Any) -> None:
+        seconds.append(delay)
+        real(delay, *timer)
 
-    sleep._real["sleep"] = noted
+    def sleep(delay: float) -> None:
+        if delay > 0.0005:  # less is none: a replay only yields
+            seconds.append(delay)
+        real_sleep(delay)
+
+    monkeypatch.setattr(TIMERS, "add", add)
+    monkeypatch.setitem(threads._REAL, "sleep", sleep)
     yield seconds
-    sleep._real["sleep"] = real
     clock.uninstall()
 
 
@@ -132,8 +140,9 @@ def test_a_program_that_tries_again_by_itself(server: Server, store: MemoryStore
         return seen
 
     assert agent.run(server.url, run_id="r") == [429, 500, 200]
-    parents = [entry.parent for entry in _requests(store)]
-    assert parents == [None, 1, 1, None, None]
+    requests = _requests(store)
+    first = requests[0].seq
+    assert [entry.parent for entry in requests] == [None, first, first, None, None]
     server.stop()
     assert agent.replay("r", store=store) == [429, 500, 200]
 
@@ -183,7 +192,7 @@ def test_tries_within_a_library_are_one_effect(
 def test_whoever_waits_by_the_clock_of_a_library_is_not_kept_waiting(
     store: MemoryStore, slept: list[float], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library that sleeps until its clock says so: in a replay its clock goes on by what was not slept."""
+    """A library that sleeps until its clock says so: its readings are recorded."""
     source = """
 import time
 

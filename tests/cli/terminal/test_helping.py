@@ -258,7 +258,7 @@ def test_walking_shows_what_was_said_before_how_it_is_kept() -> None:
 def test_from_a_request_to_its_answer_and_back() -> None:
     record("one")
     result = onrecord("step", "one", stdin="n\np\np\n$\np\nc\n1\nc\n")
-    shown_seqs = [line.split()[0] for line in result.stdout.splitlines() if "  lane 0" in line]
+    shown_seqs = [line.split()[0] for line in result.stdout.splitlines() if "  lane main" in line]
     assert shown_seqs == ["1", "2", "1", "4", "1"]
     assert "event 4 has no request or answer" in result.stderr
     assert "is no model call" in result.stderr

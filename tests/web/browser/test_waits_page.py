@@ -111,7 +111,7 @@ def a_wait(store: str, run: str = "held", name: str = "approval", question: Any 
     recorded(store, run, events, "keeper")
     opened = open_store(store)
     try:
-        identity = WaitIdentity.named(name if question is None else "interrupt@0")
+        identity = WaitIdentity.named(name if question is None else "interrupt@main")
         return WaitRegistry(opened).key(run, identity).text
     finally:
         opened.close()

@@ -103,16 +103,16 @@ class CassetteSubstitutes(RecordSubstitutes):
             parts[BODY] = _sort_members(payload.get("body"))
         return stored_bytes(encode(parts).tree)
 
-    def _take(self, ticket: OpenEffect) -> SubstituteAnswer | None:
-        event = self._run.secrets.redact_event(ticket.event)
+    def _take(self, effect: OpenEffect) -> SubstituteAnswer | None:
+        event = self._run.secrets.redact_event(effect.event)
         if not isinstance(event, ActionRequested) or event.effect not in _HTTP:
             return None
         with self._lock:
             unused = self._by_request.get(self._match_key(event.payload))
             return unused.popleft() if unused else None
 
-    def _missing(self, ticket: OpenEffect) -> None:
-        event = self._run.secrets.redact_event(ticket.event)
+    def _missing(self, effect: OpenEffect) -> None:
+        event = self._run.secrets.redact_event(effect.event)
         if not isinstance(event, ActionRequested) or event.effect not in _HTTP:
             return
         assert self._record is not None

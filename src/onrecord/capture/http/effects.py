@@ -42,9 +42,9 @@ from onrecord.core.events import ActionFailed, ActionRequested, ActionSucceeded,
 from onrecord.runtime.api.settle import SettledAsFailed
 from onrecord.runtime.engine.blocking_streams import BlockingStream
 from onrecord.runtime.engine.boundary import perform, perform_blocking
+from onrecord.runtime.engine.context import Lane
 from onrecord.runtime.engine.open_effect import Answers, EffectSpec
 from onrecord.runtime.engine.streams import Stream
-from onrecord.runtime.scheduler.lanes import Lane
 
 TERMINATOR, END_OF_BODY, SERVER_CLOSED, CONSUMER_CLOSED, ERROR = (
     "terminator",

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import suppress
 from functools import cache, partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from onrecord.capture.http.effects import AsyncBody, HttpCall
 from onrecord.capture.http.exchange import RequestParts, ResponseHead, describe_upgrade, header_pairs
-from onrecord.capture.interceptors.import_hooks import Replace, current_lane
+from onrecord.capture.interceptors.import_hooks import Replace
 from onrecord.capture.unrecorded import guard
-from onrecord.runtime.engine.context import nowhere
-from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.engine.context import Lane, current_lane, inside
 
 
 def patch(client: ModuleType, replace: Replace) -> None:
@@ -27,9 +27,22 @@ def patch(client: ModuleType, replace: Replace) -> None:
 
 
 def _close_connector(original: Callable[..., Any], connector: Any, *args: Any, **kwargs: Any) -> Any:
-    """Close the connections outside any lane: effects opened them, and a replay has none to close."""
-    with nowhere():
-        return original(connector, *args, **kwargs)
+    """Close the connections outside any lane: effects opened them, and a replay has none to close and to wait for."""
+    with inside():
+        closing = original(connector, *args, **kwargs)
+    if current_lane() is None:
+        return closing
+    with suppress(AttributeError):
+        closing._awaited = True  # or it warns
+    return _Closed()
+
+
+class _Closed:
+    """What the program awaits: the connections close by themselves."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
 
 
 def _request(client: ModuleType, original: Callable[..., Any], session: Any, *args: Any, **kwargs: Any) -> Any:

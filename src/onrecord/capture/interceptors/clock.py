@@ -1,7 +1,7 @@
-"""Clock interceptor: recorded values for the program's own call sites, virtual time for the libraries it uses.
+"""Clock interceptor: every reading of a clock in a lane is a draw.
 
-How often libraries read a clock differs from run to run, so their readings are not recorded. In a replay they read the
-recorded time plus the time since it was reached, so that the durations they measure stay plausible.
+A reading that the record does not have fits the run's clock: the time of day is that of the last delivery, and a
+counter continues from its last value in this run, in a replay and after a resume.
 
 `datetime` is written in C, and other modules hold the class itself: its methods are replaced in place.
 """
@@ -13,19 +13,20 @@ import gc
 import time
 from collections.abc import Callable
 from datetime import date, datetime, tzinfo
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from onrecord.capture.draws import draw, is_installed_call, is_own_call
-from onrecord.capture.interceptors import sleep
-from onrecord.capture.interceptors.sleep import skipped_seconds
+from onrecord.capture.draws import draw_at, drawing_lane, find_site
 from onrecord.journal import sources
-from onrecord.runtime.engine.context import PLACE
-from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.engine.run import LiveRun
 
-_COUNTERS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns")
+_COUNTERS = ("monotonic", "perf_counter", "process_time")
 _SYSTEM_CLOCKS = ("clock_gettime", "clock_gettime_ns")
+_TIMES_OF_DAY = frozenset({getattr(time, "CLOCK_REALTIME", 0), getattr(time, "CLOCK_TAI", 11)})
 _FORMATTERS = ("localtime", "gmtime", "ctime")
 """Functions that use the current time when called without one."""
+_NANOSECONDS = 1_000_000_000
 _real: dict[str, Callable[..., Any]] = {}
 _real_methods: dict[tuple[type, str], Any] = {}
 
@@ -33,14 +34,15 @@ _real_methods: dict[tuple[type, str], Any] = {}
 def install() -> None:
     if _real:
         return
-    for name in ("time", "time_ns", "strftime", "asctime", *_FORMATTERS, *_COUNTERS, *_SYSTEM_CLOCKS):
+    counters = [f"{name}{unit}" for name in _COUNTERS for unit in ("", "_ns")]
+    for name in ("time", "time_ns", "strftime", "asctime", *_FORMATTERS, *counters, *_SYSTEM_CLOCKS):
         if hasattr(time, name):
             _real[name] = getattr(time, name)
     sources.system_clock = _real["time_ns"]
     time.time = _time
     time.time_ns = _time_ns
-    for name in _COUNTERS:
-        setattr(time, name, _wrap_counter(name, _real[name]))
+    for name in counters:
+        setattr(time, name, _wrap_counter(name))
     for name in _FORMATTERS:
         setattr(time, name, _wrap_formatter(name, _real[name]))
     time.strftime = _strftime
@@ -48,13 +50,11 @@ def install() -> None:
     for name in _SYSTEM_CLOCKS:
         if name in _real:
             setattr(time, name, _wrap_system_clock(name, _real[name]))
-    sleep.install()
     _replace_methods(datetime, {"now": _now, "utcnow": _utcnow})
     _replace_methods(date, {"today": _today})
 
 
 def uninstall() -> None:
-    sleep.uninstall()
     for name, real in _real.items():
         setattr(time, name, real)
     _real.clear()
@@ -65,39 +65,105 @@ def uninstall() -> None:
     _real_methods.clear()
 
 
-# Finding the caller costs more than reading the clock. So the lane is checked first: effects, and code outside any run,
-# read the real clock.
+# Readings
+
+
+class _RunClock:
+    """The clocks of a run with a history, as its program sees them. All values are nanoseconds."""
+
+    def __init__(self, run: LiveRun) -> None:
+        self._run = run
+        self._delivered = -1
+        self._since = 0
+        self._counters: dict[str, tuple[int, int, int]] = {}
+        """The last value of each counter, with the real one and the run's time at that moment."""
+
+    def time_ns(self) -> int:
+        """Return a time of day that is not on record."""
+        run = self._run
+        if run.is_live:
+            return int(_real["time_ns"]())
+        now = int(_real["monotonic_ns"]())
+        if run.now_us != self._delivered:
+            self._delivered, self._since = run.now_us, now
+        return self._delivered * 1000 + now - self._since  # a loop that waits for a time of day ends
+
+    def count_ns(self, counter: str, read: Callable[[], int]) -> int:
+        """Return a value of a counter that is not on record: it never goes backwards."""
+        real = int(read())
+        if counter not in self._counters:
+            return real
+        last, real_then, time_then = self._counters[counter]
+        continued = last + max(0, real - real_then, (self._run.now_us - time_then) * 1000)
+        return max(real, continued) if self._run.is_live else continued
+
+    def note_counter(self, counter: str, value: int, read: Callable[[], int]) -> None:
+        self._counters[counter] = value, int(read()), self._run.now_us
+
+
+_clocks: WeakKeyDictionary[LiveRun, _RunClock] = WeakKeyDictionary()
+
+
+def _clock_of(run: LiveRun) -> _RunClock:
+    found = _clocks.get(run)
+    if found is None:
+        found = _clocks[run] = _RunClock(run)
+    return found
+
+
+def _read_time(what: str) -> float:
+    """Return the time of day in seconds."""
+    lane = drawing_lane()
+    if lane is None or (site := find_site(what)) is None:
+        return _real["time"]()  # type: ignore[no-any-return]
+    run = lane.run
+    make = _real["time"] if run.history is None else lambda: _clock_of(run).time_ns() / _NANOSECONDS
+    value: float = draw_at(lane, site, make)
+    return value
 
 
 def _time() -> float:
-    lane = PLACE.get()
-    if type(lane) is not Lane:
-        return _real["time"]()  # type: ignore[no-any-return]
-    if is_own_call(2):
-        value: float = draw("time", _real["time"])
-        return value
-    return _real["time"]() if lane.run.is_live else _virtual_us() / 1e6
+    return _read_time("time")
 
 
 def _time_ns() -> int:
-    lane = PLACE.get()
-    if type(lane) is not Lane:
+    return _read_time_ns("time_ns")
+
+
+def _read_time_ns(what: str) -> int:
+    lane = drawing_lane()
+    if lane is None or (site := find_site(what)) is None:
         return _real["time_ns"]()  # type: ignore[no-any-return]
-    if is_own_call(2):
-        value: int = draw("time_ns", _real["time_ns"])
-        return value
-    return _real["time_ns"]() if lane.run.is_live else _virtual_us() * 1000
+    make = _real["time_ns"] if lane.run.history is None else _clock_of(lane.run).time_ns
+    value: int = draw_at(lane, site, make)
+    return value
 
 
-def _wrap_counter(name: str, real: Callable[[], Any]) -> Callable[[], Any]:
-    is_whole, runs_in_sleep = name.endswith("_ns"), not name.startswith("process")
+def _read_counter(what: str, counter: str, read: Callable[[], Any], read_ns: Callable[[], int]) -> Any:
+    """Return the value of a counter: by `read`, or as nanoseconds by `read_ns`."""
+    lane = drawing_lane()
+    if lane is None or (site := find_site(what)) is None:
+        return read()
+    run = lane.run
+    if run.history is None:
+        return draw_at(lane, site, read)
+    clock, is_whole = _clock_of(run), read is read_ns
+
+    def continue_count() -> Any:
+        value = clock.count_ns(counter, read_ns)
+        return value if is_whole else value / _NANOSECONDS
+
+    value = draw_at(lane, site, continue_count)
+    clock.note_counter(counter, value if is_whole else int(value * _NANOSECONDS), read_ns)
+    return value
+
+
+def _wrap_counter(name: str) -> Callable[[], Any]:
+    counter = name.removesuffix("_ns")
+    read, read_ns = _real[name], _real[f"{counter}_ns"]
 
     def read_counter() -> Any:
-        if type(PLACE.get()) is Lane and is_own_call(2):
-            return draw(name, real)
-        if runs_in_sleep and (skipped := skipped_seconds()) and is_installed_call(2):
-            return real() + (int(skipped * 1e9) if is_whole else skipped)
-        return real()
+        return _read_counter(name, counter, read, read_ns)
 
     read_counter.__name__ = name
     return read_counter
@@ -105,73 +171,48 @@ def _wrap_counter(name: str, real: Callable[[], Any]) -> Callable[[], Any]:
 
 def _wrap_formatter(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def format_time(seconds: float | None = None, /) -> Any:
-        return real(_read_time() if seconds is None else seconds)
+        return real(_read_time(name) if seconds is None else seconds)
 
     format_time.__name__ = name
     return format_time
 
 
 def _strftime(format: str, moment: Any = None, /) -> str:  # noqa: A002
-    text: str = _real["strftime"](format, _real["localtime"](_read_time()) if moment is None else moment)
+    text: str = _real["strftime"](format, _real["localtime"](_read_time("strftime")) if moment is None else moment)
     return text
 
 
 def _asctime(moment: Any = None, /) -> str:
-    text: str = _real["asctime"](_real["localtime"](_read_time()) if moment is None else moment)
+    text: str = _real["asctime"](_real["localtime"](_read_time("asctime")) if moment is None else moment)
     return text
 
 
 def _wrap_system_clock(name: str, real: Callable[[int], Any]) -> Callable[[int], Any]:
     def read_system_clock(clock: int, /) -> Any:
-        if type(PLACE.get()) is Lane and is_own_call(2):
-            return draw(f"{name} {clock}", lambda: real(clock))
-        return real(clock)
+        if clock in _TIMES_OF_DAY:
+            read_time = _read_time_ns if name.endswith("_ns") else _read_time
+            return read_time(f"{name} {clock}")
+        read_ns = partial(_real["clock_gettime_ns"], clock)
+        read = read_ns if name.endswith("_ns") else partial(real, clock)
+        return _read_counter(f"{name} {clock}", f"clock {clock}", read, read_ns)
 
     read_system_clock.__name__ = name
     return read_system_clock
-
-
-# Virtual time
-
-
-_last_reading: list[Any] = [0, 0.0, 0.0]
-"""Last recorded time, the monotonic time at which it was read, and the seconds of sleep skipped until then."""
-
-
-def _virtual_us() -> int:
-    """Return the recorded time plus the real and skipped time since it was reached."""
-    lane = PLACE.get()
-    assert type(lane) is Lane
-    now = _real["monotonic"]()
-    if lane.run.now_us != _last_reading[0]:
-        _last_reading[:] = lane.run.now_us, now, skipped_seconds()
-    return int(_last_reading[0] + (now - _last_reading[1] + skipped_seconds() - _last_reading[2]) * 1e6)
 
 
 # datetime
 
 
 def _now(cls: type[datetime], tz: tzinfo | None = None) -> datetime:
-    return cls.fromtimestamp(_read_time(), tz)
+    return cls.fromtimestamp(_read_time("datetime.now"), tz)
 
 
 def _utcnow(cls: type[datetime]) -> datetime:
-    return cls.utcfromtimestamp(_read_time())
+    return cls.utcfromtimestamp(_read_time("datetime.utcnow"))
 
 
 def _today(cls: type[date]) -> date:
-    return cls.fromtimestamp(_read_time())
-
-
-def _read_time() -> float:
-    """Return the time for the caller of the clock function, which must be three frames up."""
-    lane = PLACE.get()
-    if type(lane) is not Lane:
-        return _real["time"]()  # type: ignore[no-any-return]
-    if is_own_call(3):
-        value: float = draw("time", _real["time"])
-        return value
-    return _real["time"]() if lane.run.is_live else _virtual_us() / 1e6
+    return cls.fromtimestamp(_read_time("date.today"))
 
 
 def _replace_methods(cls: type, methods: dict[str, Callable[..., Any]]) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from onrecord.capture.interceptors.import_hooks import Replace, current_lane
+from onrecord.capture.interceptors.import_hooks import Replace
 from onrecord.capture.unrecorded import guard
+from onrecord.runtime.engine.context import current_lane
 from onrecord.runtime.engine.execution import trio_refused
 
 REPLACED = "uvloop replaced by asyncio's own loop"

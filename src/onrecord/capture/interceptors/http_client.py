@@ -17,7 +17,8 @@ from typing import Any
 from onrecord.capture.http.effects import BlockingBody, HttpCall
 from onrecord.capture.http.exchange import RequestParts, ResponseHead, header_pairs
 from onrecord.capture.interceptors.body_files import BodyFile
-from onrecord.capture.interceptors.import_hooks import Replace, current_lane
+from onrecord.capture.interceptors.import_hooks import Replace
+from onrecord.runtime.engine.context import current_lane
 
 PART_BYTES = 65536
 _ANSWER = "_onrecord_answer"

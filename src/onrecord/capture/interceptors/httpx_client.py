@@ -22,9 +22,9 @@ from onrecord.capture.http.exchange import (
     is_encoded,
     read_head,
 )
-from onrecord.capture.interceptors.import_hooks import Replace, current_lane
+from onrecord.capture.interceptors.import_hooks import Replace
 from onrecord.capture.unrecorded import guard
-from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.engine.context import Lane, current_lane
 
 _IN_PROCESS = frozenset({"ASGITransport", "MockTransport", "WSGITransport"})
 _STREAMED: ContextVar[bool] = ContextVar("onrecord_httpx_streamed", default=False)

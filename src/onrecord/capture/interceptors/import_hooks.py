@@ -12,9 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from onrecord.runtime.engine.boundary import outside, replays
-from onrecord.runtime.engine.context import PLACE, nowhere
-from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.engine.context import inside
 
 _lock = threading.RLock()
 _wanted: dict[str, Interceptor] = {}
@@ -109,7 +107,7 @@ def _install_after_import(name: str, module: ModuleType) -> None:
     interceptor = _wanted.get(name)
     if interceptor is None:
         return
-    with nowhere():  # locks made during this import are not the program's
+    with inside():  # locks made during this import are not the program's
         patcher = importlib.import_module(interceptor.patcher)  # without our lock: import locks and ours could deadlock
     with _lock:
         if interceptor.module not in _undo:
@@ -130,13 +128,3 @@ def _patch(interceptor: Interceptor, patcher: Any, module: ModuleType) -> None:
         undo.append(partial(setattr, owner, name, original))
 
     patcher.patch(module, replace)
-
-
-def current_lane() -> Lane | None:
-    """Return the lane of the running code, or None outside any run and inside an effect, where nothing is recorded."""
-    place = PLACE.get()
-    if type(place) is Lane:
-        return place
-    if place is None and replays and threading.get_ident() in replays:
-        outside("an HTTP request")  # stops the replay: it sends nothing
-    return None

@@ -12,13 +12,14 @@ import sys
 import uuid
 from typing import Any
 
-from onrecord.capture.draws import draw, is_our_call
-from onrecord.runtime.engine.context import PLACE
-from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.capture.draws import draw, draw_at, drawing_lane
+from onrecord.runtime.engine.context import current_lane
 
 SEED_BYTES = 32
 _KEY_AT_IMPORT = os.path.join("multiprocessing", "process.py")
 """This module draws a key at its import, which may happen before the program begins. That draw is not recorded."""
+FIRST_SEED = "seed"
+"""The site of the seed that each run begins with."""
 _real: dict[str, Any] = {}
 _process = 0
 """Process id for which `begin` was called."""
@@ -54,33 +55,32 @@ def begin() -> None:
     """Seed the generator of `random` again, in the first lane of each process: it was seeded before the run began."""
     global _process
     _process = os.getpid()
-    random.seed(_draw_seed())
+    lane = drawing_lane()
+    random.seed(_make_seed() if lane is None else draw_at(lane, FIRST_SEED, _make_seed))
+
+
+def _make_seed() -> int:
+    return int.from_bytes(_real["urandom"](SEED_BYTES))
 
 
 def _urandom(size: int, /) -> bytes:
-    if sys._getframe(1).f_code.co_filename.endswith(_KEY_AT_IMPORT) or is_our_call(2):
+    if sys._getframe(1).f_code.co_filename.endswith(_KEY_AT_IMPORT):
         key: bytes = _real["urandom"](size)
         return key
-    value: bytes = draw("urandom", lambda: _real["urandom"](size))
+    value: bytes = draw(f"urandom {size}", lambda: _real["urandom"](size))
     return value
 
 
 def _getrandom(size: int, flags: int = 0) -> bytes:
-    value: bytes = draw("getrandom", lambda: _real["getrandom"](size, flags))
+    value: bytes = draw(f"getrandom {size}", lambda: _real["getrandom"](size, flags))
     return value
 
 
 def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
     has_begun = os.getpid() == _process  # a fork seeds generators before its run begins
-    is_drawn = has_begun and type(PLACE.get()) is Lane and not isinstance(self, random.SystemRandom)
-    if a is None and is_drawn and not is_our_call(2):
-        a = _draw_seed()
+    if a is None and has_begun and not isinstance(self, random.SystemRandom) and current_lane() is not None:
+        a = draw("seed", _make_seed)
     _real["seed"](self, a, version)
-
-
-def _draw_seed() -> int:
-    number: int = draw("seed", lambda: int.from_bytes(_real["urandom"](SEED_BYTES)))
-    return number
 
 
 def _uuid1(node: int | None = None, clock_seq: int | None = None) -> uuid.UUID:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from onrecord.capture.interceptors.import_hooks import Replace, current_lane
+from onrecord.capture.interceptors.import_hooks import Replace
 from onrecord.capture.interceptors.urllib3_pool import WHOLE
+from onrecord.runtime.engine.context import current_lane
 
 
 def patch(adapters: ModuleType, replace: Replace) -> None:

@@ -19,7 +19,8 @@ from onrecord.capture.http.bodies import body_bytes
 from onrecord.capture.http.effects import BlockingBody, HttpCall, exchange_blocking
 from onrecord.capture.http.exchange import RequestParts, ResponseHead, header_pairs, read_head
 from onrecord.capture.interceptors.body_files import BodyFile
-from onrecord.capture.interceptors.import_hooks import Replace, current_lane
+from onrecord.capture.interceptors.import_hooks import Replace
+from onrecord.runtime.engine.context import current_lane
 
 PART_BYTES = 65536
 WHOLE: ContextVar[bool] = ContextVar("onrecord_urllib3_whole", default=False)

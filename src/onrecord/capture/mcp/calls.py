@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from onrecord.core.events import ActionRequested, ActionSucceeded, Event
 from onrecord.runtime.engine.boundary import perform
+from onrecord.runtime.engine.context import Lane
 from onrecord.runtime.engine.open_effect import Answers, EffectSpec
 from onrecord.runtime.engine.streams import Stream
-from onrecord.runtime.scheduler.lanes import Lane
 
 TOOL_CALL = "tools/call"
 _REPEATABLE = frozenset(

@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onrecord.capture.interceptors.import_hooks import current_lane
 from onrecord.capture.mcp.calls import Handlers, McpCall
 from onrecord.capture.mcp.transports import find_transport
 from onrecord.capture.unrecorded import guard
-from onrecord.runtime.engine.context import nobody
+from onrecord.runtime.engine.context import current_lane, inside
 from onrecord.runtime.replay.divergence import source_line
 
 _INITIALIZE, _INITIALIZED, _LISTEN = "initialize", "notifications/initialized", "subscriptions/listen"
@@ -93,7 +92,8 @@ class RecordedDispatcher:
         if lane.run.journal is not None and lane.run.is_live:
             self._outbox.append((method, params, opts))
             if self._worker is not None:
-                self._post_task = asyncio.get_running_loop().create_task(self._post_in_background(), context=nobody())
+                with inside():
+                    self._post_task = asyncio.get_running_loop().create_task(self._post_in_background())
 
     # To the server, inside effects
 

@@ -15,9 +15,9 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
-from onrecord.capture.interceptors.import_hooks import current_lane
 from onrecord.core.events import ActionRequested
 from onrecord.runtime.engine.boundary import perform
+from onrecord.runtime.engine.context import current_lane
 from onrecord.runtime.engine.open_effect import EffectSpec
 
 _LINK = "_onrecord_transport"

@@ -25,12 +25,11 @@ from onrecord.capture.unrecorded import guard
 from onrecord.core.events import TERMINAL_KINDS
 from onrecord.errors import OnrecordError, Refused, RunExists
 from onrecord.journal.reader import JournalReader
-from onrecord.runtime.engine.context import PLACE
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.engine.stops import Divergence
 from onrecord.runtime.engine.stores import store_of
 from onrecord.runtime.replay.history import History
-from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.scheduler.drivers.strands import CURRENT, Strand
 from onrecord.runtime.secrets.run_secrets import load_secrets
 from onrecord.store.contract import Store
 
@@ -63,9 +62,9 @@ def _is_onrecord_command() -> bool:
     return any(name == "onrecord" or name.startswith("onrecord.") for name in names)
 
 
-def begin(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> ProcessRun | None:
+def begin(ticket: Ticket, *, command: list[str], forked: Strand | None = None) -> ProcessRun | None:
     """Begin the run of this process and return it, or None if the process is not recorded."""
-    current = open_run(ticket, command=command, lane=lane)
+    current = open_run(ticket, command=command, forked=forked)
     if current is not None:
         exits.install()
         if ticket.concludes:
@@ -75,7 +74,7 @@ def begin(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> Pr
     return current
 
 
-def open_run(ticket: Ticket, *, command: list[str], lane: Lane | None = None) -> ProcessRun | None:
+def open_run(ticket: Ticket, *, command: list[str], forked: Strand | None = None) -> ProcessRun | None:
     """Open the run that the ticket names and make the running code part of it, without hooks for the process's end."""
     session = Session(ticket.session)
     try:
@@ -90,10 +89,10 @@ def open_run(ticket: Ticket, *, command: list[str], lane: Lane | None = None) ->
         )
         current.recorded_status = found.recorded_status
         process_run.set_current(current)
-        current.enter(lane)
+        current.enter(forked)
     except Exception as error:
         process_run.set_current(None)
-        PLACE.set(None)
+        CURRENT.strand = None
         _report_failed_begin(ticket, session, error)
         return None
     install_interceptors()
@@ -196,7 +195,7 @@ class _RunFinder:
             if live is not None:
                 return StartedChild(live)
         reader = JournalReader(store, run, ticket.namespace)
-        live = LiveRun(reader, past=History.read(reader))
+        live = LiveRun(reader, history=History(reader))
         if end is None or end.status >= 0:
             return StartedChild(live)
         since = reader.link(last).time if last is not None else reader.header_row.created

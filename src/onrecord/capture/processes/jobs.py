@@ -15,9 +15,8 @@ from onrecord.capture.processes import process_run
 from onrecord.capture.processes.child_start import open_run
 from onrecord.capture.processes.process_run import ProcessRun
 from onrecord.capture.processes.ticket import Ticket
-from onrecord.runtime.engine.boundary import replays
-from onrecord.runtime.engine.context import HERE, PLACE
 from onrecord.runtime.engine.stops import RunStopped
+from onrecord.runtime.scheduler.drivers.strands import CURRENT
 
 
 class ProcessJob:
@@ -50,12 +49,11 @@ class JobStopped(RuntimeError):
 
 
 def run_job(ticket: Ticket, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    outer, place, token = process_run.current, PLACE.get(), HERE.token
-    outer_replays = dict(replays)
-    PLACE.set(None)
+    outer, outer_strand, outer_depth = process_run.current, CURRENT.strand, CURRENT.depth
+    CURRENT.strand = None
     current = open_run(ticket, command=[function_name(function)])
     if current is None:
-        PLACE.set(place)
+        CURRENT.strand = outer_strand
         return function(*args, **kwargs)
     code, error = 1, None
     try:
@@ -70,10 +68,7 @@ def run_job(ticket: Ticket, function: Callable[..., Any], args: Any, kwargs: Any
         if current.pid == os.getpid():
             current.finish(code, error)
             process_run.set_current(outer)
-            PLACE.set(place)
-            HERE.token = token
-            replays.clear()
-            replays.update(outer_replays)
+            CURRENT.strand, CURRENT.depth = outer_strand, outer_depth
     _raise_if_stopped(current)
     return value
 

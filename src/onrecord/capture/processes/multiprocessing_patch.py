@@ -14,7 +14,7 @@ from onrecord.capture.interceptors.import_hooks import Replace
 from onrecord.capture.processes import process_run
 from onrecord.capture.processes.command_lines import CommandLine
 from onrecord.capture.processes.start_patches import begin_start, note_child_end, starting_lane
-from onrecord.runtime.engine.context import nowhere
+from onrecord.runtime.engine.context import inside
 
 KEY, REFUSES = "onrecord", "onrecord_refuses"
 _IMPORT_CHILDREN = "try:\n import onrecord.capture.processes.multiprocessing_hook\nexcept ImportError:\n pass\n"
@@ -51,7 +51,7 @@ def _launch(original: Any, popen: Any, process: Any) -> None:
     started = begin_start(lane, "spawn", CommandLine((popen.method,), None))
     _pending.ticket = started.ticket.to_text()
     try:
-        with nowhere():
+        with inside():
             original(popen, process)
     finally:
         _pending.ticket = None
@@ -70,7 +70,7 @@ def _add_ticket(original: Any, name: str) -> Any:
 def _spawnv_passfds(original: Any, path: Any, args: Any, passfds: Any) -> Any:
     """Start the process outside any lane. That includes helpers of `multiprocessing`, such as the resource tracker."""
     args = [_IMPORT_CHILDREN + word if isinstance(word, str) and word.startswith(_COMMANDS) else word for word in args]
-    with nowhere():
+    with inside():
         return original(path, args, passfds)
 
 
@@ -85,5 +85,5 @@ def _connect(original: Any, address: Any) -> Any:
     """Connect outside any lane if the address is a file: processes of one program talk to each other that way."""
     if not isinstance(address, (str, bytes)):
         return original(address)
-    with nowhere():
+    with inside():
         return original(address)

@@ -1,13 +1,12 @@
 """Process pool interceptor: `concurrent.futures.ProcessPoolExecutor` and `multiprocessing.Pool`.
 
 1. Jobs are runs (`jobs`). Workers, and the threads that serve a pool, belong to no lane.
-2. The order of results is recorded, and a replay delivers them in that order.
+2. Results are delivered in lanes, in the recorded order (`results`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -16,12 +15,11 @@ from weakref import WeakKeyDictionary
 from onrecord.capture.interceptors.import_hooks import Replace
 from onrecord.capture.processes.command_lines import CommandLine
 from onrecord.capture.processes.jobs import MapJob, ProcessJob, function_name
+from onrecord.capture.processes.results import ResultLane
 from onrecord.capture.processes.start_patches import begin_start, starting_lane
 from onrecord.capture.processes.ticket import Ticket
-from onrecord.runtime.engine.context import PLACE, nowhere
-from onrecord.runtime.engine.run import LiveRun
-from onrecord.runtime.scheduler.lanes import Lane
-from onrecord.runtime.scheduler.stable_sets import put_in_place
+from onrecord.runtime.engine.context import Lane, inside
+from onrecord.runtime.scheduler.labels import label_of
 
 _INTERNAL = frozenset(
     {"concurrent.futures.process", "multiprocessing.pool", "multiprocessing.queues", "multiprocessing.resource_sharer"}
@@ -32,15 +30,24 @@ def patch(module: ModuleType, replace: Replace) -> None:
     if module.__name__ == "multiprocessing.pool":
         pool = module.Pool
         replace(pool, "_repopulate_pool", _populate)
-        replace(pool, "_setup_queues", _set_up_queues)
         replace(pool, "apply_async", _apply)
         replace(pool, "_map_async", _map)
         for name in ("imap", "imap_unordered"):
             replace(pool, name, _map_lazily)
+        replace(pool, "join", _join)
+        for result in (module.ApplyResult, module.IMapIterator):
+            replace(result, "__init__", _make_result)
+        for result in (module.ApplyResult, module.MapResult, module.IMapIterator, module.IMapUnorderedIterator):
+            replace(result, "_set", _set_result)
+        replace(module.IMapIterator, "_set_length", _set_length)
     else:
-        replace(module.ProcessPoolExecutor, "submit", _submit)
-        replace(module.ProcessPoolExecutor, "_spawn_process", _call_outside_lanes)
+        executor = module.ProcessPoolExecutor
+        replace(executor, "__init__", _call_outside_lanes)  # the locks of a pool are its own
+        replace(executor, "submit", _submit)
+        replace(executor, "shutdown", _shutdown)
+        replace(executor, "_spawn_process", _call_outside_lanes)
         replace(module._ExecutorManagerThread, "process_result_item", _process_result)
+        replace(module._ExecutorManagerThread, "terminate_broken", _terminate_broken)
     _exclude_internal_threads()
 
 
@@ -56,7 +63,7 @@ def _exclude_internal_threads() -> None:
     def start(thread: threading.Thread) -> None:
         target = getattr(thread, "_target", None)
         if type(thread).__module__ in _INTERNAL or getattr(target, "__module__", None) in _INTERNAL:
-            with nowhere():
+            with inside():
                 original(thread)
         else:
             original(thread)
@@ -65,7 +72,7 @@ def _exclude_internal_threads() -> None:
 
 
 def _call_outside_lanes(original: Any, *args: Any, **kwargs: Any) -> Any:
-    with nowhere():
+    with inside():
         return original(*args, **kwargs)
 
 
@@ -80,84 +87,125 @@ def _wrap_initializer(lane: Lane, function: Any) -> Any:
     return ProcessJob(begin_start(lane, "worker", CommandLine((function_name(function),), None)).ticket, function)
 
 
-# The order of results
-
-
-class _ResultOrder:
-    """Order of the results of one pool."""
-
-    def __init__(self, run: LiveRun) -> None:
-        self.run = run
-        self._kind = f"results:{run.root.next_ordinal('pools')}"
-        self._lane = Lane(run, run.root, None, ["pool", self._kind])
-        """Lane for the callbacks of results."""
-        self._waiting: dict[Any, Callable[[], None]] = {}
-        self._next = 0
-        run.turns.away.add(self)  # a thread that waits for results is not stuck
-
-    def accept(self, key: Any, deliver: Callable[[], None]) -> None:
-        run = self.run
-        if run.is_stopped:
-            deliver()
-            return
-        if run.journal is not None and run.is_live:
-            run.draw(run.root, self._kind, lambda: key)
-            self._deliver_in_lane(deliver)
-            return
-        self._waiting[key] = deliver
-        recorded = run.past.drawn("0", self._kind) if run.past is not None else []
-        while self._next < len(recorded) and recorded[self._next] in self._waiting:
-            following = recorded[self._next]
-            run.draw(run.root, self._kind, partial(_return_value, following))
-            self._next += 1
-            self._deliver_in_lane(self._waiting.pop(following))
-        if self._next >= len(recorded):
-            for key_left in [*self._waiting]:  # the record has no more results
-                self._deliver_in_lane(self._waiting.pop(key_left))
-
-    def _deliver_in_lane(self, deliver: Callable[[], None]) -> None:
-        place = PLACE.get()
-        PLACE.set(self._lane)
-        try:
-            deliver()
-        finally:
-            PLACE.set(place)
-
-
-def _return_value(value: Any) -> Any:
-    return value
-
-
-_orders: WeakKeyDictionary[Any, _ResultOrder] = WeakKeyDictionary()
-
-
 # concurrent.futures
+
+_jobs: WeakKeyDictionary[Any, dict[int, ResultLane]] = WeakKeyDictionary()
+"""The results that each pool still has to deliver, by the number of the job."""
 
 
 def _submit(original: Any, pool: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     lane = starting_lane()
     if lane is None:
         return original(pool, function, *args, **kwargs)
-    if pool not in _orders:
-        _orders[pool] = _ResultOrder(lane.run)
     pool._initializer = _wrap_initializer(lane, pool._initializer)
     ticket = _make_ticket(lane, function)
-    future = original(pool, ProcessJob(ticket, function), *args, **kwargs)
-    place, _, number = ticket.place.rpartition("/")
-    put_in_place(future, place, int(number))
+    result = ResultLane(lane, label_of(function), is_awaited=True)
+    jobs = _jobs.setdefault(pool, {})
+    with inside():
+        with pool._shutdown_lock:
+            number = pool._queue_count
+            jobs[number] = result
+        try:
+            future = original(pool, ProcessJob(ticket, function), *args, **kwargs)
+        except BaseException:
+            del jobs[number]
+            result.give_up()
+            raise
+        future.add_done_callback(partial(_give_up_if_cancelled, result))
+    with lane.run.lock:
+        future._onrecord_number = lane.strand.coordinator.next_number()  # its hash (`scheduler.drivers.threads`)
     return future
+
+
+def _give_up_if_cancelled(result: ResultLane, future: Any) -> None:
+    if future.cancelled():
+        result.give_up()
 
 
 def _process_result(original: Any, manager: Any, item: Any) -> None:
     pool = manager.executor_reference()
-    order = _orders.get(pool) if pool is not None else None
-    if isinstance(item, int) or order is None or order.run is None:
+    result = None if pool is None or isinstance(item, int) else _jobs.get(pool, {}).pop(item.work_id, None)
+    if result is None:
         original(manager, item)
-    else:
-        order.accept(item.work_id, lambda: original(manager, item))
+        return
+
+    def deliver() -> bool:
+        original(manager, item)
+        with inside(), manager.shutdown_lock:  # the manager may be waiting for the last result
+            if not manager.thread_wakeup._closed:
+                manager.thread_wakeup.wakeup()
+        return True
+
+    result.accept(item.work_id, deliver)
+
+
+def _terminate_broken(original: Any, manager: Any, *args: Any, **kwargs: Any) -> None:
+    pool = manager.executor_reference()
+    original(manager, *args, **kwargs)
+    jobs = _jobs.get(pool, {}) if pool is not None else {}
+    while jobs:
+        jobs.popitem()[1].give_up()
+
+
+def _shutdown(original: Any, pool: Any, wait: bool = True, *, cancel_futures: bool = False) -> None:
+    lane = starting_lane()
+    if lane is None:
+        original(pool, wait, cancel_futures=cancel_futures)
+        return
+    jobs, manager = list(_jobs.get(pool, {}).values()), pool._executor_manager_thread
+    with inside():
+        original(pool, False, cancel_futures=cancel_futures)
+    if wait:
+        for result in jobs:
+            if not result.strand.is_daemon:
+                result.wait(lane)
+        if manager is not None:
+            with inside():
+                manager.join()
 
 
 # multiprocessing.pool
+
+_results: WeakKeyDictionary[Any, list[ResultLane]] = WeakKeyDictionary()
+_RESULT = "_onrecord_result"
+
+
+def _make_result(original: Any, result: Any, pool: Any, *args: Any, **kwargs: Any) -> None:
+    lane = starting_lane() if _is_of_processes(pool) else None
+    if lane is not None:
+        results = ResultLane(lane, type(result).__name__, is_awaited=False)  # the workers end with the program
+        setattr(result, _RESULT, results)
+        _results.setdefault(pool, []).append(results)
+    original(result, pool, *args, **kwargs)
+
+
+def _set_result(original: Any, result: Any, number: int, value: Any) -> None:
+    _deliver(result, number, partial(original, result, number, value))
+
+
+def _set_length(original: Any, result: Any, length: int) -> None:
+    _deliver(result, "length", partial(original, result, length))
+
+
+def _deliver(result: Any, key: Any, call: Any) -> None:
+    results: ResultLane | None = getattr(result, _RESULT, None)
+
+    def deliver() -> bool:
+        call()
+        return result._job not in result._cache
+
+    if results is None:
+        call()
+    else:
+        results.accept(key, deliver)
+
+
+def _join(original: Any, pool: Any) -> None:
+    lane = starting_lane()
+    if lane is not None and pool._state == "CLOSE":
+        for results in _results.get(pool, []):
+            results.wait(lane)
+    original(pool)
 
 
 def _is_of_processes(pool: Any) -> bool:
@@ -166,35 +214,11 @@ def _is_of_processes(pool: Any) -> bool:
     return not isinstance(pool, ThreadPool)
 
 
-def _set_up_queues(original: Any, pool: Any) -> None:
-    original(pool)
-    lane = starting_lane()
-    if lane is not None and _is_of_processes(pool):
-        pool._quick_get = _ResultQueue(pool._quick_get, _ResultOrder(lane.run))
-
-
 def _populate(original: Any, pool: Any) -> None:
     lane = starting_lane() if _is_of_processes(pool) else None
     if lane is not None:
         pool._initializer = _wrap_initializer(lane, pool._initializer)
     _call_outside_lanes(original, pool)
-
-
-class _ResultQueue:
-    """Result queue of a pool that returns results in recorded order."""
-
-    def __init__(self, get: Callable[[], Any], order: _ResultOrder) -> None:
-        self._get = get
-        self._order = order
-        self._ready: list[Any] = []
-
-    def __call__(self) -> Any:
-        while not self._ready:
-            task = self._get()
-            if task is None:
-                return None
-            self._order.accept((task[0], task[1]), partial(self._ready.append, task))
-        return self._ready.pop(0)
 
 
 def _apply(original: Any, pool: Any, func: Any, *args: Any, **kwargs: Any) -> Any:

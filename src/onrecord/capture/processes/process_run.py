@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any
@@ -25,16 +26,14 @@ from onrecord.errors import OnrecordError
 from onrecord.runtime.api.agent import Agent
 from onrecord.runtime.api.policy import Budget, Policy, PolicyGuard
 from onrecord.runtime.engine import boundary
-from onrecord.runtime.engine.boundary import replays
-from onrecord.runtime.engine.context import HERE, PLACE
+from onrecord.runtime.engine.context import inside
 from onrecord.runtime.engine.execution import end_run
 from onrecord.runtime.engine.lease_keeper import keeper
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.engine.stops import RecordEnded, RunStopped
 from onrecord.runtime.replay import sandbox
-from onrecord.runtime.replay.checkpoint_entry import Carrier
-from onrecord.runtime.scheduler import thread_driver
-from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.scheduler.drivers import threads
+from onrecord.runtime.scheduler.drivers.strands import CURRENT, Strand
 
 LOOK_SECONDS = 0.2
 GRACE_SECONDS = 2.0
@@ -102,31 +101,29 @@ class ProcessRun:
 
     # Begin
 
-    def enter(self, lane: Lane | None = None) -> None:
-        """Make the running code part of the run. `lane`, copied by a fork, becomes the run's first lane."""
+    def enter(self, forked: Strand | None = None) -> None:
+        """Make the running code part of the run, as its first lane. After a fork its strand becomes that of the run."""
         live = self.live
         assert live is not None
-        thread_driver.install()
-        PLACE.set(None)
+        if forked is not None:
+            _adopt_strand(live, forked)
+        threads.install()
+        CURRENT.strand = None
         if live.journal is not None and self.agent is not None:
             keeper.keep(live, self.agent.lease_seconds)
         if live.secrets.redacts and self.agent is not None and self.agent.redaction is not None:
             live.secrets.learn(self.agent.redaction.values, [sys.argv])
-        if lane is not None and live.main is live.root:
-            lane.__init__(live, None)  # type: ignore[misc]
-            live.root = live.main = lane
-            live.book.tie_root(lane)
-        PLACE.set(live.main)
-        HERE.token = None
-        live.carrier = Carrier.here()
-        live.cancelling.on(live.cancelling.at_next_effect, looped=False)
         if live.touches_nothing:
-            sandbox.guarded(live, _never_called, is_async=False, strict=False)()  # sets the traps, and they stay
-            replays[threading.get_ident()] = live
+            sandbox.set_traps()
+            if self.strict:
+                sandbox.refuse_new_draws(live)
             boundary.strict_outside = True  # effects outside any run are refused, too
         else:
-            replays.pop(threading.get_ident(), None)
             guard.watch(strict=self.strict)
+        with live.lock:
+            live.cancellation.listen()
+            live.coordinator.start()
+        CURRENT.strand, CURRENT.depth = live.coordinator.main, 0
 
     # End
 
@@ -160,7 +157,7 @@ class ProcessRun:
         """Record the end of the run. Return None, or the error that stopped the run."""
         live = self.live
         assert live is not None
-        token = PLACE.set(None)
+        CURRENT.strand = None
         try:
             if live.stopped is not None:
                 return live.stopped
@@ -171,18 +168,16 @@ class ProcessRun:
         except OnrecordError as stopped:
             return stopped
         except RunStopped as stopped:
-            return stopped.reason
+            return live.stopped or OnrecordError(str(stopped))
         except Exception as failure:  # an error of this package, not of the program
             return OnrecordError(f"run {live.name} could not be ended: {type(failure).__name__}", code="internal")
-        finally:
-            PLACE.reset(token)
         return None
 
     def _release_lease(self) -> None:
         live = self.live
-        if live is None or live.journal is None or live.was_let_go:
+        if live is None or live.journal is None or live.is_released:
             return
-        live.was_let_go = True
+        live.is_released = True
         keeper.let_go(live)
         try:
             live.journal.release()
@@ -237,9 +232,10 @@ class ProcessRun:
         if self.recorded_status is None or self.live is None:
             return
         self.live.on_stop.append(self._end_at_record_end)
-        token = PLACE.set(None)
-        threading.Thread(target=self._wait_for_recorded_end, args=(seconds,), daemon=True, name="onrecord-end").start()
-        PLACE.reset(token)
+        with inside():
+            watch = threading.Thread(target=self._wait_for_recorded_end, args=(seconds,), daemon=True)
+            watch.name = "onrecord-end"
+            watch.start()
 
     def _end_at_record_end(self) -> None:
         """End at once where the record ends: the program could catch an exception."""
@@ -251,26 +247,43 @@ class ProcessRun:
         assert live is not None
         while not self.is_over:
             sleep(LOOK_SECONDS)
-            if live.past is not None and live.past.unmade:
+            if self._has_record_left(live):
                 since = monotonic()
             elif monotonic() - since > seconds + GRACE_SECONDS:
                 self.end_as_recorded()
                 return
 
+    @staticmethod
+    def _has_record_left(live: LiveRun) -> bool:
+        with live.lock:
+            return live.history is not None and live.kernel.history.first_unmade() is not None
+
     def end_as_recorded(self) -> None:
         """End this process by the recorded signal. Return only if none was recorded."""
         if self.recorded_status is None:
             return
-        if not self.is_over:
-            self.is_over = True
-            self.report(RecordEnded("", code="record_ended"))
-        flush()
-        number = -self.recorded_status
-        if number != signal.SIGKILL and threading.current_thread() is threading.main_thread():
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        sleep(LOOK_SECONDS)
-        os._exit(128 + number)
+        with inside():  # each act of a lane would be refused
+            if not self.is_over:
+                self.is_over = True
+                self.report(RecordEnded("", code="record_ended"))
+            flush()
+            number = -self.recorded_status
+            if number != signal.SIGKILL and threading.current_thread() is threading.main_thread():
+                signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            sleep(LOOK_SECONDS)
+            os._exit(128 + number)
+
+
+def _adopt_strand(live: LiveRun, strand: Strand) -> None:
+    """Let a forked thread continue as the main strand of the run: the code below it on the stack knows that strand."""
+    coordinator, parent = live.coordinator, strand.coordinator
+    strand.coordinator, strand.lane, strand.owner = coordinator, live.kernel.root, live.kernel.root
+    strand.is_away = strand.is_daemon = False
+    coordinator.main, coordinator.strands = strand, [strand]
+    if strand.loop is not None:
+        strand.loop.strands = {coordinator: strand}
+        strand.loop.early = {coordinator: strand.loop.early.pop(parent, deque())}
 
 
 def flush() -> None:

@@ -18,12 +18,13 @@ from onrecord.capture.processes.ticket import Mode, StartKind, Ticket
 from onrecord.capture.unrecorded import Unseen, guard, own_line
 from onrecord.core.events import ProcessAttached
 from onrecord.core.hashing import render
-from onrecord.runtime.engine.context import PLACE
+from onrecord.runtime.engine.context import Lane, current_lane
 from onrecord.runtime.engine.stops import Divergence, RunStopped
 from onrecord.runtime.replay.sandbox import asks_the_system
-from onrecord.runtime.scheduler.lanes import Lane
 
 DRAWN = "process"
+_COUNTED = "!process"
+"""The starts of a lane are counted under this name: no effect has it."""
 
 
 class Started:
@@ -54,7 +55,6 @@ class Starts:
 
     def note(self, pid: int, started: Started) -> None:
         started.pid = pid
-        started.lane.run.turns.away.add(started)  # while it works, a thread that waits for it is not stuck
         with self._lock:
             self.by_pid[pid] = started
             self.unchecked.append(started)
@@ -65,13 +65,12 @@ class Starts:
         if started is None or started.status is not None:
             return
         started.status = status
-        started.lane.run.turns.away.discard(started)
         run, child = started.lane.run, started.ticket.run()
         if run.is_stopped or isinstance(sys.exc_info()[1], KeyboardInterrupt):
             return  # the interrupt ends child and parent: both are resumed later
         if run.journal is not None:
             if run.is_live:
-                run.note_now(ProcessAttached({"ended": {"run": child, "status": status}}), started.lane)
+                run.note_now(ProcessAttached({"ended": {"run": child, "status": status}}), started.lane.name)
             return
         recorded = ended_children(run.reader).get(child)
         if recorded is not None and recorded.status != status:
@@ -90,14 +89,14 @@ class Starts:
 
 def find_starting_lane() -> Lane | None:
     """Return the lane that starts a process, or None inside an effect and outside any run."""
-    place = PLACE.get()
-    if type(place) is not Lane or asks_the_system(sys._getframe(2)):
+    lane = current_lane()
+    if lane is None or asks_the_system(sys._getframe(2)):
         return None
-    if place.run.is_stopped:
-        if place.run.touches_nothing and place.run.stopped is not None:
-            raise RunStopped(place.run.stopped)  # a replay that has diverged does nothing more
+    if lane.run.is_stopped:
+        if lane.run.touches_nothing and lane.run.stopped is not None:
+            raise RunStopped(lane.run.stopped)  # a replay that has diverged does nothing more
         return None
-    return place
+    return lane
 
 
 def start_process(
@@ -110,8 +109,8 @@ def start_process(
     if strict and command.why_unrecorded is not None and run.journal is not None:
         guard.note(what, line)
         run.stop_here(Unseen(f"{what} at {line} would not be recorded: {command.why_unrecorded}"))
-    identity = lane.identity
-    place = f"{identity}/{lane.next_ordinal(f'{DRAWN}:{identity}')}"
+    with run.lock:
+        place = run.kernel.take_key(run.kernel.living_lane(lane.name), _COUNTED)
     is_new = False
 
     def describe_start() -> list[str]:
@@ -146,7 +145,7 @@ def start_process(
     elif is_new:
         words = run.secrets.redact_value(list(command.words))
         note = {"run": ticket.run(), "place": place, "how": how, "command": words}
-        run.note_now(ProcessAttached({"started": note}), lane)
+        run.note_now(ProcessAttached({"started": note}), lane.name)
     if run.journal is not None:
         head = run.journal.known_head
         ticket = msgspec.structs.replace(ticket, head=render(head.hash), seq=head.seq)

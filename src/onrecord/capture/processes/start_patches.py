@@ -19,9 +19,11 @@ from onrecord.capture.processes import process_run
 from onrecord.capture.processes.command_lines import CommandLine, parse_command
 from onrecord.capture.processes.spawn import Started, find_starting_lane, start_process
 from onrecord.capture.processes.ticket import StartKind, with_ticket
-from onrecord.runtime.engine.context import PLACE, nowhere
+from onrecord.runtime.engine.context import Lane, inside
 from onrecord.runtime.engine.lease_keeper import keeper
-from onrecord.runtime.scheduler.lanes import Lane
+from onrecord.runtime.scheduler.drivers.coordinator import WATCHDOG
+from onrecord.runtime.scheduler.drivers.strands import CURRENT
+from onrecord.runtime.scheduler.drivers.timers import TIMERS
 
 _INTERCEPTORS = tuple(
     Interceptor(module, f"onrecord.capture.processes.{replacement}")
@@ -88,7 +90,7 @@ def _popen(self: subprocess.Popen[Any], *args: Any, **kwargs: Any) -> None:
     )
     started = begin_start(lane, "start", command)
     arguments["env"] = with_ticket(os.environ if environment is None else environment, started.ticket)
-    with nowhere():
+    with inside():
         _real["popen"](*bound.args, **bound.kwargs)
     assert process_run.current is not None
     process_run.current.starts.note(self.pid, started)
@@ -162,7 +164,7 @@ def _spawn(name: str, path: Any, argv: Any, env: Any, options: dict[str, Any]) -
         pid: int = _real[name](path, argv, env, **options)
         return pid
     started = begin_start(lane, "start", parse_command(argv, executable=path, environment=env))
-    with nowhere():
+    with inside():
         pid = _real[name](path, argv, with_ticket(env, started.ticket), **options)
     assert process_run.current is not None
     process_run.current.starts.note(pid, started)
@@ -195,15 +197,12 @@ def _fork_child(lane: Lane, fork: Any) -> tuple[int, Any]:
     started = begin_start(lane, "fork", CommandLine(("fork",), None))
     current = process_run.current
     assert current is not None
-    with lane.run.lock:  # no other thread holds it, so the child does not inherit a locked lock
-        place = PLACE.get()
-        PLACE.set(None)
+    with lane.run.lock, inside():  # no other thread holds the lock, so the child does not inherit a locked one
         pid, rest = fork()
-        PLACE.set(place)
     if pid:
         current.starts.note(pid, started)
     else:
-        begin(started.ticket, command=sys.orig_argv, lane=lane)
+        begin(started.ticket, command=sys.orig_argv, forked=lane.strand)
     return pid, rest
 
 
@@ -213,9 +212,12 @@ def _reset_forked_child() -> None:
 
     current = process_run.current
     if current is not None and current.live is not None:
-        current.live.was_let_go = True
+        current.live.is_released = True
+        current.live.coordinator.has_ended = True  # no code of this process acts in the parent's name
     process_run.set_current(None)
-    keeper.__init__()  # type: ignore[misc]
+    CURRENT.strand = None
+    for helper in (keeper, WATCHDOG, TIMERS):  # their threads are the parent's
+        helper.__init__()  # type: ignore[misc]
     guard.holes.clear()
 
 
@@ -246,7 +248,7 @@ def _exec_recorded(path: Any, argv: Any, env: Any) -> bool:
     current = process_run.current
     assert current is not None
     ticket = current.end_before_exec(started)
-    with nowhere():
+    with inside():
         _real["execve"](path, argv, with_ticket(environment, ticket))
     return True
 

@@ -146,7 +146,7 @@ def _replay_one(
         reader = JournalReader(store, name, settings.namespace)
         program = program_of(open_facts(reader))
         if program is not None:
-            terms = how.terms(json=settings.json)
+            terms = how.terms(json=settings.json, strict=strict)
             restart_program(settings, reader, program, "replay", words=command_words(), replaying=terms)
         how.refuse("agents", name)
         if command_words() is not None:

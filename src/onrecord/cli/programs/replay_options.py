@@ -40,12 +40,12 @@ class ProgramReplayOptions:
             message = f"{given[0]} is for the replay of one program, not for {what}"
             raise InvalidInput(message, hint=INSTEAD.get(given[0], "").format(run=run) if run else "", code="usage")
 
-    def terms(self, *, json: bool) -> ReplayTerms:
+    def terms(self, *, json: bool, strict: bool = False) -> ReplayTerms:
         from onrecord.capture.program_task import ReplayTerms
         from onrecord.runtime.replay.loose_match import tiers_of
 
         tiers = tuple(sorted(tiers_of(self.loose))) if self.loose is not None else ()
-        return ReplayTerms(loose=tiers, break_at=self.break_at, realtime=self.realtime, json=json)
+        return ReplayTerms(loose=tiers, break_at=self.break_at, realtime=self.realtime, json=json, strict=strict)
 
 
 def program_replay_options(command: Callable[..., Any]) -> Callable[..., Any]:
