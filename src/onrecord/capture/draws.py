@@ -40,7 +40,7 @@ _IMPLEMENTING = frozenset(
     os.path.join(STANDARD_LIBRARY, name)
     for name in ("random.py", "secrets.py", "uuid.py", "datetime.py", "_pydatetime.py")
 )
-"""Modules that draw for whoever calls them."""
+"""Modules that draw for their caller."""
 _CARRYING = tuple(
     os.path.join(STANDARD_LIBRARY, name)
     for name in ("asyncio" + os.sep, "threading.py", "queue.py", "concurrent" + os.sep, "selectors.py", "ssl.py")

@@ -38,7 +38,7 @@ def _close_connector(original: Callable[..., Any], connector: Any, *args: Any, *
 
 
 class _Closed:
-    """What the program awaits: the connections close by themselves."""
+    """An awaitable that is done at once: the connections close by themselves."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return

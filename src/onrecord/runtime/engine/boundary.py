@@ -147,7 +147,7 @@ async def _perform(spec: EffectSpec, make: MakeEvent, call: Callable[[], Awaitab
 
 
 class DeliveryFuture(asyncio.Future[Any]):
-    """What a task awaits. Cancelling it cancels the effect, whose outcome is still awaited."""
+    """The future of a delivery. Cancelling it cancels the effect, whose outcome is still awaited."""
 
     effect: AwaitedEffect
     message: Any = None

@@ -20,7 +20,7 @@ _KEY = f"!{CANCEL}"
 
 
 class Cancellation:
-    """What is listened to (`Awaited`): the order to end the run."""
+    """The order to end the run, which its kernel listens to (`Awaited`)."""
 
     def __init__(self, run: LiveRun) -> None:
         self._run = run

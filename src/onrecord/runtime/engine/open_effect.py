@@ -1,4 +1,4 @@
-"""One effect on its way: requested, executed, its outcome delivered."""
+"""Effects on their way: requested, executed, their outcomes delivered."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def record_ended(run: LiveRun) -> RecordEnded:
 
 
 class _DivergenceText:
-    """One divergence of the kernel, in words."""
+    """Describe one divergence of the kernel in words."""
 
     def __init__(self, run: LiveRun, diverged: Diverged) -> None:
         assert run.history is not None

@@ -101,7 +101,7 @@ class History:
         self.policies: list[tuple[int, Any]] = []
         """Tail policies that were set since the run began, with their positions."""
         self.carried: dict[str, Any] | None = None
-        """What the checkpoint holds besides the state."""
+        """Members of the checkpoint besides the state."""
         self.is_dropped = False
         """Changed code dropped the checkpoint."""
         self.on_damage: Callable[[Damaged], NoReturn] | None = None
@@ -110,7 +110,7 @@ class History:
         self.find_shared_match: Callable[[RecordedRequest], bytes | None] | None = None
         """Returns the match digest of a shared request, as the overrides of a fork change it."""
         self._kept: list[Placed] | None = [] if not self.shared else None
-        """All items, if they are few: then they are read once."""
+        """Items of a short history, which is read once; None for a long one."""
         self.digest = digest_history(self._read_first(), writable=isinstance(reader, Journal))
         if beginning is not None:
             self.is_dropped = position_of(beginning.row.seq) in self.digest.dropped
@@ -226,7 +226,7 @@ class History:
 
 
 class _Reading:
-    """One pass over the history. The first one also notes what depends on the end."""
+    """Read the history once. The first pass also notes what depends on the end."""
 
     def __init__(self, history: History, *, is_first: bool = False) -> None:
         self._history = history

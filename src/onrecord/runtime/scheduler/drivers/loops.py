@@ -50,7 +50,7 @@ class LoopDriver:
         self.tasks: WeakSet[LaneTask] = WeakSet()
         """Tasks of runs, which are cancelled if their run is stopped."""
         self.on_close: dict[Coordinator, Callable[[], None]] = {}
-        """What to call if the loop is closed before a run has left it."""
+        """Callbacks for a loop that is closed before a run has left it."""
         self.thread = 0
         """The thread that runs the loop."""
         self.early: dict[Coordinator, deque[tuple[str, asyncio.Handle]]] = {}
