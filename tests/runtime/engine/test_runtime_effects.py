@@ -560,3 +560,29 @@ def test_one_draw_more_or_less_is_no_divergence(memory: Any, again: int) -> None
     run(drawing, run_id=name, store=memory)
     draws = again
     assert replay(drawing, name, store=memory) == "done"
+
+
+def test_outcomes_and_requests_of_effects_that_run_once_wait_for_the_disk(
+    memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+    append = memory.append
+
+    def watched(namespace: str, run_id: str, events: Any, *, sync: bool = True, **options: Any) -> Any:
+        synced.extend((event.kind, sync) for event in events)
+        return append(namespace, run_id, events, sync=sync, **options)
+
+    monkeypatch.setattr(memory, "append", watched)
+
+    @onrecord.agent
+    def both() -> Any:
+        return [add(1, 2), send("ann")]
+
+    run(both, store=memory, run_id=new_id())
+    assert synced == [
+        ("ActionRequested", False),
+        ("ActionSucceeded", True),
+        ("ActionRequested", True),
+        ("ActionSucceeded", True),
+        ("Completed", True),
+    ]
