@@ -14,6 +14,8 @@ class Edit(NamedTuple):
 
     `drawn` and `undrawn` add or remove a draw that has no influence; `repeatable` changes only a policy. `renamed`
     gives other names to lanes.
+
+    `slept` and `unslept` add or remove sleeps, `looked` and `known` acts that leave nothing in the record.
     """
 
     how: str
@@ -22,11 +24,15 @@ class Edit(NamedTuple):
 
 _EDITS = (*("changed", "added", "removed") * 2, "appended", "drawn", "undrawn", "repeatable")
 
+_SHIFTS = ("slept", "slept", "unslept", "unslept", "looked", "known")
+
 _EDITED = {
     "undrawn": ("glance", "measure"),
     "appended": ("note",),
     "drawn": ("compute", "measure", "touch"),
     "repeatable": ("once",),
+    "unslept": ("sleep",),
+    "known": ("touch",),
 }
 """Kinds of the nodes that are edited so; the others edit an act."""
 
@@ -53,6 +59,8 @@ class Case(NamedTuple):
     """An order to cancel the run comes from outside, unless the run ends before."""
     knows_begun: bool = False
     """It is known which effects were never begun: these are not in doubt."""
+    shift: Edit | None = None
+    """Another edit, of what is not compared."""
 
 
 def make_case(seed: int) -> Case:
@@ -70,6 +78,7 @@ def make_case(seed: int) -> Case:
         rng.random() if rng.random() < 0.5 else None,
         rng.random() < 0.1,
         rng.random() < 0.3,
+        _make_shift(random.Random(~seed), program),
     )
 
 
@@ -103,3 +112,12 @@ def _make_edit(rng: random.Random, program: Program) -> Edit | None:
     kinds = _EDITED.get(how, ACTING)
     nodes = [node.number for node in walk(program) if node.kind in kinds]
     return Edit(how, nodes[int(rng.random() * len(nodes))]) if nodes else None
+
+
+def _make_shift(rng: random.Random, program: Program) -> Edit | None:
+    if rng.random() < 0.5:
+        return None
+    how = rng.choice(_SHIFTS)
+    kinds = _EDITED.get(how)
+    nodes = [node.number for node in walk(program) if node.kind != "checkpoint" and (not kinds or node.kind in kinds)]
+    return Edit(how, rng.choice(nodes)) if nodes else None

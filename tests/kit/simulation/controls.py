@@ -369,8 +369,18 @@ class PendingActsAreNotRead(Window):
 
 
 class DivergencesStopNothing(RecordSide):
-    def _unless_early(self, steps: int | None, diverged: Any) -> Any:
+    def _unless_early(self, steps: int | None, diverged: Any, *, is_act: bool = False) -> Any:
         return Wait() if self.away or steps is None else None
+
+
+class NeedlessTurnsAreExpected(RecordSide):
+    def _is_needless(self, token: Token | None, turn: Turn, steps: int | None) -> bool:
+        return False
+
+
+class OnlyRecordedTimersFire(RecordSide):
+    def _fire(self) -> None:
+        return None
 
 
 # Streams and retries, as the end of a history tells
@@ -452,6 +462,8 @@ CONTROLS: dict[str, Machine] = {
     "a strand that was not away at the last commit had come to rest": Machine(window=AwayIsGrantedAtTheEnd),
     "an act waits for the last return before it": Machine(FirstReturnIsEnough),
     "a request that is not made is reported at rest": Machine(kernel_with(DivergencesStopNothing)),
+    "a turn that no lane waits for is skipped": Machine(kernel_with(NeedlessTurnsAreExpected)),
+    "a timer that the record does not have fires": Machine(kernel_with(OnlyRecordedTimersFire)),
     "a stream is executed again only if nothing was acted on": Machine(digest=_cut_streams_are_executed_again),
     "a stream is cut only if something was acted on": Machine(digest=_streams_are_always_cut),
     "chunks of an earlier execution are void": Machine(digest=_old_chunks_stay),

@@ -38,7 +38,7 @@ from kit.simulation.programs import Node, Program
 from kit.simulation.strands import Lane
 
 _YIELD = Yield()
-_SILENT = ("glance", "unseen")
+_SILENT = ("glance", "unseen", "nap", "lookup")
 """Kinds without a result: an edit may add or remove one."""
 
 
@@ -88,9 +88,22 @@ def _slow(memory: Memory, node: Node) -> Steps:
 
 
 def _sleep(memory: Memory, node: Node) -> Steps:
-    now = yield Sleep(node.size, "wake" if node.kind == "stray" else "timer")
+    """Sleep, unless the node is edited (`awake`)."""
+    now = None
+    if node.kind != "awake":
+        now = yield Sleep(node.size, "wake" if node.kind == "stray" else "timer")
     memory.add(node.number)
     return now
+
+
+def _nap(memory: Memory, node: Node) -> Steps:
+    for _ in range(1 + node.size):
+        yield Sleep(node.size)
+
+
+def _lookup(memory: Memory, node: Node) -> Steps:
+    for _ in range(1 + node.size):
+        yield Pass()
 
 
 def _draw(memory: Memory, node: Node) -> Steps:
@@ -131,7 +144,9 @@ def _stream(memory: Memory, node: Node) -> Steps:
 
 
 def _touch(memory: Memory, node: Node) -> Steps:
-    yield Pass()
+    """Write into memory, after an act if the node is not edited (`known`)."""
+    if node.kind == "touch":
+        yield Pass()
     memory.add(node.number)
     return len(memory)
 
@@ -374,12 +389,14 @@ def _condition(memory: Memory, node: Node) -> Steps:
 _KINDS: dict[str, Callable[[Memory, Node], Steps]] = {
     **dict.fromkeys(("effect", "once", "again", "own", "keyed", "failing", "blocking"), _effect),
     "slow": _slow,
-    **dict.fromkeys(("sleep", "stray"), _sleep),
+    **dict.fromkeys(("sleep", "stray", "awake"), _sleep),
+    "nap": _nap,
+    "lookup": _lookup,
     "draw": _draw,
     "glance": _glance,
     "note": _note,
     "stream": _stream,
-    "touch": _touch,
+    **dict.fromkeys(("touch", "known"), _touch),
     "yield": _yield,
     "compute": _compute,
     **dict.fromkeys(("measure", "unmeasured"), _measure),

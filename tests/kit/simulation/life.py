@@ -111,6 +111,7 @@ class Life:
         if knows_begun:
             options["may_repeat"] = outside.ledger.was_never_begun
         self.kernel = machine.kernel(window, **options)
+        self.kernel._record.steps_of_spin = _PATIENCE_STEPS
         self._outside = outside
         outside.arrive = self._arrive
         outside.write = self._write

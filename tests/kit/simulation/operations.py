@@ -136,7 +136,8 @@ class Sleep(NamedTuple):
     kind: str = "timer"
 
     def do(self, strands: Strands, lane: Lane) -> Any:
-        token = strands.kernel.turn(lane.name, self.kind, self.delay)
+        due = strands.kernel.time + self.delay
+        token = strands.kernel.turn(lane.name, self.kind, self.delay, due=due)
         strands.handlers[token] = lambda value, last: strands.resume(lane, strands.kernel.time)
 
         def give_up() -> bool:
@@ -338,7 +339,8 @@ class Get(NamedTuple):
             return mailbox.values.popleft()
         timer = None
         if self.timeout is not None:
-            timer = strands.kernel.turn(lane.name, "timer", self.timeout)
+            due = strands.kernel.time + self.timeout
+            timer = strands.kernel.turn(lane.name, "timer", self.timeout, due=due)
             strands.handlers[timer] = lambda value, last: late()
         waiter = lane, timer
         mailbox.waiters.append(waiter)

@@ -5,7 +5,8 @@
 3. So does each prefix that a death left, up to its last commit.
 4. A fork at any position ends, and its record replays.
 5. An edit of the program is reported at its first differing request.
-6. An edited program that is accepted ends, repeats nothing that has an outcome, and its record replays.
+6. A program that sleeps more or less often is reported only if it does something else.
+7. An edited program that is accepted ends, repeats nothing that has an outcome, and its record replays.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import Counter
 from typing import Any
 
 from kit.simulation.cases import Case
-from kit.simulation.edits import apply_edit, check_edit
+from kit.simulation.edits import apply_edit, check_edit, check_shift
 from kit.simulation.interpreter import run_root
 from kit.simulation.journal import Death, Journal, place, position_of
 from kit.simulation.life import Entry, Life, Machine, Verdict
@@ -76,6 +77,9 @@ class _Schedule:
             check_edit(case, items, answer, self._tally)
             if case.accept is not None:
                 self._accept(edited, items[: journal.ends[int(case.accept * (len(journal.ends) - 1))]])
+        if case.shift is not None:
+            _, answer = self._replay(apply_edit(case.program, case.shift), items)
+            check_shift(case, answer, self._tally)
         if case.fork is not None:
             self._fork(items, int(case.fork * len(items)))
 

@@ -73,7 +73,7 @@ def _smaller_cases(case: Case) -> Iterator[Case]:
         yield case._replace(deaths=case.deaths[:number] + case.deaths[number + 1 :])
     for number in range(len(case.fork_deaths)):
         yield case._replace(fork_deaths=case.fork_deaths[:number] + case.fork_deaths[number + 1 :])
-    for name in ("fork", "cut", "accept", "edit"):
+    for name in ("fork", "cut", "accept", "edit", "shift"):
         if getattr(case, name) is not None:
             yield case._replace(**{name: None})
     if case.is_cancelled:

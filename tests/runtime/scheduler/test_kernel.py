@@ -748,7 +748,7 @@ def finish_early(run: Hand) -> None:
 
 
 def wait_for_nothing(run: Hand) -> None:
-    run.kernel.turn("main", "timer")
+    run.kernel.turn("main", "start")
 
 
 def end_differently(run: Hand) -> None:
@@ -776,7 +776,7 @@ WITH_CHILD = [A, EffectOutcome(A.key, 1), Requested("main>child/c/0", "main>chil
         (WHOLE, ask_changed, Diverged("main", A, A._replace(digest="other"), "changed", 7)),
         (WHOLE, ask_more, Diverged("main", "nothing", B, "added", None)),
         (WHOLE, finish_early, Diverged("main", A, "the agent ended", "removed", 7)),
-        (WHOLE, wait_for_nothing, Diverged("main", A, "waits for ('timer', 'main', 0)", "removed", 7)),
+        (WHOLE, wait_for_nothing, Diverged("main", A, "waits for ('start', 'main', 0)", "removed", 7)),
         (WHOLE, end_differently, Diverged("main", WHOLE[2], Ended("other end"), "ended differently", 13)),
         (WHOLE, end_lane, Diverged("main", A, "ended", "removed", 7)),
         (WITH_CHILD, start_child_first, Diverged("main", A, "started main>child", "removed", 7)),
@@ -833,9 +833,9 @@ def test_next_recorded_act_of_a_lane_is_shown() -> None:
 
 
 def test_delivery_that_no_lane_waits_for_is_reported() -> None:
-    turn = Turn("timer", "main", 0)
+    turn = Turn("start", "main", 0)
     assert replay(turn).rest() == Diverged("main", turn, "waits for another lane", "not awaited", 7)
-    late = Turn("timer", "main>child", 0)
+    late = Turn("start", "main>child", 0)
     assert replay(late).rest() == Diverged("main>child", late, "has ended, or was not started", "not awaited", 7)
 
 
@@ -863,6 +863,173 @@ def test_changed_code_drops_a_wake_up_that_has_not_come() -> None:
     assert run.rest() == Wait()
     assert run.kernel.live
     assert run.kernel.dropped == [position for position, _ in placed(turn, A, EffectOutcome(A.key, 1))]
+
+
+# Sleeping more or less often
+
+
+SLEPT = [Turn("timer", "main", 0, 5), Turn("timer", "main", 1, 9)]
+
+
+@pytest.mark.parametrize("writable", [False, True])
+@pytest.mark.parametrize("count", range(5))
+def test_program_may_sleep_more_or_less_often(count: int, writable: bool) -> None:
+    """`while not exists(path): sleep(0.05)`, and then a request."""
+    run = Hand(*SLEPT, A, EffectOutcome(A.key, 1, 20), Ended("end"), writable=writable)
+    for number in range(count):
+        timer = run.kernel.turn("main", "timer", due=3 * (number + 1))
+        assert run.rest() == Deliver(timer, None)
+    assert run.kernel.time == [0, 5, 9, 9, 12][count]
+    token = run.ask()
+    assert run.rest() == Deliver(token, 1)
+    run.kernel.finish("end")
+    assert run.rest() == Done()
+    assert run.committed == []
+
+
+@pytest.mark.parametrize("kind", ["timer", "back", "pause"])
+@pytest.mark.parametrize(("forced", "steps"), [(0, None), (0, 100_000), (N + 3, N + 3), (N + 3, N + 9), (AHEAD, N)])
+def test_turn_that_no_lane_waits_for_is_skipped(kind: str, forced: int, steps: int | None) -> None:
+    """At rest, or where a busy program had got it. A program that spins need not rest for one that came at rest."""
+    run = replay(A, Turn(kind, "main", 0, 5, forced), EffectOutcome(A.key, 1, forced=forced))
+    token = run.ask()
+    if steps is not None:
+        assert run.rest(N - 1) is None
+    assert run.rest(steps) == Deliver(token, 1)
+    assert run.rest() == RecordOver()
+
+
+def test_delivery_that_came_at_rest_comes_to_a_program_that_spins_since_it_sleeps_less_often() -> None:
+    run = replay(A, SLEPT[0], B, EffectOutcome(A.key, 1, 7), Ended("end"))
+    token = run.ask()
+    assert run.rest(100_000) is None, "it may still make the request and rest"
+    run.ask("b", 2)
+    assert run.rest(100_001) == Deliver(token, 1)
+    other = replay(A, EffectOutcome(A.key, 1, 7), Ended("end"))
+    other.ask()
+    assert other.rest(100_001) is None, "nothing shows that it does not rest"
+
+
+def test_busy_program_that_rests_after_all_gets_its_turn() -> None:
+    run = replay(A, SLEPT[0], B, EffectOutcome(A.key, 1, 7))
+    token = run.ask()
+    assert run.rest(100_000) is None
+    timer = run.kernel.turn("main", "timer")
+    assert run.rest() == Deliver(timer, None)
+    assert run.kernel.time == 5
+    run.ask("b", 2)
+    assert run.rest() == Deliver(token, 1)
+
+
+def test_turn_does_not_end_a_later_wait_of_its_lane() -> None:
+    """`sleep(1)`, not made again, before `wait_for(a(), 60)`."""
+    run = replay(SLEPT[0], A, EffectOutcome(A.key, 1), B)
+    token = run.ask()
+    run.kernel.turn("main", "timer", due=60)
+    assert run.rest() == Deliver(token, 1)
+
+
+def test_strand_that_is_away_may_still_wait_for_its_turn() -> None:
+    run = replay(Away("main>thread", 0), Turn("back", "main>thread", 0), Turn("timer", "main", 0), A)
+    thread = run.kernel.born("main", "thread")
+    assert run.kernel.away(thread)
+    assert run.rest() == Wait()
+    back = run.kernel.act(thread)
+    assert run.rest() == Deliver(back, None)
+
+
+def test_strand_that_does_not_reach_an_act_does_not_wait_there_later() -> None:
+    """A thread takes one lock less, and was away before its second act."""
+    thread = "main>thread"
+    request = Requested(f"{thread}/a/0", thread, "a", 1)
+    run = replay(Away(thread, 1), Turn("back", thread, 1), request, EffectOutcome(request.key, 1), Ended("end"))
+    run.kernel.born("main", "thread")
+    assert run.kernel.act(thread) is None
+    token = run.ask(lane=thread)
+    assert run.rest() == Deliver(token, 1)
+    assert run.kernel.act(thread) is None
+
+
+def test_recorded_deliveries_come_before_other_timers() -> None:
+    run = replay(A, EffectOutcome(A.key, 1), B, EffectOutcome(B.key, 2))
+    timer = run.kernel.turn("main", "timer")
+    token = run.ask()
+    assert run.rest() == Deliver(token, 1)
+    assert run.rest() == Deliver(timer, None), "nothing else can let the lane go on"
+    token = run.ask("b", 2)
+    assert run.rest() == Deliver(token, 2)
+
+
+def test_first_deadline_fires_first() -> None:
+    """`async with timeout(60): await poll()`; of equal deadlines the first that was created."""
+    run = replay(A, Ended("end"))
+    timers = [run.kernel.turn("main", "timer", due=due) for due in (60, 5, 5)]
+    assert [run.rest() for _ in timers] == [Deliver(timers[number], None) for number in (1, 2, 0)]
+    assert run.kernel.time == 60
+    assert isinstance(run.rest(), Diverged)
+
+
+def test_timer_whose_turn_is_to_come_does_not_fire() -> None:
+    child = Turn("timer", "main>child", 0, 50)
+    run = replay(A, EffectOutcome(A.key, 1), child, Ended("end"))
+    later = run.kernel.turn(run.kernel.born("main", "child"), "timer", due=1)
+    timer = run.kernel.turn("main", "timer", due=2)
+    assert run.rest() == Deliver(timer, None)
+    token = run.ask()
+    assert run.rest() == Deliver(token, 1)
+    assert run.rest() == Deliver(later, None)
+    assert run.kernel.time == 50
+
+
+def test_timer_that_has_the_name_of_a_later_one_fires() -> None:
+    """The recorded turn is that of a sleep after the request."""
+    run = replay(A, EffectOutcome(A.key, 1), Turn("timer", "main", 0, 9), B, Ended("end"))
+    timer = run.kernel.turn("main", "timer")
+    assert run.rest() == Deliver(timer, None)
+    token = run.ask()
+    assert run.rest() == Deliver(token, 1)
+    second = run.kernel.turn("main", "timer")
+    assert run.rest() == Deliver(second, None)
+
+
+def test_program_that_only_sleeps_has_diverged() -> None:
+    run = replay(A, EffectOutcome(A.key, 1), B, Ended("end"))
+    token = run.ask()
+    assert run.rest() == Deliver(token, 1)
+    for _ in range(10_000):
+        run.kernel.turn("main", "timer")
+        assert isinstance(run.rest(), Deliver)
+    run.kernel.turn("main", "timer")
+    assert run.rest() == Diverged("main", B, "waits for ('timer', 'main', 10000)", "removed", 13)
+
+
+def test_missing_request_is_reported_rather_than_what_a_time_out_leads_to() -> None:
+    """One task leaves a request out; another one waits with a time-out, and asks for something if it is over."""
+    one = Requested("main>one/a/0", "main>one", "a", 1)
+    run = replay(one, EffectOutcome(one.key, 1), Ended("end"))
+    run.kernel.born("main", "one")
+    other = run.kernel.born("main", "other")
+    timer = run.kernel.turn(other, "timer", due=60)
+    assert run.rest() == Deliver(timer, None)
+    with pytest.raises(Divergent) as divergent:
+        run.ask("c", 3, lane=other)
+    assert divergent.value.diverged == Diverged("main>one", one, "waits for another lane", "removed", 7)
+
+
+def test_changed_request_is_reported_after_more_sleeps() -> None:
+    run = replay(A, EffectOutcome(A.key, 1), Ended("end"))
+    run.kernel.turn("main", "timer")
+    run.rest()
+    with pytest.raises(Divergent) as divergent:
+        run.ask(digest="other")
+    assert divergent.value.diverged == Diverged("main", A, A._replace(digest="other"), "changed", 7)
+
+
+def test_record_is_over_before_other_timers_fire() -> None:
+    run = replay(A)
+    run.ask()
+    run.kernel.turn("main", "timer")
+    assert run.rest() == RecordOver()
 
 
 # Names

@@ -6,6 +6,7 @@ than what the branch asks; a request that was not made, rather than its outcome 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from onrecord.runtime.scheduler.items import ACTS, Act, Diverged, Divergent, Ended, Item, Requested, Token, Turn
@@ -17,6 +18,7 @@ class DivergenceReports:
     def __init__(self, history: Window, lanes: LaneTable, waiting: dict[Token, None]) -> None:
         self.found: Diverged | None = None
         """The first one. Nothing goes on after it."""
+        self._postponed: tuple[int, Callable[[], Diverged]] | None = None
         self._history = history
         self._lanes = lanes
         self._waiting = waiting
@@ -26,7 +28,14 @@ class DivergenceReports:
         if self.found is not None:
             raise Divergent(self.found)
 
+    def postpone(self, missing: Callable[[], Diverged]) -> None:
+        """Report an act under the cursor that was not made again only if another lane differs before it is made."""
+        self._postponed = self._history.position, missing
+
     def report(self, lane: str, expected: Any, actual: Any, reason: str, position: int | None) -> Diverged:
+        postponed, self._postponed = self._postponed, None
+        if postponed is not None and postponed[0] == self._history.position != position:
+            return postponed[1]()
         self.found = Diverged(lane, expected, actual, reason, position)
         return self.found
 

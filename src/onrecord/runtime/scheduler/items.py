@@ -187,8 +187,8 @@ class Token:
     """Something that one lane waits for and that comes from outside: an outcome, chunks, or a turn."""
 
     __slots__ = (
-        *("begun", "call", "cancelled", "chunks", "detail", "done", "gone", "here", "is_written", "lane", "name"),
-        *("ordinal", "recorded"),
+        *("begun", "call", "cancelled", "chunks", "detail", "done", "due", "gone", "here", "is_written", "lane"),
+        *("name", "ordinal", "recorded"),
     )
 
     def __init__(
@@ -202,6 +202,8 @@ class Token:
         """None for a turn."""
         self.detail = detail
         """The driver's own value."""
+        self.due = 0
+        """The deadline of a timer, on the run's clock."""
         self.recorded: Requested | None = None
         """The request of the history."""
         self.cancelled = False

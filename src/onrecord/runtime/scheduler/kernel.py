@@ -296,14 +296,18 @@ class Kernel:
         self._outside.draft.add(Drawn(lane, site, value))
         return value
 
-    def turn(self, lane: str, kind: str, detail: Any = None) -> Token:
-        """Wait for a turn from outside: a timer, a worker of a pool, a wake-up by a thread that is no lane."""
+    def turn(self, lane: str, kind: str, detail: Any = None, *, due: int = 0) -> Token:
+        """Wait for a turn from outside: a timer, a worker of a pool, a wake-up by a thread that is no lane.
+
+        `due` is the deadline of a timer, on the run's clock.
+        """
         self._divergences.check()
         own = self._lanes.living(lane)
-        return self._new_turn(own.name, kind, own.count(("turn", kind)), detail)
+        return self._new_turn(own.name, kind, own.count(("turn", kind)), detail, due)
 
-    def _new_turn(self, lane: str, kind: str, ordinal: int, detail: Any) -> Token:
+    def _new_turn(self, lane: str, kind: str, ordinal: int, detail: Any, due: int = 0) -> Token:
         token = Token(lane, (kind, lane, ordinal), None, detail)
+        token.due = due
         self._open(token)
         if self.live:
             self._outside.begin(token)

@@ -1,8 +1,12 @@
 """The recorded side of a run: deliveries come from the history, in its order.
 
-An act of the record that was not made again is a divergence, and so is a delivery that no lane waits for, except for a
-wake-up: code outside of every lane may still make it. While a strand is away nothing is a divergence. Changed code
-drops all of these; a tolerant replay delivers something else first.
+An act of the record that was not made again is a divergence, and so is a delivery that no lane waits for. While a
+strand is away nothing is a divergence. Changed code drops all of these; a tolerant replay delivers something else
+first.
+
+A program may sleep more or less often than its record says, as one that polls a file does. So a recorded turn that no
+lane waits for is skipped, and a timer that the record does not have fires before a divergence is reported. A wake-up is
+waited for: code outside of every lane may still make it.
 """
 
 from __future__ import annotations
@@ -35,6 +39,10 @@ from onrecord.runtime.scheduler.tolerance import Tolerance
 from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Window
 
+MOST_FIRED = 10_000
+"""Timers that fire in a replay without any progress in the record. A program that only sleeps has diverged."""
+_NEEDLESS = ("timer", "back", "pause")
+
 
 class Due(NamedTuple):
     """A recorded delivery that is to be made now."""
@@ -51,6 +59,9 @@ class Over(Enum):
 
 
 class RecordSide:
+    steps_of_spin = 100_000
+    """Steps of a busy program without a delivery after which it need not rest for a turn that no lane waits for."""
+
     def __init__(
         self,
         history: Window,
@@ -66,14 +77,23 @@ class RecordSide:
         self._divergences = divergences
         self._changed = changed
         self.tolerance = tolerance
+        self._passed: list[Turn] = []
+        """Turns that a busy program did not wait for. It may still do so when it rests."""
+        self._has_shifted = False
+        """The program sleeps more or less often than its record says."""
+        self._fired = 0, 0
+        """The position of the cursor, and how many timers fired there that the record does not have."""
 
     def next(self, steps: int | None) -> Due | Wait | Diverged | Over | None:
         """Return the next delivery of the history, a divergence, or None for a busy program that continues."""
         history = self._history
+        if self._passed and steps is None and (late := self._take_passed()) is not None:
+            return late
         while (item := history.head()) is not None:
             if isinstance(item, ACTS):
                 if not history.head_is_made and not self._is_dropped(item, steps):
-                    return self._unless_early(steps, partial(self._divergences.missing, item, history.position))
+                    missing = partial(self._divergences.missing, item, history.position)
+                    return self._unless_early(steps, missing, is_act=True)
             elif type(item) is Ended:
                 if not self._is_dropped(item, steps):
                     return self._unless_early(steps, partial(self._divergences.not_ended, item))
@@ -82,6 +102,9 @@ class RecordSide:
                 if token is not None and token.gone:
                     if type(item) is not Chunk:
                         self._awaited.skip(item)
+                elif type(item) is Turn and self._is_needless(token, item, steps):
+                    if item.kind == "back":
+                        history.forget_away(item.lane, item.ordinal)
                 elif token is not None or not self._is_dropped(item, steps):
                     return self._next_delivery(token, item, steps)
             history.advance()
@@ -90,16 +113,76 @@ class RecordSide:
     def _next_delivery(self, token: Token | None, item: Delivery, steps: int | None) -> Due | Wait | Diverged | None:
         """Return the delivery under the cursor if it is its turn, and if a lane waits for it."""
         if steps is not None and not _comes_at(item.forced, steps):
-            return None
+            is_late = (self._has_shifted or self._passed) and self._is_spinning(steps)
+            if not is_late:
+                return None
         if token is None:
             # A busy program waits at this step for a strand that is away.
             if self.away:
                 return Wait()
-            return self._unless_early(steps, Wait if _may_come(item) else partial(self._divergences.unexpected, item))
+            if _may_come(item):
+                return (self._take_early() or Wait()) if steps is None else None
+            return self._unless_early(steps, partial(self._divergences.unexpected, item))
         if type(item) is Chunk:
             token.chunks = item.number + 1
         self._history.advance()
+        self._passed.clear()
         return Due(token, item, self._awaited.value_of(token, item))
+
+    # A program that sleeps more or less often
+
+    def _is_needless(self, token: Token | None, turn: Turn, steps: int | None) -> bool:
+        """Return True for a turn that no lane waits for. It changes nothing by itself."""
+        if turn.kind not in _NEEDLESS or self.away or self._changed is not None:
+            return False
+        if token is not None:
+            # The lane does not sleep there any more, and waits for another timer of that name.
+            is_other = turn.kind == "timer" and turn.forced >= 0 and self.tolerance is None
+            is_needless = is_other and self._history.is_ahead(turn.lane)
+        else:
+            is_needless = steps is None or _comes_at(turn.forced, steps)
+        self._has_shifted |= is_needless
+        if token is None and steps is not None and turn.forced == 0 and self._is_spinning(steps):
+            self._passed.append(turn)
+            return True
+        return is_needless
+
+    def _is_spinning(self, steps: int) -> bool:
+        """Return True for a busy program that does not seem to come to rest before the next delivery."""
+        return steps >= self.steps_of_spin
+
+    def _take_passed(self) -> Due | None:
+        """Return a turn that a program waits for, which rests after all."""
+        passed, self._passed = self._passed, []
+        for number, turn in enumerate(passed):
+            token = self._awaited.find(turn)
+            if token is not None and not token.gone:
+                self._passed = passed[number + 1 :]
+                return Due(token, turn, None)
+        return None
+
+    def _fire(self) -> Due | None:
+        """Let the first timer fire: a lane that sleeps may still do what is expected.
+
+        So may a strand that waits for its return at an earlier act than recorded, since it takes more of them, or that
+        waits longer than the others can. What is still to come in the record is the last.
+        """
+        position, count = self._fired
+        if position != self._history.position:
+            count = 0
+        if count >= MOST_FIRED:
+            return None
+        turns = (token for token in self._awaited.open if token.call is None)
+        found = min((token for token in turns if token.turn_name[0] in ("timer", "back")), key=self._rank, default=None)
+        if found is None:
+            return None
+        self._fired = self._history.position, count + 1
+        self._has_shifted = True
+        return Due(found, Turn(*found.turn_name, found.due), None)
+
+    def _rank(self, token: Token) -> tuple[bool, bool, int]:
+        is_to_come = self._history.is_to_come(token.turn_name)
+        return is_to_come, is_to_come and token.turn_name[0] == "back", token.due
 
     def _is_skipped(self, item: Delivery) -> bool:
         """Return True for what is delivered by something else, or never: outcomes apart, void chunks, retries."""
@@ -128,13 +211,18 @@ class RecordSide:
         self._changed.drop(item)
         return True
 
-    def _unless_early(self, steps: int | None, diverged: Callable[[], Diverged | Wait]) -> Due | Wait | Diverged | None:
-        """Return the divergence, unless a strand runs or one that is away may still come."""
+    def _unless_early(
+        self, steps: int | None, diverged: Callable[[], Diverged], *, is_act: bool = False
+    ) -> Due | Wait | Diverged | None:
+        """Return the divergence, unless a strand runs, one that is away may still come, or a timer may fire."""
         if steps is not None:
             return None
         if self.away:
             return Wait()
-        return self._take_early() or diverged()
+        early = self._take_early()
+        if early is None and (early := self._fire()) is not None and is_act:
+            self._divergences.postpone(diverged)
+        return early or diverged()
 
     def _take_early(self) -> Due | None:
         """Return, out of order, what a lane of a tolerant replay waits for."""
@@ -162,5 +250,5 @@ def _may_come(item: Delivery) -> bool:
 
 
 def _comes_at(forced: int, steps: int) -> bool:
-    """Return True if a recorded delivery comes to a busy program at this number of steps."""
-    return 0 < forced == steps or (forced == AHEAD and steps >= STEPS_BETWEEN_RESTS)
+    """Return True if a recorded delivery comes to a busy program at this number of steps, or was to come before."""
+    return 0 < forced <= steps or (forced == AHEAD and steps >= STEPS_BETWEEN_RESTS)

@@ -31,7 +31,11 @@ from onrecord.runtime.scheduler.items import (
     Requested,
     SettledItem,
     Turn,
+    TurnName,
 )
+
+_LOOK_AHEAD = 1_000
+"""Items from the cursor on in which a turn is looked for."""
 
 
 class Digest(NamedTuple):
@@ -164,7 +168,8 @@ class Window:
         self._items: Iterator[Placed] | None = iter(items)
         self._ahead: deque[Placed] = deque()
         self._acts: dict[str, deque[tuple[int, Act]]] = {}
-        self._made: set[int] = set()
+        self._made: dict[int, str] = {}
+        """Positions of acts from the cursor on that were made again, with their lanes."""
         self._draws: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
         self._aways: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
         self._last: float = -math.inf
@@ -175,6 +180,8 @@ class Window:
         """Positions of deliveries that come after the program has done what was recorded before them."""
         self.dropped: list[Item] = []
         """Items that were dropped before, as far as was read, without void chunks."""
+        self._turns: tuple[tuple[int, int], dict[TurnName, int]] = (-1, 0), {}
+        """Turns from the cursor on with their positions, and the cursor and the end for which this is known."""
 
     @property
     def held(self) -> int:
@@ -204,7 +211,7 @@ class Window:
             while self._changes and self._changes[0] < self._last:
                 self._changes.popleft()
                 self.forget(self._last)
-        self._made.discard(position)
+        self._made.pop(position, None)
 
     def next_is(self, key: str) -> bool:
         """Return True if the next delivery is the outcome of that key, and all acts before it were made."""
@@ -290,7 +297,7 @@ class Window:
         position, _ = acts.popleft()
         if not acts:
             del self._acts[lane]
-        self._made.add(position)
+        self._made[position] = lane
 
     def mark_made_at(self, position: int) -> Act:
         """Note that some lane made the recorded act at a position. Return the act."""
@@ -300,7 +307,7 @@ class Window:
         acts.remove((position, found))
         if not acts:
             del self._acts[lane]
-        self._made.add(position)
+        self._made[position] = lane
         return found
 
     def unmade_requests(self) -> list[tuple[int, Requested]]:
@@ -320,6 +327,25 @@ class Window:
                 return item
             number += 1
         return None
+
+    def is_ahead(self, lane: str) -> bool:
+        """Return True if the lane made an act again that was recorded after the item under the cursor.
+
+        What changed code did is recorded later than it was done, so nothing is known of it.
+        """
+        return bool(self._made) and not self.digest.changes and lane in self._made.values()
+
+    def is_to_come(self, name: TurnName) -> bool:
+        """Return True if the turn is near, and its lane has no other recorded act to make before it."""
+        while len(self._ahead) < _LOOK_AHEAD and self._read():
+            pass
+        stretch = self.position, self._end
+        if self._turns[0] != stretch:
+            turns = {(item.kind, item.lane, item.ordinal): at for at, item in self._ahead if type(item) is Turn}
+            self._turns = stretch, turns
+        position = self._turns[1].get(name)
+        acts = self._acts.get(name[1])
+        return position is not None and not (acts and acts[0][0] < position)
 
     def first_unmade(self) -> tuple[int, Act] | None:
         """Return the first act of the history that was not made again."""
@@ -406,6 +432,14 @@ class Window:
                     del self._aways[act]
                 return True
         return False
+
+    def forget_away(self, lane: str, ordinal: int) -> None:
+        """Forget the away that the turn under the cursor ends: the strand did not reach that act."""
+        aways = self._aways.get((lane, ordinal))
+        if aways and aways[0][0] < self.position:
+            aways.popleft()
+            if not aways:
+                del self._aways[lane, ordinal]
 
     def _is_rest(self, item: Delivery, position: int) -> bool:
         # A void chunk is never delivered: what was recorded after it belongs to the rest before it.

@@ -38,6 +38,8 @@ PATIENCE_SECONDS = 10.0
 CLOCK_START = 1_000.0
 """The value of `loop.time()` when a run begins. Any number does, if it is the same in every process."""
 
+_NEVER_SECONDS = 1e12
+
 T = TypeVar("T")
 Stop = Diverged | EffectsInDoubt | RecordOver
 Explain = Callable[[Stop], Any]
@@ -115,7 +117,7 @@ class Coordinator:
 
     def reach(self, when: float) -> None:
         """Move the clock at least to the deadline of a timer that was delivered."""
-        self.kernel.time = max(self.kernel.time, int((when - CLOCK_START) * 1e6) + 1)
+        self.kernel.time = max(self.kernel.time, _clock_at(when))
 
     def next_number(self) -> int:
         self._numbers += 1
@@ -167,15 +169,16 @@ class Coordinator:
     def listen(self, name: str, awaited: Awaited) -> Token:
         return self._told(self.kernel.listen, name, awaited)
 
-    def turn(self, lane: str, kind: str, awaited: Awaited) -> Token:
-        return self._told(self.kernel.turn, lane, kind, awaited)
+    def turn(self, lane: str, kind: str, awaited: Awaited, when: float = CLOCK_START) -> Token:
+        """Wait for a turn. `when` is the deadline of a timer, as `time` shows it."""
+        return self._told(self.kernel.turn, lane, kind, awaited, due=_clock_at(when))
 
-    def _told(self, tell: Callable[..., T], *args: Any) -> T:
+    def _told(self, tell: Callable[..., T], *args: Any, **options: Any) -> T:
         self.check()
         if self.main.adopted is not None:
             self.main.loop.advance_soon(self)  # no strand gives the baton up after this act
         try:
-            return tell(*args)
+            return tell(*args, **options)
         except Divergent as divergent:
             self.stop(self._explain(divergent.diverged))
             raise RunStopped(self.stopped) from None
@@ -412,6 +415,12 @@ class Coordinator:
             is_released = strand is not self.main or self.stopped is not None
             if is_released and strand.is_blocked and strand.gate.locked():
                 strand.gate.release()
+
+
+def _clock_at(when: float) -> int:
+    """Return the first microsecond of the run's clock at which a timer is over."""
+    seconds = when - CLOCK_START
+    return int(seconds * 1e6) + 1 if seconds < _NEVER_SECONDS else int(_NEVER_SECONDS * 1e6)
 
 
 def _as_reason(error: Exception) -> OnrecordError:

@@ -370,7 +370,7 @@ class LoopTimer(asyncio.TimerHandle):
         self._lane = lane
         self._delay = delay
         with run.lock:
-            self._token = run.turn(lane, "timer", self)
+            self._token = run.turn(lane, "timer", self, when)
 
     def begin(self, token: Token) -> None:
         TIMERS.add(self._delay, self._run_of, token)

@@ -33,7 +33,7 @@ class _InsideWait:
         self._timer: Token | None = None
         if timeout is not None:
             deadline = _Turn(self, False, run, timeout)
-            self._timer = run.turn(lane, "timer", deadline)
+            self._timer = run.turn(lane, "timer", deadline, deadline.when)
 
     def wake(self) -> None:
         """End the wait: at once if a lane does it, in a turn of its own if a thread does that is no lane."""
@@ -62,7 +62,7 @@ class _Turn:
         self._ok = ok
         self._run = run
         self._timeout = timeout
-        self._when = run.time() + timeout if run is not None else 0.0
+        self.when = run.time() + timeout if run is not None else 0.0
 
     def begin(self, token: Token) -> None:
         if self._run is not None:
@@ -72,5 +72,5 @@ class _Turn:
 
     def deliver(self, value: Any, last: bool) -> None:
         if self._run is not None:
-            self._run.reach(self._when)
+            self._run.reach(self.when)
         self._wait.end(self._ok)
