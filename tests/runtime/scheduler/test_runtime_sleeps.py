@@ -126,7 +126,7 @@ def test_resume_may_sleep_more_or_less_often(count: int, agent: Any, store: Any)
 @any_store
 def test_replay_that_only_sleeps_has_diverged(store: Any) -> None:
     left[0], run_id = 3, new_id()
-    run(sleeping, store=store, run_id=run_id)
+    run(sleeping_task, store=store, run_id=run_id)
     left[0] = 1_000_000
-    divergence_of(lambda: replay(sleeping, run_id, store=store))
+    divergence_of(lambda: replay(sleeping_task, run_id, store=store))
     assert left[0] > 980_000
