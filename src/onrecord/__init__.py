@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from onrecord import interception
+
 TYPE_CHECKING = False  # not imported from `typing`, whose import takes longer than that of this module
 if TYPE_CHECKING:
     from onrecord.analysis.compare.drift import Outcome, StepDrift, compare_outcomes
@@ -256,6 +258,13 @@ __all__ = [
     "wait_key",
     "write_bundle",
 ]
+
+
+def _install_interceptors() -> None:
+    import_module("onrecord.capture.interceptors.late_install").install_for_good()
+
+
+interception.install = _install_interceptors
 
 
 def __getattr__(name: str) -> object:

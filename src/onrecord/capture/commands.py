@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from onrecord.capture.install import install_interceptors
 from onrecord.capture.processes import process_run
 from onrecord.capture.processes.command_lines import CommandLine
 from onrecord.capture.processes.start_patches import begin_start, starting_lane
@@ -23,7 +22,6 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, sig
 
 def run_command(recorded: Program, instead: Program | None) -> dict[str, Any]:
     """Run the command, or `instead`, and return its exit code, which is negative if a signal ended it."""
-    install_interceptors()
     lane = starting_lane()
     assert lane is not None
     started = begin_start(lane, "start", CommandLine((recorded.path, *recorded.args), None))

@@ -18,7 +18,6 @@ from onrecord.runtime.engine.context import Lane, current_lane
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.engine.stops import Divergence
 from onrecord.runtime.replay.python_paths import INSTALLED, ONRECORD, PYTHONS, STANDARD_LIBRARY
-from onrecord.runtime.replay.sandbox import is_strict
 from onrecord.runtime.replay.source_lines import line_of
 
 _LIBRARIES = PYTHONS + INSTALLED
@@ -67,7 +66,7 @@ def drawing_lane() -> Lane | None:
 
 def draw_at(lane: Lane, site: str, make: Callable[[], Any]) -> Any:
     run = lane.run
-    if run.journal is None and is_strict(run):
+    if run.journal is None and run.is_strict:
         make = _Refusal(run, site)
     return run.draw(lane, site, make)
 

@@ -22,7 +22,6 @@ from onrecord.capture import garbage_collector
 from onrecord.capture.commands import run_command
 from onrecord.capture.doctor_start import start_probe_if_requested
 from onrecord.capture.environment import environment_fact
-from onrecord.capture.install import install_interceptors
 from onrecord.capture.interceptors import sleep
 from onrecord.capture.processes import process_run
 from onrecord.capture.processes.exits import exit_forked, print_uncaught
@@ -64,7 +63,8 @@ class ProgramAgent(Agent[..., Any]):
         apply_options(live, self.replaying)
         if process_run.current is not None:
             process_run.current.live = live
-        return super().execute(live, args, kwargs, strict=strict)
+            strict = process_run.current.strict
+        return super().execute(live, args, kwargs, strict=strict or self.replaying.strict)
 
     def code(self) -> dict[str, str]:
         """Return the digest of the script. Changes in imported modules do not show here."""
@@ -75,15 +75,11 @@ class ProgramAgent(Agent[..., Any]):
         return self._code
 
     def own_facts(self) -> dict[str, Any]:
-        facts = {**super().own_facts(), "program": self.program.to_fact(), **environment_fact()}
-        if self.program.hash_seed is not None:
-            facts["meta"] = {"hash_seed": self.program.hash_seed}
-        return facts
+        return {**super().own_facts(), "program": self.program.to_fact(), **environment_fact()}
 
 
 def _run_program(program: Program) -> dict[str, Any]:
     """Run the program as `__main__` and return its exit code, and the text if it exits with one."""
-    install_interceptors()
     start_probe_if_requested()
     if program.durable_sleeps:
         sleep.make_durable()

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from onrecord.capture.install import install_interceptors
 from onrecord.capture.network_namespace import leave_network
 from onrecord.capture.processes import exits, process_run
 from onrecord.capture.processes.process_run import ProcessRun
@@ -50,11 +51,12 @@ def _run_task(task: ProgramTask) -> int:
     current.conclude = verdict.conclude
     process_run.set_current(current)
     exits.install()
+    install_interceptors()
     if task.mode == "replay":
         verdict.watch()
         boundary.strict_outside = True  # effects outside any run are refused, too
     else:
-        guard.watch(strict=task.strict)
+        guard.watch()
     code, problem = 0, None
     try:
         result = _run_agent(agent, task)

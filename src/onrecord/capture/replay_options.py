@@ -11,7 +11,6 @@ import orjson
 from onrecord.capture.http import pace
 from onrecord.capture.program_task import ReplayTerms
 from onrecord.runtime.engine.run import LiveRun
-from onrecord.runtime.replay import sandbox
 from onrecord.runtime.replay.loose_match import LooseMatch
 
 
@@ -19,8 +18,6 @@ def apply_options(live: LiveRun, terms: ReplayTerms) -> None:
     """Apply the options to a replay before the program's first line. Do nothing while recording."""
     if live.journal is not None:
         return
-    if terms.strict:
-        sandbox.refuse_new_draws(live)
     if terms.loose:
         live.loose = LooseMatch(live, frozenset(terms.loose))
     if terms.break_at is not None:

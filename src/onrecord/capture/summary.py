@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from onrecord.store.contract import Store
 
 MOST_SHOWN = 3
-_IGNORED_DRAWS = ("seed", DRAWN)
-"""Draw kinds excluded from the count: every program draws `seed`; `process` only marks the start of a child."""
 
 
 class Summary(NamedTuple):
@@ -105,6 +103,6 @@ def _has_draws(reader: JournalReader, kinds: list[str]) -> bool:
     """Return True if the run has a draw that a replay can compare."""
     for seq, kind in enumerate(kinds, start=1):
         event = reader.event(seq).event if kind == "ValuesDrawn" else None
-        if isinstance(event, ValuesDrawn) and any(draw[1] not in _IGNORED_DRAWS for draw in event.draws):
+        if isinstance(event, ValuesDrawn) and any(draw[1] != DRAWN for draw in event.draws):
             return True
     return False

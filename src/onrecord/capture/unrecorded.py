@@ -7,6 +7,7 @@ effect. In the program's own lanes they are not recorded, so a replay cannot rep
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +15,6 @@ from typing import Any, NamedTuple
 from onrecord.capture.draws import is_own_frame
 from onrecord.errors import OnrecordError
 from onrecord.runtime.engine.context import Lane, current_lane
-from onrecord.runtime.engine.stops import RunStopped
 from onrecord.runtime.replay.sandbox import asks_the_system
 from onrecord.runtime.replay.source_lines import line_of
 
@@ -32,6 +32,10 @@ class Unseen(OnrecordError):
     default_hint = "Use a recorded HTTP client, a tool or a step; or record without --strict."
 
 
+class UnrecordedWarning(RuntimeWarning):
+    """An agent did something outside that is not recorded. Do it in a tool or a step, or use a recorded client."""
+
+
 class Hole(NamedTuple):
     """Action that was not recorded."""
 
@@ -47,12 +51,13 @@ class UnrecordedWatch:
         self.holes: Counter[Hole] = Counter()
         self.remarks: dict[str, None] = {}
         """Changes to the program's set-up, such as another event loop, for the summary."""
-        self.is_strict = False
         self.is_watching = False
+        self._warns = False
         self._installed = False
 
-    def watch(self, *, strict: bool) -> None:
-        self.is_watching, self.is_strict = True, strict
+    def watch(self, *, warns: bool = False) -> None:
+        """Watch from here on. With `warns`, a Python warning names each place: this process prints no summary."""
+        self.is_watching, self._warns = True, warns
         if not self._installed:
             self._installed = True
             sys.addaudithook(_make_audit_hook(self))
@@ -88,10 +93,11 @@ class UnrecordedWatch:
 
     def _refuse_or_count(self, lane: Lane, hole: Hole) -> None:
         self._count(hole)
-        if self.is_strict:
-            reason = Unseen(f"{hole.what} at {hole.where} would not be recorded")
-            lane.run.stop(reason)
-            raise RunStopped(reason)
+        if lane.run.is_strict:
+            lane.run.stop_here(Unseen(f"{hole.what} at {hole.where} would not be recorded"))
+        if self._warns and self.holes[hole] == 1:
+            text = f"run {lane.run.name} does not record {hole.what} at {hole.where}: a replay cannot repeat it"
+            warnings.warn(text, UnrecordedWarning, stacklevel=2)
 
 
 def _make_audit_hook(guard: UnrecordedWatch) -> Callable[[str, tuple[Any, ...]], None]:

@@ -34,6 +34,8 @@ def start_at_once(arguments: list[str]) -> None:
     """Replace this process by the program. Return if the arguments need the full command line."""
     words = _words(arguments)
     if words is None:
+        if arguments[:1] == ["run"] and arguments[-1:] != ["--help"]:
+            restart_with_seed(hash_seed())  # an agent, in all likelihood
         return
     try:
         environment = _environment(*words)
@@ -41,6 +43,14 @@ def start_at_once(arguments: list[str]) -> None:
         os.execve(sys.executable, [sys.executable, "-P", "-m", "onrecord.capture.entry"], environment)  # noqa: S606
     except (OnrecordError, OSError, UnicodeEncodeError):
         return  # the command fails the same way, and prints it
+
+
+def restart_with_seed(seed: int) -> None:
+    """Replace this process by the same command with that hash seed. Return if it has it."""
+    if os.environ.get("PYTHONHASHSEED") != str(seed):
+        flush()
+        arguments = [sys.executable, "-P", "-m", "onrecord", *sys.argv[1:]]
+        os.execve(sys.executable, arguments, {**os.environ, "PYTHONHASHSEED": str(seed)})  # noqa: S606
 
 
 def flush() -> None:

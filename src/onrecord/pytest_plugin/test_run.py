@@ -22,7 +22,6 @@ from _pytest.outcomes import Failed
 from onrecord.capture.block_run import BlockRun, OwnRecording
 from onrecord.capture.cassettes.player import CassetteSubstitutes, read_as_run
 from onrecord.capture.earlier_record import EarlierRecord, RecordSubstitutes
-from onrecord.capture.interceptors import randomness
 from onrecord.capture.interceptors.late_install import draw_interceptors, http_interceptors, mcp_interceptors
 from onrecord.core.events import ProcessAttached
 from onrecord.errors import NotFound, OnrecordError
@@ -134,8 +133,6 @@ class TestRun:
             self._installed.enter_context(mcp_interceptors())
         if marker_options.cassette is None and self._refusal is None:
             self._installed.enter_context(draw_interceptors())
-            with self._block.here():
-                randomness.begin()
         note = None if self.is_replay else functools.partial(_note_unrecorded, self.item)
         allowed = self.item.config.getini("onrecord_allow_hosts")
         self._installed.enter_context(watch_network(self.run, allowed, note))

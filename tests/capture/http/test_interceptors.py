@@ -200,10 +200,13 @@ def test_a_fork_that_asks_otherwise(post: Any, server: Server, store: MemoryStor
         return said
 
     assert agent.run(server.url, run_id="r") == "answer 1"
-    event = onrecord.JournalReader(store, "r").event(1).event
+    entries = onrecord.JournalReader(store, "r").scan()
+    seq, event = next(
+        (entry.seq, entry.event) for entry in entries if isinstance(entry.event, onrecord.ActionRequested)
+    )
     assert isinstance(event, onrecord.ActionRequested)
     payload = {**event.payload, "body": {"json": {"model": "other", "messages": []}}}
-    assert agent.fork("r", change=AnotherInput(1, payload), fork_id="f", store=store) == "answer 2"
+    assert agent.fork("r", change=AnotherInput(seq, payload), fork_id="f", store=store) == "answer 2"
     assert json.loads(server.seen[-1][3]) == {"model": "other", "messages": []}
     server.stop()
     assert agent.replay("f", store=store) == "answer 2"

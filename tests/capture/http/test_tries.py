@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -16,7 +16,6 @@ from requests.adapters import HTTPAdapter
 import onrecord
 from kit.numbered_server import Server
 from kit.sdk_uses import load_sdks
-from onrecord.capture.interceptors import clock
 from onrecord.runtime.scheduler.drivers import threads
 from onrecord.runtime.scheduler.drivers.timers import TIMERS
 from onrecord.store.memory import MemoryStore
@@ -78,9 +77,8 @@ async def _google_async(url: str) -> Any:
 
 
 @pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long lanes have really slept."""
-    clock.install()
     threads.install()
     real, real_sleep, seconds = TIMERS.add, threads._REAL["sleep"], []
 
@@ -95,8 +93,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
     monkeypatch.setattr(TIMERS, "add", add)
     monkeypatch.setitem(threads._REAL, "sleep", sleep)
-    yield seconds
-    clock.uninstall()
+    return seconds
 
 
 def _carried(made: Any) -> Any:
@@ -163,7 +160,8 @@ def test_tries_go_on_after_a_crash(server: Server, store: MemoryStore) -> None:
         agent.run(server.url, run_id="r")
     lights_out.clear()
     assert agent.resume("r", store=store) == [429, 500, 200]
-    assert [entry.parent for entry in _requests(store)] == [None, 1, 1]
+    first = _requests(store)[0].seq
+    assert [entry.parent for entry in _requests(store)] == [None, first, first]
 
 
 @pytest.mark.parametrize("client", ["requests", "urllib3"])

@@ -198,6 +198,7 @@ def test_a_stopped_fork_stays_as_it_is_and_is_no_workers_business() -> None:
     assert sent == ["a", "a"]
 
 
+@pytest.mark.filterwarnings("ignore:run .* does not record")
 def test_nothing_starts_in_a_mocked_tail(tmp_path: Path) -> None:
     @onrecord.agent(name="starts")
     def starts() -> Any:

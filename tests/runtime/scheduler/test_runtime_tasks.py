@@ -456,36 +456,13 @@ def test_anyios_threads_come_back(memory: Any) -> None:
         recorded_and_replayed(with_anyio_threads, store=memory)
 
 
-def test_a_loop_that_cannot_be_put_in_order_is_refused_aloud(memory: Any) -> None:
-    class Foreign(asyncio.AbstractEventLoop):
-        """As uvloop's: a loop that is none of asyncio's own."""
-
-        def __init__(self) -> None:
-            self.inner = asyncio.new_event_loop()
-
-        def __getattribute__(self, name: str) -> Any:
-            if name in ("inner", "__class__"):
-                return object.__getattribute__(self, name)
-            return getattr(object.__getattribute__(self, "inner"), name)
-
-    @onrecord.agent
-    async def in_a_foreign_loop() -> Any:
-        return await after(0, 1)
-
-    loop = Foreign()
-
+def test_block_in_a_loop_that_cannot_be_put_in_order_is_refused_aloud(memory: Any) -> None:
     async def main() -> Any:
-        asyncio._set_running_loop(loop)
-        try:
-            return await in_a_foreign_loop.run(run_id=new_id(), store=memory)
-        finally:
-            asyncio._set_running_loop(loop.inner)
+        with onrecord.record("block", store=memory):
+            return await after(0, 1)
 
-    try:
-        with pytest.raises(onrecord.OnrecordError) as caught:
-            loop.inner.run_until_complete(main())
-    finally:
-        loop.inner.close()
+    with pytest.raises(onrecord.OnrecordError) as caught:
+        uvloop.run(main())
     assert caught.value.code == "unsupported_loop"
     assert "asyncio.run" in caught.value.hint
     assert calls == []
@@ -502,16 +479,13 @@ def test_trio_is_refused_aloud(memory: Any) -> None:
     assert calls == []
 
 
-def test_uvloop_is_refused_aloud(memory: Any) -> None:
+def test_uvloop_awaits_an_agent_in_a_loop_of_its_own(memory: Any) -> None:
     @onrecord.agent(store=memory)
     async def under_uvloop() -> Any:
         return await after(0, 1)
 
-    with pytest.raises(onrecord.OnrecordError) as caught:
-        uvloop.run(under_uvloop())
-    assert caught.value.code == "unsupported_loop"
-    assert "asyncio.run" in caught.value.hint
-    assert calls == []
+    assert uvloop.run(under_uvloop()) == 1
+    assert calls == [1]
 
 
 # Several runs
@@ -788,3 +762,28 @@ def test_the_line_is_told_wherever_the_agents_file_is(memory: Any, tmp_path: Pat
     text[0] = "changed"
     parted = divergence_of(lambda: replay(elsewhere, run_id, store=memory))
     assert parted.where["line"] == f"{file}:3"
+
+
+def test_agent_that_uvloop_stops_awaiting_is_suspended(memory: Any) -> None:
+    run_id, started = new_id(), asyncio.Event()
+
+    @onrecord.agent(store=memory)
+    async def waiting() -> Any:
+        first = await after(0, 1)
+        if not started.is_set():
+            started.set()
+            await asyncio.sleep(60)
+        return [first, await after(0, 2)]
+
+    async def main() -> None:
+        task = asyncio.create_task(waiting.run(run_id=run_id))
+        while not started.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    uvloop.run(main())
+    assert calls == [1]
+    assert uvloop.run(waiting.resume(run_id)) == [1, 2]
+    assert calls == [1, 2]

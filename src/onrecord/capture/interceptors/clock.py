@@ -14,10 +14,13 @@ import time
 from collections.abc import Callable
 from datetime import date, datetime, tzinfo
 from functools import partial
+from importlib.util import find_spec, module_from_spec
+from types import BuiltinFunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from onrecord.capture.draws import draw_at, drawing_lane, find_site
+from onrecord.capture.interceptors.replacements import Replacement
 from onrecord.journal import sources
 from onrecord.runtime.engine.run import LiveRun
 
@@ -27,38 +30,46 @@ _TIMES_OF_DAY = frozenset({getattr(time, "CLOCK_REALTIME", 0), getattr(time, "CL
 _FORMATTERS = ("localtime", "gmtime", "ctime")
 """Functions that use the current time when called without one."""
 _NANOSECONDS = 1_000_000_000
-_real: dict[str, Callable[..., Any]] = {}
+_COUNTER_NAMES = tuple(f"{name}{unit}" for name in _COUNTERS for unit in ("", "_ns"))
+
+
+def _find_real(name: str) -> Callable[..., Any]:
+    """Return a function of `time`, also if a test has replaced it by a clock of its own."""
+    found: Callable[..., Any] = getattr(time, name)
+    if not isinstance(found, BuiltinFunctionType):
+        spec = find_spec("time")
+        assert spec is not None
+        assert spec.loader is not None
+        spec.loader.exec_module(fresh := module_from_spec(spec))
+        found = getattr(fresh, name)
+    return found
+
+
+_REAL: dict[str, Callable[..., Any]] = {
+    name: _find_real(name)
+    for name in ("time", "time_ns", "strftime", "asctime", *_FORMATTERS, *_COUNTER_NAMES, *_SYSTEM_CLOCKS)
+    if hasattr(time, name)
+}
 _real_methods: dict[tuple[type, str], Any] = {}
 
 
-def install() -> None:
-    if _real:
-        return
-    counters = [f"{name}{unit}" for name in _COUNTERS for unit in ("", "_ns")]
-    for name in ("time", "time_ns", "strftime", "asctime", *_FORMATTERS, *counters, *_SYSTEM_CLOCKS):
-        if hasattr(time, name):
-            _real[name] = getattr(time, name)
-    sources.system_clock = _real["time_ns"]
-    time.time = _time
-    time.time_ns = _time_ns
-    for name in counters:
-        setattr(time, name, _wrap_counter(name))
-    for name in _FORMATTERS:
-        setattr(time, name, _wrap_formatter(name, _real[name]))
-    time.strftime = _strftime
-    time.asctime = _asctime
-    for name in _SYSTEM_CLOCKS:
-        if name in _real:
-            setattr(time, name, _wrap_system_clock(name, _real[name]))
-    _replace_methods(datetime, {"now": _now, "utcnow": _utcnow})
-    _replace_methods(date, {"today": _today})
+def replacements() -> list[Replacement]:
+    wrappers = {"time": _time, "time_ns": _time_ns, "strftime": _strftime, "asctime": _asctime}
+    wrappers |= {name: _wrap_counter(name) for name in _COUNTER_NAMES}
+    wrappers |= {name: _wrap_formatter(name, _REAL[name]) for name in _FORMATTERS}
+    wrappers |= {name: _wrap_system_clock(name, _REAL[name]) for name in _SYSTEM_CLOCKS if name in _REAL}
+    return [Replacement(time, name, _REAL[name], wrapper) for name, wrapper in wrappers.items()]
 
 
-def uninstall() -> None:
-    for name, real in _real.items():
-        setattr(time, name, real)
-    _real.clear()
-    sources.system_clock = None
+def install_methods() -> None:
+    """Replace the methods of `datetime`. Readings of this package itself are not intercepted."""
+    sources.system_clock = _REAL["time_ns"]
+    if not _real_methods:
+        _replace_methods(datetime, {"now": _now, "utcnow": _utcnow})
+        _replace_methods(date, {"today": _today})
+
+
+def uninstall_methods() -> None:
     for (cls, name), real in _real_methods.items():
         _writable_dict(cls)[name] = real
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
@@ -82,8 +93,8 @@ class _RunClock:
         """Return a time of day that is not on record."""
         run = self._run
         if run.is_live:
-            return int(_real["time_ns"]())
-        now = int(_real["monotonic_ns"]())
+            return int(_REAL["time_ns"]())
+        now = int(_REAL["monotonic_ns"]())
         if run.now_us != self._delivered:
             self._delivered, self._since = run.now_us, now
         return self._delivered * 1000 + now - self._since  # a loop that waits for a time of day ends
@@ -115,9 +126,9 @@ def _read_time(what: str) -> float:
     """Return the time of day in seconds."""
     lane = drawing_lane()
     if lane is None or (site := find_site(what)) is None:
-        return _real["time"]()  # type: ignore[no-any-return]
+        return _REAL["time"]()  # type: ignore[no-any-return]
     run = lane.run
-    make = _real["time"] if run.history is None else lambda: _clock_of(run).time_ns() / _NANOSECONDS
+    make = _REAL["time"] if run.history is None else lambda: _clock_of(run).time_ns() / _NANOSECONDS
     value: float = draw_at(lane, site, make)
     return value
 
@@ -133,8 +144,8 @@ def _time_ns() -> int:
 def _read_time_ns(what: str) -> int:
     lane = drawing_lane()
     if lane is None or (site := find_site(what)) is None:
-        return _real["time_ns"]()  # type: ignore[no-any-return]
-    make = _real["time_ns"] if lane.run.history is None else _clock_of(lane.run).time_ns
+        return _REAL["time_ns"]()  # type: ignore[no-any-return]
+    make = _REAL["time_ns"] if lane.run.history is None else _clock_of(lane.run).time_ns
     value: int = draw_at(lane, site, make)
     return value
 
@@ -160,7 +171,7 @@ def _read_counter(what: str, counter: str, read: Callable[[], Any], read_ns: Cal
 
 def _wrap_counter(name: str) -> Callable[[], Any]:
     counter = name.removesuffix("_ns")
-    read, read_ns = _real[name], _real[f"{counter}_ns"]
+    read, read_ns = _REAL[name], _REAL[f"{counter}_ns"]
 
     def read_counter() -> Any:
         return _read_counter(name, counter, read, read_ns)
@@ -178,12 +189,12 @@ def _wrap_formatter(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _strftime(format: str, moment: Any = None, /) -> str:  # noqa: A002
-    text: str = _real["strftime"](format, _real["localtime"](_read_time("strftime")) if moment is None else moment)
+    text: str = _REAL["strftime"](format, _REAL["localtime"](_read_time("strftime")) if moment is None else moment)
     return text
 
 
 def _asctime(moment: Any = None, /) -> str:
-    text: str = _real["asctime"](_real["localtime"](_read_time("asctime")) if moment is None else moment)
+    text: str = _REAL["asctime"](_REAL["localtime"](_read_time("asctime")) if moment is None else moment)
     return text
 
 
@@ -192,7 +203,7 @@ def _wrap_system_clock(name: str, real: Callable[[int], Any]) -> Callable[[int],
         if clock in _TIMES_OF_DAY:
             read_time = _read_time_ns if name.endswith("_ns") else _read_time
             return read_time(f"{name} {clock}")
-        read_ns = partial(_real["clock_gettime_ns"], clock)
+        read_ns = partial(_REAL["clock_gettime_ns"], clock)
         read = read_ns if name.endswith("_ns") else partial(real, clock)
         return _read_counter(f"{name} {clock}", f"clock {clock}", read, read_ns)
 

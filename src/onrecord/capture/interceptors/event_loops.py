@@ -20,19 +20,31 @@ REPLACED = "uvloop replaced by asyncio's own loop"
 
 
 class AsyncioLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop as `uvloop.Loop`, the class that every function of uvloop uses."""
-
-    def __init__(self) -> None:
-        guard.remark(REPLACED)
-        super().__init__()
+    """asyncio's loop in place of uvloop's."""
 
 
 def patch(module: ModuleType, replace: Replace) -> None:
     if module.__name__ == "uvloop":
-        replace(module, "Loop", AsyncioLoop)
+        replace(module, "Loop", _replace_uvloop(module.Loop))
     else:
         replace(module, "run", _refuse_trio)
         replace(module.lowlevel, "start_guest_run", _refuse_trio)
+
+
+def _replace_uvloop(uvloop: type) -> type:
+    """Return a class in place of `uvloop.Loop`, which every function of uvloop uses: in a lane it makes asyncio's."""
+
+    class LoopOfLane(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if current_lane() is None:
+                return uvloop(*args, **kwargs)
+            guard.remark(REPLACED)
+            return AsyncioLoop()
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, (uvloop, AsyncioLoop))
+
+    return LoopOfLane("Loop", (), {})
 
 
 def _refuse_trio(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -1,34 +1,53 @@
-"""Install interceptors late, for code that is already imported, and remove them afterwards.
+"""Install interceptors late, for code that is already imported: for one test, or for the rest of the process.
 
-A module that did `from time import time` holds the original function. So the names of loaded modules are replaced as
-well: for clock and randomness in the program's own modules, for MCP in every module.
+They act inside a run only. Elsewhere the originals are called.
 """
 
 from __future__ import annotations
 
 import os
-import random
-import sys
-import time
-import uuid
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from onrecord.capture import draws
-from onrecord.capture.interceptors import clock, install_http, install_mcp, randomness, uninstall_http, uninstall_mcp
+from onrecord.capture.interceptors import (
+    clock,
+    install_http,
+    install_loops,
+    install_mcp,
+    randomness,
+    uninstall_http,
+    uninstall_mcp,
+)
+from onrecord.capture.interceptors.replacements import Binding, Replacement, replace_all
+from onrecord.capture.unrecorded import guard
+from onrecord.runtime.engine.context import inside
+from onrecord.runtime.replay.python_paths import INSTALLED, ONRECORD, PYTHONS
 
-_CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
-_MCP = ("mcp.client.stdio", "mcp.client.streamable_http", "mcp.client.sse", "mcp.client._memory")
+_LIBRARY = tuple(folder + os.sep for folder in PYTHONS)
+_PACKAGES = tuple(folder + os.sep for folder in INSTALLED)
+_lock = threading.RLock()
+_for_good = False
 
 
-class _Binding(NamedTuple):
-    """A name in a namespace, with its value before the interceptors were installed."""
+def install_for_good() -> None:
+    """Install the interceptors of runs in a process that does not belong to one program, such as a web server.
 
-    namespace: dict[str, Any]
-    name: str
-    original: Any
+    Called at the beginning of each run. Only the first call costs anything, unless a test had replaced a clock.
+    """
+    global _for_good
+    if not _for_good:
+        with _lock, inside():  # locks made by imports here are not the agent's
+            if not _for_good:
+                install_loops()
+                install_http()
+                install_mcp()
+                guard.watch(warns=True)
+                _for_good = True
+    _install_draws()
 
 
 @contextmanager
@@ -37,59 +56,56 @@ def http_interceptors() -> Iterator[None]:
     try:
         yield
     finally:
-        uninstall_http()
+        if not _for_good:
+            uninstall_http()
 
 
 @contextmanager
 def mcp_interceptors() -> Iterator[None]:
-    found = [vars(sys.modules[name]) for name in _MCP if name in sys.modules]
-    originals = [_Binding(names, name, value) for names in found for name, value in names.items() if callable(value)]
     install_mcp()
     try:
-        with _replace_in_modules(originals, lambda _: True):
-            yield
+        yield
     finally:
-        uninstall_mcp()
+        if not _for_good:
+            uninstall_mcp()
 
 
 @contextmanager
 def draw_interceptors() -> Iterator[None]:
-    """Record clock readings and random draws inside the block. Restore the state of `random` at its end."""
-    state, clocks = random.getstate(), [f"{name}{unit}" for name in _CLOCKS for unit in ("", "_ns")]
-    found = [*((time, name) for name in clocks), (os, "urandom"), (random, "seed"), (uuid, "uuid1")]
-    originals = [_Binding(vars(module), name, getattr(module, name)) for module, name in found]
-    clock.install()
-    randomness.install()
-    draws.modules_are_shared = True
-    try:
-        with _replace_in_modules(originals, _is_own_module):
-            yield
-    finally:
-        draws.modules_are_shared = False
-        randomness.uninstall()
-        clock.uninstall()
-        random.setstate(state)
-
-
-@contextmanager
-def _replace_in_modules(originals: list[_Binding], is_included: Callable[[ModuleType], bool]) -> Iterator[None]:
-    """Replace the originals in every included module that holds one, until the block ends."""
-    replaced = {id(one.original): one for one in originals if one.namespace.get(one.name) is not one.original}
-    changed: list[_Binding] = []
-    for module in list(sys.modules.values()) if replaced else ():
-        if isinstance(module, ModuleType) and is_included(module):
-            names = vars(module)
-            changed += [_Binding(names, name, value) for name, value in list(names.items()) if id(value) in replaced]
-    for one in changed:
-        source = replaced[id(one.original)]
-        one.namespace[one.name] = source.namespace[source.name]
+    """Record clock readings and random draws inside the block."""
+    changed = _install_draws()
     try:
         yield
     finally:
-        for one in changed:
-            one.namespace[one.name] = one.original
+        if not _for_good:
+            _restore(changed)
+            clock.uninstall_methods()
 
 
-def _is_own_module(module: ModuleType) -> bool:
-    file = getattr(module, "__file__", None)
-    return isinstance(file, str) and draws.is_own_file(file)
+def _install_draws() -> list[Binding]:
+    draws.modules_are_shared = True
+    with _lock:
+        clock.install_methods()
+        return replace_all(_draws(), _is_user_module)
+
+
+_replacements: list[Replacement] = []
+
+
+def _draws() -> list[Replacement]:
+    if not _replacements:
+        _replacements.extend([*clock.replacements(), *randomness.replacements()])
+    return _replacements
+
+
+def _restore(changed: list[Binding]) -> None:
+    for one in reversed(changed):
+        one.restore()
+
+
+def _is_user_module(module: ModuleType) -> bool:
+    """Return True for the program's modules and installed packages: not the standard library's, and not ours."""
+    file: Any = getattr(module, "__file__", None)
+    if not isinstance(file, str) or file.startswith(ONRECORD):
+        return False
+    return file.startswith(_PACKAGES) or not file.startswith(_LIBRARY)

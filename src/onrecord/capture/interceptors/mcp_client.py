@@ -28,13 +28,8 @@ def patch(module: ModuleType, replace: Replace) -> None:
 
 
 def _find_holders(name: str, original: Any) -> list[ModuleType]:
-    """Return the modules of the library that hold the function under this name."""
-    loaded = list(sys.modules.items())
-    return [
-        module
-        for known, module in loaded
-        if (known == "mcp" or known.startswith("mcp.")) and getattr(module, "__dict__", {}).get(name) is original
-    ]
+    """Return the loaded modules that hold the function under this name."""
+    return [one for one in list(sys.modules.values()) if getattr(one, "__dict__", {}).get(name) is original]
 
 
 def _init_session(module: ModuleType, original: Callable[..., None], session: Any, *args: Any, **kwargs: Any) -> None:

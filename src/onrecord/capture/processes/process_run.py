@@ -113,13 +113,12 @@ class ProcessRun:
             keeper.keep(live, self.agent.lease_seconds)
         if live.secrets.redacts and self.agent is not None and self.agent.redaction is not None:
             live.secrets.learn(self.agent.redaction.values, [sys.argv])
+        live.is_strict = self.strict
         if live.touches_nothing:
             sandbox.set_traps()
-            if self.strict:
-                sandbox.refuse_new_draws(live)
             boundary.strict_outside = True  # effects outside any run are refused, too
         else:
-            guard.watch(strict=self.strict)
+            guard.watch()
         with live.lock:
             live.cancellation.listen()
             live.coordinator.start()

@@ -133,7 +133,7 @@ def _replay_one(
     settings: Settings, run: str, target: str | None, module: str | None, strict: bool, how: ProgramReplayOptions
 ) -> int | None:
     from onrecord.capture.program_task import program_of
-    from onrecord.cli.commands.run import load_agent_of
+    from onrecord.cli.commands.run import load_agent_of, use_recorded_seed
     from onrecord.cli.selection import selected_run
     from onrecord.journal.reader import JournalReader
     from onrecord.reports.misses import explained
@@ -153,6 +153,7 @@ def _replay_one(
             raise InvalidInput(
                 f"run {name} was recorded by an agent, not a program; name FILE.PY:FUNCTION", code="usage"
             )
+        use_recorded_seed(settings, reader)
         if settings.owns_process:
             forbid_starts_for_good()  # a thread of the loaded code may run longer than the command
         with forbid_starts():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onrecord.cli.commands.completion import complete_run
-from onrecord.cli.fast_start import new_run_id
+from onrecord.cli.fast_start import new_run_id, restart_with_seed
 from onrecord.cli.programs.paths import refuse_missing_code
 from onrecord.cli.programs.start import (
     RunCommand,
@@ -48,7 +48,7 @@ _INTERRUPT = "interrupt@"
     "--input", "given", metavar="JSON", help="Call the agent with this: an object by name, a list by position."
 )
 @click.option("--run-id", metavar="ID", help="Set the id of the run; random by default.")
-@click.option("--strict", is_flag=True, help="Program: refuse what cannot be recorded.")
+@click.option("--strict", is_flag=True, help="Refuse what cannot be recorded.")
 @click.option("--durable-sleeps", is_flag=True, help="Program: after a resume, sleep only the remaining time.")
 @click.option("--no-wait", is_flag=True, help="Suspend and exit with 6 when the run waits.")
 @click.pass_obj
@@ -116,6 +116,7 @@ def run(
         if settings.namespace == "default":  # the command line names none
             settings.namespace = agent.namespace
         agent.namespace = settings.namespace
+        agent.strict = agent.strict or strict
         with writing(settings) as store:
             if store.run_row(settings.namespace, name) is not None:
                 raise Refused(
@@ -190,6 +191,8 @@ def resume(
             note(f"run {inert(name)} has ended; nothing is executed")
         if program is not None and not reader.imported and not has_ended:
             refuse_missing_code(reader, program)
+        if program is None and not has_ended:
+            use_recorded_seed(settings, reader)
     if program is not None:
         with mark_own_failures():
             restart_program(settings, reader, program, "resume")
@@ -219,6 +222,14 @@ def resume(
         )
         result = execute_agent(settings, store, name, agent, go_on, no_wait)
     print_result(settings, name, result)
+
+
+def use_recorded_seed(settings: Settings, reader: JournalReader) -> None:
+    """Start this command again with the hash seed of the run, if that is known: sets of strings keep their order."""
+    meta = (reader.facts() or {}).get("meta")
+    seed = meta.get("hash_seed") if isinstance(meta, dict) else None
+    if isinstance(seed, int) and settings.owns_process:
+        restart_with_seed(seed)
 
 
 def load_agent_of(reader: JournalReader, target: str | None, module: str | None) -> Agent[..., Any]:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import hashlib
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
@@ -62,6 +63,7 @@ def agent(
     namespace: str = "default",
     lease_seconds: float = LEASE_SECONDS,
     redact: Redaction | bool | None = None,
+    strict: bool = False,
 ) -> Callable[[Callable[P, R]], Agent[P, R]]: ...
 
 
@@ -70,6 +72,7 @@ def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Runs are recorded under `name`, in `store` and `namespace`. `policy` limits the effects, and `redact` keeps secrets
     out of the record. After a process has died, its lease ends within `lease_seconds`, and its run can be resumed.
+    With `strict`, a connection or process that would not be recorded is refused before it happens.
     """
     if function is None:
         return functools.partial(agent, **options)
@@ -91,6 +94,7 @@ class Agent(Generic[P, R]):
         namespace: str = "default",
         lease_seconds: float = LEASE_SECONDS,
         redact: Redaction | bool | None = None,
+        strict: bool = False,
     ) -> None:
         if not callable(function):
             raise InvalidInput(
@@ -116,6 +120,7 @@ class Agent(Generic[P, R]):
         self.policy = policy
         self.namespace = namespace
         self.lease_seconds = lease_seconds
+        self.strict = strict
         self.redaction: Redaction | None = None
         redact = redact if redact is not None else self.redacts_by_default
         if redact:
@@ -247,7 +252,7 @@ class Agent(Generic[P, R]):
     ) -> Any:
         """Run the code again with every effect served from the record. Raise `Divergence` if it behaves differently.
 
-        With `strict`, agent code that reads the clock or randomness directly is refused, too.
+        With `strict`, a reading of the clock or of randomness that is not on record is refused, too.
         """
         opened = store_of(store if store is not None else self._store, to_read=True)
         reader = JournalReader(opened, run_id, namespace or self.namespace)
@@ -343,8 +348,9 @@ class Agent(Generic[P, R]):
             given = [dict(zip(self._names, args, strict=False)), list(args), dict(kwargs)]
             live.secrets.learn(self.redaction.values if self.redaction is not None else (), given)
         call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
+        live.is_strict = strict or self.strict
         if live.touches_nothing:
-            call = sandbox.guarded(live, call, is_async=self.is_async, strict=strict)
+            sandbox.set_traps()
         if self.is_async:
             return self._execute_async(live, call)
         try:
@@ -395,6 +401,8 @@ class Agent(Generic[P, R]):
             facts["origin"] = dict(origin)
         if self.redaction is not None:
             facts[REDACTION_FACT] = self.redaction.to_fact()
+        if (seed := os.environ.get("PYTHONHASHSEED", "")).isdecimal():  # a random seed cannot be known
+            facts["meta"] = {"hash_seed": int(seed)}
         return facts
 
     def create_run(

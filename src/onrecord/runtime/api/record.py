@@ -11,12 +11,11 @@ from onrecord.core.events import Completed, Failed
 from onrecord.journal.journal import LEASE_SECONDS, Journal
 from onrecord.runtime.api.origins import refuse_while_loading
 from onrecord.runtime.api.policy import Policy
-from onrecord.runtime.engine.execution import end_run, entered
+from onrecord.runtime.engine.execution import end_run, entered, install_hooks
 from onrecord.runtime.engine.lease_keeper import keeper
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.engine.stops import RunStopped
 from onrecord.runtime.engine.stores import store_of
-from onrecord.runtime.scheduler.drivers import threads
 from onrecord.runtime.scheduler.drivers.loops import LoopDriver
 from onrecord.runtime.scheduler.drivers.strands import ADOPTED
 from onrecord.runtime.secrets.run_secrets import FACT as REDACTION_FACT
@@ -35,13 +34,15 @@ def record(
     namespace: str = "default",
     policy: Policy | None = None,
     redact: Redaction | bool = False,
+    strict: bool = False,
 ) -> Iterator[LiveRun]:
     """Record the block as a run, which ends with the block: completed, or failed with the block's own exception.
 
     A block cannot be executed again by itself, so such a run cannot be resumed. It can be read, verified and compared.
+    With `strict`, a connection or process that would not be recorded is refused before it happens.
     """
     refuse_while_loading(name)
-    threads.install()
+    install_hooks()
     facts: dict[str, Any] = {"recording": name}
     values: Sequence[str] = ()
     if redact:
@@ -52,6 +53,7 @@ def record(
     journal = Journal.create(store_of(store), run_id, namespace, facts=facts)
     run = LiveRun(journal, guard=policy.make_guard() if policy is not None else None)
     run.secrets.learn(values, None)
+    run.is_strict = strict
     keeper.keep(run, LEASE_SECONDS)
     try:
         with _entered(run):

@@ -14,8 +14,10 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from typing import Any
 
+from onrecord import interception
 from onrecord.core.events import Cancelled, Completed, Event, Failed
 from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.runtime.engine.loop_thread import await_in_own_loop
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.engine.stops import RunStopped, Suspended
 from onrecord.runtime.replay.divergence import record_ended
@@ -25,6 +27,12 @@ from onrecord.runtime.scheduler.drivers.strands import CURRENT, LaneTask, RunEnd
 
 CLEAN_UP_SECONDS = 10.0
 """How long the tasks of a stopped run may take to clean up."""
+
+
+def install_hooks() -> None:
+    """Prepare this process for runs: its threads and locks, and the interceptors."""
+    threads.install()
+    interception.install()
 
 
 @contextmanager
@@ -41,7 +49,7 @@ def entered(strand: Strand) -> Iterator[None]:
 
 def execute_run(run: LiveRun, call: Callable[[], Any]) -> Any:
     """Execute a synchronous agent in this thread."""
-    threads.install()
+    install_hooks()
     coordinator = run.coordinator
     with run.lock:
         run.cancellation.listen()
@@ -69,8 +77,10 @@ async def execute_run_async(run: LiveRun, call: Callable[[], Awaitable[Any]], re
 
     `release` is for a loop that ends without continuing here; the caller may call it again.
     """
-    threads.install()
+    install_hooks()
     loop = _running_loop()
+    if not isinstance(loop, asyncio.BaseEventLoop):  # such as uvloop's, whose order of callbacks is its own
+        return await await_in_own_loop(functools.partial(execute_run_async, run, call, release))
     driver, coordinator = LoopDriver.of(loop), run.coordinator
     strand = coordinator.main
     ended: asyncio.Future[None] = loop.create_future()

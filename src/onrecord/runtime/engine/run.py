@@ -90,6 +90,8 @@ class LiveRun:
         """Positions of the snapshots of checkpoints, once they were looked up."""
         self.calls_agents_inline = False
         """True: an agent that is called here is no run of its own; its effects belong to the calling lane."""
+        self.is_strict = False
+        """True: refuse what is not recorded. In a replay, that is a draw that is not on record."""
         self.is_released = False
         """True once the lease was given back."""
         self.interrupted_by: BaseException | None = None
