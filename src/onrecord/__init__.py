@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onrecord.analysis.diff.runs import compare_runs
     from onrecord.analysis.fork import expected_tail, fork, patched_change
     from onrecord.analysis.timeline import ReplayEngine
+    from onrecord.capture.unrecorded import UnrecordedWarning
     from onrecord.core.codec import register_type
     from onrecord.core.events import (
         ActionDenied,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES_BY_MODULE = {
+    "onrecord.capture.unrecorded": ("UnrecordedWarning",),
     "onrecord.core.codec": ("register_type",),
     "onrecord.core.events": (
         "ActionDenied",
@@ -205,6 +207,7 @@ __all__ = [
     "StepDrift",
     "Store",
     "Suspended",
+    "UnrecordedWarning",
     "VerificationReport",
     "WaitCancelled",
     "WaitCreated",
