@@ -62,7 +62,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Each has a stable `code`, a `hint` and the `exit_status` of the command line ([all codes](errors.md)).",
         (
             *("OnrecordError", "Denied", "BudgetExceeded", "Divergence", "InDoubt", "NotCarriedOut", "NotReplayable"),
-            "Suspended",
+            *("Suspended", "UnrecordedWarning"),
         ),
     ),
     "Stores and journals": (

@@ -1,4 +1,4 @@
-"""How the interceptors of runs are installed. They belong to a layer above the one that executes runs.
+"""Installation of the interceptors of runs, which belong to a layer above the one that executes runs.
 
 The package itself sets it (`onrecord/__init__.py`); the process of a recorded program has installed its own.
 """
