@@ -24,6 +24,7 @@ from onrecord.capture.program_verdict import ProgramVerdict
 from onrecord.capture.unrecorded import guard
 from onrecord.errors import OnrecordError
 from onrecord.runtime.engine import boundary
+from onrecord.runtime.replay import sandbox
 from onrecord.runtime.replay.divergence import record_ended
 
 INTERRUPTED = 130
@@ -51,6 +52,8 @@ def _run_task(task: ProgramTask) -> int:
     current.conclude = verdict.conclude
     process_run.set_current(current)
     exits.install()
+    if task.mode == "replay":
+        sandbox.set_traps()  # before the interceptors, which start recorded processes below them
     install_interceptors()
     if task.mode == "replay":
         verdict.watch()

@@ -34,8 +34,6 @@ def start_at_once(arguments: list[str]) -> None:
     """Replace this process by the program. Return if the arguments need the full command line."""
     words = _words(arguments)
     if words is None:
-        if arguments[:1] == ["run"] and arguments[-1:] != ["--help"]:
-            restart_with_seed(hash_seed())  # an agent, in all likelihood
         return
     try:
         environment = _environment(*words)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onrecord.cli.commands.completion import complete_run
-from onrecord.cli.fast_start import new_run_id, restart_with_seed
+from onrecord.cli.fast_start import hash_seed, new_run_id, restart_with_seed
 from onrecord.cli.programs.paths import refuse_missing_code
 from onrecord.cli.programs.start import (
     RunCommand,
@@ -110,6 +110,8 @@ def run(
             code="usage",
         )
     name = check_run_id(run_id) if run_id is not None else new_run_id()
+    if settings.owns_process:
+        restart_with_seed(hash_seed())
     with mark_own_failures(), agent_output(settings):
         agent = load_agent(parse_target(target or module or "", is_module=module is not None))
         args, kwargs = _parse_arguments(agent, given)
