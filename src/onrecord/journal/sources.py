@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import os
 import socket
-import time
-from collections.abc import Callable
-from os import urandom  # the real one: a recorded program may see a patched `os.urandom`
+from os import urandom  # the real one: recorded code sees a patched `os.urandom`
+from time import time_ns
 from typing import Protocol
-
-system_clock: Callable[[], int] | None = None
-"""The real clock in nanoseconds, set if `time` is patched for a recorded program."""
 
 
 class Sources(Protocol):
@@ -30,7 +26,7 @@ class Sources(Protocol):
 
 class SystemSources:
     def now_us(self) -> int:
-        return (system_clock or time.time_ns)() // 1000
+        return time_ns() // 1000
 
     def entropy(self, size: int) -> bytes:
         return urandom(size)

@@ -18,6 +18,7 @@ from kit import crash_ledger
 from kit.crash_points import WatchedStore, points
 from kit.life_server import report
 from onrecord.errors import OnrecordError, RunExists
+from onrecord.journal import sources
 from onrecord.runtime.api.agent import find_agent
 from onrecord.runtime.api.worker import Worker
 from onrecord.store.contract import Store
@@ -67,7 +68,7 @@ def prepare(
     if clock_ahead:
         seconds, nanoseconds = time.time, time.time_ns
         time.time = lambda: seconds() + clock_ahead
-        time.time_ns = lambda: nanoseconds() + round(clock_ahead * 1e9)
+        time.time_ns = sources.time_ns = lambda: nanoseconds() + round(clock_ahead * 1e9)
     if on_term == "exit":
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 

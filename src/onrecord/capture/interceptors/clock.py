@@ -21,7 +21,6 @@ from weakref import WeakKeyDictionary
 
 from onrecord.capture.draws import draw_at, drawing_lane, find_site
 from onrecord.capture.interceptors.replacements import Replacement
-from onrecord.journal import sources
 from onrecord.runtime.engine.run import LiveRun
 
 _COUNTERS = ("monotonic", "perf_counter", "process_time")
@@ -62,8 +61,7 @@ def replacements() -> list[Replacement]:
 
 
 def install_methods() -> None:
-    """Replace the methods of `datetime`. Readings of this package itself are not intercepted."""
-    sources.system_clock = _REAL["time_ns"]
+    """Replace the methods of `datetime`."""
     if not _real_methods:
         _replace_methods(datetime, {"now": _now, "utcnow": _utcnow})
         _replace_methods(date, {"today": _today})
