@@ -460,6 +460,32 @@ def test_after_an_unknown_result_the_handle_is_poisoned_until_reopened(memory: M
     assert verify_run(memory, "r1", deep=True).valid
 
 
+@pytest.mark.parametrize("fail", ["lost", "done"])
+def test_an_append_of_unknown_result_is_looked_up_and_written_once(memory: MemoryStore, fail: str) -> None:
+    store = Flaky(memory)
+    journal = begin(store)  # type: ignore[arg-type]
+    store.fail = fail
+    assert [row.seq for row in journal.append_surely([Draft(StateUpdated(1))], True).rows] == [1]
+    assert journal.append(StateUpdated(2))[0].seq == 2
+    assert verify_run(memory, "r1", deep=True).valid
+
+
+def test_an_append_of_unknown_result_is_not_taken_for_that_of_the_next_holder(memory: MemoryStore) -> None:
+    store = Flaky(memory)
+    journal = begin(store)  # type: ignore[arg-type]
+
+    def take_over(*_: Any, **__: Any) -> None:
+        del store.append
+        memory.release(NS, "r1", journal.epoch)
+        Journal.open(memory, "r1", NS, sources=FixedSources("next")).append(StateUpdated("of the next holder"))
+        raise OutcomeUnknown("cut off")
+
+    store.append = take_over  # type: ignore[method-assign]
+    with pytest.raises(StaleEpoch):
+        journal.append_surely([Draft(StateUpdated("of the first holder"))], True)
+    assert len(rows_of(memory)) == 1
+
+
 def test_a_refused_precondition_does_not_poison(store: Store) -> None:
     journal = begin(store)
     with pytest.raises(WrongSequence):

@@ -7,8 +7,8 @@ Rules:
    survive the process, but not the machine).
 3. An event id that exists with the same content returns the recorded event before any other check; with other content
    it is refused.
-4. After an append whose result is unknown the handle is poisoned: `reopen` reads the tail, checks it, and appends
-   again what was not synced.
+4. After an append whose result is unknown the handle is poisoned: `reopen` reads the tail, checks it, appends again
+   what was not synced, and says whether that append was committed.
 5. Other processes write to the run's inbox (`onrecord.journal.inbox`); the first writer of a key wins, and the holder
    appends events for its messages.
 """
@@ -75,6 +75,8 @@ class Journal(JournalReader):
         self._pid = os.getpid()
         self._id_nonce = self._sources.entropy(10).hex()
         self._poisoned = False
+        self._unknown: Linked | None = None
+        """The append whose result is unknown."""
         self.in_flight = False
         """True while a task's append is in progress."""
         self.commit_queue: CommitQueue | None = None
@@ -244,6 +246,7 @@ class Journal(JournalReader):
             self._raise_closed_if_ended()
         # An interrupt may arrive before or after the commit, so its result is unknown too.
         self._poisoned = isinstance(error, OutcomeUnknown) or not isinstance(error, OnrecordError)
+        self._unknown = linked if self._poisoned else None
         raise error
 
     def find_known_ids(self, drafts: Sequence[Draft], sync: bool) -> list[SequencedEvent] | None:
@@ -405,8 +408,18 @@ class Journal(JournalReader):
         found = [self.store.event(self.namespace, self.run, seq) for seq in sorted({*wanted, *({state} - {0})})]
         return [row for row in found if row is not None]
 
-    def reopen(self) -> None:
-        """Recover from an unknown result: read the tail, check it, and append again what was never synced."""
+    def append_surely(self, drafts: Sequence[Draft], sync: bool) -> Linked:
+        """Append as `append_new` does. An append of unknown result is looked up, and repeated if it did not happen."""
+        try:
+            return self.append_new(drafts, None, sync)
+        except OutcomeUnknown:
+            return self.reopen() or self.append_new(drafts, None, sync)
+
+    def reopen(self) -> Linked | None:
+        """Recover from an unknown result: read the tail, check it, and append again what was never synced.
+
+        Return the append of unknown result if it was committed; it is on disk then.
+        """
         with self._lock:
             row = self.store.run_row(self.namespace, self.run)
             if row is None or row.header.hash != self.header_row.hash:
@@ -420,7 +433,16 @@ class Journal(JournalReader):
             self._check_link_at(self._synced)
             self._restore_unsynced(actual)
             self._read_tail()
-            self._poisoned = False
+            unknown, self._unknown, self._poisoned = self._unknown, None, False
+            return unknown if unknown is not None and self._holds(unknown.rows[-1]) else None
+
+    def _holds(self, written: EventRow) -> bool:
+        """Return True if the store has that very row, and sync it. Another holder may have written there instead."""
+        row = self.store.event(self.namespace, self.run, written.seq)
+        if row is None or row.hash != written.hash:
+            return False
+        self.store.sync()
+        return True
 
     def _check_link_at(self, known: Head) -> None:
         if known.seq == 0:

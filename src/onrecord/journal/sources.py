@@ -37,8 +37,11 @@ class SystemSources:
 
 
 def holder_is_gone(holder: str) -> bool:
-    """Return True only if the holder was a process of this machine, boot and container that no longer runs."""
-    parts = holder.split("/")
+    """Return True only if the holder was a process of this machine, boot and container that no longer runs.
+
+    Several holders of one process have its identity in common, followed by a part of their own.
+    """
+    parts = holder.split("/")[:5]
     here = [_read_boot_id(), socket.gethostname(), _read_pid_namespace()]
     if len(parts) != 5 or parts[:3] != here or not all(here) or not parts[3].isdecimal():
         return False

@@ -21,7 +21,6 @@ from onrecord.journal.sources import holder_is_gone
 from onrecord.store.contract import EventRow, RunRow, Store
 
 ANSWERS_LOOKED_FOR_IN = 10_000
-_PARTS_OF_A_PROCESS = 5
 
 
 class Standing(NamedTuple):
@@ -169,4 +168,4 @@ def _all_resolved(store: Store, namespace: str, run: str) -> bool:
 def is_held(store: Store, namespace: str, run: str) -> bool:
     """Return True while a live process holds the run's lease. Looks without claiming, so it fences no holder off."""
     holder = store.holder(namespace, run)
-    return holder is not None and not holder_is_gone("/".join(holder.split("/")[:_PARTS_OF_A_PROCESS]))
+    return holder is not None and not holder_is_gone(holder)

@@ -12,7 +12,7 @@ import msgspec
 
 from onrecord.core.codec import encode
 from onrecord.core.events import Event, ProcessAttached, TurnTaken, ValuesDrawn, read_event
-from onrecord.errors import InvalidValue, OnrecordError, OutcomeUnknown, StaleEpoch
+from onrecord.errors import InvalidValue, OnrecordError, StaleEpoch
 from onrecord.journal.chain import Draft
 from onrecord.journal.journal import Journal
 from onrecord.runtime.engine.open_effect import MadeOutcome, OpenEffect
@@ -97,16 +97,7 @@ class Commits:
     def _append(self, batch: list[Draft], sync: bool) -> int:
         journal = self._journal
         try:
-            return journal.append_new(batch, None, sync).time
-        except OutcomeUnknown:
-            # Looked up, never repeated blindly: only this process can have appended under its epoch.
-            before = journal.position
-            journal.reopen()
-            if journal.position == before:
-                return journal.append_new(batch, None, sync).time
-            if sync:
-                journal.store.sync()
-            return journal.link(journal.store.last_event(journal.namespace, journal.run)).time  # type: ignore[arg-type]
+            return journal.append_surely(batch, sync).time
         except InvalidValue as refused:
             raise _name_refused(batch, journal.run, refused) from None
 

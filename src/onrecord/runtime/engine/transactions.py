@@ -124,18 +124,13 @@ class _Transaction:
                 raise
             return self._make_drafts(answers, journal)
 
-        before = journal.position
         try:
             run.last_commit_us = append_in_transaction(journal, work_and_answer)[-1].time
         except OutcomeUnknown:
-            journal.reopen()
-            if journal.position == before:
-                run.last_commit_us = append_in_transaction(journal, work_and_answer)[-1].time
-            else:
-                journal.store.sync()
-                last = journal.store.last_event(journal.namespace, journal.run)
-                assert last is not None
-                run.last_commit_us = journal.link(last).time
+            committed = journal.reopen()
+            run.last_commit_us = (
+                committed.time if committed is not None else append_in_transaction(journal, work_and_answer)[-1].time
+            )
         run.secrets.end_transaction(journal)
         outcome = MadeOutcome(answers[-1])
         outcome.seq = journal.position
