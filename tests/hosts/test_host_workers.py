@@ -83,7 +83,7 @@ def test_a_worker_stopped_for_longer_than_its_lease_cannot_record(url: str, tmp_
     def zombie() -> int:
         async def carry_out(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
             begun.touch()
-            until(go_on.exists)  # blocks the loop, so nothing is renewed; and is stopped in the middle of it
+            until(go_on.exists)  # the process is stopped in the middle of it, so nothing is renewed
             return RuntimeEffectOutcome.durable_step("zombie")
 
         async def work() -> int:

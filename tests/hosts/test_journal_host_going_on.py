@@ -52,6 +52,24 @@ def test_lease_is_renewed_while_an_effect_runs(subject: JournalHostSubject) -> N
     assert calls.made == ["work"]
 
 
+def test_lease_is_renewed_while_an_effect_blocks_the_loop(subject: JournalHostSubject) -> None:
+    store, calls = subject.opened(subject.new_url()), Calls()
+    host = subject.host(store, lease_seconds=0.6)
+
+    def block(_: object) -> str:
+        until = time.monotonic() + 1.5  # longer than two leases
+        while time.monotonic() < until:
+            assert store.holder("default", RUN) is not None
+            time.sleep(0.05)
+        return "blocked"
+
+    async def scene() -> None:
+        outcome = await host.scoped(SCOPE).execute_effect(step("work"), calls.executor(block))
+        assert outcome.into_durable_step() == "blocked"
+
+    run(scene())
+
+
 def test_lease_of_a_stopped_worker_runs_out(subject: JournalHostSubject) -> None:
     store, calls = subject.opened(subject.new_url()), Calls()
     stopped = subject.host(store, lease_seconds=0.3)

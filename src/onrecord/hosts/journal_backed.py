@@ -22,11 +22,10 @@ from onrecord.errors import InvalidInput, Refused
 from onrecord.hosts.contract import Durability, ScopedEffectController, Settlement
 from onrecord.hosts.decision import Busy, DecisionPolicy, Record
 from onrecord.hosts.envelopes import AwaitEvent, RuntimeEffectEnvelope
-from onrecord.hosts.host_identity import HostSources
 from onrecord.hosts.journal_controller import ControllerSettings, JournalController, settlement_key, settlement_to_data
 from onrecord.hosts.outcomes import IN_DOUBT, RuntimeEffectControllerError
 from onrecord.hosts.retirement import RetirementCounts, retire_process, retire_session
-from onrecord.hosts.scope_journal import HostSettings, ScopeJournal
+from onrecord.hosts.scope_journal import HostSettings, HostSources, ScopeJournal
 from onrecord.hosts.scopes import ExecutionScope
 from onrecord.journal.create import LEASE_SECONDS
 from onrecord.journal.inbox import Posted, post

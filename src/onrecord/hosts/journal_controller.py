@@ -134,7 +134,7 @@ class JournalController:
         journal, key = self.scope_journal.journal, envelope.replay_key
         assert journal is not None
         flight = self._flights[key] = _Flight(match)
-        self.scope_journal.work_begins()
+        self.scope_journal.begin_work()
         try:
             if entry is None:
                 entry = await self._request(journal, envelope, match)
@@ -145,7 +145,7 @@ class JournalController:
             # Before the effect ran; afterwards it is StaleEpoch. Look again.
             self.scope_journal.lose()
         finally:
-            self.scope_journal.work_ends()
+            self.scope_journal.end_work()
             del self._flights[key]
             flight.landed.set()
 

@@ -1,6 +1,6 @@
-"""Keeping hold of the runs of this process: leases are renewed, and a word to end a run is heard.
+"""Keep the leases of this process: renew them, and look for requests to cancel its runs.
 
-One thread for all of them. It begins with the first run and ends with the process.
+One thread serves all of them. It starts with the first lease and ends with the process.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import threading
 from _thread import allocate_lock
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from os import urandom
 from time import monotonic
 from typing import Any, NamedTuple
@@ -24,15 +25,16 @@ from onrecord.runtime.engine.stops import Superseded
 from onrecord.store.contract import InboxRow, Store
 
 CANCEL_KEY = "cancel"
-"""Under this key of its inbox a run is asked to end."""
+"""The key in a run's inbox under which it is asked to end."""
 LOOK_SECONDS = 1.0
 RENEWALS_PER_LEASE = 3
-"""So that two renewals may fail before the lease is lost."""
+"""Two renewals may fail before the lease is lost."""
 
 
 class _Kept(NamedTuple):
-    run: LiveRun
+    journal: Journal
     lease_seconds: float
+    on_lost: Callable[[], None]
     renewing: Any
     """A lock: nothing is renewed once it was let go."""
 
@@ -40,7 +42,9 @@ class _Kept(NamedTuple):
 class LeaseKeeper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._runs: dict[int, LiveRun] = {}
         self._kept: dict[int, _Kept] = {}
+        """By the id of the journal."""
         self._alone: WeakValueDictionary[tuple[Any, ...], Journal] = WeakValueDictionary()
         self._opening: set[tuple[Any, ...]] = set()
         self._renewed: dict[int, float] = {}
@@ -77,12 +81,31 @@ class LeaseKeeper:
         self._alone.pop(_place(journal.store, journal.run, journal.namespace), None)
 
     def keep(self, run: LiveRun, lease_seconds: float) -> None:
+        """Keep the lease of a run, and let the run be found and cancelled."""
+        assert run.journal is not None
+        self.keep_lease(run.journal, lease_seconds, partial(_supersede, run))
         with self._lock:
-            if self._pid != os.getpid():  # a forked child carries nothing of its parent's
+            self._runs[id(run)] = run
+
+    def let_go(self, run: LiveRun) -> None:
+        with self._lock:
+            self._runs.pop(id(run), None)
+        if run.journal is not None:
+            self.let_go_lease(run.journal)
+
+    def keep_lease(
+        self, journal: Journal, lease_seconds: float, on_lost: Callable[[], None], claimed_at: float | None = None
+    ) -> None:
+        """Renew the lease until it is let go. `on_lost` is called in another thread when a renewal is refused."""
+        with self._lock:
+            if self._pid != os.getpid():  # a forked child holds none of its parent's leases
+                self._runs.clear()
                 self._kept.clear()
                 self._renewed.clear()
-            self._kept[id(run)] = _Kept(run, lease_seconds, allocate_lock())
-            self._renewed[id(run)] = monotonic()
+            if id(journal) in self._kept:
+                return
+            self._kept[id(journal)] = _Kept(journal, lease_seconds, on_lost, allocate_lock())
+            self._renewed[id(journal)] = monotonic() if claimed_at is None else claimed_at
             if self._thread is None or self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._thread = threading.Thread(target=self._watch, name="onrecord-keeper", daemon=True)
@@ -90,18 +113,18 @@ class LeaseKeeper:
             elif lease_seconds < LOOK_SECONDS * RENEWALS_PER_LEASE:
                 self._wake.set()
 
-    def let_go(self, run: LiveRun) -> None:
+    def let_go_lease(self, journal: Journal) -> None:
         with self._lock:
-            kept = self._kept.pop(id(run), None)
-            self._renewed.pop(id(run), None)
+            kept = self._kept.pop(id(journal), None)
+            self._renewed.pop(id(journal), None)
         if kept is not None:
             kept.renewing.acquire()  # a renewal under way has ended; none follows
 
     def find(self, store: Store, run: str, namespace: str) -> LiveRun | None:
-        """The run, if this process carries it."""
+        """Return the run if this process executes it."""
         with self._lock:
-            kept = [one.run for one in self._kept.values()]
-        for one in kept:
+            runs = list(self._runs.values())
+        for one in runs:
             if one.name == run and one.reader.store is store and one.reader.namespace == namespace:
                 return one
         return None
@@ -118,47 +141,51 @@ class LeaseKeeper:
     def _look(self) -> None:
         """Renew leases and look for cancellations. The thread's own frame keeps no run alive."""
         with self._lock:
-            kept = list(self._kept.values())
+            kept, runs = list(self._kept.values()), list(self._runs.values())
         for one in kept:
             self._renew(one)
         with suppress(StoreError):  # the next look comes soon
-            self._hear(kept)
+            self._hear(runs)
 
     def _renew(self, kept: _Kept) -> None:
-        run = kept.run
-        if monotonic() - self._renewed.get(id(run), 0.0) < kept.lease_seconds / RENEWALS_PER_LEASE:
+        journal = kept.journal
+        if monotonic() - self._renewed.get(id(journal), 0.0) < kept.lease_seconds / RENEWALS_PER_LEASE:
             return
-        assert run.journal is not None
         if not kept.renewing.acquire(blocking=False):
             return  # it was let go
         try:
-            run.journal.renew(kept.lease_seconds)
+            asked_at = monotonic()
+            journal.renew(kept.lease_seconds)
         except Refused:
-            run.stop(Superseded(f"run {run.name} was taken over by another process"))
+            kept.on_lost()
             return
         except StoreError:
             return  # every append checks the epoch: nothing is written that must not be
         finally:
             kept.renewing.release()
         with self._lock:
-            if id(run) in self._renewed:
-                self._renewed[id(run)] = monotonic()
+            if id(journal) in self._renewed:
+                self._renewed[id(journal)] = asked_at
 
-    def _hear(self, kept: list[_Kept]) -> None:
-        """Asks each store once for all its runs."""
+    def _hear(self, runs: list[LiveRun]) -> None:
+        """Ask each store once for all its runs."""
         by_store: dict[tuple[int, str], tuple[Store, list[LiveRun]]] = {}
-        for one in kept:
-            store, namespace = one.run.reader.store, one.run.reader.namespace
-            by_store.setdefault((id(store), namespace), (store, []))[1].append(one.run)
-        for (_, namespace), (store, runs) in by_store.items():
-            found = store.inbox_find(namespace, [(run.name, CANCEL_KEY) for run in runs])
-            for run in runs:
+        for one in runs:
+            store, namespace = one.reader.store, one.reader.namespace
+            by_store.setdefault((id(store), namespace), (store, []))[1].append(one)
+        for (_, namespace), (store, held) in by_store.items():
+            found = store.inbox_find(namespace, [(run.name, CANCEL_KEY) for run in held])
+            for run in held:
                 if (run.name, CANCEL_KEY) in found:
                     run.cancellation.ask(_reason(found[run.name, CANCEL_KEY]))
 
 
 def _place(store: Store, run: str, namespace: str) -> tuple[Any, ...]:
     return store.private_url if not store.url.startswith("memory") else id(store), namespace, run, os.getpid()
+
+
+def _supersede(run: LiveRun) -> None:
+    run.stop(Superseded(f"run {run.name} was taken over by another process"))
 
 
 def _reason(row: InboxRow) -> Any:
