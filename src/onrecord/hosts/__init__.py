@@ -1,1 +1,1 @@
-"""Hosts: who carries out an envelope. `contract.py` says what one promises."""
+"""Effect hosts: they execute envelopes for runtimes with their own loop. `contract.py` has their rules."""

@@ -1,7 +1,7 @@
-"""What an effect is asked to do: one typed command for each kind of effect.
+"""Commands: one type for each kind of effect.
 
-A command says of itself whether it may be done again when nobody knows whether it was done (DESIGN of effects: model
-calls, pure steps, reads and whatever carries a stable identity may; an unknown tool may not).
+A command says whether it may be executed again when its result is unknown. Model calls, pure steps, reads and commands
+with a stable identity may; an unknown tool may not.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ EffectKind = RuntimeEffectKind
 
 
 class RuntimeEffectCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all commands."""
+    """The base of all commands."""
 
     kind: ClassVar[RuntimeEffectKind]
 
     @property
     def may_repeat(self) -> bool:
-        """Whether it is done again when its result is unknown."""
+        """Return True if the command is executed again when its result is unknown."""
         return True
 
     def problem(self) -> str | None:
-        """Why this command cannot be carried out by anybody, or None."""
+        """Return why no host can execute this command, or None."""
         return None
 
     def to_data(self) -> dict[str, Any]:
-        """The kind and every member, values as they are; what has its default is left out."""
+        """Return the kind and every member that does not have its default, values as they are."""
         members = {
             field.name: value
             for field in msgspec.structs.fields(self)
@@ -60,7 +60,7 @@ class RuntimeEffectCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    # Members of any type have None as default, so no user's __eq__ is ever asked.
+    # Members of any type have None as default, so no `__eq__` of a user is called.
     return value is default or (default is not None and type(value) is type(default) and bool(value == default))
 
 
@@ -81,7 +81,7 @@ class ToolCall(RuntimeEffectCommand, frozen=True, kw_only=True):
     tool: str
     arguments: Any
     idempotent: bool = False
-    """Declared: doing it again with the same replay key does no harm."""
+    """True: executing it again with the same replay key does no harm."""
 
     @property
     def may_repeat(self) -> bool:
@@ -106,7 +106,7 @@ class ExecCode(RuntimeEffectCommand, frozen=True, kw_only=True):
     code: str
     language: str = "python"
     disposable: bool = False
-    """The sandbox is thrown away afterwards: what ran in it by half left nothing."""
+    """True: the sandbox is deleted afterwards, with the traces of code that was cut off."""
 
     @property
     def may_repeat(self) -> bool:
@@ -114,7 +114,7 @@ class ExecCode(RuntimeEffectCommand, frozen=True, kw_only=True):
 
 
 class Sleep(RuntimeEffectCommand, frozen=True, kw_only=True):
-    """Lasts until its due time, which is fixed when it is first requested."""
+    """Sleep until the due time, which is set when the sleep is first requested."""
 
     kind = RuntimeEffectKind.SLEEP
     seconds: float
@@ -130,11 +130,11 @@ class DurableStep(RuntimeEffectCommand, frozen=True, kw_only=True):
 
 
 class AwaitEvent(RuntimeEffectCommand, frozen=True, kw_only=True):
-    """Waits for what somebody outside resolves. Waiting again waits for the same."""
+    """Wait for an event from outside. A repeated wait waits for the same event."""
 
     kind = RuntimeEffectKind.AWAIT_EVENT
     wait: str
-    """What is waited for, such as `tool_completion`."""
+    """The kind of the wait, such as `tool_completion`."""
     name: str
     ordinal: int = 1
     timeout_seconds: float | None = None
@@ -147,7 +147,7 @@ class AwaitEvent(RuntimeEffectCommand, frozen=True, kw_only=True):
 
 
 class Process(RuntimeEffectCommand, frozen=True, kw_only=True):
-    """Starts or addresses a process under an id of its own: asked twice, there is still one."""
+    """Start or address a process under its own id. Requested twice, it is still one process."""
 
     kind = RuntimeEffectKind.PROCESS
     process_id: str
@@ -170,7 +170,7 @@ COMMANDS: dict[str, type[RuntimeEffectCommand]] = {cls.kind.value: cls for cls i
 
 
 def command_from_tree(tree: Any, path: str) -> RuntimeEffectCommand:
-    """A command from an encoded tree of unknown origin; `InvalidValue` names the path of what is wrong."""
+    """Return the command of an untrusted encoded tree. `InvalidValue` names the path of a wrong member."""
     members = checked_object(tree, path)
     kind = members.pop("kind", None)
     cls = COMMANDS.get(kind) if isinstance(kind, str) else None
@@ -187,7 +187,7 @@ def checked_object(tree: Any, path: str) -> dict[str, Any]:
 
 
 def struct_from_tree(cls: Any, members: dict[str, Any], path: str) -> Any:
-    """Typed members are checked by their type; those of any type are decoded. Nothing is ignored."""
+    """Return a struct of the members: typed ones are checked, the others decoded. An unknown one is an error."""
     made = {}
     fields = {field.name: field for field in msgspec.structs.fields(cls)}
     for name, value in members.items():

@@ -1,17 +1,17 @@
-"""What a host and a controller promise; read this before writing one.
+"""The contract of hosts and controllers. Read this before you write one.
 
-A *host* gives a controller for each scope. A *controller* carries out envelopes: it runs the local executor, or answers
-from what was recorded before. What a controller that advertises durable effects promises:
+A *host* returns a controller for each scope. A *controller* executes envelopes: it calls the local executor, or serves
+the record. Rules for a controller that advertises durable effects:
 
 1. The request is recorded before the effect starts.
-2. The outcome, value or error, is recorded before anybody sees it; from then on the effect never runs again.
+2. The outcome, value or error, is recorded before the caller receives it. Then the effect never runs again.
 3. The same key with another envelope is refused before anything runs.
-4. Records are found by key. Effects of one scope run concurrently; the order of asking and of completing may differ.
-5. Outcomes are handed over one at a time, in the order in which they were recorded, each when nothing else is ready.
-6. Whoever lost the lease on a scope can no longer record anything in it.
-7. An effect that was requested by somebody who is gone is in doubt: it is done again only if it may be.
+4. Records are found by key. Effects of one scope run concurrently, and may be requested and end in any order.
+5. Outcomes are delivered one at a time, in the order of the record, each when nothing else is ready.
+6. A holder that lost the lease on a scope cannot record anything in it.
+7. An effect whose requester died is in doubt: it is executed again only if it may be repeated.
 
-`onrecord.testing.effect_conformance` tries to break each of these sentences.
+`onrecord.testing.effect_conformance` tries to break each of these rules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from onrecord.hosts.decision import Settled
 from onrecord.hosts.envelopes import DurableStep, RuntimeEffectEnvelope, RuntimeEffectKind
@@ -31,42 +31,37 @@ T = TypeVar("T")
 
 
 class Durability(StrEnum):
-    """What outcomes survive, as a host advertises it."""
+    """The lifetime of outcomes, as a host advertises it."""
 
     NONE = "none"
     PROCESS = "process"
-    """The host, not the process."""
+    """They survive the host, not the process."""
     RELAXED = "relaxed"
-    """The process, not the machine."""
+    """They survive the process, not the machine."""
     FULL = "full"
 
 
-class Settlement:
-    """A word on an effect in doubt, of an operator or of a probe."""
+class Settlement(NamedTuple):
+    """The decision of an operator or a probe on an effect in doubt."""
 
-    __slots__ = ("by", "decision", "error", "value")
-
-    def __init__(
-        self, decision: Settled, value: Any = None, error: tuple[str, str] | None = None, by: str | None = None
-    ) -> None:
-        self.decision = decision
-        self.value = value
-        self.error = error
-        self.by = by
+    decision: Settled
+    value: Any = None
+    error: tuple[str, str] | None = None
+    by: str | None = None
 
     @classmethod
     def done(cls, value: Any = None, *, by: str | None = None) -> Settlement:
-        """It was done, and this came of it."""
+        """Decide that the effect was done, with this value."""
         return cls(Settled.DONE, value, by=by)
 
     @classmethod
     def fail(cls, code: str, message: str, *, by: str | None = None) -> Settlement:
-        """It was not done and is not to be: the agent sees this error."""
+        """Decide that the effect failed: the agent receives this error."""
         return cls(Settled.FAIL, error=(code, message), by=by)
 
     @classmethod
     def retry(cls, *, by: str | None = None) -> Settlement:
-        """It was not done: do it."""
+        """Decide that the effect was not done: execute it."""
         return cls(Settled.RETRY, by=by)
 
 
@@ -74,9 +69,9 @@ Probe = Callable[[RuntimeEffectEnvelope], "Settlement | Awaitable[Settlement | N
 
 
 class LocalExecutor:
-    """How an effect is carried out here: an async callable of the envelope that returns an outcome.
+    """An async callable that executes an envelope and returns its outcome.
 
-    `probe` is asked about an effect in doubt before it is given up.
+    `probe` is called for an effect in doubt that may not be repeated and that no operator has settled.
     """
 
     __slots__ = ("_function", "probe")
@@ -92,33 +87,33 @@ class LocalExecutor:
 
     @classmethod
     def durable_step(cls, function: Callable[[Any], Any], *, probe: Probe | None = None) -> LocalExecutor:
-        """From a function of the step's input; what it returns or raises is recorded."""
+        """Make an executor of a function of the step's input. Its result or error is recorded."""
 
-        async def carry_out(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
+        async def execute(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
             if not isinstance(envelope.command, DurableStep):
                 raise RuntimeEffectControllerError(
                     WRONG_OUTCOME, f"an executor of durable steps was given a {envelope.kind.value} effect"
                 )
             return RuntimeEffectOutcome.durable_step(await _awaited(function(envelope.command.input)))
 
-        return cls(carry_out, probe=probe)
+        return cls(execute, probe=probe)
 
     @classmethod
     def of(
         cls, kind: RuntimeEffectKind, function: Callable[[Any], Any], *, probe: Probe | None = None
     ) -> LocalExecutor:
-        """From a function of the command; what it returns is the value of an outcome of that kind."""
+        """Make an executor of a function of the command. Its result is the value of an outcome of that kind."""
 
-        async def carry_out(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
+        async def execute(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
             return RuntimeEffectOutcome(kind, await _awaited(function(envelope.command)))
 
-        return cls(carry_out, probe=probe)
+        return cls(execute, probe=probe)
 
     @classmethod
     def testing(
         cls, function: Callable[[RuntimeEffectEnvelope], RuntimeEffectOutcome | Awaitable[RuntimeEffectOutcome]]
     ) -> LocalExecutor:
-        """From a function of the envelope that makes the outcome itself."""
+        """Make an executor of a function from the envelope to the outcome."""
         return cls(function)
 
     async def __call__(self, envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
@@ -147,14 +142,15 @@ class EffectController(Protocol):
     async def execute_effect(
         self, envelope: RuntimeEffectEnvelope, local_executor: LocalExecutor
     ) -> RuntimeEffectOutcome:
-        """The outcome, recorded or fresh. Raises what the effect raised, the first time and every time after; or a
-        `RuntimeEffectControllerError` whose code tells why it was not carried out.
+        """Return the outcome, recorded or new, or raise the error of the effect, now and every time after.
+
+        Raise a `RuntimeEffectControllerError` if the effect was not executed: its code has the reason.
         """
         ...
 
 
 class ScopedEffectController:
-    """A controller together with the scope it was asked for."""
+    """A controller with its scope."""
 
     __slots__ = ("__weakref__", "controller", "execution_scope")
 
@@ -192,33 +188,33 @@ class EffectHost(Protocol):
     def durability(self) -> Durability: ...
 
     def scoped(self, scope: ExecutionScope) -> ScopedEffectController:
-        """The controller of a scope. `missing_execution_scope_id` when one of its ids is blank."""
+        """Return the controller of a scope. A blank id is refused with `missing_execution_scope_id`."""
         ...
 
     def scoped_static(self, scope: ExecutionScope) -> ScopedEffectController | None:
-        """One that may be kept when the host is gone; None from a host that cannot give such."""
+        """Return a controller that may outlive the host, or None if the host has none."""
         ...
 
-    # Waiting for what comes from outside
+    # Waits
 
     async def await_event_key(self, scope: ExecutionScope, wait: Any) -> Any:
-        """The key that resolves this wait. The same scope and wait have the same key, always."""
+        """Return the key that resolves this wait. The same scope and wait always have the same key."""
         ...
 
     async def resolve_await_event(self, key: Any, resolution: Any) -> Any:
-        """First resolution wins, also before anybody waits; a later one learns it."""
+        """Resolve a wait, also before it begins. The first resolution wins; later callers receive it."""
         ...
 
     async def await_await_event(
         self, key: Any, cancel: asyncio.Event | None = None, deadline: float | None = None
     ) -> Any:
-        """The resolution. Being cancelled by `cancel` and running into `deadline` are resolutions themselves."""
+        """Wait for the resolution and return it. `cancel` and `deadline` resolve the wait too."""
         ...
 
     async def revoke_await_events_for_session(self, session: str) -> Any:
-        """For ever: no key of the session resolves or waits again, nor does one that is made later."""
+        """Refuse every key of the session from now on, also of waits that are created later."""
         ...
 
     async def cancel_await_events_for_session(self, session: str) -> Any:
-        """Resolves what is open as cancelled; the session goes on."""
+        """Resolve the open waits of the session as cancelled. The session continues."""
         ...

@@ -1,19 +1,19 @@
-"""The claim decision: what to do about an effect, given what is observed of it. No I/O, one function.
+"""Decide what a controller does with an effect, given its observations. One function, without I/O.
 
-Rules, in the order in which they are asked:
+Rules, in the order in which they are checked:
 
-1. The key is taken by another envelope: conflict. Nothing runs, whatever else is true.
-2. The record cannot be told apart or read: corrupt.
-3. An outcome is recorded, good or bad: serve it. No lease is needed to read.
-4. Strict: what is not recorded is missing. Nothing runs, nothing is claimed.
-5. This very controller is carrying it out: join it.
-6. Somebody else holds a live lease on the scope: wait, or yield, as the caller said.
-7. The lease is to be had (never held, released, expired, not asked for yet): take it over and observe again.
-8. The lease is ours, and nothing was requested: run.
-9. The lease is ours, and somebody who is gone requested it: the effect is in doubt. An operator's word comes first;
-   then it is done again if it may be, and otherwise it stops.
+1. Another envelope has the key: conflict. Nothing runs.
+2. The record is damaged: corrupt.
+3. An outcome is recorded, a value or an error: serve it. Reading needs no lease.
+4. Strict: an effect without an outcome is missing. Nothing runs, nothing is claimed.
+5. This controller executes the effect: join it.
+6. Another instance holds the lease on the scope: wait or yield, by the policy.
+7. The lease is free as far as is known (never held, released, expired, not asked for): take it over, observe again.
+8. The lease is ours, and there is no request: run.
+9. The lease is ours, and a former holder made the request: the effect is in doubt. A settlement decides first. Then
+   the effect is repeated if it may be; otherwise it stays in doubt.
 
-A sleep that is done again keeps its due time: it stands in the request, which is not written anew.
+A repeated sleep keeps its due time, which is in its request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 
 class Record(StrEnum):
-    """What stands under the replay key."""
+    """The state of the record under the replay key."""
 
     ABSENT = "absent"
     REQUESTED = "requested"
@@ -33,17 +33,17 @@ class Record(StrEnum):
 
 
 class Lease(StrEnum):
-    """Who may write the scope's run."""
+    """The state of the lease on the scope's run."""
 
     OURS = "ours"
     LIVE = "live"
-    """Somebody else's, and not expired."""
+    """Another instance has it."""
     OPEN = "open"
-    """To be had, as far as is known: never held, released, expired, or not asked for yet."""
+    """Free, as far as is known: never held, released, expired, or not asked for yet."""
 
 
 class Settled(StrEnum):
-    """What an operator or a probe said about an effect in doubt."""
+    """The decision of an operator or a probe on an effect in doubt."""
 
     NO = "no"
     DONE = "done"
@@ -52,7 +52,7 @@ class Settled(StrEnum):
 
 
 class Busy(StrEnum):
-    """What a rival does while somebody else works."""
+    """The behaviour of a rival while another instance holds the lease."""
 
     WAIT = "wait"
     YIELD = "yield"
@@ -61,12 +61,12 @@ class Busy(StrEnum):
 class Observed(NamedTuple):
     record: Record
     same_envelope: bool
-    """Means nothing when the record is absent."""
+    """Without meaning if the record is absent."""
     lease: Lease
     in_flight: bool = False
-    """This very controller is carrying it out."""
+    """True: this controller executes the effect."""
     may_repeat: bool = False
-    """An effect that can be done again without harm, or that is declared to be."""
+    """True: executing the effect again does no harm, or is declared to do none."""
     settled: Settled = Settled.NO
 
 
@@ -84,7 +84,7 @@ class Decision(StrEnum):
     TAKE_OVER = "take_over"
     REPEAT = "repeat"
     SETTLE = "settle"
-    """Write down what was said of it: that is its outcome."""
+    """Record the settlement: it is the outcome."""
     CONFLICT = "conflict"
     MISSING = "missing"
     IN_DOUBT = "in_doubt"

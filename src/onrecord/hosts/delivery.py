@@ -1,10 +1,9 @@
-"""Outcomes are handed over one at a time, in the order in which they were recorded, each when nothing else is ready.
+"""Deliver outcomes one at a time, in the order of the record, each when nothing else is ready.
 
-So what an agent does with one outcome is finished, as far as it goes without the next, before it sees another; and when
-its effects are served from the record, it sees them in the same order again. Two outcomes in one turn of the loop would
-be told apart by the order of its ready queue alone, which nobody records.
+So the agent has done everything that it can do with one outcome before it receives the next, and a replay gives it the
+same order. Two outcomes in one turn of the loop would be ordered by its ready queue alone, which is not recorded.
 
-A loop that is never at rest (somebody polls with `sleep(0)`) hands over after a number of turns all the same.
+A loop that never rests (e.g. one that polls with `sleep(0)`) gets the next outcome after a number of turns.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from itertools import count
 from weakref import WeakKeyDictionary
 
 MAX_TURNS = 100
-"""Turns of a busy loop after which an outcome is handed over nevertheless."""
+"""Turns of a busy loop after which an outcome is delivered."""
 TURNS_UNSEEN = 8
-"""Turns to let pass in a loop that does not show whether it is at rest."""
+"""Turns before a delivery in a loop that does not show whether it rests."""
 
 
 class Handover:
-    """The outcomes of one scope that wait for being handed over."""
+    """The outcomes of one scope that wait for their delivery."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = count()
 
     async def turn_of(self, seq: int) -> None:
-        """Returns when the outcome recorded at `seq` is the next one to be seen."""
+        """Return when the outcome recorded at `seq` is the next one to deliver."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         heappush(self._waiting, (seq, next(self._numbers), turn))
@@ -48,7 +47,7 @@ class Handover:
 
 
 class _Dispatcher:
-    """One for each loop: several would take each other's looking for work. It keeps no hold of its loop."""
+    """The deliveries of one loop. Several dispatchers would take each other's callbacks for work of the loop."""
 
     def __init__(self) -> None:
         self._scopes: dict[Handover, None] = {}

@@ -1,19 +1,19 @@
-"""Envelopes: one effect request as data. Who asks (the invocation), and for what (the command).
+"""Envelopes: effect requests as data. The invocation says for which scope and key, the command what to execute.
 
 Rules:
 
 1. An envelope is valid when the invocation and the command name the same kind (`effect_kind_mismatch`), the effect has
-   an id (`missing_effect_id`) and a replay key (`missing_replay_key`). It is checked where it is carried out.
+   an id (`missing_effect_id`) and a replay key (`missing_replay_key`). It is checked where it is executed.
 2. The replay key finds the record, verbatim. The input is not in the key but in the hash: the same key with another
    hash is a conflict.
 3. The stable hash is `onrecord.envelope/1 || 0x00 ||` the canonical bytes of the encoded envelope. Equal values have
-   equal hashes whatever the order of their keys; the command's input takes part, and so does the runtime scope.
-4. As JSON an envelope is one object with the members `invocation` and `command`, written by the codec. Reading it takes
-   every byte for a stranger's: nothing is imported, and what is wrong is named by path, never by value.
+   equal hashes in any order of their keys. The command's input and the runtime scope are part of it.
+4. As JSON an envelope is one object with the members `invocation` and `command`, written by the codec. The reader
+   trusts no byte of it: nothing is imported, and an error names a path, never a value.
 
 In a journal an envelope is an `ActionRequested`: the link's key is the replay key, `name` the effect id, `effect` the
-kind, `payload` the command and the runtime scope. `meta`, which takes no part in matching, says what only a resuming
-process needs: `once` for an effect that may not be repeated, `due_us` for a sleep.
+kind, `payload` the command and the runtime scope. `meta` is not matched and holds what a resuming process needs: `once`
+for an effect that may not be repeated, `due_us` for a sleep.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _ENVELOPE = b"onrecord.envelope/1\0"
 
 
 class RuntimeInvocation(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and under which key the answer is kept."""
+    """The runtime scope of a request, and the key of its record."""
 
     scope: RuntimeScope
     effect_id: str
@@ -98,13 +98,13 @@ class RuntimeEffectEnvelope(msgspec.Struct, frozen=True):
         if invocation.effect_kind is not command.kind:
             raise RuntimeEffectControllerError(
                 KIND_MISMATCH,
-                f"the invocation is of a {invocation.effect_kind.value} effect, its command of a {command.kind.value}",
+                f"the invocation names a {invocation.effect_kind.value} effect, its command a {command.kind.value}",
             )
         if not _is_given(invocation.effect_id):
             raise RuntimeEffectControllerError(MISSING_EFFECT_ID, "the effect has no id")
         if not _is_given(invocation.replay_key):
             raise RuntimeEffectControllerError(
-                MISSING_REPLAY_KEY, "the effect has no replay key", hint="Without one its outcome is never found again."
+                MISSING_REPLAY_KEY, "the effect has no replay key", hint="Its outcome is found by it."
             )
         if len(invocation.replay_key or "") > MAX_KEY_CHARACTERS:
             raise RuntimeEffectControllerError(
@@ -117,7 +117,7 @@ class RuntimeEffectEnvelope(msgspec.Struct, frozen=True):
 
     @property
     def replay_key(self) -> str:
-        """Of a valid envelope."""
+        """The replay key of a valid envelope."""
         return self.invocation.replay_key or ""
 
     def to_data(self) -> dict[str, Any]:
@@ -131,15 +131,15 @@ class RuntimeEffectEnvelope(msgspec.Struct, frozen=True):
         encoded = encode(self.to_data())
         if encoded.artifacts or not encoded.replayable:
             raise InvalidValue(
-                "$.command: holds something that JSON text cannot carry",
-                hint="Large bytes, clients and files stay with the process that has them.",
+                "$.command: holds a value that has no form in JSON",
+                hint="Large bytes, clients and files cannot leave their process.",
                 code="envelope_not_portable",
             )
         return stored_bytes(encoded.tree).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RuntimeEffectEnvelope:
-        """`InvalidValue` or `Damaged` for whatever is not an envelope. Reads; does not `validate`."""
+        """Read an envelope without validating it. Raise `InvalidValue` or `Damaged` for anything else."""
         try:
             data = text.encode() if isinstance(text, str) else bytes(text)
         except UnicodeEncodeError:
@@ -157,7 +157,7 @@ class RuntimeEffectEnvelope(msgspec.Struct, frozen=True):
         )
 
     def to_request(self, meta: dict[str, Any] | None = None) -> ActionRequested:
-        """The event that asks for this effect; its link has to carry the replay key."""
+        """Return the request of this effect. Its link must have the replay key."""
         invocation = self.invocation
         return ActionRequested(
             action_id=self.replay_key,

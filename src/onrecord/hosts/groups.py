@@ -1,8 +1,8 @@
-"""Effects that run side by side: when the caller goes on, and what becomes of the ones it did not wait for.
+"""Groups: effects that run concurrently, with rules for waking the caller and for the losers.
 
-The race itself is a durable step: its outcome says who was first and in which order the members ended. So a replay
-knows the winner without racing again, and asks for the outcomes by key. A member that lost and is cancelled has that as
-its recorded outcome (`effect_cancelled`): it is never left in doubt, and never runs again.
+The race itself is a durable step. Its outcome holds the winner and the order in which the members ended, so a replay
+does not race again, and finds the outcomes by key. A loser that is cancelled has the recorded outcome
+`effect_cancelled`: it is never in doubt, and never runs again.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from onrecord.hosts.outcomes import BUSY, CANCELLED, CONFLICT, CORRUPT, IN_DOUBT
 
 Controller = EffectController | ScopedEffectController
 _NOT_OUTCOMES = frozenset({CONFLICT, MISSING_RECORD, IN_DOUBT, BUSY, CORRUPT})
-"""Codes that say nothing came of the effect: no member has won or lost by them, the group cannot go on."""
+"""Codes of effects without an outcome: they end the group, and no member has won or lost."""
 
 
 class Wake(StrEnum):
     FIRST = "first"
-    """When any member has ended, well or badly."""
+    """Wake when any member has ended, with a value or an error."""
     FIRST_SUCCESS = "first_success"
-    """When any member has ended well, or all have failed."""
+    """Wake when any member has succeeded, or all have failed."""
     ALL = "all"
 
 
 class Losers(StrEnum):
     CANCEL = "cancel"
     FINISH = "finish"
-    """They run to their end, and are recorded, before the group ends."""
+    """Losers end, and are recorded, before the group ends."""
 
 
 class GroupMember(NamedTuple):
@@ -49,7 +49,7 @@ class GroupMember(NamedTuple):
 
 
 class MemberEnd(NamedTuple):
-    """How a member ended: an outcome, or the error that it raises."""
+    """The end of a member: an outcome or an error."""
 
     outcome: RuntimeEffectOutcome | None
     error: Exception | None
@@ -67,9 +67,9 @@ class MemberEnd(NamedTuple):
 
 class GroupResult(NamedTuple):
     winner: int | None
-    """Index of the member that woke the caller; None when all were waited for, or none succeeded."""
+    """The index of the member that woke the caller. None if all were waited for, or none succeeded."""
     ended: list[MemberEnd]
-    """In the order of the members."""
+    """The ends in the order of the members."""
     order: list[int]
     """The members in the order in which they ended."""
 
@@ -82,10 +82,10 @@ async def run_group(
     wake: Wake = Wake.ALL,
     losers: Losers = Losers.CANCEL,
 ) -> GroupResult:
-    """`invocation` names the race itself: a durable step with a replay key of its own."""
+    """Run the members. `invocation` names the race: a durable step with its own replay key."""
     keys = [member.envelope.replay_key for member in members]
     if not members or len({*keys, invocation.replay_key}) != len(members) + 1:
-        raise InvalidInput("a group has members, each under a key of its own", code="bad_group")
+        raise InvalidInput("a group has members, each with its own replay key", code="bad_group")
     race = _Race(controller, members, wake, losers)
     command = DurableStep(step_id="group", input={"keys": keys, "wake": wake.value, "losers": losers.value})
     envelope = RuntimeEffectEnvelope(invocation, command)
@@ -93,14 +93,14 @@ async def run_group(
     decision = decided.into_durable_step()
     order = [int(index) for index in decision["order"]]
     outcomes = race.ended
-    for index in order:  # served, one after the other, in the order in which they were seen when it happened
+    for index in order:  # served one after the other, in the recorded order
         if index not in outcomes:
             outcomes[index] = await _end_of(controller, members[index])
     return GroupResult(decision["winner"], [outcomes[index] for index in range(len(members))], order)
 
 
 def group_invocation(of: RuntimeEffectEnvelope, effect_id: str, replay_key: str) -> RuntimeInvocation:
-    """The invocation of a race in the runtime scope of one of its members."""
+    """Return the invocation of a race in the runtime scope of one of its members."""
     return RuntimeInvocation.effect(of.invocation.scope, effect_id, RuntimeEffectKind.DURABLE_STEP, replay_key)
 
 
@@ -114,7 +114,7 @@ class _Race:
         self._order: list[int] = []
         self._winner: int | None = None
         self.ended: dict[int, MemberEnd] = {}
-        """Empty when the race was served from the record."""
+        """Empty if the race was served from the record."""
 
     async def run(self, _input: Any) -> dict[str, Any]:
         tasks = [asyncio.ensure_future(self._one(index)) for index in range(len(self._members))]
@@ -139,9 +139,9 @@ class _Race:
                 self._over.set()
 
     def _cancellable(self, executor: LocalExecutor) -> LocalExecutor:
-        """Ends with an error of its own when the race is over, so that this is what gets recorded."""
+        """Return an executor that raises `effect_cancelled` when the race is over, so that this is recorded."""
 
-        async def carry_out(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
+        async def execute(envelope: RuntimeEffectEnvelope) -> RuntimeEffectOutcome:
             work = asyncio.ensure_future(executor(envelope))
             over = asyncio.ensure_future(self._over.wait())
             try:
@@ -155,7 +155,7 @@ class _Race:
                 raise RuntimeEffectControllerError(CANCELLED, "another effect of the group was first")
             return work.result()
 
-        return LocalExecutor(carry_out, probe=executor.probe)
+        return LocalExecutor(execute, probe=executor.probe)
 
 
 async def _end_of(controller: Controller, member: GroupMember) -> MemberEnd:

@@ -1,13 +1,14 @@
-"""The host that records nothing: effects run here and now, and are forgotten with the process.
+"""The host that records nothing: effects are executed here and forgotten with the process.
 
-Scopes, envelopes and waits follow the same rules as with a durable host, so a program can be written against this one
-and moved.
+Scopes, envelopes and waits follow the same rules as with a durable host, so that a program can use either.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 
 from onrecord.core.wait_keys import SECRET_BYTES, Resolution, ResolveOutcome, WaitIdentity, WaitKey
 from onrecord.errors import KeysUnavailable
@@ -23,7 +24,7 @@ NAMESPACE = "default"
 
 
 class ProcessKeyRing(KeyRing):
-    """One secret that never leaves this process: no file is read or made."""
+    """A key ring with one secret that never leaves this process: no file is read or written."""
 
     def __init__(self, sources: Sources | None = None) -> None:
         super().__init__("/nonexistent", sources=sources)
@@ -50,6 +51,39 @@ class ProcessKeyRing(KeyRing):
         return key.is_signed_by(self._secret) and self.has(key.key_id)
 
 
+class WaitingHost(ABC):
+    """The part of a host that waits for events."""
+
+    @property
+    @abstractmethod
+    def desk(self) -> WaitRegistry: ...
+
+    @abstractmethod
+    def _key(self, scope: ExecutionScope, wait: WaitIdentity) -> WaitKey: ...
+
+    async def _wait_for(self, scope: ExecutionScope, command: AwaitEvent, due_us: int | None) -> Resolution:
+        identity = WaitIdentity(command.wait, command.name, command.ordinal).checked()  # type: ignore[arg-type]
+        deadline = None if due_us is None else due_us / 1_000_000
+        return await self.desk.wait(self._key(scope, identity), cancel=None, deadline=deadline)
+
+    async def await_event_key(self, scope: ExecutionScope, wait: WaitIdentity) -> WaitKey:
+        return self._key(scope.validate(), wait)
+
+    async def resolve_await_event(self, key: WaitKey | str, resolution: Resolution) -> ResolveOutcome:
+        return self.desk.resolve(key, resolution)
+
+    async def await_await_event(
+        self, key: WaitKey | str, cancel: asyncio.Event | None = None, deadline: float | None = None
+    ) -> Resolution:
+        return await self.desk.wait(key, cancel=cancel, deadline=deadline)
+
+    async def revoke_await_events_for_session(self, session: str) -> None:
+        self.desk.revoke_session(session)
+
+    async def cancel_await_events_for_session(self, session: str) -> None:
+        self.desk.cancel_session(session)
+
+
 class InProcessController:
     supports_durable_effects = False
 
@@ -71,7 +105,7 @@ class InProcessController:
         return await local_executor(envelope)
 
 
-class InProcessEffectHost:
+class InProcessEffectHost(WaitingHost):
     supports_durable_effects = False
     durability = Durability.NONE
 
@@ -80,17 +114,17 @@ class InProcessEffectHost:
     ) -> None:
         self._sources = sources or SystemSources()
         self._sleep = sleep
-        self._store = MemoryStore()
-        self.desk = WaitRegistry(self._store, NAMESPACE, keyring=ProcessKeyRing(sources), sources=sources)
+
+    @cached_property
+    def desk(self) -> WaitRegistry:
+        keyring = ProcessKeyRing(self._sources)
+        return WaitRegistry(MemoryStore(), NAMESPACE, keyring=keyring, sources=self._sources)
 
     def scoped(self, scope: ExecutionScope) -> ScopedEffectController:
-        scope.validate()
-
         async def wait(command: AwaitEvent) -> Resolution:
-            identity = WaitIdentity(command.wait, command.name, command.ordinal).checked()  # type: ignore[arg-type]
             timeout = command.timeout_seconds
-            deadline = None if timeout is None else self._sources.now_us() / 1_000_000 + timeout
-            return await self.desk.wait(self._key(scope, identity), cancel=None, deadline=deadline)
+            due_us = None if timeout is None else self._sources.now_us() + int(timeout * 1_000_000)
+            return await self._wait_for(scope, command, due_us)
 
         return ScopedEffectController(InProcessController(self._sleep, wait), scope)
 
@@ -99,20 +133,3 @@ class InProcessEffectHost:
 
     def _key(self, scope: ExecutionScope, wait: WaitIdentity) -> WaitKey:
         return self.desk.key(run_id(NAMESPACE, scope), wait, session=scope.session_id)
-
-    async def await_event_key(self, scope: ExecutionScope, wait: WaitIdentity) -> WaitKey:
-        return self._key(scope.validate(), wait)
-
-    async def resolve_await_event(self, key: WaitKey | str, resolution: Resolution) -> ResolveOutcome:
-        return self.desk.resolve(key, resolution)
-
-    async def await_await_event(
-        self, key: WaitKey | str, cancel: asyncio.Event | None = None, deadline: float | None = None
-    ) -> Resolution:
-        return await self.desk.wait(key, cancel=cancel, deadline=deadline)
-
-    async def revoke_await_events_for_session(self, session: str) -> None:
-        self.desk.revoke_session(session)
-
-    async def cancel_await_events_for_session(self, session: str) -> None:
-        self.desk.cancel_session(session)

@@ -1,27 +1,29 @@
-"""The durable host: each scope is a run of its own, in any store.
+"""The durable host: each scope is a separate run, in any store.
 
     host = JournalEffectHost(open_store("agent.db"))
     scoped = host.scoped(ExecutionScope.turn("session-1", "turn-1"))
     outcome = await scoped.execute_effect(envelope, LocalExecutor.durable_step(step))
 
-One instance may serve many scopes and many tasks of one loop. Instances are rivals, wherever they run: the lease of a
-scope's run decides who works on it, and what is recorded is served to everybody.
+One instance may serve many scopes and many tasks of one loop. Instances are rivals, in one process or in several: the
+holder of the lease of a scope's run works on it, and every instance serves the record.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from onrecord.core.events import ActionRequested, Completed
 from onrecord.core.links import check_namespace
 from onrecord.core.matching import VolatilePath
-from onrecord.core.wait_keys import Resolution, ResolveOutcome, WaitIdentity, WaitKey
+from onrecord.core.wait_keys import WaitIdentity, WaitKey
 from onrecord.errors import InvalidInput, Refused
 from onrecord.hosts.contract import Durability, ScopedEffectController, Settlement
 from onrecord.hosts.decision import Busy, DecisionPolicy, Record
-from onrecord.hosts.envelopes import AwaitEvent, RuntimeEffectEnvelope
+from onrecord.hosts.envelopes import RuntimeEffectEnvelope
+from onrecord.hosts.in_process import WaitingHost
 from onrecord.hosts.journal_controller import ControllerSettings, JournalController, settlement_key, settlement_to_data
 from onrecord.hosts.outcomes import IN_DOUBT, RuntimeEffectControllerError
 from onrecord.hosts.retirement import RetirementCounts, retire_process, retire_session
@@ -36,17 +38,17 @@ from onrecord.store.contract import Store
 
 
 class UnansweredEffect(NamedTuple):
-    """A request without an outcome: being carried out by somebody, or in doubt."""
+    """A request without an outcome: its effect is being executed, or is in doubt."""
 
     replay_key: str
     seq: int
     effect_id: str
     kind: str
     once: bool
-    """Not repeated unless somebody settles it."""
+    """True: it is not repeated unless it is settled."""
 
 
-class JournalEffectHost:
+class JournalEffectHost(WaitingHost):
     supports_durable_effects = True
 
     def __init__(
@@ -63,18 +65,19 @@ class JournalEffectHost:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         sources: Sources | None = None,
     ) -> None:
-        """`strict` serves what is recorded and carries out nothing. `may_repeat` says of an effect whether it is done
-        again when its result is unknown; by default its command does."""
+        """Open a host. A `strict` one serves the record and executes nothing.
+
+        `may_repeat` decides whether an effect of unknown result is executed again. By default the command decides.
+        """
         if lease_seconds <= 0:
-            raise InvalidInput("a lease lasts some time", code="bad_lease")
+            raise InvalidInput("a lease has a positive length", code="bad_lease")
         self.store = store
         self.namespace = check_namespace(namespace)
         self._settings = HostSettings(store, namespace, HostSources(sources), lease_seconds, volatile)
         self._policy = DecisionPolicy(strict, busy)
-        self._may_repeat = may_repeat or _as_the_command_says
+        self._may_repeat = may_repeat or (lambda envelope: envelope.command.may_repeat)
         self._sleep = sleep
         self._keyring = keyring
-        self._desk: WaitRegistry | None = None
         self._controllers: dict[ExecutionScope, JournalController] = {}
 
     @property
@@ -92,10 +95,10 @@ class JournalEffectHost:
         return self.scoped(scope)
 
     def _controller(self, scope: ExecutionScope) -> JournalController:
-        """All controllers of one scope are one: what it carries out is joined, not done twice. Kept until `release`."""
+        """Return the one controller of the scope, which is kept until `release`: callers join its effects."""
         controller = self._controllers.get(scope)
         if controller is None:
-            settings = ControllerSettings(self._policy, self._sleep, self._may_repeat, self._waiting_in(scope))
+            settings = ControllerSettings(self._policy, self._sleep, self._may_repeat, partial(self._wait_for, scope))
             controller = JournalController(ScopeJournal(self._settings, scope), settings)
             self._controllers[scope] = controller
         return controller
@@ -104,7 +107,7 @@ class JournalEffectHost:
         return self._controller(scope.validate()).scope_journal.run
 
     def release(self, scope: ExecutionScope) -> None:
-        """Lets go of a scope that has nothing under way, so that a rival need not wait for the lease to end."""
+        """Release the lease of a scope that executes nothing, so that a rival need not wait for its end."""
         if scope in self._controllers:
             journal = self._at_rest(scope)
             del self._controllers[scope]
@@ -121,7 +124,7 @@ class JournalEffectHost:
         return controller.scope_journal
 
     async def end_scope(self, scope: ExecutionScope, output: Any = None) -> None:
-        """The scope's work is done: its run is closed, and may be retired. Recorded outcomes are served still."""
+        """End the scope's run. It may be retired then; until then recorded outcomes are served."""
         journal = self._at_rest(scope)
         journal.take_over()
         if journal.journal is None:
@@ -132,7 +135,7 @@ class JournalEffectHost:
     # Effects in doubt
 
     def open_effects(self, scope: ExecutionScope) -> list[UnansweredEffect]:
-        """Requests without an outcome. Whether one is in doubt or being carried out, only the lease can tell."""
+        """Return the requests without an outcome. While the lease is held, such an effect may be under way."""
         journal = ScopeJournal(self._settings, scope.validate())
         journal.entry("")
         found = []
@@ -145,8 +148,10 @@ class JournalEffectHost:
         return found
 
     def settle(self, scope: ExecutionScope, replay_key: str, settlement: Settlement) -> Posted:
-        """An operator's word on an effect in doubt. Durable when it returns; whoever holds the scope folds it in, and
-        the first word counts."""
+        """Settle an effect in doubt. The settlement is durable on return, and the holder of the scope applies it.
+
+        The first settlement counts.
+        """
         journal = ScopeJournal(self._settings, scope.validate())
         entry = journal.entry(replay_key)
         if entry is None or entry.record is not Record.REQUESTED:
@@ -160,42 +165,15 @@ class JournalEffectHost:
 
     # Waits
 
-    @property
+    @cached_property
     def desk(self) -> WaitRegistry:
-        """Made when first used: a host that never waits needs no secrets."""
-        if self._desk is None:
-            self._desk = WaitRegistry(self.store, self.namespace, keyring=self._keyring)
-        return self._desk
+        """The waits of this host. A host that never waits needs no secrets."""
+        return WaitRegistry(self.store, self.namespace, keyring=self._keyring)
 
     def _key(self, scope: ExecutionScope, wait: WaitIdentity) -> WaitKey:
         journal = self._controller(scope.validate()).scope_journal
         journal.begin()
         return self.desk.key(journal.run, wait, session=scope.session_id)
-
-    def _waiting_in(self, scope: ExecutionScope) -> Callable[[AwaitEvent, int | None], Awaitable[Any]]:
-        async def wait(command: AwaitEvent, due_us: int | None) -> Resolution:
-            identity = WaitIdentity(command.wait, command.name, command.ordinal).checked()  # type: ignore[arg-type]
-            deadline = None if due_us is None else due_us / 1_000_000
-            return await self.desk.wait(self._key(scope, identity), cancel=None, deadline=deadline)
-
-        return wait
-
-    async def await_event_key(self, scope: ExecutionScope, wait: WaitIdentity) -> WaitKey:
-        return self._key(scope, wait)
-
-    async def resolve_await_event(self, key: WaitKey | str, resolution: Resolution) -> ResolveOutcome:
-        return self.desk.resolve(key, resolution)
-
-    async def await_await_event(
-        self, key: WaitKey | str, cancel: asyncio.Event | None = None, deadline: float | None = None
-    ) -> Resolution:
-        return await self.desk.wait(key, cancel=cancel, deadline=deadline)
-
-    async def revoke_await_events_for_session(self, session: str) -> None:
-        self.desk.revoke_session(session)
-
-    async def cancel_await_events_for_session(self, session: str) -> None:
-        self.desk.cancel_session(session)
 
     # Retirement
 
@@ -204,10 +182,6 @@ class JournalEffectHost:
 
     def retire_process(self, process: str, *, reason: str = "process retired") -> RetirementCounts:
         return retire_process(self.store, process, self.namespace, reason=reason)
-
-
-def _as_the_command_says(envelope: RuntimeEffectEnvelope) -> bool:
-    return envelope.command.may_repeat
 
 
 def is_in_doubt(error: BaseException) -> bool:

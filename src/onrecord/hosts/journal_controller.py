@@ -1,8 +1,8 @@
-"""Controller of one scope over its journal: observe, ask `decision.decide`, do what it says, observe again.
+"""The controller of one scope over its journal: observe, ask `decision.decide`, act, observe again.
 
-Life of an effect: nothing is recorded under its key · the request is appended, synced if the effect may run at most
-once · the effect runs · what it came to is appended and synced · it waits for its turn · the caller sees it, decoded
-from what was recorded, so that what a replay would see differently shows at once.
+Life of an effect: nothing is recorded under its key · the request is appended, and synced if the effect may run at
+most once · the effect is executed · its outcome is appended and synced · it waits for its turn · the caller receives it
+as decoded from the record, as a replay would.
 """
 
 from __future__ import annotations
@@ -12,15 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, NoReturn
 
 from onrecord.core.codec import decode, encode
-from onrecord.core.events import (
-    ActionDenied,
-    ActionFailed,
-    ActionRequested,
-    ActionSucceeded,
-    AttemptRecorded,
-    EffectSettled,
-    Event,
-)
+from onrecord.core.events import ActionDenied, ActionFailed, ActionRequested, ActionSucceeded, AttemptRecorded, Event
 from onrecord.errors import InvalidValue, MovedHead
 from onrecord.hosts.contract import LocalExecutor, Settlement, ask_probe
 from onrecord.hosts.decision import Decision, DecisionPolicy, Lease, Observed, Record, Settled, decide
@@ -40,12 +32,13 @@ from onrecord.hosts.record_index import Entry
 from onrecord.hosts.scope_journal import ScopeJournal
 from onrecord.journal.chain import Draft
 from onrecord.journal.journal import Journal
+from onrecord.runtime.replay.in_doubt import settling_events
 
-FIRST_LOOK_SECONDS = 0.01
-LAST_LOOK_SECONDS = 0.5
+FIRST_PAUSE_SECONDS = 0.01
+LONGEST_PAUSE_SECONDS = 0.5
 
 Waiting = Callable[[AwaitEvent, "int | None"], Awaitable[Any]]
-"""Waits for an event of this scope until a time in microseconds; gives its resolution."""
+"""Waits for an event of this scope until a time in microseconds, and returns its resolution."""
 
 
 class ControllerSettings(NamedTuple):
@@ -56,7 +49,7 @@ class ControllerSettings(NamedTuple):
 
 
 class _Flight:
-    """An effect that this controller is carrying out."""
+    """An effect that this controller executes."""
 
     __slots__ = ("landed", "match")
 
@@ -79,9 +72,9 @@ class JournalController:
     ) -> RuntimeEffectOutcome:
         envelope.validate()
         match = self.scope_journal.match_of(envelope)
-        pause = FIRST_LOOK_SECONDS
+        pause_seconds = FIRST_PAUSE_SECONDS
         while True:
-            # From observing to acting nothing is awaited: what was observed still holds.
+            # Between observing and acting nothing is awaited, so the observation still holds.
             observed, entry = self._observe(envelope, match)
             decision = decide(observed, self._settings.policy)
             if decision is Decision.SERVE:
@@ -93,8 +86,8 @@ class JournalController:
                 await self._flights[envelope.replay_key].landed.wait()
             elif decision is Decision.WAIT:
                 self.scope_journal.ask_again()
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, LAST_LOOK_SECONDS)
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(pause_seconds * 2, LONGEST_PAUSE_SECONDS)
             elif decision in (Decision.RUN, Decision.REPEAT, Decision.SETTLE, Decision.IN_DOUBT):
                 await self._fly(envelope, local_executor, match, entry)
             else:
@@ -104,20 +97,15 @@ class JournalController:
     def busy(self) -> bool:
         return bool(self._flights)
 
-    # Observing
-
     def _observe(self, envelope: RuntimeEffectEnvelope, match: bytes) -> tuple[Observed, Entry | None]:
         flight = self._flights.get(envelope.replay_key)
         entry = self.scope_journal.entry(envelope.replay_key)
         recorded = entry.match if entry is not None else flight.match if flight is not None else None
         record = entry.record if entry is not None else Record.REQUESTED if flight is not None else Record.ABSENT
-        # An erased request cannot be told from another one; it is damage, not a conflict.
+        # An erased request cannot be compared: that is damage, not a conflict.
         same = recorded == match or (entry is not None and entry.match is None)
         may_repeat = self._settings.may_repeat(envelope)
         return Observed(record, same, self.scope_journal.lease(), flight is not None, may_repeat), entry
-
-    def _operators_word(self, entry: Entry) -> Settlement | None:
-        return settlement_from_data(self.scope_journal.message(settlement_key(entry)))
 
     # Acting
 
@@ -130,7 +118,7 @@ class JournalController:
     async def _fly(
         self, envelope: RuntimeEffectEnvelope, executor: LocalExecutor, match: bytes, entry: Entry | None
     ) -> None:
-        """Brings the effect to a recorded outcome, or raises. Whoever asks for it meanwhile joins."""
+        """Bring the effect to a recorded outcome, or raise. Callers that ask for it meanwhile join."""
         journal, key = self.scope_journal.journal, envelope.replay_key
         assert journal is not None
         flight = self._flights[key] = _Flight(match)
@@ -140,9 +128,9 @@ class JournalController:
                 entry = await self._request(journal, envelope, match)
             elif await self._settle(journal, envelope, executor, entry):
                 return
-            await self._carry_out(journal, envelope, executor, entry)
+            await self._execute(journal, envelope, executor, entry)
         except MovedHead:
-            # Before the effect ran; afterwards it is StaleEpoch. Look again.
+            # Nothing was executed yet: afterwards the error is StaleEpoch. Observe again.
             self.scope_journal.lose()
         finally:
             self.scope_journal.end_work()
@@ -152,9 +140,9 @@ class JournalController:
     async def _request(self, journal: Journal, envelope: RuntimeEffectEnvelope, match: bytes) -> Entry:
         once = not self._settings.may_repeat(envelope)
         meta: dict[str, Any] = {"once": True} if once else {}
-        due = self._due_us(envelope)
-        if due is not None:
-            meta["due_us"] = due
+        due_us = self._due_us(envelope)
+        if due_us is not None:
+            meta["due_us"] = due_us
         draft = Draft(envelope.to_request(meta), key=envelope.replay_key)
         await self.scope_journal.append(journal, [draft], sync=once, match=match)
         entry = self.scope_journal.index.get(envelope.replay_key)
@@ -171,9 +159,9 @@ class JournalController:
     async def _settle(
         self, journal: Journal, envelope: RuntimeEffectEnvelope, executor: LocalExecutor, entry: Entry
     ) -> bool:
-        """Of an effect in doubt: True when a word on it was its outcome, False when it is to be done again."""
+        """Settle an effect in doubt. Return True if that gave it an outcome, False if it is to be executed again."""
         may_repeat = self._settings.may_repeat(envelope)
-        settlement = self._operators_word(entry)
+        settlement = settlement_from_data(self.scope_journal.message(settlement_key(entry)))
         if settlement is None and not may_repeat:
             settlement = await ask_probe(executor.probe, envelope)
         settled = Settled.NO if settlement is None else settlement.decision
@@ -182,20 +170,20 @@ class JournalController:
         if decision is Decision.IN_DOUBT:
             self._refuse(decision, envelope)
         action, parent = envelope.replay_key, entry.request_seq
-        drafts: list[Draft] = []
+        events: list[Event] = []
         if settlement is not None:
-            value = settlement.value if settlement.error is None else list(settlement.error)
-            word = EffectSettled(action_id=action, decision=settled.value, value=value, by=settlement.by)
-            drafts.append(Draft(word, parent=parent))
+            said = settlement.value if settlement.error is None else list(settlement.error)
+            error = RuntimeEffectControllerError(*settlement.error) if settlement.error is not None else None
+            events = settling_events(action, settled.value, said, error, settlement.by)
         if decision is Decision.SETTLE:
-            assert settlement is not None
-            await self.scope_journal.append_outcome(journal, entry, [*drafts, _outcome_of(settlement, action, parent)])
+            await self.scope_journal.append_outcome(journal, entry, [Draft(one, parent=parent) for one in events])
             return True
-        abandoned = AttemptRecorded(action_id=action, attempt=entry.abandoned + 1, status="abandoned")
-        await self.scope_journal.append(journal, [*drafts, Draft(abandoned, parent=parent)], sync=not may_repeat)
+        events.append(AttemptRecorded(action_id=action, attempt=entry.abandoned + 1, status="abandoned"))
+        drafts = [Draft(one, parent=parent) for one in events]
+        await self.scope_journal.append(journal, drafts, sync=not may_repeat)
         return False
 
-    async def _carry_out(
+    async def _execute(
         self, journal: Journal, envelope: RuntimeEffectEnvelope, executor: LocalExecutor, entry: Entry
     ) -> None:
         event: Event
@@ -209,7 +197,7 @@ class JournalController:
         try:
             await self.scope_journal.append_outcome(journal, entry, [Draft(event, parent=parent)])
         except InvalidValue as refused:
-            # It ran, so something has to be said of it: left in doubt, it would run again.
+            # It was executed, so it needs an outcome: in doubt, it might be executed again.
             said = f"the effect ran, and its outcome cannot be recorded: {refused.message}"
             event = ActionFailed(action_id=action, error=RuntimeEffectControllerError(UNRECORDABLE, said))
             await self.scope_journal.append_outcome(journal, entry, [Draft(event, parent=parent)])
@@ -217,12 +205,12 @@ class JournalController:
     async def _perform(
         self, envelope: RuntimeEffectEnvelope, executor: LocalExecutor, entry: Entry
     ) -> RuntimeEffectOutcome:
-        """Sleeping and waiting are the host's own business: they go on where they were."""
+        """Execute the effect. The host itself sleeps and waits, and continues both until their due time."""
         command = envelope.command
         if isinstance(command, Sleep):
-            due = self._recorded_due_us(entry)
-            left = (due - self.scope_journal.settings.sources.now_us()) / 1_000_000 if due is not None else 0.0
-            # A clock that was set back prolongs no sleep beyond its own length.
+            due_us = self._recorded_due_us(entry)
+            left = (due_us - self.scope_journal.settings.sources.now_us()) / 1_000_000 if due_us is not None else 0.0
+            # A clock that was set back does not prolong a sleep beyond its own length.
             await self._settings.sleep(min(max(left, 0.0), command.seconds))
             return RuntimeEffectOutcome.sleep()
         if isinstance(command, AwaitEvent):
@@ -232,10 +220,8 @@ class JournalController:
     def _recorded_due_us(self, entry: Entry) -> int | None:
         event = self.scope_journal.recorded(entry.request_seq).event
         meta = event.meta if isinstance(event, ActionRequested) else None
-        due = meta.get("due_us") if isinstance(meta, dict) else None
-        return due if type(due) is int else None
-
-    # Serving
+        due_us = meta.get("due_us") if isinstance(meta, dict) else None
+        return due_us if type(due_us) is int else None
 
     async def _serve(self, envelope: RuntimeEffectEnvelope, entry: Entry) -> RuntimeEffectOutcome:
         assert entry.outcome_seq is not None
@@ -257,41 +243,26 @@ def _as_exception(error: Any) -> BaseException:
     return RuntimeEffectControllerError("recorded_failure", "the recorded failure is not an exception of this program")
 
 
-def _outcome_of(settlement: Settlement, action: str, parent: int) -> Draft:
-    event: Event = ActionSucceeded(action_id=action, output=settlement.value)
-    if settlement.error is not None:
-        event = ActionFailed(action_id=action, error=RuntimeEffectControllerError(*settlement.error))
-    return Draft(event, parent=parent)
-
-
-# An operator's word, as it stands in the run's inbox
+# Settlements in the run's inbox
 
 
 def settlement_key(entry: Entry) -> str:
-    """Each settlement has a key of its own: after a retry that was cut off as well, another word is needed."""
+    """Return the key of the next settlement: a retry that was cut off needs another one."""
     return f"settle/{entry.request_seq}/{entry.settlements + 1}"
 
 
 def settlement_to_data(settlement: Settlement) -> dict[str, Any]:
     error = list(settlement.error) if settlement.error is not None else None
-    return {
-        "decision": settlement.decision.value,
-        "value": encode(settlement.value).tree,
-        "error": error,
-        "by": settlement.by,
-    }
+    value = encode(settlement.value).tree
+    return {"decision": settlement.decision.value, "value": value, "error": error, "by": settlement.by}
 
 
 def settlement_from_data(data: Any) -> Settlement | None:
     if data is None:
         return None
-    error = data["error"]
-    return Settlement(
-        Settled(data["decision"]),
-        decode(data["value"], loaded_classes=True),
-        (str(error[0]), str(error[1])) if error is not None else None,
-        data["by"],
-    )
+    value = decode(data["value"], loaded_classes=True)
+    error = (str(data["error"][0]), str(data["error"][1])) if data["error"] is not None else None
+    return Settlement(Settled(data["decision"]), value, error, data["by"])
 
 
 _REFUSALS: dict[Decision, tuple[str, str, str]] = {
@@ -308,12 +279,12 @@ _REFUSALS: dict[Decision, tuple[str, str, str]] = {
     Decision.IN_DOUBT: (
         IN_DOUBT,
         "it was begun, its result is unknown, and it may not be repeated",
-        "Settle it: say that it was done, that it failed, or that it is to be tried again.",
+        "Settle it: decide that it was done, that it failed, or that it is to be tried again.",
     ),
     Decision.YIELD: (BUSY, "another worker holds the scope", "Try again later, or use a host that waits."),
     Decision.CORRUPT: (
         CORRUPT,
-        "what is recorded under its replay key cannot be read, or was erased",
+        "the record under its replay key cannot be read, or was erased",
         "`onrecord verify` locates the damage.",
     ),
 }

@@ -1,4 +1,4 @@
-"""What came of an effect: an outcome of its kind, or an error with a code and a message."""
+"""Outcomes of effects: a value of the effect's kind, or an error with a code and a message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from onrecord.errors import OnrecordError
 from onrecord.hosts.commands import RuntimeEffectKind
 
-# What a controller refuses or reports, by stable code.
+# Stable codes of what a controller refuses or reports.
 KIND_MISMATCH = "effect_kind_mismatch"
 MISSING_EFFECT_ID = "missing_effect_id"
 MISSING_REPLAY_KEY = "missing_replay_key"
@@ -27,7 +27,7 @@ _EXIT_STATUS = {CONFLICT: 1, IN_DOUBT: 6, BUSY: 6, CORRUPT: 4, MISSING_RECORD: 7
 
 
 class RuntimeEffectControllerError(OnrecordError):
-    """A controller's error: refused, or the recorded failure of an effect. `code` is stable."""
+    """A refusal of a controller, or the recorded failure of an effect. `code` is stable."""
 
     code = "runtime_effect_error"
 
@@ -44,7 +44,7 @@ def _rebuild(code: str, message: str, hint: str) -> RuntimeEffectControllerError
 
 
 class RuntimeEffectOutcome(msgspec.Struct, frozen=True):
-    """The value that an effect of this kind came to. A sleep comes to None."""
+    """The result of an effect. That of a sleep is None."""
 
     kind: RuntimeEffectKind
     value: Any = None
@@ -90,7 +90,7 @@ class RuntimeEffectOutcome(msgspec.Struct, frozen=True):
         return cls(RuntimeEffectKind.RANDOM, value)
 
     def into(self, kind: RuntimeEffectKind) -> Any:
-        """The value, if this is an outcome of that kind."""
+        """Return the value if this is an outcome of that kind."""
         if self.kind is not kind:
             raise RuntimeEffectControllerError(
                 WRONG_OUTCOME, f"expected the outcome of a {kind.value} effect, this is of a {self.kind.value} effect"

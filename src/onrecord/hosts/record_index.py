@@ -1,4 +1,4 @@
-"""What stands in a scope's run under each replay key. Built from links alone; contents are read when asked for."""
+"""The records of a scope's run by replay key, built from links: contents are read when they are needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OUTCOMES = {"ActionSucceeded": Record.COMPLETED, "ActionFailed": Record.FAILED, 
 
 
 class Entry:
-    """One request and what followed it."""
+    """A request and its later events."""
 
     __slots__ = ("abandoned", "damaged", "key", "match", "outcome_kind", "outcome_seq", "request_seq", "settlements")
 
@@ -21,7 +21,7 @@ class Entry:
         self.outcome_seq: int | None = None
         self.outcome_kind = ""
         self.abandoned = 0
-        """Attempts that somebody began and did not bring to an end."""
+        """Attempts that were begun and not finished."""
         self.settlements = 0
 
     @property
@@ -44,7 +44,7 @@ class RecordIndex:
         return [entry for entry in self._by_key.values() if entry.record is Record.REQUESTED]
 
     def read_on(self, reader: JournalReader) -> None:
-        """Takes in whatever was appended since, by whomever."""
+        """Take in the events that were appended since."""
         for row in reader.store.scan(reader.namespace, reader.run, self._read_to + 1, contents=False):
             link = reader.link(row)
             self.take_in(row.seq, row.kind, link.key, link.parent, row.match)
@@ -54,7 +54,7 @@ class RecordIndex:
         if kind == "ActionRequested" and key is not None:
             known = self._by_key.get(key)
             if known is not None:
-                known.damaged = True  # no writer of ours asks twice under one key
+                known.damaged = True  # no writer of this project requests twice under one key
                 return
             self._by_key[key] = self._by_seq[seq] = Entry(key, seq, match)
             return

@@ -1,6 +1,6 @@
-"""A host for tests: notes which scopes it was asked for and which envelopes it was given, and carries out nothing.
+"""A host for tests: notes its scopes and envelopes, and executes nothing.
 
-A sleep is over at once, a durable step comes to its own input; of anything else it can make no outcome.
+A sleep ends at once, and a durable step returns its input. Other commands have no outcome here.
 """
 
 from __future__ import annotations

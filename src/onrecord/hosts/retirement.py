@@ -1,7 +1,7 @@
-"""Journals of scopes are retired with what they belonged to: a session's or a process' runs are found by their prefix.
+"""Retire the runs of a session or a process, which are found by the prefix of their ids.
 
-A run that has not ended is never removed. Ask with `end_open` to end the ones that nobody works on: what was in doubt
-in them stays so, and nobody will ask again.
+A run that has not ended is never removed. With `end_open`, open runs without a holder are ended first; effects in doubt
+in them stay in doubt.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PAGE = 500
 class RetirementCounts(NamedTuple):
     retired: int
     events: int
-    """In the runs that were removed."""
+    """Events of the removed runs."""
     still_open: int
     """Runs that have not ended and were left alone."""
     busy: int
-    """Runs to be ended that somebody holds."""
+    """Runs to be ended that have a holder."""
 
 
 def retire_session(
@@ -39,7 +39,7 @@ def retire_session(
     end_open: bool = False,
     sources: Sources | None = None,
 ) -> RetirementCounts:
-    """Removes the journals of all turns, queue drains and deletions of a session."""
+    """Remove the journals of all turns, queue drains and deletions of a session."""
     return _retire(store, namespace, ExecutionScope.session_delete(session), reason, end_open, sources)
 
 
@@ -74,7 +74,7 @@ def _retire(
         try:
             events += retire_run(store, run, namespace, reason=reason, sources=sources).events
             retired += 1
-        except NotFound:  # somebody else has just done it
+        except NotFound:  # another process has just removed it
             continue
     return RetirementCounts(retired, events, still_open, busy)
 

@@ -1,14 +1,14 @@
-"""Scopes: the unit of work that effects belong to, and the run that each has of its own.
+"""Scopes: the units of work that effects belong to. Each has its own run.
 
 Rules:
 
 1. There are five kinds: a turn and a queue drain of a session, the deletion of a session, a process, an operation of
-   the runtime itself. A scope is a value; it is checked when a host is asked for it, not when it is made.
-2. A blank id (empty or white space alone) is refused with `missing_execution_scope_id`.
+   the runtime itself. A scope is a value; a host checks it, its constructor does not.
+2. A blank id (empty or only white space) is refused with `missing_execution_scope_id`.
 3. The run of a scope derives from namespace, kind and every id: `onrecord.scope/1 || 0x00`, then each part preceded by
-   its length (docs/format.md, 2.1). Equal turn ids of two sessions never meet, nor do ("a", "bc") and ("ab", "c").
-4. The run id begins with a digest of whom the scope belongs to, so that the runs of a session or a process are found
-   by prefix: `session:<owner>:<scope>`, `process:<owner>:<scope>`, `operation:<owner>:<scope>`.
+   its length (docs/format.md, 2.1). Equal turn ids of two sessions have two runs; ("a", "bc") and ("ab", "c") do too.
+4. The run id begins with a digest of the scope's owner, so that the runs of a session or a process are found by
+   prefix: `session:<owner>:<scope>`, `process:<owner>:<scope>`, `operation:<owner>:<scope>`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ID_NAMES: dict[ScopeKind, tuple[str, ...]] = {
 
 
 class ExecutionScope(msgspec.Struct, frozen=True):
-    """What a host is asked for. Made by one of its five constructors."""
+    """The scope of a controller. Use one of the five constructors."""
 
     kind: ScopeKind
     ids: tuple[str, ...]
@@ -76,7 +76,7 @@ class ExecutionScope(msgspec.Struct, frozen=True):
 
     @property
     def scope_id(self) -> str:
-        """The id of the scope itself; unique within its session or kind only."""
+        """The last id, which is unique within its session or kind only."""
         return self.ids[-1]
 
     @property
@@ -97,7 +97,7 @@ class ExecutionScope(msgspec.Struct, frozen=True):
         return self
 
     def to_data(self) -> dict[str, str]:
-        """Plain data for a run's facts: the kind, and each id under its name."""
+        """Return plain data for a run's facts: the kind, and each id under its name."""
         return {"kind": self.kind.value, **dict(zip(_ID_NAMES[self.kind], self.ids, strict=True))}
 
     @classmethod
@@ -113,7 +113,7 @@ class ExecutionScope(msgspec.Struct, frozen=True):
 
 
 def run_id(namespace: str, scope: ExecutionScope) -> str:
-    """The run that the effects of this scope are recorded in."""
+    """Return the run that records the effects of this scope."""
     check_namespace(namespace)
     scope.validate()
     digest = _framed(_SCOPE, namespace, scope.kind.value, *scope.ids)
@@ -121,7 +121,7 @@ def run_id(namespace: str, scope: ExecutionScope) -> str:
 
 
 def owner_prefix(namespace: str, scope: ExecutionScope) -> str:
-    """What the run ids of everything begin with that belongs to the same session, process or operation."""
+    """Return the common prefix of the run ids of one session, process or operation."""
     owner = _ID_NAMES[scope.kind][0]
     digest = _framed(_OWNER, namespace, owner, scope.ids[0])
     return f"{owner}:{digest.hex()[:OWNER_DIGITS]}:"
@@ -136,7 +136,7 @@ def _check_id(kind: str, name: str, value: object) -> None:
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(
             f"the {name} id of a {kind} scope is missing",
-            hint="Give every id of an execution scope; white space is none.",
+            hint="Give every id of an execution scope; white space is not one.",
             code=MISSING_SCOPE_ID,
         )
     try:
@@ -150,7 +150,7 @@ def _check_id(kind: str, name: str, value: object) -> None:
 
 
 class RuntimeScope(msgspec.Struct, frozen=True):
-    """Where in the work of the runtime an effect was asked for. Part of the envelope, and of its hash."""
+    """The position of a request in the work of the runtime. It is part of the envelope and of its hash."""
 
     session_id: str | None = None
     turn_id: str | None = None
@@ -167,5 +167,5 @@ class RuntimeScope(msgspec.Struct, frozen=True):
         return cls(process_id=process)
 
     def to_data(self) -> dict[str, Any]:
-        """Without the members that are None: one scope has one spelling."""
+        """Return the members that are not None, so that one scope has one form."""
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}

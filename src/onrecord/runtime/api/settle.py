@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onrecord.core.events import ActionFailed, ActionSucceeded, Cancelled, EffectSettled, Event
+from onrecord.core.events import Cancelled
 from onrecord.errors import InvalidInput, NotFound, OnrecordError, Refused
 from onrecord.journal import inbox
 from onrecord.journal.chain import Draft
@@ -14,7 +14,7 @@ from onrecord.runtime.engine.lease_keeper import CANCEL_KEY, keeper
 from onrecord.runtime.forks.recorded_answers import child_id
 from onrecord.runtime.replay.delivery_marks import make_mark
 from onrecord.runtime.replay.history import History
-from onrecord.runtime.replay.in_doubt import DONE, FAIL, RETRY
+from onrecord.runtime.replay.in_doubt import DONE, FAIL, RETRY, settling_events
 from onrecord.runtime.replay.records import OUTSIDE, RecordedRequest
 from onrecord.runtime.scheduler.items import AHEAD
 from onrecord.runtime.secrets.run_secrets import load_secrets
@@ -75,14 +75,11 @@ def settle(
         seq = request.row.seq
         if request.settled:
             raise Refused(f"the effect at seq {seq} of run {run} is settled already", code="already_settled")
-        settled = EffectSettled(request.key, decision, value if decision == DONE else message or None, by)
+        error = SettledAsFailed(message or f"the effect at seq {seq} was declared failed") if decision == FAIL else None
+        said = value if decision == DONE else message or None
+        settled, *outcome = settling_events(request.key, decision, said, error, by)
         drafts = [Draft(settled, lane=request.lane)]
-        if decision != RETRY:
-            outcome: Event = ActionSucceeded(request.key, value)
-            if decision == FAIL:
-                error = SettledAsFailed(message or f"the effect at seq {seq} was declared failed")
-                outcome = ActionFailed(request.key, error)
-            drafts.append(Draft(outcome, lane=request.lane, key=make_mark(AHEAD)))
+        drafts += [Draft(event, lane=request.lane, key=make_mark(AHEAD)) for event in outcome]
         journal.append(load_secrets(journal).redact_batch(drafts, journal))
         return seq
 

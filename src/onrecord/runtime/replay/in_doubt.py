@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from onrecord.core.events import ActionFailed, ActionSucceeded, EffectSettled, Event
 from onrecord.runtime.engine.stops import InDoubt
 
 if TYPE_CHECKING:
@@ -11,6 +12,14 @@ if TYPE_CHECKING:
     from onrecord.runtime.engine.run import LiveRun
 
 DONE, RETRY, FAIL = "done", "retry", "fail"
+
+
+def settling_events(key: str, decision: str, value: Any, error: Exception | None, by: str | None) -> list[Event]:
+    """Return the decision, with its value or reason, and the outcome. A retry has no outcome yet."""
+    events: list[Event] = [EffectSettled(key, decision, value, by)]
+    if decision != RETRY:
+        events.append(ActionSucceeded(key, value) if error is None else ActionFailed(key, error))
+    return events
 
 
 def settling_hint(settle: str) -> str:
