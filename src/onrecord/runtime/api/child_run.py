@@ -54,11 +54,11 @@ def call_with_id(
         return ActionRequested(key, payload, agent.name, "process", meta={"once": True} if spec.once else None)
 
     def begin_or_resume() -> Any:
-        place = current_effect()
-        assert place is not None
+        current = current_effect()
+        assert current is not None
         opened = store_of(store if store is not None else agent._store)
         exists = run_id is not None and opened.run_row(agent.namespace, run_id) is not None
-        if place.effect.recorded is not None and exists and run_id is not None:
+        if current.effect.recorded is not None and exists and run_id is not None:
             return agent.resume(run_id, store=opened)  # an earlier process began it
         return begin()
 
@@ -81,27 +81,27 @@ def refuse_in_replay(agent: Agent[..., Any]) -> None:
 
 def _execute_child(agent: Agent[..., Any], args: Any, kwargs: Any) -> Any:
     """Begin or resume the child run, and return its result."""
-    place = current_effect()
-    assert place is not None
-    assert place.run.journal is not None
-    child = child_id(place.idempotency_key)
+    current = current_effect()
+    assert current is not None
+    assert current.run.journal is not None
+    child = child_id(current.idempotency_key)
     if agent.is_async:
-        return _execute_child_async(agent, place, child, args, kwargs)
+        return _execute_child_async(agent, current, child, args, kwargs)
     live = None
     try:
-        live = _open_child(agent, place, child, args, kwargs)
-        return agent.execute(live, args, kwargs) if live is not None else _read_child_outcome(agent, place.run, child)
+        live = _open_child(agent, current, child, args, kwargs)
+        return agent.execute(live, args, kwargs) if live is not None else _read_child_outcome(agent, current.run, child)
     except Exception as error:
-        _stop_unless_ended(agent, place.run, child, live, error)
+        _stop_unless_ended(agent, current.run, child, live, error)
     finally:
-        _note_spending(agent, place.run, child, live)
-    return _read_child_outcome(agent, place.run, child)
+        _note_spending(agent, current.run, child, live)
+    return _read_child_outcome(agent, current.run, child)
 
 
-async def _execute_child_async(agent: Agent[..., Any], place: Inside, child: str, args: Any, kwargs: Any) -> Any:
-    live, parent = None, place.run
+async def _execute_child_async(agent: Agent[..., Any], current: Inside, child: str, args: Any, kwargs: Any) -> Any:
+    live, parent = None, current.run
     try:
-        live = _open_child(agent, place, child, args, kwargs)
+        live = _open_child(agent, current, child, args, kwargs)
         if live is None:
             return await _read_child_outcome(agent, parent, child)
         return await agent.execute(live, args, kwargs)
@@ -112,12 +112,12 @@ async def _execute_child_async(agent: Agent[..., Any], place: Inside, child: str
     return await _read_child_outcome(agent, parent, child)
 
 
-def _open_child(agent: Agent[..., Any], place: Inside, child: str, args: Any, kwargs: Any) -> LiveRun | None:
+def _open_child(agent: Agent[..., Any], current: Inside, child: str, args: Any, kwargs: Any) -> LiveRun | None:
     """Create the child run or take it over. Return None if it has ended.
 
     Its facts hold redacted arguments, but it is executed with the real ones.
     """
-    parent, journal = place.run, place.run.journal
+    parent, journal = current.run, current.run.journal
     assert journal is not None
     last = journal.store.last_event(agent.namespace, child)
     if last is not None and last.kind in TERMINAL_KINDS:
@@ -129,7 +129,7 @@ def _open_child(agent: Agent[..., Any], place: Inside, child: str, args: Any, kw
         redact = parent.secrets.redact_for_child
         extra_facts = dict(parent.secrets.facts_for_child()) if agent.redaction is None else {}
         if parent.substitutes is not None:
-            extra_facts.update(parent.substitutes.facts_for_child(place.effect) or {})
+            extra_facts.update(parent.substitutes.facts_for_child(current.effect) or {})
         with suppress(RunExists):  # an earlier process created it, and its write has arrived only now
             created = agent.create_run(redact(args), redact(kwargs), child, journal.store, link, extra_facts)
             live = LiveRun(created, guard=agent.make_guard(parent.guard))

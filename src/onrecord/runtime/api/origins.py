@@ -76,9 +76,9 @@ def _name_in(module: ModuleType, agent: Any) -> str | None:
 
 def _import_folder(module: str, path: str) -> str | None:
     """Return the folder from which `import module` finds the file."""
-    place = path.removesuffix(".py").removesuffix(f"{os.sep}__init__")
+    stem = path.removesuffix(".py").removesuffix(f"{os.sep}__init__")
     tail = os.sep + module.replace(".", os.sep)
-    return place.removesuffix(tail) or os.sep if place.endswith(tail) else None
+    return stem.removesuffix(tail) or os.sep if stem.endswith(tail) else None
 
 
 def choose_agent(agents: Sequence[Any], origin: Any) -> Any:
@@ -88,19 +88,19 @@ def choose_agent(agents: Sequence[Any], origin: Any) -> Any:
     """
     if not isinstance(origin, dict) or not origin.keys() & {"file", "module"}:
         return agents[-1]
-    recorded = _place(origin)
-    places = [[_place(own) for own in (find_origin(one), one.origin) if own] or [recorded] for one in agents]
+    recorded = _code_path(origin)
+    paths = [[_code_path(own) for own in (find_origin(one), one.origin) if own] or [recorded] for one in agents]
     for part in (0, 1):
-        for one, found in zip(agents, places, strict=True):
-            if any(place[part] == recorded[part] for place in found):
+        for one, found in zip(agents, paths, strict=True):
+            if any(path[part] == recorded[part] for path in found):
                 return one
     return None
 
 
-def _place(origin: Mapping[str, str]) -> tuple[str, str]:
+def _code_path(origin: Mapping[str, str]) -> tuple[str, str]:
     """Return the path of the code without .py, and its last name. A package is named by its folder."""
     parts = [origin.get("folder", ""), *origin["module"].split(".")] if "module" in origin else [origin["file"]]
-    place = os.path.realpath(os.path.join(*parts)).removesuffix(".py")
-    if os.path.basename(place) in ("__init__", "__main__"):
-        place = os.path.dirname(place)
-    return place, os.path.basename(place)
+    path = os.path.realpath(os.path.join(*parts)).removesuffix(".py")
+    if os.path.basename(path) in ("__init__", "__main__"):
+        path = os.path.dirname(path)
+    return path, os.path.basename(path)

@@ -70,9 +70,9 @@ def sleep(seconds: float) -> Any:
 
 def _seconds_left(due: float) -> float:
     """Return the seconds until the recorded due time."""
-    place = current_effect()
-    if place is not None and place.effect.recorded is not None and place.run.history is not None:
-        meta = place.run.history.members(place.effect.recorded.row).get("meta")
+    current = current_effect()
+    if current is not None and current.effect.recorded is not None and current.run.history is not None:
+        meta = current.run.history.members(current.effect.recorded.row).get("meta")
         if isinstance(meta, dict) and isinstance(meta.get("due"), int):
             due = meta["due"] / 1e6
     return max(0.0, due - time.time())

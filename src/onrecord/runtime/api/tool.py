@@ -96,10 +96,10 @@ def run_step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.
 
 def idempotency_key() -> str:
     """Return the idempotency key of the current effect: the same for every attempt, in every process."""
-    place = current_effect()
-    if place is None:
+    current = current_effect()
+    if current is None:
         raise InvalidInput("idempotency_key() was called outside an effect", code="outside_effect")
-    return place.idempotency_key
+    return current.idempotency_key
 
 
 class Effect(Generic[P, R]):
@@ -182,9 +182,9 @@ class Effect(Generic[P, R]):
             transactions.check_place(self.spec.name)
         elif current_lane() is None:
             is_outside(self.spec.name, depth=4)
-            place = current_effect()
-            if place is not None and place.run.substitutes is not None and self.spec.kind not in LIVE_KINDS:
-                place.run.substitutes.refuse_inside(self.spec.name)
+            current = current_effect()
+            if current is not None and current.run.substitutes is not None and self.spec.kind not in LIVE_KINDS:
+                current.run.substitutes.refuse_inside(self.spec.name)
             note_call(self.spec.name)
             return self.function(*args, **kwargs)
         if not kwargs and len(args) == len(self._names):

@@ -100,15 +100,15 @@ def wait_for(name: str, *, timeout: float | str | timedelta | None = None) -> An
 
 async def _wait_in_task(spec: EffectSpec, make: Any, identity: WaitIdentity, deadline: float | None) -> Any:
     async def wait() -> Any:
-        with _current_wait() as (place, registry):
-            key = await asyncio.to_thread(registry.key, place.run.name, identity)
+        with _current_wait() as (current, registry):
+            key = await asyncio.to_thread(registry.key, current.run.name, identity)
             cancel = asyncio.Event()
             try:
                 return _to_outcome(
-                    await registry.wait(key, cancel=cancel, deadline=_recorded_deadline(place, deadline))
+                    await registry.wait(key, cancel=cancel, deadline=_recorded_deadline(current, deadline))
                 )
             except asyncio.CancelledError:
-                if not place.run.is_stopped:  # the agent cancelled the wait, so a later resolution must be refused
+                if not current.run.is_stopped:  # the agent cancelled the wait, so a later resolution must be refused
                     registry.resolve(key, Resolution.cancelled())
                 raise
 
@@ -140,14 +140,14 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
         return {**_to_outcome(first.resolution), "winner": winner}
 
     async def wait() -> Any:
-        with _current_wait() as (place, registry):
-            keys = [await asyncio.to_thread(registry.key, place.run.name, identity) for identity in identities]
-            return to_outcome(await registry.wait_first(keys, deadline=_recorded_deadline(place, deadline)))
+        with _current_wait() as (current, registry):
+            keys = [await asyncio.to_thread(registry.key, current.run.name, identity) for identity in identities]
+            return to_outcome(await registry.wait_first(keys, deadline=_recorded_deadline(current, deadline)))
 
     def wait_blocking() -> Any:
-        with _current_wait() as (place, registry):
-            keys = [registry.key(place.run.name, identity) for identity in identities]
-            return to_outcome(registry.wait_first_blocking(keys, deadline=_recorded_deadline(place, deadline)))
+        with _current_wait() as (current, registry):
+            keys = [registry.key(current.run.name, identity) for identity in identities]
+            return to_outcome(registry.wait_first_blocking(keys, deadline=_recorded_deadline(current, deadline)))
 
     def unwrap_first(outcome: Any) -> tuple[str, Any]:
         winner = outcome["winner"]
@@ -163,9 +163,9 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
 
 
 def _wait_blocking(identity: WaitIdentity, deadline: float | None) -> Resolution:
-    with _current_wait() as (place, registry):
-        key = registry.key(place.run.name, identity)
-        return registry.wait_blocking(key, deadline=_recorded_deadline(place, deadline))
+    with _current_wait() as (current, registry):
+        key = registry.key(current.run.name, identity)
+        return registry.wait_blocking(key, deadline=_recorded_deadline(current, deadline))
 
 
 @contextmanager
@@ -179,19 +179,19 @@ def _stopping_on_store_errors(run: LiveRun) -> Iterator[None]:
 
 @contextmanager
 def _current_wait() -> Iterator[tuple[Inside, WaitRegistry]]:
-    place = current_effect()
-    assert place is not None
-    registry = place.run.desk()
-    with _stopping_on_store_errors(place.run):
-        yield place, registry
+    current = current_effect()
+    assert current is not None
+    registry = current.run.desk()
+    with _stopping_on_store_errors(current.run):
+        yield current, registry
 
 
-def _recorded_deadline(place: Inside, deadline: float | None) -> float | None:
+def _recorded_deadline(current: Inside, deadline: float | None) -> float | None:
     """Return the recorded deadline of a resumed wait, which does not move, or that of a new one."""
-    recorded = place.effect.recorded
-    if recorded is None or place.run.history is None:
+    recorded = current.effect.recorded
+    if recorded is None or current.run.history is None:
         return deadline
-    recorded_us = place.run.history.members(recorded.row).get("deadline")
+    recorded_us = current.run.history.members(recorded.row).get("deadline")
     return recorded_us / 1e6 if isinstance(recorded_us, int) else None
 
 
@@ -276,8 +276,8 @@ def interrupt(value: Any = None) -> Any:
         return perform_blocking(spec, make, lambda: _wait_blocking(identity, None).value)
 
     async def wait() -> Any:
-        with _current_wait() as (place, registry):
-            key = await asyncio.to_thread(registry.key, place.run.name, identity)
+        with _current_wait() as (current, registry):
+            key = await asyncio.to_thread(registry.key, current.run.name, identity)
             return (await registry.wait(key)).value
 
     return perform(spec, make, wait)

@@ -128,11 +128,11 @@ def bind_call(call: Callable[[], Any], payload: Any) -> Callable[[], Any]:
 
 
 def _refuse_input() -> Any:
-    place = current_effect()
-    assert place is not None
-    place.run.stop_here(
+    current = current_effect()
+    assert current is not None
+    current.run.stop_here(
         InvalidInput(
-            f"{place.effect.spec.name} cannot be executed with this input: its function does not accept it",
+            f"{current.effect.spec.name} cannot be executed with this input: its function does not accept it",
             hint="Change its answer or the program instead.",
             code="bad_change",
         )

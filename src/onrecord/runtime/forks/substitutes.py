@@ -177,9 +177,9 @@ class Substitutes:
 
     def _choose_answer(self) -> SubstituteAnswer | None:
         """Return the recorded answer to the current effect, or None if it is executed. Otherwise stop the run."""
-        place = current_effect()
-        assert place is not None
-        effect, policy = place.effect, self.policy
+        current = current_effect()
+        assert current is not None
+        effect, policy = current.effect, self.policy
         spec = effect.spec
         if policy.mode == STOPPED:
             hint = f"Continue it: onrecord resume {self._run.name} --tail live, or --tail mocked"
@@ -363,8 +363,8 @@ class Substitutes:
 
 def _find_effect_context() -> Context | None:
     """Return the context of an effect under a tail policy: its threads must not call tools that were not named."""
-    place = EFFECT.get()
-    return copy_context() if place is not None and place.run.substitutes is not None else None
+    current = EFFECT.get()
+    return copy_context() if current is not None and current.run.substitutes is not None else None
 
 
 threads.find_effect_context = _find_effect_context
