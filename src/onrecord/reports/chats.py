@@ -9,25 +9,21 @@ forms of OpenAI, Anthropic and Google, and of tools of the kind `model_call`; a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 from onrecord.analysis.compare.messages import ChatMessage, messages_of
-from onrecord.core.events import ANSWERS
 from onrecord.errors import OnrecordError
 from onrecord.journal.reader import JournalReader
-from onrecord.reports.conversations import answered_message, conversation_of
-from onrecord.reports.effects import MODEL_CALL, OUTCOMES, asked_model, outline
+from onrecord.reports.conversations import answered_messages, conversation_of
+from onrecord.reports.effects import OUTCOMES, asked_model, is_model_call
 from onrecord.reports.json_text import json_bytes
-from onrecord.reports.streamed import streamed_answer
-from onrecord.reports.timelines import SeenEvent, seen
+from onrecord.reports.timelines import SeenEvent, find_answer, seen
 from onrecord.reports.usages import ReadAnswer, plain, used_by
 from onrecord.store.contract import EventRow
 
 EVENTS_LOOKED_AT = 2_000
 """For one page: where few of them are model calls a page is short, and says where the next one begins."""
-ANSWERS_LOOKED_FOR_IN = 2_000
 PAGE_BYTES = 512 * 1024
 TEXT_ROOM = 20_000
 """Characters of one text that are told here; the event has all of it."""
@@ -97,7 +93,7 @@ def _told(reader: JournalReader, read: ReadAnswer, row: EventRow, last_calls: di
         "damage": request.damage,
         "erased": request.erased,
     }
-    call, answer = _call_of(request), _find_answer(reader, request.seq)
+    call, answer = _call_of(request), _answer_of(reader, request.seq)
     if call is not None:
         told |= _new_messages(call, _call_before(call, last_calls))
         last_calls[row.lane] = call._replace(answer=_message_of(answer))
@@ -109,7 +105,7 @@ def _new_messages(call: _Call, before: _Call | None) -> dict[str, Any]:
         return {"messages": [_shown(one) for one in call.messages]}
     same = _common(before.messages, call.messages)
     new = call.messages[same:]
-    own = bool(new) and same == len(before.messages) and before.answer is not None and _agree(before.answer, new[0])
+    own = bool(new) and same == len(before.messages) and before.answer is not None and before.answer.says_same(new[0])
     return {
         "messages": [_shown(one) for one in new[own:]],
         "before": before.seq,
@@ -117,10 +113,6 @@ def _new_messages(call: _Call, before: _Call | None) -> dict[str, Any]:
         "own_answer": own,
         "dropped": len(before.messages) - same,
     }
-
-
-def _agree(answer: ChatMessage, message: ChatMessage) -> bool:
-    return (answer.role, answer.text, answer.calls) == (message.role, message.text, message.calls)
 
 
 def _answered(read: ReadAnswer, request: SeenEvent, answer: SeenEvent | None) -> dict[str, Any]:
@@ -151,29 +143,13 @@ def _message_of(answer: SeenEvent | None) -> ChatMessage | None:
 
 
 def answer_message(output: Any) -> ChatMessage | None:
-    """What a model answered, whole or in a stream; what a tool returned that asks one."""
+    """Return the answer of a model as one message: reasoning, texts and calls of a response together."""
     if isinstance(output, str):
         return ChatMessage("assistant", output)
-    answer = plain(output)
-    if not isinstance(answer, dict):
-        return None
-    body = answer.get("body")
-    told = body.get("json") if isinstance(body, dict) else answer
-    if isinstance(body, dict) and isinstance(body.get("text"), str):
-        told = streamed_answer(body["text"])
-    if isinstance(told, dict) and isinstance(told.get("output"), list):
-        return _of_items(told["output"])  # responses: reasoning, messages and calls beside each other
-    return answered_message(told) if isinstance(told, dict) else None
-
-
-def _of_items(items: list[Any]) -> ChatMessage | None:
-    try:
-        found = messages_of([item for item in items if isinstance(item, dict)])
-    except OnrecordError:
-        return None
+    found = answered_messages(output)
     said = [one for one in found if one.text or one.calls] or found
-    if not said:
-        return None
+    if len(said) <= 1:
+        return said[0] if said else None
     calls = tuple(call for one in said for call in one.calls)
     rest = [one.rest for one in said if one.rest is not None]
     return ChatMessage("assistant", "\n".join(one.text for one in said if one.text), calls, (), rest or None)
@@ -187,7 +163,7 @@ def _calls_before(reader: JournalReader, start: int) -> dict[str, _Call]:
     for row in sorted(last.values(), key=lambda one: one.seq):
         call = _call_of(seen(reader, row))
         if call is not None:
-            found[row.lane] = call._replace(answer=_message_of(_find_answer(reader, row.seq)))
+            found[row.lane] = call._replace(answer=_message_of(_answer_of(reader, row.seq)))
     return found
 
 
@@ -215,31 +191,10 @@ def _call_of(request: SeenEvent) -> _Call | None:
         return None
 
 
-def is_model_call(reader: JournalReader, row: EventRow) -> bool:
-    if row.kind != "ActionRequested":
-        return False
-    try:
-        content = outline(row, reader.link(row).content)
-    except OnrecordError:
-        return False
-    return isinstance(content, dict) and content.get("effect") == MODEL_CALL
-
-
-def _find_answer(reader: JournalReader, seq: int) -> SeenEvent | None:
-    for row in _rows_behind(reader, seq):
-        try:
-            if row.kind in ANSWERS and reader.link(row).parent == seq:
-                whole = reader.store.event(reader.namespace, reader.run, row.seq)
-                return None if whole is None else seen(reader, whole)
-        except OnrecordError:
-            continue  # of which request it is the answer cannot be read
-    return None
-
-
-def _rows_behind(reader: JournalReader, seq: int) -> Iterator[EventRow]:
-    """Near ones first: most answers follow at once."""
-    for start, stop in ((seq + 1, seq + 16), (seq + 16, seq + 1 + ANSWERS_LOOKED_FOR_IN)):
-        yield from reader.store.scan(reader.namespace, reader.run, start, stop, contents=False)
+def _answer_of(reader: JournalReader, seq: int) -> SeenEvent | None:
+    answer = find_answer(reader, seq)
+    row = None if answer is None else reader.store.event(reader.namespace, reader.run, answer)
+    return None if row is None else seen(reader, row)
 
 
 def _shown(message: ChatMessage) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from onrecord.errors import InvalidInput, InvalidValue, NotFound, OnrecordError
 from onrecord.journal.lineage import shared_stretches
 from onrecord.journal.reader import JournalReader
 from onrecord.reports.conversations import Conversation, answered_messages, answering_model, conversation_of
-from onrecord.reports.effects import MODEL_CALL, asked_model, outline
-from onrecord.reports.timelines import SeenEvent, one_event
+from onrecord.reports.effects import MODEL_CALL, asked_model, is_model_call
+from onrecord.reports.timelines import SeenEvent, find_answer, one_event
 from onrecord.store.contract import EventRow
 
 CALLS_LOOKED_AT = 20
@@ -89,7 +89,7 @@ def context_report(reader: JournalReader, seq: int | None = None) -> ContextRepo
     else:
         own = [] if before is None else answered_messages(_answer_of(before))
         messages = _labels(changes, own)
-    name, answer = call.content.get("name"), _answer_seq(reader, call)
+    name, answer = call.content.get("name"), find_answer(reader, call.seq)
     return ContextReport(
         run=reader.run,
         seq=call.seq,
@@ -129,7 +129,7 @@ def _labels(changes: tuple[MessageChange, ...], own: list[ChatMessage]) -> list[
         assert shown is not None
         data = _labelled(one.kind, shown, one.actual_index) | {"before_index": one.expected_index}
         if one.kind == "INJECTED":
-            origin = "answer" if any(_says_the_same(answer, shown) for answer in own) else None
+            origin = "answer" if any(answer.says_same(shown) for answer in own) else None
             data |= {"place": "end" if number > last else "between", "origin": origin}
         elif one.kind not in ("SAME", "DROPPED") and one.expected is not None:
             data["before"] = one.expected.to_data()
@@ -137,10 +137,6 @@ def _labels(changes: tuple[MessageChange, ...], own: list[ChatMessage]) -> list[
             data["rest_differs"] = None if one.rest is None else one.rest.to_data()
         found.append(data)
     return found
-
-
-def _says_the_same(answer: ChatMessage, message: ChatMessage) -> bool:
-    return message.role == answer.role and (message.text, message.calls) == (answer.text, answer.calls)
 
 
 def _labelled(label: str | None, message: ChatMessage, index: int | None) -> dict[str, Any]:
@@ -156,7 +152,7 @@ def last_model_call(reader: JournalReader) -> int:
     while stop > 1:
         start = max(1, stop - EVENTS_LOOKED_AT)
         rows = reader.store.scan(reader.namespace, reader.run, start, stop)
-        found = [row.seq for row in rows if _is_model_call(reader, row)]
+        found = [row.seq for row in rows if is_model_call(reader, row)]
         if found:
             return found[-1]
         stop = start
@@ -179,12 +175,12 @@ def _call(reader: JournalReader, seq: int) -> ContextCall:
     found = _as_call(reader, event)
     if found is None:
         content = event.content if isinstance(event.content, dict) else {}
-        is_model_call = content.get("effect") == MODEL_CALL
-        what = "has no conversation that is known" if is_model_call else "is no model call"
+        is_call = content.get("effect") == MODEL_CALL
+        what = "has no conversation that is known" if is_call else "is no model call"
         raise InvalidInput(
             f"event {seq} of run {reader.run} {what}" if not event.erased else f"event {seq} was erased",
             hint="`onrecord show RUN --event N` shows the event; without a number the last model call is shown.",
-            code="no_conversation" if is_model_call else "erased" if event.erased else "no_model_call",
+            code="no_conversation" if is_call else "erased" if event.erased else "no_model_call",
         )
     return found
 
@@ -261,7 +257,7 @@ def _back_from(
         found = reader.store.lane_event(reader.namespace, reader.run, row.lane, place)
         if found is not None and found.kind == "ActionRequested":
             whole = reader.store.event(reader.namespace, reader.run, found.seq)
-            if whole is not None and _is_model_call(reader, whole):
+            if whole is not None and is_model_call(reader, whole):
                 yield reader, whole
 
 
@@ -269,25 +265,15 @@ def _of_other_lanes(call: ContextCall) -> Iterator[tuple[JournalReader, EventRow
     reader = call.reader
     start = max(1, call.seq - EVENTS_LOOKED_AT)
     rows = reader.store.scan(reader.namespace, reader.run, start, call.seq)
-    found = [row for row in rows if row.lane != call.lane and _is_model_call(reader, row)]
+    found = [row for row in rows if row.lane != call.lane and is_model_call(reader, row)]
     yield from ((reader, row) for row in reversed(found[-CALLS_LOOKED_AT:]))
-
-
-def _is_model_call(reader: JournalReader, row: EventRow) -> bool:
-    if row.kind != "ActionRequested":
-        return False
-    try:
-        content = outline(row, reader.link(row).content)
-    except OnrecordError:
-        return False
-    return isinstance(content, dict) and content.get("effect") == MODEL_CALL
 
 
 # Their answers
 
 
 def _answer_of(call: ContextCall) -> Any:
-    seq = _answer_seq(call.reader, call)
+    seq = find_answer(call.reader, call.seq)
     if seq is None:
         return None
     try:
@@ -295,14 +281,3 @@ def _answer_of(call: ContextCall) -> Any:
     except OnrecordError:
         return None
     return content.get("output") if isinstance(content, dict) else None
-
-
-def _answer_seq(reader: JournalReader, call: ContextCall) -> int | None:
-    stop = call.seq + EVENTS_LOOKED_AT
-    for row in reader.store.scan(reader.namespace, reader.run, call.seq + 1, stop, contents=False):
-        if row.kind in ("ActionSucceeded", "ActionFailed") and row.lane == call.lane:
-            try:
-                return row.seq if reader.link(row).parent == call.seq else None
-            except OnrecordError:
-                return None
-    return None

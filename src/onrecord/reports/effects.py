@@ -137,6 +137,10 @@ def outline(row: EventRow, committed: str) -> Any:
     return parse_stored(stored)
 
 
+def is_model_call(reader: JournalReader, row: EventRow) -> bool:
+    return row.kind == "ActionRequested" and requested(reader, row).kind == MODEL_CALL
+
+
 def asked_model(payload: Any) -> str | None:
     """The model that a request names: in the body or the path that was sent, or as an argument."""
     if not isinstance(payload, dict):

@@ -6,21 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from onrecord.analysis.compare.excerpts import excerpt
-from onrecord.analysis.compare.trees import Difference, compare_trees
+from onrecord.analysis.compare.trees import compare_trees
 from onrecord.core.events import ANSWERS, OPENING_KINDS
 from onrecord.core.hashing import render
 from onrecord.core.links import Link
 from onrecord.core.packing import unpack
 from onrecord.errors import BadPosition, Damaged, InvalidInput, InvalidValue, NotFound, OnrecordError
 from onrecord.journal.reader import JournalReader
-from onrecord.reports.gists import gist_of_value, trimmed
-from onrecord.reports.timelines import SeenEvent, seen
+from onrecord.reports.comparisons import difference_report
+from onrecord.reports.gists import trimmed
+from onrecord.reports.timelines import STRETCHES, SeenEvent, find_answer, seen
 from onrecord.store.contract import EventRow
 
-NEAR = 2_000
-"""Events on each side in which what belongs to an event is looked for."""
-STRETCHES = (32, 256, NEAR)
 STORED_ROOM = 64 * 1024
 DIFFERENCES = 40
 VALUE_ROOM = 400
@@ -54,7 +51,7 @@ def event_details(reader: JournalReader, seq: int) -> dict[str, Any]:
         },
         "artifacts": artifacts_in(event.content),
         "request": event.parent if row.kind in ANSWERS else None,
-        "answer": _answer_to(reader, seq) if row.kind in OPENING_KINDS else None,
+        "answer": find_answer(reader, seq) if row.kind in OPENING_KINDS else None,
         "before": _same_call_before(reader, row, link),
     }
 
@@ -99,7 +96,7 @@ def difference_to_call_before(reader: JournalReader, seq: int, to: int | None = 
         "before": before,
         "equal": found.equal,
         "total": found.total,
-        "differences": [_difference(one) for one in found.differences],
+        "differences": [difference_report(one, VALUE_ROOM) for one in found.differences],
     }
 
 
@@ -109,19 +106,6 @@ def _compared(event: SeenEvent) -> Any:
     if not isinstance(content, dict):
         return content
     return {name: value for name, value in content.items() if name not in ("action_id", "wait_id", "meta")}
-
-
-def _difference(found: Difference) -> dict[str, Any]:
-    told: dict[str, Any] = {"path": found.path, "kind": found.kind}
-    if found.kind == "changed" and isinstance(found.expected, str) and isinstance(found.actual, str):
-        part = excerpt(found.expected, found.actual)
-        runs = [run.to_data() for run in part.diff.runs]
-        return {**told, "words": runs, "left_out": [part.before, part.after], "goes_on": part.goes_on}
-    if found.kind != "added":
-        told["was"] = gist_of_value(found.expected, VALUE_ROOM)
-    if found.kind != "removed":
-        told["is"] = gist_of_value(found.actual, VALUE_ROOM)
-    return told
 
 
 def _row(reader: JournalReader, seq: int) -> EventRow:
@@ -145,23 +129,12 @@ def _stored(row: EventRow) -> bytes | None:
         return None
 
 
-def _answer_to(reader: JournalReader, seq: int) -> int | None:
-    start = seq + 1
-    for size in STRETCHES:
-        for row in reader.store.scan(reader.namespace, reader.run, start, seq + 1 + size, contents=False):
-            link = _link(reader, row) if row.kind in ANSWERS else None
-            if link is not None and link.parent == seq:
-                return row.seq
-        start = seq + 1 + size
-    return None
-
-
 def _same_call_before(reader: JournalReader, row: EventRow, link: Link | None) -> int | None:
     """The nearest earlier event of the same kind and name, of this lane or, where there is none, of another."""
     if row.kind in ANSWERS:  # the answer to the request that was made before
         request = None if link is None or link.parent is None else _row(reader, link.parent)
         asked = None if request is None else _same_call_before(reader, request, _link(reader, request))
-        return None if asked is None else _answer_to(reader, asked)
+        return None if asked is None else find_answer(reader, asked)
     if row.kind == "StateUpdated":
         return next((one.seq for one in _backwards(reader, row.seq) if one.kind == row.kind), None)
     name = _name_in(link)

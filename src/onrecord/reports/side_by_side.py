@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
-from onrecord.analysis.compare.excerpts import excerpt
-from onrecord.analysis.compare.trees import Difference, compare_trees
+from onrecord.analysis.compare.trees import compare_trees
 from onrecord.analysis.diff.lineage import open_lineage
 from onrecord.analysis.diff.reasons import WORDS
 from onrecord.analysis.diff.results import EventPlace, RunComparison
@@ -16,9 +15,9 @@ from onrecord.analysis.diff.runs import compare_runs
 from onrecord.core.matching import MatchRules
 from onrecord.errors import InvalidValue, OnrecordError
 from onrecord.journal.reader import JournalReader
-from onrecord.reports.comparisons import comparison_report, patch_between
+from onrecord.reports.comparisons import comparison_report, difference_report, patch_between
 from onrecord.reports.effects import outline
-from onrecord.reports.gists import gist_of, gist_of_value
+from onrecord.reports.gists import gist_of
 from onrecord.reports.timelines import SeenEvent, one_event
 from onrecord.reports.times import iso_time
 from onrecord.store.contract import EventRow, Store
@@ -246,7 +245,7 @@ def event_difference(expected: JournalReader, seq: int, actual: JournalReader, o
     except InvalidValue:
         return data  # a stranger's recording may hold what has no canonical form
     patch = patch_between(one.content, other.content)
-    data |= {"differences": [_difference(each) for each in found.differences], "total": found.total}
+    data |= {"differences": [difference_report(each, VALUE_ROOM) for each in found.differences], "total": found.total}
     if patch is not None:
         data |= {"patch": patch[:PATCH_ROOM], "patch_steps": len(patch)}
     return data
@@ -261,18 +260,3 @@ def _rules(reader: JournalReader) -> MatchRules:
 
 def _head(event: SeenEvent) -> dict[str, Any]:
     return {**event.to_json(), "content": None}
-
-
-def _difference(found: Difference) -> dict[str, Any]:
-    told: dict[str, Any] = {"path": found.path, "kind": found.kind}
-    if found.actual_path != found.path:
-        told["actual_path"] = found.actual_path
-    if found.kind == "changed" and isinstance(found.expected, str) and isinstance(found.actual, str):
-        part = excerpt(found.expected, found.actual)
-        runs = [run.to_data() for run in part.diff.runs]
-        return {**told, "words": runs, "left_out": [part.before, part.after], "goes_on": part.goes_on}
-    if found.kind != "added":
-        told["was"] = gist_of_value(found.expected, VALUE_ROOM)
-    if found.kind not in ("removed", "moved"):
-        told["is"] = gist_of_value(found.actual, VALUE_ROOM)
-    return told

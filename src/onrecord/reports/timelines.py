@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from onrecord.core.events import ANSWERS
 from onrecord.core.hashing import render
-from onrecord.errors import BadPosition, Damaged
+from onrecord.errors import BadPosition, Damaged, OnrecordError
 from onrecord.journal.reader import JournalReader
 from onrecord.reports.json_text import json_bytes
 from onrecord.reports.runs import run_report
 from onrecord.reports.times import iso_time
 from onrecord.store.contract import EventRow
+
+STRETCHES = (32, 256, 2_000)
+"""How far from an event its answer, or the same call before it, is looked for: near first."""
 
 
 class SeenEvent(NamedTuple):
@@ -56,6 +61,18 @@ def one_event(reader: JournalReader, seq: int) -> SeenEvent:
     if found.damage is not None:
         raise Damaged(found.damage)
     return found
+
+
+def find_answer(reader: JournalReader, seq: int) -> int | None:
+    """Return the seq of the answer to a request, if it is near. Rows that cannot be read are passed over."""
+    start = seq + 1
+    for size in STRETCHES:  # most answers follow at once
+        for row in reader.store.scan(reader.namespace, reader.run, start, seq + 1 + size, contents=False):
+            with suppress(OnrecordError):
+                if row.kind in ANSWERS and reader.link(row).parent == seq:
+                    return row.seq
+        start = seq + 1 + size
+    return None
 
 
 def event_report(run: str, event: SeenEvent) -> dict[str, Any]:

@@ -26,6 +26,10 @@ class ChatMessage(NamedTuple):
     rest: Any = None
     """Images, refusals, names, cache marks: a plain tree, compared unchanged."""
 
+    def says_same(self, other: ChatMessage) -> bool:
+        """Return True if the messages differ at most in results and rest."""
+        return self[:3] == other[:3]
+
     def to_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"role": self.role, "text": self.text}
         if self.calls:
