@@ -141,7 +141,7 @@ def test_a_limit_says_that_there_is_more() -> None:
 def test_a_listing_reads_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         record(f"run-{number}", [Completed()])
-    monkeypatch.setattr("onrecord.reports.runs.LOOKED_AT_ONCE", 2)
+    monkeypatch.setattr("onrecord.journal.reader.RUNS_AT_ONCE", 2)
     assert [run["run"] for run in onrecord_json("ls")["runs"]] == [f"run-{number}" for number in (4, 3, 2, 1, 0)]
 
 

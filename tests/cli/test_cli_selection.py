@@ -73,7 +73,7 @@ def test_a_position_that_is_none(three_runs: list[str], text: str) -> None:
 
 def test_positions_reach_beyond_one_page(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [record(f"run-{number}", [Completed()]) for number in range(5)]
-    monkeypatch.setattr("onrecord.cli.selection.PAGE", 2)
+    monkeypatch.setattr("onrecord.journal.reader.RUNS_AT_ONCE", 2)
     assert [shown(f"@last~{back}") for back in range(5)] == runs[::-1]
     assert onrecord("show", "@last~5").exit_code == 3
 

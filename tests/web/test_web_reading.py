@@ -214,7 +214,7 @@ def test_pages_of_runs_hold_each_run_once_while_others_begin(url: str) -> None:
 def test_a_rare_run_is_found_behind_pages_that_are_short(served: Served, path: str, monkeypatch: Any) -> None:
     for number in range(6):
         record(path, f"run-{number}", states(1))
-    monkeypatch.setattr("onrecord.reports.runs.LOOKED_AT_ONCE", 2)
+    monkeypatch.setattr("onrecord.journal.reader.RUNS_AT_ONCE", 2)
     monkeypatch.setattr("onrecord.reports.runs.LOOKED_AT_MOST", 2)
     page = served.json("/runs", status="completed")
     assert (page["runs"], page["more"]) == ([], True)

@@ -7,10 +7,10 @@ runs too, so that they can be erased and retired; a selection leaves them out un
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -19,14 +19,12 @@ from onrecord.cli.render.text import fit, inert
 from onrecord.cli.settings import Settings
 from onrecord.errors import InvalidInput, NotFound
 from onrecord.reports.run_selector import select_run
-from onrecord.reports.summaries import agent_of, kind_of_run
-from onrecord.store.contract import RunRow, Store
+from onrecord.reports.runs import STATUSES, RunFilter
+from onrecord.reports.summaries import agent_of
+from onrecord.store.contract import Store
 
-PAGE = 200
 RUNS_LOOKED_AT = 1_000
 LONGEST_ID = 128
-
-STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "stopped", "completed", "failed", "cancelled")
 
 
 def selected_run(store: Store, namespace: str, text: str) -> str:
@@ -56,16 +54,10 @@ def _similar_ids(store: Store, namespace: str, text: str) -> list[str]:
     return list(dict.fromkeys(known[name] for name in get_close_matches(wanted, known, n=3, cutoff=0.7)))
 
 
-class RunSelection(NamedTuple):
-    """Select runs by status, agent and time. The defaults select every run of kind `run`."""
+class RunSelection(RunFilter):
+    """Select runs by status, agent and time."""
 
-    statuses: frozenset[str] = frozenset()
-    agents: frozenset[str] = frozenset()
-    since: int | None = None
-    until: int | None = None
-    """Times of creation in microseconds: `since` is included, `until` is not."""
-    every_kind: bool = False
-    """Include stored differences and logged receipts."""
+    __slots__ = ()
 
     @property
     def selects_all(self) -> bool:
@@ -86,45 +78,6 @@ class RunSelection(NamedTuple):
         close = [name for one in sorted(self.agents) for name in get_close_matches(one[:LONGEST_ID], known, n=2)]
         message = f"no {self}runs of {inert(' or '.join(sorted(self.agents)))} in namespace {namespace!r}"
         return f"{message}; did you mean {inert(' or '.join(dict.fromkeys(close)))}?" if close else message
-
-
-class SelectedRun(NamedTuple):
-    row: RunRow
-    facts: dict[str, Any] | None
-    """The stored facts, or None when they are erased or damaged."""
-    status: str
-
-    @property
-    def agent(self) -> str | None:
-        agent = (self.facts or {}).get("agent")
-        return agent if isinstance(agent, str) else None
-
-    @property
-    def kind(self) -> str:
-        return kind_of_run(self.facts)
-
-
-def select_runs(store: Store, namespace: str, selection: RunSelection, *, page: int = PAGE) -> Iterator[SelectedRun]:
-    """Yield the runs of a selection, newest first."""
-    from onrecord.reports.status import standing_of
-    from onrecord.reports.summaries import facts_of
-
-    before: tuple[int, str] | None = None
-    while rows := store.list_runs(namespace, before=before, limit=page):
-        for row in rows:
-            if selection.since is not None and row.header.created < selection.since:
-                return
-            if selection.until is not None and row.header.created >= selection.until:
-                continue
-            run = SelectedRun(row, facts_of(store, namespace, row.header.run), "")
-            if not selection.every_kind and run.kind != "run":
-                continue
-            if selection.agents and run.agent not in selection.agents:
-                continue
-            run = run._replace(status=standing_of(store, namespace, row).status)
-            if not selection.statuses or run.status in selection.statuses:
-                yield run
-        before = rows[-1].header.created, rows[-1].header.run
 
 
 class StatusType(click.Choice):  # type: ignore[type-arg]  # older versions of click have no argument there

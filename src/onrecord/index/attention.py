@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import apsw
@@ -12,8 +13,9 @@ from onrecord.errors import OnrecordError
 from onrecord.index.index import Index
 from onrecord.index.lists import shorten_id
 from onrecord.index.schema import NEEDS_ATTENTION
+from onrecord.journal.reader import each_run
 from onrecord.reports.open_questions import doubts, open_waits
-from onrecord.reports.runs import LOOKED_AT_MOST, LOOKED_AT_ONCE, ListPosition
+from onrecord.reports.runs import LOOKED_AT_MOST, ListPosition
 from onrecord.reports.status import is_held
 from onrecord.reports.times import iso_time
 
@@ -59,15 +61,9 @@ def _describe_run(
 
 def _read_from_log(index: Index, before: ListPosition | None, limit: int) -> tuple[list[Any], int]:
     """Return the open runs that one page of the log has, while the index is being built."""
-    found: list[Any] = []
-    examined = 0
-    while examined < LOOKED_AT_MOST and len(found) <= limit:
-        page = index.store.list_runs(index.namespace, before=before, limit=LOOKED_AT_ONCE)
-        for row in page:
-            before = ListPosition(row.header.created, row.header.run)
-            if not row.header.imported and (row.last is None or row.last.kind not in TERMINAL_KINDS):
-                found.append((row.header.run, row.header.created, None, "open", row.header.run))
-        examined += len(page)
-        if len(page) < LOOKED_AT_ONCE:
-            break
+    found = [
+        (row.header.run, row.header.created, None, "open", row.header.run)
+        for row in islice(each_run(index.store, index.namespace, before), LOOKED_AT_MOST)
+        if not row.header.imported and (row.last is None or row.last.kind not in TERMINAL_KINDS)
+    ]
     return found[: limit + 1], len(found)

@@ -8,10 +8,8 @@ from typing import NamedTuple
 from onrecord.core.links import OPERATIONS_RUN
 from onrecord.core.merkle import artifacts_in, references_in
 from onrecord.core.packing import unpack
-from onrecord.journal.reader import NodeReader
+from onrecord.journal.reader import NodeReader, each_run
 from onrecord.store.contract import RunRow, Store
-
-PAGE = 200
 
 
 class Content(NamedTuple):
@@ -24,10 +22,7 @@ class Content(NamedTuple):
 
 def all_runs(store: Store, namespace: str) -> Iterator[RunRow]:
     """Yield every run of the namespace, newest first, then its operations journal."""
-    before: tuple[int, str] | None = None
-    while page := store.list_runs(namespace, before=before, limit=PAGE):
-        yield from page
-        before = (page[-1].header.created, page[-1].header.run)
+    yield from each_run(store, namespace)
     operations = store.run_row(namespace, OPERATIONS_RUN)
     if operations is not None:
         yield operations

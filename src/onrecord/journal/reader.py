@@ -16,10 +16,11 @@ from onrecord.core.merkle import expand
 from onrecord.core.packing import unpack
 from onrecord.errors import BadPosition, Damaged, NotFound, Refused
 from onrecord.journal.sequenced_event import ErasedEvent, SequencedEvent
-from onrecord.store.contract import EventRow, Head, HeaderRow, Store
+from onrecord.store.contract import EventRow, Head, HeaderRow, RunRow, Store
 
 NODE_CACHE_BYTES = 16 * 1024 * 1024
 MOST_PARENTS = 1000
+RUNS_AT_ONCE = 200
 
 
 class NodeReader:
@@ -61,6 +62,22 @@ def check_node(address: bytes, blob: bytes) -> bytes:
     if node_address(stored) != address:
         raise Damaged(f"a shared value does not match its address: node {render(address)}", code="bad_node")
     return stored
+
+
+def each_run(
+    store: Store, namespace: str, before: tuple[int, str] | None = None, *, at_once: int | None = None
+) -> Iterator[RunRow]:
+    """Yield the runs of a namespace, newest first, `at_once` rows with a query.
+
+    `before` is the creation time and id of a run: only older runs are yielded.
+    """
+    limit = min(at_once or RUNS_AT_ONCE, RUNS_AT_ONCE)
+    while True:
+        page = store.list_runs(namespace, before=before, limit=limit)
+        yield from page
+        if len(page) < limit:
+            return
+        before = page[-1].header.created, page[-1].header.run
 
 
 class JournalReader:

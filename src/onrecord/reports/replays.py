@@ -15,12 +15,10 @@ from collections import Counter
 from typing import Any
 
 from onrecord.analysis.live import RunReplay, judge_runs
+from onrecord.analysis.live.attempts import is_replay_of
 from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
-from onrecord.core.hashing import render
-from onrecord.core.links import parse_header
 from onrecord.errors import Damaged, OnrecordError
-from onrecord.journal.reader import JournalReader
-from onrecord.reports.runs import LOOKED_AT_ONCE, ListPosition
+from onrecord.journal.reader import JournalReader, each_run
 from onrecord.reports.status import Standing, standing_of
 from onrecord.reports.timelines import SeenEvent, seen
 from onrecord.reports.times import iso_time
@@ -145,36 +143,24 @@ def _effect(asked: SeenEvent, answer: SeenEvent | None, state: str) -> dict[str,
 
 def _live_replays(reader: JournalReader, row: RunRow) -> tuple[list[dict[str, Any]], bool]:
     """Runs that say of themselves that they replay this one, newest first, each judged against it."""
-    store, namespace = reader.store, reader.namespace
     found: list[dict[str, Any]] = []
-    before: ListPosition | None = None
-    looked = 0
-    while page := store.list_runs(namespace, before=before, limit=LOOKED_AT_ONCE):
-        for other in page:
-            if other.header.created < row.header.created:
-                return found, False
-            looked += 1
-            if not _replays(other, reader):
-                continue
-            if len(found) == LIVE_REPLAYS_SHOWN or looked > LOOKED_AT_MOST:
+    for looked, other in enumerate(each_run(reader.store, reader.namespace)):
+        if other.header.created < row.header.created:
+            break
+        if looked == LOOKED_AT_MOST:
+            return found, True
+        if _replays(other, reader):
+            if len(found) == LIVE_REPLAYS_SHOWN:
                 return found, True
             found.append(_live_replay(reader, other))
-        if looked > LOOKED_AT_MOST:
-            return found, True
-        before = ListPosition(page[-1].header.created, page[-1].header.run)
     return found, False
 
 
 def _replays(other: RunRow, reader: JournalReader) -> bool:
     try:
-        parent = parse_header(other.header.header).parent
+        return is_replay_of(other, reader)
     except Damaged:
         return False
-    if parent is None or parent.relation != "replay" or parent.run not in (reader.run, reader.recorded_run):
-        return False
-    named = reader.store.event(reader.namespace, reader.run, parent.seq) if parent.seq else None
-    head = reader.header_row.hash if not parent.seq else None if named is None else named.hash
-    return head is not None and render(head) == parent.head  # another run of that name is another run
 
 
 def _live_replay(reader: JournalReader, other: RunRow) -> dict[str, Any]:

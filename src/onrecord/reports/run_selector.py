@@ -6,12 +6,11 @@ import re
 
 from onrecord.core.links import OPERATIONS_RUN
 from onrecord.errors import InvalidInput, NotFound, OnrecordError
-from onrecord.journal.reader import JournalReader
+from onrecord.journal.reader import JournalReader, each_run
 from onrecord.reports.summaries import facts_of, kind_of_run
 from onrecord.store.contract import Store
 
 CANDIDATES = 5
-PAGE = 200
 MOST_BACK = 10_000
 SHORTEST_ID = 8
 LONGEST_WHOLE_ID = 16
@@ -48,16 +47,13 @@ def _by_position(store: Store, namespace: str, text: str) -> str:
         raise InvalidInput(
             f"not a run: {text[:80]!r}", hint="Use @last, @last~1, an id or its beginning.", code="bad_run"
         )
-    before: tuple[int, str] | None = None
-    while page := store.list_runs(namespace, before=before, limit=min(PAGE, back + 1)):
-        for row in page:
-            run = row.header.run
-            if kind_of_run(facts_of(store, namespace, run)) != "run" or _was_called(store, namespace, run):
-                continue  # kept beside runs in their shape; nobody means those
-            if back == 0:
-                return row.header.run
-            back -= 1
-        before = page[-1].header.created, page[-1].header.run
+    for row in each_run(store, namespace, at_once=back + 1):
+        run = row.header.run
+        if kind_of_run(facts_of(store, namespace, run)) != "run" or _was_called(store, namespace, run):
+            continue  # a stored difference, a receipt or a called run
+        if back == 0:
+            return run
+        back -= 1
     raise NotFound(
         f"there is no {text}: namespace {namespace!r} has too few runs",
         hint="`onrecord ls` lists the runs; `onrecord run agent.py` records one.",

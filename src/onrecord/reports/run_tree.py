@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from onrecord.core.links import ParentRun, parse_header
 from onrecord.errors import Damaged
-from onrecord.journal.reader import JournalReader
-from onrecord.reports.runs import LOOKED_AT_ONCE, ListPosition
+from onrecord.journal.reader import JournalReader, each_run
 from onrecord.reports.status import standing_of
 from onrecord.reports.summaries import facts_of
 from onrecord.reports.times import iso_time
@@ -76,19 +75,14 @@ def _line_of(store: Store, namespace: str, run: str) -> tuple[list[_Member], str
 
 def _children(store: Store, namespace: str, since: int) -> tuple[dict[str, list[_Member]], bool]:
     found: dict[str, list[_Member]] = {}
-    before: ListPosition | None = None
-    looked = 0
-    while page := store.list_runs(namespace, before=before, limit=LOOKED_AT_ONCE):
-        for row in page:
-            if row.header.created < since:
-                return found, False
-            parent = _parent_of(row)
-            if parent is not None:
-                found.setdefault(parent.run, []).append(_Member(row, parent))
-        looked += len(page)
-        if looked >= LOOKED_AT_MOST:
+    for looked, row in enumerate(each_run(store, namespace)):
+        if row.header.created < since:
+            break
+        if looked == LOOKED_AT_MOST:
             return found, True
-        before = ListPosition(page[-1].header.created, page[-1].header.run)
+        parent = _parent_of(row)
+        if parent is not None:
+            found.setdefault(parent.run, []).append(_Member(row, parent))
     return found, False
 
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from onrecord.core.events import TERMINAL_KINDS
 from onrecord.core.links import is_name
 from onrecord.errors import InvalidInput, NotFound
-from onrecord.journal.reader import JournalReader
+from onrecord.journal.reader import JournalReader, each_run
 from onrecord.reports.run_selector import short_id
 from onrecord.reports.status import standing_of
 from onrecord.reports.summaries import facts_of, kind_of_run, summary_of
 from onrecord.store.contract import RunRow, Store
 
 STATUSES = ("running", "interrupted", "waiting", "blocked", "in_doubt", "stopped", "completed", "failed", "cancelled")
-LOOKED_AT_ONCE = 200
 LOOKED_AT_MOST = 2_000
 """Runs that one page looks at: where few of them are wanted, a page is short and says where the next one begins."""
 
-_ENDS = frozenset(kind.lower() for kind in TERMINAL_KINDS)
 _CURSOR = re.compile(r"([0-9]{1,17}):(.+)\Z")
 
 
@@ -44,16 +43,57 @@ def run_report(reader: JournalReader) -> dict[str, Any]:
 
 
 class RunFilter(NamedTuple):
-    """Nothing given means all of them."""
+    """Conditions on runs. The defaults select every run of kind `run`."""
 
     statuses: frozenset[str] = frozenset()
     agents: frozenset[str] = frozenset()
     since: int | None = None
-    """In microseconds; runs that began then or later."""
     until: int | None = None
-    """Runs that began before."""
+    """Times of creation in microseconds: `since` is included, `until` is not."""
     every_kind: bool = False
-    """Also what is kept beside runs in their shape: differences, receipts."""
+    """Include stored differences and logged receipts."""
+
+
+class SelectedRun(NamedTuple):
+    row: RunRow
+    facts: dict[str, Any] | None
+    """The stored facts, or None when they are erased or damaged."""
+    status: str
+    """Empty if it was not looked up."""
+
+    @property
+    def agent(self) -> str | None:
+        agent = (self.facts or {}).get("agent")
+        return agent if isinstance(agent, str) else None
+
+    @property
+    def kind(self) -> str:
+        return kind_of_run(self.facts)
+
+
+def select(store: Store, namespace: str, row: RunRow, wanted: RunFilter) -> SelectedRun | None:
+    """Return the run if it meets the conditions. Times are left to the caller."""
+    status = row.last.kind.lower() if row.last is not None and row.last.kind in TERMINAL_KINDS else ""
+    if wanted.statuses and status and status not in wanted.statuses:
+        return None
+    run = SelectedRun(row, facts_of(store, namespace, row.header.run), status)
+    if not wanted.every_kind and run.kind != "run":
+        return None
+    if wanted.agents and run.agent not in wanted.agents:
+        return None
+    if wanted.statuses and not status:
+        run = run._replace(status=standing_of(store, namespace, row).status)
+    return run if not wanted.statuses or run.status in wanted.statuses else None
+
+
+def select_runs(store: Store, namespace: str, wanted: RunFilter) -> Iterator[SelectedRun]:
+    """Yield the runs that meet the conditions, newest first, with their status."""
+    for row in each_run(store, namespace, None if wanted.until is None else (wanted.until, "")):
+        if wanted.since is not None and row.header.created < wanted.since:
+            return
+        run = select(store, namespace, row, wanted)
+        if run is not None:
+            yield run if run.status else run._replace(status=standing_of(store, namespace, row).status)
 
 
 class RunPage(NamedTuple):
@@ -91,40 +131,15 @@ def runs_page(store: Store, namespace: str, wanted: RunFilter, *, cursor: str | 
     if wanted.until is not None and (before is None or wanted.until < before.created):
         before = ListPosition(wanted.until, "")
     found: list[dict[str, Any]] = []
-    looked = 0
-    while looked < LOOKED_AT_MOST:
-        page = store.list_runs(namespace, before=before, limit=LOOKED_AT_ONCE)
-        for row in page:
-            if wanted.since is not None and row.header.created < wanted.since:
-                return RunPage(found, None)
-            if len(found) == limit:
-                return RunPage(found, None if before is None else before.cursor())
-            looked += 1
-            before = ListPosition(row.header.created, row.header.run)
-            if _has_status(store, namespace, row, wanted.statuses):
-                facts = facts_of(store, namespace, row.header.run)
-                if _is_wanted(facts, wanted):
-                    found.append(_line(store, namespace, row, facts, wanted))
-        if len(page) < LOOKED_AT_ONCE:
-            return RunPage(found, None)
-    return RunPage(found, None if before is None else before.cursor())
-
-
-def _has_status(store: Store, namespace: str, row: RunRow, wanted: frozenset[str]) -> bool:
-    """Cheap questions first: how an ended run stands is in its row."""
-    if not wanted:
-        return True
-    if row.last is None or row.last.kind not in TERMINAL_KINDS:
-        return not wanted <= _ENDS and standing_of(store, namespace, row).status in wanted
-    return row.last.kind.lower() in wanted
-
-
-def _is_wanted(facts: dict[str, Any] | None, wanted: RunFilter) -> bool:
-    if not wanted.every_kind and kind_of_run(facts) != "run":
-        return False
-    return not wanted.agents or (facts or {}).get("agent") in wanted.agents
-
-
-def _line(store: Store, namespace: str, row: RunRow, facts: dict[str, Any] | None, wanted: RunFilter) -> dict[str, Any]:
-    kind = {"kind": kind_of_run(facts)} if wanted.every_kind else {}
-    return {**summary_of(store, namespace, row).to_json(), **kind, "short": short_id(store, namespace, row.header.run)}
+    for looked, row in enumerate(each_run(store, namespace, before)):
+        if wanted.since is not None and row.header.created < wanted.since:
+            break
+        if len(found) == limit or looked == LOOKED_AT_MOST:
+            return RunPage(found, None if before is None else before.cursor())
+        before = ListPosition(row.header.created, row.header.run)
+        run = select(store, namespace, row, wanted)
+        if run is not None:
+            kind = {"kind": run.kind} if wanted.every_kind else {}
+            summary = summary_of(store, namespace, row).to_json()
+            found.append({**summary, **kind, "short": short_id(store, namespace, row.header.run)})
+    return RunPage(found, None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from onrecord.core.events import TERMINAL_KINDS
-from onrecord.reports.runs import LOOKED_AT_MOST, LOOKED_AT_ONCE, ListPosition
+from onrecord.journal.reader import each_run
+from onrecord.reports.runs import LOOKED_AT_MOST, ListPosition
 from onrecord.runtime.waits.listed_waits import load_waits
 from onrecord.store.contract import RunRow, Store
 
@@ -22,18 +23,12 @@ def open_waits_page(store: Store, namespace: str, *, cursor: str | None, limit: 
     """
     before = ListPosition.of(cursor) if cursor is not None else None
     found: list[dict[str, Any]] = []
-    looked = 0
-    while looked < LOOKED_AT_MOST:
-        page = store.list_runs(namespace, before=before, limit=LOOKED_AT_ONCE)
-        for row in page:
-            if len(found) >= limit:
-                return {"waits": found, "next": None if before is None else before.cursor()}
-            looked += 1
-            before = ListPosition(row.header.created, row.header.run)
-            found += _open_waits(store, namespace, row)
-        if len(page) < LOOKED_AT_ONCE:
-            return {"waits": found, "next": None}
-    return {"waits": found, "next": None if before is None else before.cursor()}
+    for looked, row in enumerate(each_run(store, namespace, before)):
+        if len(found) >= limit or looked == LOOKED_AT_MOST:
+            return {"waits": found, "next": None if before is None else before.cursor()}
+        before = ListPosition(row.header.created, row.header.run)
+        found += _open_waits(store, namespace, row)
+    return {"waits": found, "next": None}
 
 
 def _open_waits(store: Store, namespace: str, row: RunRow) -> list[dict[str, Any]]:

@@ -22,11 +22,10 @@ from onrecord.analysis.live.runs import judge_runs
 from onrecord.core.hashing import render
 from onrecord.core.links import parse_header
 from onrecord.errors import BadPosition, InvalidInput, NotFound
-from onrecord.journal.reader import JournalReader
+from onrecord.journal.reader import JournalReader, each_run
 from onrecord.store.contract import RunRow, Store
 
 Which = Literal["first_last", "last_two"] | tuple[int, int]
-PAGE = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -240,19 +239,11 @@ def _choose_attempts(which: Which, numbers: Sequence[int], target: str) -> tuple
 def replays_of(store: Store, run: str, namespace: str = "default") -> list[str]:
     """Return the live replays of a run, oldest first. Reads every header of the namespace."""
     reader = JournalReader(store, run, namespace)
-    found: list[tuple[int, str]] = []
-    before: tuple[int, str] | None = None
-    while page := store.list_runs(namespace, before=before, limit=PAGE):
-        found += [_sort_key(row) for row in page if _is_replay_of(row, reader)]
-        before = _sort_key(page[-1])
-    return [name for _, name in sorted(found)]
+    found = [row.header for row in each_run(store, namespace) if is_replay_of(row, reader)]
+    return [header.run for header in sorted(found, key=lambda one: (one.created, one.run))]
 
 
-def _sort_key(row: RunRow) -> tuple[int, str]:
-    return row.header.created, row.header.run
-
-
-def _is_replay_of(row: RunRow, reader: JournalReader) -> bool:
+def is_replay_of(row: RunRow, reader: JournalReader) -> bool:
     parent = parse_header(row.header.header).parent
     if parent is None or parent.relation != "replay" or parent.run not in (reader.run, reader.recorded_run):
         return False

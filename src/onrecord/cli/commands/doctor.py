@@ -7,6 +7,7 @@ import platform
 import stat
 from dataclasses import dataclass, field
 from importlib import metadata
+from itertools import islice
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from onrecord.cli.render.text import bytes_text, inert, url_text
 from onrecord.cli.settings import Settings, shared_options
 from onrecord.cli.stores import reading, store_exists, store_url
 from onrecord.errors import OnrecordError
+from onrecord.journal.reader import each_run
 from onrecord.store.location import ELSEWHERE_HINT, absolute_path, sqlite_path
 
 FOUND_SOMETHING = 1
@@ -147,10 +149,7 @@ def _check_contents(seen: Examination, settings: Settings) -> None:
         with reading(settings) as store:
             seen.facts["durability"] = store.durability
             seen.facts["namespaces"] = len(store.namespaces())
-            runs, before = 0, None
-            while runs < RUNS_COUNTED and (page := store.list_runs(settings.namespace, before=before, limit=200)):
-                runs += len(page)
-                before = (page[-1].header.created, page[-1].header.run)
+            runs = sum(1 for _ in islice(each_run(store, settings.namespace), RUNS_COUNTED))
             seen.facts["runs"] = runs if runs < RUNS_COUNTED else f"{RUNS_COUNTED} or more"
     except OnrecordError as error:
         seen.problems.append(f"the store cannot be used: {error.message}{'. ' + error.hint if error.hint else ''}")

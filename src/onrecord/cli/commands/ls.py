@@ -112,12 +112,12 @@ def _list_runs(
     store: Store, namespace: str, chosen: RunSelection, limit: int, usage: dict[str, Any] | None, progress: Progress
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Return the runs and the cursor of the next page, or None on the last page."""
-    from onrecord.reports.runs import RunFilter, runs_page
+    from onrecord.reports.runs import runs_page
 
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
-        page = runs_page(store, namespace, RunFilter(*chosen), cursor=cursor, limit=limit - len(found))
+        page = runs_page(store, namespace, chosen, cursor=cursor, limit=limit - len(found))
         cursor = page.next
         for line in page.runs if usage is None else _with_usage(store, namespace, page.runs, usage):
             found.append(line)

@@ -6,7 +6,6 @@ A hit is reported by its path and kind, never by its value.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
@@ -22,7 +21,7 @@ from onrecord.errors import InvalidInput, NotFound
 if TYPE_CHECKING:  # loaded when the command runs
     from onrecord.core.redaction.finder import Finder
     from onrecord.journal.reader import JournalReader
-    from onrecord.store.contract import RunRow, Store
+    from onrecord.store.contract import Store
 
 FOUND_SOMETHING = 1
 SHOWN = 100
@@ -92,29 +91,23 @@ def scan(settings: Settings, target: str | None, everything: bool, env: bool) ->
 def _count_events(store: Store, namespace: str, target: str | None) -> int:
     """Return the number of events to scan."""
     from onrecord.cli.selection import selected_run
+    from onrecord.journal.reader import each_run
 
     if target is not None:
         last = store.last_event(namespace, selected_run(store, namespace, target))
         return 0 if last is None else last.seq
-    return sum(row.last.seq for space in store.namespaces() for row in _all_runs(store, space) if row.last is not None)
-
-
-def _all_runs(store: Store, namespace: str) -> Iterator[RunRow]:
-    before = None
-    while rows := store.list_runs(namespace, before=before):
-        yield from rows
-        before = (rows[-1].header.created, rows[-1].header.run)
+    return sum(row.last.seq for space in store.namespaces() for row in each_run(store, space) if row.last is not None)
 
 
 def _scan_store(store: Store, namespace: str, target: str | None, finder: Finder, result: ScanResult) -> None:
     from onrecord.cli.selection import selected_run
-    from onrecord.journal.reader import JournalReader
+    from onrecord.journal.reader import JournalReader, each_run
 
     if target is not None:
         scan_run(JournalReader(store, selected_run(store, namespace, target), namespace), finder, result)
         return
     for space in store.namespaces():
-        for row in _all_runs(store, space):
+        for row in each_run(store, space):
             scan_run(JournalReader(store, row.header.run, space), finder, result)
 
 

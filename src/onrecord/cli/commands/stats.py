@@ -14,10 +14,11 @@ from onrecord.cli.render.output import Column, fields, has_signs, note, say, say
 from onrecord.cli.render.progress import Progress
 from onrecord.cli.render.text import cost_text, count_text, duration_text, fit, inert, tokens_text
 from onrecord.cli.results import command_for
-from onrecord.cli.selection import RunSelection, filter_options, select_runs
+from onrecord.cli.selection import RunSelection, filter_options
 from onrecord.cli.settings import Settings, shared_options
 from onrecord.cli.stores import reading
 from onrecord.errors import InvalidInput
+from onrecord.reports.runs import select_runs
 
 if TYPE_CHECKING:  # loaded when the command runs
     from onrecord.journal.reader import JournalReader

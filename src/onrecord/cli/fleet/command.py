@@ -19,9 +19,10 @@ import click
 from onrecord.cli.render.output import note
 from onrecord.cli.render.progress import Progress
 from onrecord.cli.render.text import count_text, inert, iso_time
-from onrecord.cli.selection import RunSelection, SelectedRun, select_runs
+from onrecord.cli.selection import RunSelection
 from onrecord.cli.stores import reading
 from onrecord.errors import InvalidInput, NotFound, Refused
+from onrecord.reports.runs import SelectedRun, select_runs
 
 if TYPE_CHECKING:  # loaded when the command runs
     from onrecord.analysis.fleet.results import Finding, FleetReport, RunResult

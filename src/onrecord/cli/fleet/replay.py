@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from onrecord.cli.fleet.command import FleetMember, FleetOptions, Plan, judge_fleet
 from onrecord.cli.render.output import note, on_terminal, paint, say, say_json, terminal_width
 from onrecord.cli.render.text import brief, cells, count_text, fit, inert
-from onrecord.cli.selection import RunSelection, SelectedRun
+from onrecord.cli.selection import RunSelection
+from onrecord.reports.runs import SelectedRun
 from onrecord.store.location import absolute_path
 
 if TYPE_CHECKING:  # loaded when the command runs

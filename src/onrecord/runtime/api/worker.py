@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from onrecord.core.events import TERMINAL_KINDS
 from onrecord.errors import NotFound, OnrecordError, Refused, StoreError
-from onrecord.journal.reader import JournalReader
+from onrecord.journal.reader import JournalReader, each_run
 from onrecord.runtime.api.agent import Agent, find_agent
 from onrecord.runtime.api.origins import choose_agent
 from onrecord.runtime.engine.lease_keeper import keeper
@@ -23,7 +23,6 @@ SWEEP_SECONDS = 5.0
 LOOK_SECONDS = 0.05
 AT_ONCE = 64
 """The number of runs that a sweep executes at the same time."""
-PAGE = 100
 
 
 OTHER_CODE = "other_code"
@@ -45,13 +44,10 @@ def find_unfinished(store: Store, namespace: str = "default") -> Iterator[RunRow
 
     Forks and live replays are left out: the user who started one resumes it.
     """
-    before = None
-    while page := store.list_runs(namespace, before=before, limit=PAGE):
-        for row in page:
-            is_open = not row.header.imported and (row.last is None or row.last.kind not in TERMINAL_KINDS)
-            if is_open and not any(mark in row.header.header for mark in _ASKED_FOR):
-                yield row
-        before = (page[-1].header.created, page[-1].header.run)
+    for row in each_run(store, namespace):
+        is_open = not row.header.imported and (row.last is None or row.last.kind not in TERMINAL_KINDS)
+        if is_open and not any(mark in row.header.header for mark in _ASKED_FOR):
+            yield row
 
 
 def sweep(
