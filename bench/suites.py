@@ -14,6 +14,7 @@ from bench.conversation import measure_conversation
 from bench.digest import measure_digest
 from bench.divergence import measure_divergence
 from bench.effects import measure_recording
+from bench.effects_each import measure_each
 from bench.effects_peers import measure_peers
 from bench.effects_replay import measure_effect_replay, measure_resume
 from bench.effects_waits import measure_waits
@@ -36,6 +37,7 @@ SUITES: dict[str, Callable[[Workplace], Iterator[Row]]] = {
     "conversation": measure_conversation,
     "import": measure_import,
     "effects": measure_recording,
+    "effects-each": measure_each,
     "effects-peers": measure_peers,
     "effects-replay": measure_effect_replay,
     "effects-resume": measure_resume,
