@@ -12,7 +12,6 @@ from typing import Any
 from kit.simulation.life import Machine
 from onrecord.runtime.scheduler.changed_code import ChangedCode
 from onrecord.runtime.scheduler.divergences import DivergenceReports
-from onrecord.runtime.scheduler.inbox import CommitDraft, Inbox
 from onrecord.runtime.scheduler.items import (
     AHEAD,
     APART,
@@ -32,8 +31,8 @@ from onrecord.runtime.scheduler.items import (
     Wait,
 )
 from onrecord.runtime.scheduler.kernel import Kernel
-from onrecord.runtime.scheduler.lane_table import LaneTable
-from onrecord.runtime.scheduler.live_side import LiveSide
+from onrecord.runtime.scheduler.lanes import LaneTable
+from onrecord.runtime.scheduler.live_side import CommitDraft, Inbox, LiveSide
 from onrecord.runtime.scheduler.record_side import RecordSide
 from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Digest, Placed, Window, digest_history
@@ -156,7 +155,7 @@ class ForgottenTurnsAreExpected(WaitTable):
     def forget(self, token: Token) -> None:
         super().forget(token)
         if token.call is None:
-            self._named.pop(token.name, None)
+            self.named.pop(token.name, None)
 
 
 class HistoryNeedNotBeOver(Kernel):
@@ -168,7 +167,7 @@ class HistoryNeedNotBeOver(Kernel):
 
 class RequestsAreBegunAtOnce(LiveSide):
     def next(self, steps: int | None) -> Any:
-        return self._take_begun() if self._to_begin else super().next(steps)
+        return self._take_begun() if self.to_begin else super().next(steps)
 
 
 class NothingIsInDoubt(Kernel):
@@ -330,7 +329,7 @@ def _changes_are_forgotten(items: Iterable[Placed], *, writable: bool) -> Digest
 class LastStrandRunsFirst(Kernel):
     def wake(self, strand: Any) -> None:
         super().wake(strand)
-        self._ready.rotate(1)
+        self.ready.rotate(1)
 
 
 class BusyLoopIsNeverInterrupted(Kernel):

@@ -186,7 +186,7 @@ class Life:
                 if (stuck := kernel.stuck()) is not None:
                     raise _Ended(stuck)
                 self._is_adrift = True
-            if kernel.live and self._outside.is_still and not self._has_arrivals and not kernel.has_ready:
+            if kernel.live and self._outside.is_still and not self._has_arrivals and not kernel.ready:
                 self._strands.check_deadlock()
                 raise _Ended(Wait())
         while (action := kernel.next(self._strands.steps)) is not None:

@@ -110,7 +110,7 @@ class Strands:
         kernel, ready = self.kernel, self._ready
         self.steps_in_turn = 0
         while ready and self._blocked is None:
-            if self.steps_in_turn >= STEPS_BETWEEN_RESTS and kernel.has_ready:
+            if self.steps_in_turn >= STEPS_BETWEEN_RESTS and kernel.ready:
                 return
             self.steps_in_turn += 1
             self.steps += 1

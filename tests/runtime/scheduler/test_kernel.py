@@ -155,9 +155,9 @@ def test_strands_run_first_in_first_out() -> None:
     kernel.wake("loop")
     kernel.wake("other")
     kernel.remove("other")
-    assert kernel.has_ready
+    assert kernel.ready
     assert [kernel.next(), kernel.next()] == [Run("thread"), Run("loop")]
-    assert not kernel.has_ready
+    assert not kernel.ready
 
 
 def test_arrival_counts_once() -> None:

@@ -18,7 +18,7 @@ from kit.simulation.render import render_program
 from kit.simulation.schedules import Tally, run_schedule
 from kit.simulation.shrinker import describe
 from kit.soak import seeds
-from onrecord.runtime.scheduler.inbox import CommitDraft
+from onrecord.runtime.scheduler.live_side import CommitDraft
 from onrecord.runtime.scheduler.window import Digest, digest_history
 
 

@@ -178,9 +178,10 @@ class Effect(Generic[P, R]):
         return result
 
     def _perform(self, key: str | None, args: Any, kwargs: Any) -> Any:
+        lane = current_lane()
         if self._transactional:
             transactions.check_place(self.spec.name)
-        elif current_lane() is None:
+        elif lane is None:
             is_outside(self.spec.name, depth=4)
             current = current_effect()
             if current is not None and current.run.substitutes is not None and self.spec.kind not in LIVE_KINDS:
@@ -202,12 +203,11 @@ class Effect(Generic[P, R]):
         if self._transactional:
             call = transactions.in_transaction(self.function, args, kwargs, is_async=self._is_async)
         if self._yields:
-            lane = current_lane()
             assert lane is not None
             return Stream(lane, spec, make, call)
         if self._is_async:
             return perform(spec, make, call, key=key)
-        return perform_blocking(spec, make, call, key=key)
+        return perform_blocking(spec, make, call, key=key, lane=lane)
 
 
 def _check_options(function: Any, retry: Any, timeout: Any) -> None:

@@ -73,7 +73,9 @@ async def attempt_once_async(call: Callable[[], Awaitable[Any]]) -> Any:
 def is_single(run: LiveRun, effect: OpenEffect) -> bool:
     """Return True if one attempt is all there will be, and there was none before."""
     spec = effect.spec
-    return spec.retry is None and spec.timeout_seconds is None and _open_request(run, effect) is None
+    if spec.retry is not None or spec.timeout_seconds is not None:
+        return False
+    return effect.token.recorded is None or _open_request(run, effect) is None
 
 
 def _open_request(run: LiveRun, effect: OpenEffect) -> RecordedRequest | None:

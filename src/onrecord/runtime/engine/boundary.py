@@ -19,7 +19,7 @@ from onrecord.runtime.engine.open_effect import EffectSpec, MadeOutcome, MakeEve
 from onrecord.runtime.engine.outcomes import open_outcome
 from onrecord.runtime.engine.stops import OutsideRun, RunStopped
 from onrecord.runtime.scheduler.drivers.loops import LoopDriver
-from onrecord.runtime.scheduler.drivers.strands import InsideTask, Strand
+from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, Strand
 from onrecord.runtime.scheduler.items import EffectCancelled, Token
 
 if TYPE_CHECKING:
@@ -49,9 +49,11 @@ def is_outside(name: str, depth: int = 3) -> bool:
 # Threads
 
 
-def perform_blocking(spec: EffectSpec, make: MakeEvent, call: Callable[[], Any], *, key: str | None = None) -> Any:
-    """Perform an effect of a thread, or a blocking call inside a loop."""
-    lane = current_lane()
+def perform_blocking(
+    spec: EffectSpec, make: MakeEvent, call: Callable[[], Any], *, key: str | None = None, lane: Lane | None = None
+) -> Any:
+    """Perform an effect of a thread, or a blocking call inside a loop. `lane` is that of the caller, if known."""
+    lane = lane or current_lane()
     if lane is None:
         return call()
     run = lane.run
@@ -70,7 +72,7 @@ def ask_in_thread(lane: Lane, effect: OpenEffect, make: MakeEvent, key: str | No
     """Request an effect of a thread. Called with the run's lock held."""
     run, strand = lane.run, lane.strand
     run.coordinator.act(strand)
-    if strand is run.coordinator.main and strand.loop is None:
+    if strand is run.coordinator.main and strand.loop is None and run.cancellation.may_be_due:
         run.cancellation.check(strand)
     return run.ask(lane, effect, make, key)
 
@@ -79,7 +81,7 @@ class ThreadEffect(OpenEffect):
     """An effect that the calling thread executes itself, without the baton."""
 
     def __init__(self, run: LiveRun, strand: Strand, spec: EffectSpec, call: Callable[[], Any]) -> None:
-        super().__init__(spec)
+        self.spec = spec
         self._run = run
         self._strand = strand
         self._call = call
@@ -89,17 +91,18 @@ class ThreadEffect(OpenEffect):
         self._strand.gate.release()
 
     def _execute(self) -> None:
-        context = copy_context()
-        with inside():
-            try:
-                outcome = context.run(execute, self._run, self, self._call)
-            except RunStopped:
-                return  # the thread learns of it at its gate
-            except (Exception, asyncio.CancelledError) as error:
-                outcome = MadeOutcome(self.spec.answers.failed(self.key, error), error)
-            except BaseException as problem:
-                self._run.interrupt(problem)  # not an outcome: the process is told to end
-                raise
+        CURRENT.depth += 1
+        try:
+            outcome = copy_context().run(execute, self._run, self, self._call)
+        except RunStopped:
+            return  # the thread learns of it at its gate
+        except (Exception, asyncio.CancelledError) as error:
+            outcome = MadeOutcome(self.spec.answers.failed(self.key, error), error)
+        except BaseException as problem:
+            self._run.interrupt(problem)  # not an outcome: the process is told to end
+            raise
+        finally:
+            CURRENT.depth -= 1
         self._run.coordinator.arrived(self.token, outcome)
 
     def deliver(self, value: Any, last: bool) -> None:

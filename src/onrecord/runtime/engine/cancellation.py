@@ -31,6 +31,14 @@ class Cancellation:
         """A thread cannot be interrupted: it is told with its next effect."""
         self.reason: Any = None
 
+    @property
+    def may_be_due(self) -> bool:
+        """True if the order may come before the next request. A replay knows by its record whether it ever comes."""
+        if self._asked is not None or self._is_due:
+            return True
+        history = self._run.history
+        return history is not None and history.has_signals and not self._run.kernel.live
+
     def listen(self, cancel: Callable[[], None] | None = None) -> None:
         """Listen from here on. `cancel` ends the agent; without it, its thread is told with its next effect."""
         self._cancel = cancel

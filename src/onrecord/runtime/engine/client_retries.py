@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onrecord.runtime.engine.open_effect import OpenEffect
     from onrecord.runtime.engine.run import LiveRun
 
-_KINDS = frozenset({"http", "model_call"})
+CLIENT_KINDS = frozenset({"http", "model_call"})
 _RETRIED = frozenset({408, 409, 425, 429})
 
 
@@ -29,8 +29,6 @@ class ClientRetries:
 
     def find_first(self, effect: OpenEffect) -> int | None:
         """Return the seq of the first try's request; None if this is the first, as far as is known."""
-        if effect.spec.kind not in _KINDS:
-            return None
         before = self._last.get(effect.lane)
         self._last[effect.lane] = effect
         try:

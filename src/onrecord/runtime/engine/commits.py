@@ -15,12 +15,13 @@ from onrecord.core.events import Event, ProcessAttached, TurnTaken, ValuesDrawn,
 from onrecord.errors import InvalidValue, OnrecordError, StaleEpoch
 from onrecord.journal.chain import Draft
 from onrecord.journal.journal import Journal
+from onrecord.runtime.engine.client_retries import CLIENT_KINDS
 from onrecord.runtime.engine.open_effect import MadeOutcome, OpenEffect
 from onrecord.runtime.engine.stops import CUT, Superseded
 from onrecord.runtime.replay.delivery_marks import make_mark
 from onrecord.runtime.replay.history import ITEMS_IN_EVENT
 from onrecord.runtime.replay.records import RecordedChunk, RecordedOutcome
-from onrecord.runtime.scheduler.drivers.strands import inside
+from onrecord.runtime.scheduler.drivers.strands import CURRENT
 from onrecord.runtime.scheduler.items import (
     APART,
     Away,
@@ -63,10 +64,13 @@ class Commits:
         batch = _Batch(self._run, self._journal.position + len(self.notes) + 1)
         for item in items:
             batch.add(item)
-        if self.append(batch.finish(), sync=sync or batch.needs_sync, made=batch.made):
+        batch.close()
+        if self.append(batch.drafts, sync=sync or batch.needs_sync, made=batch.made):
             for checkpoint in batch.checkpoints:
                 checkpoint.keep()
-        return self._run.kernel.time if self._run.is_stopped else self._run.last_commit_us - self._created
+        elif self._run.is_stopped:
+            return self._run.kernel.time
+        return self._run.last_commit_us - self._created
 
     def append(self, drafts: Sequence[Draft], *, sync: bool, made: Sequence[tuple[int, Any]] = ()) -> bool:
         """Append notes and drafts. Return False if the run was stopped because of it.
@@ -76,22 +80,26 @@ class Commits:
         batch, self.notes = [*self.notes, *drafts], []
         if not batch:
             return True
-        run, before = self._run, len(batch) - len(drafts)
+        run = self._run
+        CURRENT.depth += 1  # a wait of the store is none of the agent's
         try:
             if run.secrets.active:
                 batch = run.secrets.redact_batch(batch, self._journal)
-            with inside():  # a wait of the store is none of the agent's
-                run.last_commit_us = self._append(batch, sync)
+            run.last_commit_us = self._append(batch, sync)
         except StaleEpoch:
             run.stop(Superseded(f"run {run.name} was taken over by another process"))
             return False
         except OnrecordError as error:
             run.stop(error)
             return False
+        finally:
+            CURRENT.depth -= 1
         first = self._journal.position - len(drafts) + 1
-        assert before >= 0
         for number, target in made:
-            target.seq = first + number
+            if isinstance(target, OpenEffect):
+                target.request_seq = first + number
+            else:
+                target.seq = first + number
         return True
 
     def _append(self, batch: list[Draft], sync: bool) -> int:
@@ -116,11 +124,7 @@ class _Batch:
         self._turns: list[Any] = []
         self._draws: list[Any] = []
 
-    def finish(self) -> list[Draft]:
-        self._close()
-        return self.drafts
-
-    def _close(self) -> None:
+    def close(self) -> None:
         """Write the turns or draws that were collected: their event keeps its place among the others."""
         if self._turns:
             self.drafts.append(Draft(TurnTaken(self._turns), lane=self._run.kernel.root))
@@ -130,17 +134,16 @@ class _Batch:
             self._draws = []
 
     def add(self, item: Item) -> None:
-        kind = type(item)
-        if kind in _TURNS:
+        if isinstance(item, _TURNS):
             self._add_turn(item)
             return
-        if kind is Drawn:
-            assert isinstance(item, Drawn)
+        if isinstance(item, Drawn):
             if self._turns or len(self._draws) >= ITEMS_IN_EVENT:
-                self._close()
+                self.close()
             self._draws.append([item.lane, item.site, item.value])
             return
-        self._close()
+        if self._turns or self._draws:
+            self.close()
         if isinstance(item, Requested):
             self._add_request(self._run.effects[item.key], item.births)
         elif isinstance(item, EffectOutcome):
@@ -171,7 +174,7 @@ class _Batch:
         elif type(item) is Began and not self._may_begin(item.key):
             return
         if self._draws or len(self._turns) >= ITEMS_IN_EVENT:
-            self._close()
+            self.close()
         if type(item) is Turn:
             forced = (item.forced,) if item.forced else ()
             self._turns.append([item.kind, item.lane, item.ordinal, item.time, *forced])
@@ -192,16 +195,16 @@ class _Batch:
         effect = self._run.effects.get(key)
         if effect is None or effect.recorded is None or not effect.recorded.is_shared:
             return False
-        self._close()
+        self.close()
         effect.recorded.is_shared = False
         self._add_request(effect, 0)
         return True
 
     def _add_request(self, effect: OpenEffect, births: int) -> None:
-        event = with_key(effect.event, effect.key, {"births": births} if births else None)
-        parent = self._run.client_retries.find_first(effect)
-        self.made.append((len(self.drafts), _RequestSeq(effect)))
-        self.drafts.append(Draft(event, lane=effect.lane, key=effect.key, parent=parent))
+        event = with_meta(effect.event, {"births": births}) if births else effect.event
+        parent = self._run.client_retries.find_first(effect) if effect.spec.kind in CLIENT_KINDS else None
+        self.made.append((len(self.drafts), effect))
+        self.drafts.append(Draft(event, effect.lane, effect.key, parent))
         self.needs_sync |= effect.spec.durable
 
     def _add_outcome(self, item: EffectOutcome) -> None:
@@ -210,15 +213,16 @@ class _Batch:
             self.made.append((len(self.drafts), value))
             self.drafts.append(Draft(value.event, lane=self._run.kernel.root, key=make_mark(item.forced)))
             return
-        self._request_again(item.key)
         effect = self._run.effects[item.key]
+        if effect.token.recorded is not None:
+            self._request_again(item.key)
         if isinstance(value, MadeOutcome):
             self.made.append((len(self.drafts), value))
             event = value.event
         else:
             event = self._make_event(effect, value)
-        mark = make_mark(item.forced, is_cancelled=is_cancelled)
-        self.drafts.append(Draft(event, lane=effect.lane, key=mark))
+        mark = make_mark(item.forced, is_cancelled=is_cancelled) if item.forced or is_cancelled else None
+        self.drafts.append(Draft(event, effect.lane, mark))
         if item.forced == APART and effect.token.gone:
             self._run.delivered(effect)
 
@@ -248,27 +252,9 @@ class _Batch:
         self.drafts.append(Draft(event, lane=effect.lane, key=make_mark(item.forced), parent=parent))
 
 
-class _RequestSeq:
-    """Lets an effect learn the seq of its request."""
-
-    def __init__(self, effect: OpenEffect) -> None:
-        self._effect = effect
-
-    @property
-    def seq(self) -> int:
-        return self._effect.request_seq
-
-    @seq.setter
-    def seq(self, seq: int) -> None:
-        self._effect.request_seq = seq
-
-
-def with_key(event: Event, key: str, meta: dict[str, Any] | None = None) -> Event:
-    """Return the event under its key, with further members of `meta`."""
-    changes: dict[str, Any] = {} if event.pair_id is None else {event.pair_id: key}
-    if meta:
-        changes["meta"] = {**(event.meta or {}), **meta}
-    return msgspec.structs.replace(event, **changes) if changes else event
+def with_key(event: Event, key: str) -> Event:
+    """Return the event under its key."""
+    return event if event.pair_id is None else msgspec.structs.replace(event, **{event.pair_id: key})
 
 
 def with_meta(event: Event, meta: dict[str, Any]) -> Event:

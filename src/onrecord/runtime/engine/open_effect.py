@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from onrecord.core.events import ActionFailed, ActionSucceeded, Event
 
 if TYPE_CHECKING:
@@ -53,32 +55,30 @@ MakeEvent = Callable[[str], Event]
 """Makes the request, given its key."""
 
 
-class MadeOutcome:
+class MadeOutcome(msgspec.Struct, eq=False):
     """An outcome of this process."""
 
-    __slots__ = ("error", "event", "seq")
-
-    def __init__(self, event: Event, error: BaseException | None = None) -> None:
-        self.event = event
-        self.error = error
-        """The error itself, as it was raised here."""
-        self.seq = 0
-        """Set by the commit."""
+    event: Event
+    error: BaseException | None = None
+    """The error itself, as it was raised here."""
+    seq: int = 0
+    """Set by the commit."""
 
 
 class OpenEffect:
     """A request of this process. Drivers subclass it: they begin it, stop it and deliver its outcome (`Awaited`)."""
 
     token: Token
+    event: Any = None
+    """The request, under its key."""
+    key = ""
+    lane = ""
+    request_seq = 0
+    outcome: Any = None
+    """`MadeOutcome`, `RecordedOutcome` or an outcome of the scheduler (`EffectCancelled`, `Cut`)."""
 
     def __init__(self, spec: EffectSpec) -> None:
         self.spec = spec
-        self.event: Any = None
-        self.key = ""
-        self.lane = ""
-        self.request_seq = 0
-        self.outcome: Any = None
-        """`MadeOutcome`, `RecordedOutcome` or an outcome of the scheduler (`EffectCancelled`, `Cut`)."""
 
     @property
     def recorded(self) -> RecordedRequest | None:

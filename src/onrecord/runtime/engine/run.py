@@ -37,7 +37,7 @@ from onrecord.runtime.replay.checkpoint_entry import enter_after_checkpoint, kno
 from onrecord.runtime.replay.divergence import advise, explain_stop
 from onrecord.runtime.replay.history import History
 from onrecord.runtime.replay.loose_match import LooseMatch
-from onrecord.runtime.replay.records import Asked, RecordedDenial
+from onrecord.runtime.replay.records import Asked, RecordedDenial, RecordedRequest
 from onrecord.runtime.replay.silence import report_silence
 from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
 from onrecord.runtime.scheduler.items import Call, Noted, Token
@@ -221,67 +221,76 @@ class LiveRun:
 
     def ask(self, lane: Lane, effect: OpenEffect, make: MakeEvent, key: str | None) -> OpenEffect:
         """Request an effect. Return it, or the one that had the same key before."""
-        self.coordinator.check()
+        coordinator, kernel = self.coordinator, self.kernel
+        if coordinator.stopped is not None or coordinator.has_ended:
+            coordinator.check()
         if self.secrets.active:
             effect.spec, key = self.secrets.redact_spec(effect.spec), self.secrets.redact_value(key)
-        event = make("")
+        spec = effect.spec
+        effect.lane = kernel.living_lane(lane.name)
+        if key is None:
+            effect.key = kernel.take_key(effect.lane, spec.name)
+        else:
+            effect.key = key
+        event = make(effect.key)
         if self.secrets.active:
-            event = self.secrets.redact_event(event)
+            event = with_key(self.secrets.redact_event(event), effect.key)
         asked = Asked(event, self.rules)
         if key is not None:
-            used = self.own_keys.find(lane, effect.spec, key, asked)
+            used = self.own_keys.find(lane, spec, key, asked)
             if used is not None:
                 return used
-        spec = effect.spec
-        effect.lane = self.kernel.living_lane(lane.name)
-        effect.key = key or self.kernel.take_key(effect.lane, spec.name)
-        try:
-            self._check_denied(effect, asked)
-        except Denied as denial:
-            if key is not None:
-                self.own_keys.remember_denied(key, asked, denial)
-            raise
-        if isinstance(event, ActionRequested) and (lane.strand.callbacks or self.kernel.has_ready):
+        if self.guard is not None or (self.history is not None and self.history.denied):
+            self._check_denied(effect, asked, key)
+        if (lane.strand.callbacks or kernel.ready) and isinstance(event, ActionRequested):
             event = _copy_payload(event)  # other code of the agent may change it before it is written
         effect.event = event
-        call = Call(spec.name, asked, spec.once, effect.key)
         self.effects[effect.key] = effect
         try:
-            effect.token = self.coordinator.ask(effect.lane, call, effect)
+            effect.token = coordinator.ask(effect.lane, Call(spec.name, asked, spec.once, effect.key), effect)
         except BaseException:
             del self.effects[effect.key]
             raise
-        recorded = effect.recorded
-        if recorded is not None:
-            if recorded.key != effect.key:  # a tolerant replay: another request answers
-                del self.effects[effect.key]
-                effect.key = recorded.key
-                self.effects[effect.key] = effect
-            effect.request_seq = max(0, recorded.row.seq)
+        request = effect.token.recorded
+        if request is not None:
+            self._adopt_recorded(effect, request.digest)
         if key is not None:
             self.own_keys.remember(key, asked, effect)
         return effect
 
-    def _check_denied(self, effect: OpenEffect, asked: Asked) -> None:
+    def _adopt_recorded(self, effect: OpenEffect, recorded: RecordedRequest) -> None:
+        """Connect an effect to its recorded request."""
+        if recorded.key != effect.key:  # a tolerant replay: another request answers
+            del self.effects[effect.key]
+            effect.key = recorded.key
+            self.effects[effect.key] = effect
+        effect.request_seq = max(0, recorded.row.seq)
+
+    def _check_denied(self, effect: OpenEffect, asked: Asked, key: str | None) -> None:
         """Raise the recorded denial of the request, or ask the policy about a new one. A denial is an event."""
+        denial = self._find_denial(effect, asked)
+        if denial is not None:
+            if key is not None and isinstance(denial, Denied):
+                self.own_keys.remember_denied(key, asked, denial)
+            raise denial
+
+    def _find_denial(self, effect: OpenEffect, asked: Asked) -> OnrecordError | None:
         expected = self.coordinator.peek(effect.lane)
         if isinstance(expected, Noted) and isinstance(expected.digest, RecordedDenial):
             denial = expected.digest
             if denial.is_of(asked):
                 self.coordinator.note(effect.lane, denial)
-                raise open_denial(self, denial)
+                return open_denial(self, denial)
         if self.guard is None or expected is not None:
-            return
-        event = with_key(asked.event, effect.key)
-        refusal = self.guard(effect.spec, event)
-        if refusal is None:
-            return
-        members = event.content()
-        asked_for = {"name": members.get("name"), "effect": members.get("effect")}
-        reason = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint, **asked_for}
-        denied = ActionDenied(effect.key, reason, members.get("payload"))
-        self.coordinator.note(effect.lane, Asked(denied, self.rules))
-        raise refusal
+            return None
+        refusal = self.guard(effect.spec, asked.event)
+        if refusal is not None:
+            members = asked.event.content()
+            asked_for = {"name": members.get("name"), "effect": members.get("effect")}
+            reason = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint, **asked_for}
+            denied = ActionDenied(effect.key, reason, members.get("payload"))
+            self.coordinator.note(effect.lane, Asked(denied, self.rules))
+        return refusal
 
     def delivered(self, effect: OpenEffect) -> None:
         """Forget an effect whose outcome was delivered."""

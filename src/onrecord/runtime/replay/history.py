@@ -83,6 +83,8 @@ class History:
         """Positions of the outcomes of streams, by key, without those that an operator settled."""
         self.requested = 0
         """Requests of the run itself."""
+        self.has_signals = False
+        """The run was told to end."""
         self.denied: list[str] = []
         """Keys of requests that policy denied."""
         self.end: Recorded | None = None
@@ -292,6 +294,7 @@ class _Reading:
                 yield Noted(row.lane, recorded)
         elif kind == "SignalReceived":
             self._signals += 1
+            self._history.has_signals = True
             outcome = RecordedOutcome(row, link.content, link.time)
             name = self._history.members(row)["name"]
             yield EffectOutcome(f"!{name}", outcome, self._clock(link), parse_mark(link.key).forced)

@@ -7,7 +7,6 @@ needed, not before.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from onrecord.core.events import Event
@@ -24,6 +23,8 @@ CHECKPOINT = "checkpoint"
 class Asked:
     """An event of the program, as the record would have it."""
 
+    _match: bytes | None = None
+
     def __init__(self, event: Event, rules: MatchRules, original: Event | None = None) -> None:
         self.event = event
         """Without secrets."""
@@ -31,9 +32,11 @@ class Asked:
         """To be written: the writer replaces its secrets and seals them."""
         self._rules = rules
 
-    @cached_property
+    @property
     def match(self) -> bytes:
-        return self._rules.match_of(self.event.kind, self.event.content())
+        if self._match is None:
+            self._match = self._rules.match_of(self.event.kind, self.event.content())
+        return self._match
 
 
 class Recorded:

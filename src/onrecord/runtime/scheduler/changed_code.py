@@ -9,8 +9,23 @@ Outcomes of dropped requests are kept as spares: an effect that is asked for lat
 
 from __future__ import annotations
 
-from onrecord.runtime.scheduler.items import ACTS, DELIVERIES, Act, Chunk, Item, is_same_act
-from onrecord.runtime.scheduler.spares import Spares
+from typing import Any
+
+from onrecord.runtime.scheduler.items import (
+    ACTS,
+    DELIVERIES,
+    Act,
+    Chunk,
+    Cut,
+    EffectCancelled,
+    EffectFailed,
+    EffectOutcome,
+    Item,
+    Requested,
+    SettledItem,
+    Token,
+    is_same_act,
+)
 from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Window
 
@@ -65,3 +80,40 @@ class ChangedCode:
             elif isinstance(item, DELIVERIES) or (isinstance(item, ACTS) and not history.head_is_made):
                 self.drop(item)
             history.advance()
+
+
+class Spares:
+    """Outcomes of requests that changed code did not make again."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, Requested] = {}
+        self._values: dict[str, list[tuple[Any, bool]]] = {}
+
+    def add(self, item: Item) -> None:
+        """Keep a dropped request, or what was delivered for it."""
+        if type(item) is Requested:
+            self.requests[item.key] = item
+        elif type(item) is EffectOutcome and type(item.value) is not EffectCancelled:
+            self._add_value(item.key, item.value, last=True)
+        elif type(item) is Chunk:
+            self._add_value(item.key, item.value, last=False)
+        elif type(item) is SettledItem and item.how != "retry":
+            self._add_value(item.key, EffectFailed(item.value) if item.how == "fail" else item.value, last=True)
+
+    def _add_value(self, key: str, value: Any, *, last: bool) -> None:
+        self._values.setdefault(key, []).append((value, last))
+
+    def take(self, token: Token) -> list[tuple[Any, bool]] | None:
+        """Return the values for a request that is made again, each with True for the last; None if it is another."""
+        recorded, call = self.requests.get(token.key), token.call
+        if recorded is None or call is None:
+            if not token.recorded or token.key not in self._values:
+                return None
+        elif recorded.digest == call.digest:
+            del self.requests[token.key]
+        else:
+            return None
+        values = self._values.pop(token.key, [])
+        if values and not values[-1][1]:
+            values.append((Cut(), True))
+        return values

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from onrecord.runtime.scheduler.items import ACTS, Act, Diverged, Divergent, Ended, Item, Requested, Token, Turn
-from onrecord.runtime.scheduler.lane_table import LaneTable
+from onrecord.runtime.scheduler.lanes import LaneTable
 from onrecord.runtime.scheduler.window import Window
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 STEPS_BETWEEN_RESTS = 50
 """Steps of a busy program after which a delivery comes, and another strand runs, without a rest. Part of the format."""
 AHEAD = -1
@@ -183,40 +185,32 @@ class Call(NamedTuple):
     key: str | None = None
 
 
-class Token:
+class Token(msgspec.Struct, eq=False):
     """Something that one lane waits for and that comes from outside: an outcome, chunks, or a turn."""
 
-    __slots__ = (
-        *("begun", "call", "cancelled", "chunks", "detail", "done", "due", "gone", "here", "is_written", "lane"),
-        *("name", "ordinal", "recorded"),
-    )
-
-    def __init__(
-        self, lane: str, name: str | TurnName, call: Call | None = None, detail: Any = None, ordinal: int = 0
-    ) -> None:
-        self.lane = lane
-        self.name = name
-        self.ordinal = ordinal
-        """How many effects the lane had asked for before."""
-        self.call = call
-        """None for a turn."""
-        self.detail = detail
-        """The driver's own value."""
-        self.due = 0
-        """The deadline of a timer, on the run's clock."""
-        self.recorded: Requested | None = None
-        """The request of the history."""
-        self.cancelled = False
-        self.gone = False
-        """No lane waits for it any more."""
-        self.done = False
-        self.here = False
-        """Arrived, and not yet delivered."""
-        self.is_written = False
-        """The journal, or the draft of the next commit, has its outcome or its turn."""
-        self.begun = False
-        self.chunks = 0
-        """Chunks that arrived or were delivered from the history."""
+    lane: str
+    name: str | TurnName
+    call: Call | None = None
+    """None for a turn."""
+    detail: Any = None
+    """The driver's own value."""
+    ordinal: int = 0
+    """How many effects the lane had asked for before."""
+    due: int = 0
+    """The deadline of a timer, on the run's clock."""
+    recorded: Requested | None = None
+    """The request of the history."""
+    cancelled: bool = False
+    gone: bool = False
+    """No lane waits for it any more."""
+    done: bool = False
+    here: bool = False
+    """Arrived, and not yet delivered."""
+    is_written: bool = False
+    """The journal, or the draft of the next commit, has its outcome or its turn."""
+    begun: bool = False
+    chunks: int = 0
+    """Chunks that arrived or were delivered from the history."""
 
     @property
     def key(self) -> str:

@@ -29,7 +29,6 @@ from typing import Any
 from onrecord.core.lane_names import ROOT_LANE, next_root
 from onrecord.runtime.scheduler.changed_code import ChangedCode
 from onrecord.runtime.scheduler.divergences import DivergenceReports
-from onrecord.runtime.scheduler.inbox import Arrival
 from onrecord.runtime.scheduler.items import (
     ACTS,
     STEPS_BETWEEN_RESTS,
@@ -61,8 +60,8 @@ from onrecord.runtime.scheduler.items import (
     Wait,
     is_same_act,
 )
-from onrecord.runtime.scheduler.lane_table import LaneTable
-from onrecord.runtime.scheduler.live_side import LiveSide, MayRepeat
+from onrecord.runtime.scheduler.lanes import LaneTable
+from onrecord.runtime.scheduler.live_side import Arrival, LiveSide, MayRepeat
 from onrecord.runtime.scheduler.record_side import Due, Over, RecordSide
 from onrecord.runtime.scheduler.tolerance import Tolerance
 from onrecord.runtime.scheduler.wait_table import WaitTable
@@ -101,6 +100,8 @@ class Kernel:
         """The draft has a checkpoint, which is committed without a rest (`flush`)."""
         self._is_time_due = False
         """The clock moves to the time of the next commit, which is that of a checkpoint."""
+        self._is_to_forget = False
+        """Draws and aways that changed code did not make again are forgotten with the next delivery."""
         self._lanes = LaneTable(root)
         self._awaited = awaited = WaitTable()
         self.open = awaited.open
@@ -112,7 +113,8 @@ class Kernel:
         self._changed = ChangedCode(self.history, awaited, self._outside.spares) if accepts else None
         self._tolerance = None if loosen is None else Tolerance(loosen, self.history, awaited)
         self._record = RecordSide(self.history, awaited, self._divergences, self._changed, self._tolerance)
-        self._ready: deque[Any] = deque()
+        self.ready: deque[Any] = deque()
+        """Strands that can continue, in the order in which they were woken."""
         self._queued: set[Any] = set()
 
     @property
@@ -183,29 +185,29 @@ class Kernel:
 
     def ask(self, lane: str, call: Call) -> Token:
         """Ask for an effect. It is begun when the run rests, unless the record has it."""
-        self._divergences.check()
+        if self._divergences.found is not None:
+            self._divergences.check()
         own = self._lanes.living(lane)
         lane = own.name
         key = call.key or self.take_key(lane, call.name)
         request = Requested(key, lane, call.name, call.digest, call.once, own.births)
-        token = Token(lane, key, call, ordinal=own.count(("turn", "taken")))
-        if (
-            self._tolerance is not None
-            and (bound := self._tolerance.find_request(self.peek(lane), request)) is not None
-        ):
-            token.name, token.recorded = bound.key, bound
-        elif (found := self._find_recorded(lane, request)) is not None:
-            assert type(found) is Requested
-            token.recorded = found
-        elif self.live:
-            self._outside.begin(token)
-        self._open(token)
-        return token
-
-    def _open(self, token: Token) -> None:
+        token = Token(lane, key, call, None, own.requests)
+        own.requests += 1
+        if self.live:
+            self._outside.draft.add(request)
+            self._outside.to_begin.append(token)
+            self.open[token] = None
+            return token
+        bound = None if self._tolerance is None else self._tolerance.find_request(self.peek(lane), request)
+        if bound is not None:
+            token.name = bound.key
+        recorded = bound or self._find_recorded(lane, request)
+        if recorded is not None:
+            assert type(recorded) is Requested
+            token.recorded = recorded
+            self._awaited.named[token.name] = token
         self.open[token] = None
-        if not self.live and (token.recorded or token.call is None):
-            self._awaited.name(token)
+        return token
 
     def note(self, lane: str, digest: Any) -> None:
         """Set the state, or do anything else that is recorded and needs no answer."""
@@ -216,7 +218,7 @@ class Kernel:
     @property
     def is_alone(self) -> bool:
         """A checkpoint may be taken: no other lane is left, nothing is waited for, nothing is ready."""
-        return self._lanes.alive == 1 and not self.open and not self._ready
+        return self._lanes.alive == 1 and not self.open and not self.ready
 
     def checkpoint(self, lane: str, digest: Any) -> str:
         """Take a checkpoint. Return the name under which the root lane continues, with all counters at zero.
@@ -308,9 +310,11 @@ class Kernel:
     def _new_turn(self, lane: str, kind: str, ordinal: int, detail: Any, due: int = 0) -> Token:
         token = Token(lane, (kind, lane, ordinal), None, detail)
         token.due = due
-        self._open(token)
+        self.open[token] = None
         if self.live:
-            self._outside.begin(token)
+            self._outside.to_begin.append(token)
+        else:
+            self._awaited.named[token.name] = token
         return token
 
     def listen(self, name: str, detail: Any = None) -> Token:
@@ -320,10 +324,10 @@ class Kernel:
         """
         self._divergences.check()
         token = Token(self.root, f"!{name}", Call(name, None), detail)
-        self._awaited.name(token)
+        self._awaited.named[token.name] = token
         self.listening[token] = None
         if self.live:
-            self._outside.begin(token)
+            self._outside.to_begin.append(token)
         return token
 
     def cancel(self, token: Token) -> None:
@@ -335,7 +339,7 @@ class Kernel:
         elif not token.cancelled:
             token.cancelled = True
             if self.live:
-                self._outside.stop(token)
+                self._outside.to_stop.append(token)
 
     def drop(self, token: Token) -> None:
         """Wait no longer for an effect, as for a stream that is not read to its end.
@@ -348,7 +352,7 @@ class Kernel:
             self._outside.give_up(token)
         self._awaited.forget(token)
         if self.live:
-            self._outside.stop(token)
+            self._outside.to_stop.append(token)
 
     # Strands
 
@@ -356,17 +360,13 @@ class Kernel:
         """Put the strand at the end of the run queue."""
         if strand not in self._queued:
             self._queued.add(strand)
-            self._ready.append(strand)
+            self.ready.append(strand)
 
     def remove(self, strand: Any) -> None:
         """Take the strand out of the run queue."""
         if strand in self._queued:
             self._queued.discard(strand)
-            self._ready.remove(strand)
-
-    @property
-    def has_ready(self) -> bool:
-        return bool(self._ready)
+            self.ready.remove(strand)
 
     @property
     def is_replaying(self) -> bool:
@@ -376,7 +376,7 @@ class Kernel:
     @property
     def is_idle(self) -> bool:
         """True if nothing happens before something arrives."""
-        return not self._ready and self._outside.is_idle
+        return not self.ready and self._outside.is_idle
 
     def away(self, lane: str) -> bool:
         """Return True if the others may continue without a strand that does not reach its next act."""
@@ -393,7 +393,8 @@ class Kernel:
     def act(self, lane: str, *, draws: bool = False) -> Token | None:
         """Count an act of a thread. Return the turn to wait for if the strand was away before it."""
         own = self._lanes.living(lane)
-        ordinal, drawn = own.acts, None
+        ordinal: int = own.acts
+        drawn = None
         if draws:
             drawn = own.draws
             own.draws += 1
@@ -453,17 +454,25 @@ class Kernel:
             return self._divergences.found
         if self.done:
             return self._outside.draft.take(sync=True) if self._outside.draft.items and self._writable else Done()
-        if steps is None and self._ready:
-            strand = self._ready.popleft()
+        if steps is None and self.ready:
+            strand = self.ready.popleft()
             self._queued.discard(strand)
             return Run(strand)
         if not self.live:
-            action = self._next_recorded(steps)
-            if not isinstance(action, Over):
-                return action
+            found = self._next_recorded(steps)
+            if found is not Over.OVER:
+                return found
         if steps is not None and steps < STEPS_BETWEEN_RESTS:
             return None
-        return self._next_live(steps) if self.live else self._go_live()
+        if not self.live:
+            return self._go_live()
+        action = self._outside.next(steps)
+        if isinstance(action, Arrival):
+            if self._is_to_forget:
+                self._is_to_forget = False
+                self.history.forget(math.inf)
+            return self._deliver(action.token, action.item, action.value, action.time)
+        return Wait() if action is None and steps is None else action
 
     def _next_recorded(self, steps: int | None) -> Action | Over | None:
         found = self._record.next(steps)
@@ -471,18 +480,9 @@ class Kernel:
             return self._deliver(found.token, found.item, found.value, found.item.time)
         return found
 
-    def _next_live(self, steps: int | None) -> Action | None:
-        action = self._outside.next(steps)
-        if action is None:
-            return Wait() if steps is None else None
-        if not isinstance(action, Arrival):
-            return action
-        if self._changed is not None or self.history.has_changes:
-            self.history.forget(math.inf)
-        return self._deliver(action.token, action.item, action.value, action.time)
-
     def _deliver(self, token: Token, item: Delivery, value: Any, time: int) -> Deliver:
-        self.time = max(self.time, time)
+        if time > self.time:
+            self.time = time
         last = type(item) is not Chunk
         if last:
             self._awaited.end(token)
@@ -501,6 +501,7 @@ class Kernel:
 
     def _leave_history(self) -> None:
         self.live = True
+        self._is_to_forget = self._changed is not None or self.history.has_changes
         for token in self._awaited.take_given_up():  # before the process died
             self._outside.write_apart(token, EffectCancelled(unknown=True))
         changed, draft = self._changed, self._outside.draft

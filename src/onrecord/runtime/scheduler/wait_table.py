@@ -13,32 +13,28 @@ class WaitTable:
         """Tokens that were not delivered and are still waited for, in order of creation."""
         self.listening: dict[Token, None] = {}
         """Tokens that no request asks for and that no lane waits for."""
-        self._named: dict[str | TurnName, Token] = {}
+        self.named: dict[str | TurnName, Token] = {}
         """Tokens that the history may ask for by name."""
         self._apart: dict[Token, Any] = {}
         """Values of the history that were written by their effects and are delivered by a turn."""
 
-    def name(self, token: Token) -> None:
-        """Let the history find the token by its name."""
-        self._named[token.name] = token
-
     def find(self, item: Delivery) -> Token | None:
         """Return the token that a recorded delivery belongs to. It may be gone."""
-        return self._named.get(delivery_name(item))
+        return self.named.get(delivery_name(item))
 
     def has_key(self, key: str) -> bool:
-        return key in self._named
+        return key in self.named
 
     def skip(self, item: Delivery) -> None:
         """Pass a recorded delivery that the program gave up."""
-        self._named.pop(delivery_name(item), None)
+        self.named.pop(delivery_name(item), None)
 
     def end(self, token: Token) -> None:
         """Note the last delivery of a token."""
         token.done = True
         self.open.pop(token, None)
         self.listening.pop(token, None)
-        self._named.pop(token.name, None)
+        self.named.pop(token.name, None)
 
     def forget(self, token: Token) -> None:
         """Note that no lane waits for the token any more."""
@@ -48,8 +44,8 @@ class WaitTable:
 
     def take_given_up(self) -> list[Token]:
         """Return the requests that the program gave up and whose outcome the history does not have. Forget names."""
-        given_up = [token for token in self._named.values() if token.gone and token.recorded]
-        self._named.clear()
+        given_up = [token for token in self.named.values() if token.gone and token.recorded]
+        self.named.clear()
         return given_up
 
     # Outcomes that were written apart
@@ -60,7 +56,7 @@ class WaitTable:
         If the program gave the effect up, that turn is skipped.
         """
         token.is_written = True
-        self._named[token.taken_name] = token
+        self.named[token.taken_name] = token
         if token.gone:
             self.skip(item)
         else:
@@ -80,5 +76,5 @@ class WaitTable:
         """Return the value that a recorded delivery delivers."""
         if type(item) is not Turn:
             return item.value  # type: ignore[union-attr]
-        self._named.pop(token.taken_name, None)
+        self.named.pop(token.taken_name, None)
         return self._apart.pop(token, None)

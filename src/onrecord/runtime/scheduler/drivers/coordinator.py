@@ -10,7 +10,7 @@ import threading
 from _thread import RLock
 from collections.abc import Callable
 from time import monotonic, sleep
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from onrecord.errors import OnrecordError
 from onrecord.runtime.scheduler.drivers.strands import CURRENT, RunEnded, RunStopped, Strand, inside
@@ -133,7 +133,14 @@ class Coordinator:
             raise RunEnded(self.kernel.root)
 
     def ask(self, lane: str, call: Call, awaited: Awaited) -> Token:
-        token = self._told(self.kernel.ask, lane, call)
+        """Ask for an effect. The caller has checked that the run is not over."""
+        main = self.main
+        if main.adopted is not None:
+            main.loop.advance_soon(self)  # no strand gives the baton up after this act
+        try:
+            token = self.kernel.ask(lane, call)
+        except Exception as error:
+            self._stop_by(error)
         token.detail = awaited
         return token
 
@@ -179,12 +186,13 @@ class Coordinator:
             self.main.loop.advance_soon(self)  # no strand gives the baton up after this act
         try:
             return tell(*args, **options)
-        except Divergent as divergent:
-            self.stop(self._explain(divergent.diverged))
-            raise RunStopped(self.stopped) from None
-        except Exception as error:  # the record cannot be read
-            self.stop(_as_reason(error))
-            raise RunStopped(self.stopped) from None
+        except Exception as error:
+            self._stop_by(error)
+
+    def _stop_by(self, error: Exception) -> NoReturn:
+        """Stop the run because of a divergence, or of a record that cannot be read."""
+        self.stop(self._explain(error.diverged) if isinstance(error, Divergent) else _as_reason(error))
+        raise RunStopped(self.stopped) from None
 
     # Strands
 
@@ -228,10 +236,11 @@ class Coordinator:
         while self.running is None and not self.has_ended and self.stopped is None:
             action = self._next()
             self.progress += 1
-            if isinstance(action, Run):
+            kind = type(action)
+            if kind is Run:
                 self._run(action.strand)
                 return
-            if action is None or isinstance(action, Wait | Done):
+            if action is None or kind is Wait or kind is Done:
                 return
             self.obey(action)
 
@@ -245,39 +254,44 @@ class Coordinator:
     def _run(self, strand: Strand) -> None:
         self.running = strand
         strand.since = monotonic()
-        WATCHDOG.watch(self)
+        if self not in WATCHDOG.runs:
+            WATCHDOG.watch(self)
         if strand.loop is not None and not strand.is_blocked:
             strand.loop.start_pump(strand)
         else:
             strand.gate.release()
 
     def obey(self, action: Any) -> None:
-        if isinstance(action, Commit):
+        kind = type(action)
+        if kind is Commit:
             self.kernel.committed(self._journal.commit(action.items, action.sync))
-        elif isinstance(action, Begin):
+        elif kind is Begin:
             for token in action.stop:
                 token.detail.stop(token)
             for token in action.tokens:
                 token.detail.begin(token)
-        elif isinstance(action, Deliver):
+        elif kind is Deliver:
             self._steps = 0
             action.token.detail.deliver(action.value, action.last)
-        elif isinstance(action, Live):
+        elif kind is Live:
             self._began = monotonic() - self.kernel.time / 1e6
         else:
             self.stop(self._explain(action))
 
     def arrived(self, token: Token, value: Any = None, *, last: bool = True, is_written: bool = False) -> None:
         """Take something from outside and continue. Called by any thread."""
-        with inside():
-            if self.take(token, value, last=last, is_written=is_written):
-                with self.lock:
+        CURRENT.depth += 1
+        try:
+            with self.lock:
+                if self.take(token, value, last=last, is_written=is_written):
                     self.advance()
+        finally:
+            CURRENT.depth -= 1
 
     def take(self, token: Token, value: Any = None, *, last: bool = True, is_written: bool = False) -> bool:
         """Take something from outside. Return True if the run rests."""
         with self.lock:
-            if self.is_over:
+            if self.stopped is not None or self.has_ended:
                 return False
             self.kernel.arrived(token, value, last=last, time=self.now_us(), is_written=is_written)
             return self.running is None
@@ -285,7 +299,8 @@ class Coordinator:
     def wait(self, strand: Strand) -> None:
         """Wait for the baton. What the strand waits for is registered already. Called with the lock held once."""
         strand.is_blocked = True
-        self.give_up()
+        self.running = None
+        self.advance()
         self.lock.release()
         try:
             while True:
@@ -300,9 +315,10 @@ class Coordinator:
 
     def act(self, strand: Strand, *, draws: bool = False) -> None:
         """Pass an act of a thread that others can see: a strand that was away waits for its turn."""
-        if self.has_ended:
-            self.outlived[strand.lane] = None
-        self.check()
+        if self.has_ended or self.stopped is not None:
+            if self.has_ended:
+                self.outlived[strand.lane] = None
+            self.check()
         token = self.kernel.act(strand.lane, draws=draws)
         if token is None:
             strand.since = monotonic()
@@ -325,7 +341,8 @@ class Coordinator:
     def _continue(self, strand: Strand) -> None:
         strand.is_blocked = False
         strand.since = monotonic()
-        self.check()
+        if self.has_ended or self.stopped is not None:
+            self.check()
 
     def next_step(self) -> bool:
         """Ask the kernel after a step of a busy loop. Return False if the run was stopped."""
@@ -451,15 +468,15 @@ class Watchdog:
     """Find strands that reach no act, in one thread for all runs. It sleeps while no strand runs."""
 
     def __init__(self) -> None:
-        self._runs: set[Coordinator] = set()
+        self.runs: set[Coordinator] = set()
         self._wanted = threading.Event()
         self._thread: threading.Thread | None = None
 
     def watch(self, run: Coordinator) -> None:
         """Look at the run until it rests."""
-        if run in self._runs:
+        if run in self.runs:
             return
-        self._runs.add(run)
+        self.runs.add(run)
         with inside():
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._serve, name="onrecord-watchdog", daemon=True)
@@ -467,27 +484,27 @@ class Watchdog:
             self._wanted.set()
 
     def forget(self, run: Coordinator) -> None:
-        self._runs.discard(run)
+        self.runs.discard(run)
 
     def _serve(self) -> None:
         CURRENT.depth = 1
         while True:
             self._wanted.wait()
             self._wanted.clear()
-            while self._runs:
+            while self.runs:
                 sleep(GRACE_SECONDS / 2)
                 self._look()
 
     def _look(self) -> None:
         """Look at each run. The thread's own frame keeps none of them alive."""
-        for run in list(self._runs):
+        for run in list(self.runs):
             self._look_at(run)
 
     def _look_at(self, run: Coordinator) -> None:
         if not run.check_running():
-            self._runs.discard(run)
+            self.runs.discard(run)
             if run.running is not None and not run.is_over:  # it has begun to run meanwhile
-                self._runs.add(run)
+                self.runs.add(run)
 
 
 WATCHDOG = Watchdog()

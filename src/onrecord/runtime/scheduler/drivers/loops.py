@@ -24,7 +24,7 @@ from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
 from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, LaneFuture, LaneTask, Strand, find_lane
 from onrecord.runtime.scheduler.drivers.timers import TIMERS
 from onrecord.runtime.scheduler.items import STEPS_BETWEEN_RESTS, Token
-from onrecord.runtime.scheduler.labels import label_of
+from onrecord.runtime.scheduler.lanes import label_of
 
 _DRIVER = "_onrecord_driver"
 _HOOKED = (
@@ -163,7 +163,7 @@ class LoopDriver:
             while strand.callbacks and not self.loop._stopping and not run.is_over:
                 taken += 1
                 if taken > STEPS_BETWEEN_RESTS:
-                    if not kernel.has_ready:  # effects in this loop get a round; the baton stays here
+                    if not kernel.ready:  # effects in this loop get a round; the baton stays here
                         self.call_soon_really(self.pump, strand)
                         return
                     with run.lock:

@@ -27,7 +27,7 @@ from onrecord.runtime.scheduler.drivers.loops import LoopDriver
 from onrecord.runtime.scheduler.drivers.strands import CURRENT, RunEnded, RunStopped, Strand, find_lane, inside
 from onrecord.runtime.scheduler.drivers.waits import wait_inside
 from onrecord.runtime.scheduler.items import Token
-from onrecord.runtime.scheduler.labels import label_of, label_of_thread
+from onrecord.runtime.scheduler.lanes import label_of, label_of_thread
 
 _REAL: dict[str, Any] = {}
 _NUMBER = "_onrecord_number"

@@ -1,7 +1,9 @@
-"""The lanes of a run: their names, what each has counted, and which of them have ended."""
+"""The lanes of a run: their labels and names, what each has counted, and which of them have ended."""
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +13,10 @@ from onrecord.core.lane_names import child_lane
 class LaneState:
     """One concurrent branch of the agent."""
 
-    __slots__ = ("acts", "births", "children", "counts", "draws", "ended", "label", "name", "number", "parent")
+    __slots__ = (
+        *("acts", "births", "children", "counts", "draws", "ended", "label", "name", "number", "parent"),
+        "requests",
+    )
 
     def __init__(self, name: str, parent: str | None = None, label: str = "", number: int = 0) -> None:
         self.name = name
@@ -26,6 +31,7 @@ class LaneState:
         """Without draws."""
         self.draws = 0
         """Since the last other act."""
+        self.requests = 0
         self.counts: dict[Any, int] = {}
         self.ended = False
 
@@ -55,6 +61,8 @@ class LaneTable:
     def living(self, name: str) -> LaneState:
         """Return the lane, or the nearest one above it that has not ended: callbacks may outlive their task."""
         lane = self._lanes.get(name)
+        if lane is not None and not lane.ended:
+            return lane
         while lane is None or lane.ended:
             if name == self.root:
                 return self._lanes[name]
@@ -75,7 +83,9 @@ class LaneTable:
     def rename(self, name: str, label: str) -> str:
         """Name a lane that has done nothing, if it is the last one that its parent started. Return its name."""
         lane = self._lanes.get(name)
-        if lane is None or lane.parent is None or lane.acts or lane.births or lane.counts or lane.ended:
+        if lane is None or lane.parent is None or lane.acts or lane.births or lane.ended:
+            return name
+        if lane.counts or lane.requests:
             return name
         above = self._lanes[lane.parent]
         if lane.number != above.births - 1:
@@ -115,3 +125,27 @@ class LaneTable:
         while lane.parent is not None:
             yield lane.parent, lane.number
             lane = self._lanes[lane.parent]
+
+
+# Labels: the part of a lane's name that the program gives it (`core.lane_names`)
+
+
+def label_of(function: Any) -> str:
+    """Return the label of a coroutine, a thread's target or a job: its qualified name, without wrappers."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            break
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return str(name).replace("<locals>.", "")
+
+
+_GIVEN_BY_PYTHON = re.compile(r"Thread-\d+(?: \(.*\))?\Z")
+
+
+def label_of_thread(name: str, target: Any) -> str:
+    """Return the label of a thread: the name that the program gave it, else that of its target."""
+    return label_of(target) if _GIVEN_BY_PYTHON.match(name) else name
