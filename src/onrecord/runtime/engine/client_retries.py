@@ -49,12 +49,12 @@ class ClientRetries:
     def _find_recorded(self, effect: OpenEffect) -> int | None:
         """Look for a try of an earlier process."""
         history = self._run.history
-        request, outcome = (history.last_requests if history is not None else {}).get(effect.lane, (None, None))
-        if request is None or outcome is None or request.row.seq <= 0:
+        request, answered_at = (history.last_requests if history is not None else {}).get(effect.lane, (None, 0))
+        if request is None or request.row.seq <= 0:
             return None
         if request != Asked(effect.event, self._run.rules):
             return None
-        is_failed = _has_failed(self._run.reader.event(outcome.seq).event)
+        is_failed = _has_failed(self._run.reader.event(answered_at).event)
         return self._find_chain(request.row.seq) if is_failed else None
 
     def _find_chain(self, request: int) -> int | None:

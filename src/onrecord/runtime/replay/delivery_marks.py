@@ -15,6 +15,9 @@ class Mark(NamedTuple):
     forced: int = 0
 
 
+_PLAIN = Mark()
+
+
 def make_mark(forced: int, *, is_cancelled: bool = False) -> str | None:
     words = [_CANCELLED] if is_cancelled else []
     if forced:
@@ -24,7 +27,7 @@ def make_mark(forced: int, *, is_cancelled: bool = False) -> str | None:
 
 def parse_mark(key: str | None) -> Mark:
     if key is None:
-        return Mark()
+        return _PLAIN
     words = key.split(" ")
     is_cancelled = words[0] == _CANCELLED
     rest = words[is_cancelled:]

@@ -9,8 +9,10 @@ A fork's history is what it shares with its parents, at positions up to 0, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
+
+import msgspec
 
 from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
 from onrecord.core.links import Link
@@ -77,8 +79,8 @@ class History:
         self.rules = reader.rules()
         self.open: dict[str, RecordedRequest] = {}
         """Requests without an outcome, by key."""
-        self.last_requests: dict[str, tuple[RecordedRequest, RecordedOutcome]] = {}
-        """The last request of each lane that has an outcome."""
+        self.last_requests: dict[str, tuple[RecordedRequest, int]] = {}
+        """The last request of each lane that has an outcome, with the seq of the outcome."""
         self.stream_outcomes: dict[str, int] = {}
         """Positions of the outcomes of streams, by key, without those that an operator settled."""
         self.requested = 0
@@ -254,59 +256,59 @@ class _Reading:
                 try:
                     if self._is_first:
                         self._note(row, link)
-                    items = list(self._items_of(row, link))
+                    items = self._items_of(row, link)
                 except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
                     # A recording may come from anywhere: whatever is not as we write it is damage, not a crash.
                     seq, run = row.seq - stretch.shift, stretch.reader.run
                     raise Damaged(f"event {seq} of run {run} is not well formed", code="bad_content") from error
-                for index, item in enumerate(items):
-                    yield position_of(row.seq, index), item
+                position = row.seq * ITEMS_IN_EVENT
+                for item in items:
+                    yield position, item
+                    position += 1
             if stretch.shift and self._is_first:
                 self._history.spent_by_children.clear()  # shared effects have been paid for
 
     def _note(self, row: EventRow, link: Link) -> None:
         history = self._history
         history.last_seq, history.last_time = row.seq, link.time
-        if row.lane_seq is not None and history.beginning is not None:
+        if history.beginning is not None and row.lane_seq is not None:
             history.lane_ends[row.lane] = row
-        if row.kind == "StateUpdated":
-            history.last_state = row
-        elif row.kind in OPENING_KINDS:
+        if row.kind in OPENING_KINDS:
             history.requested += row.seq > 0
+        elif row.kind == "StateUpdated":
+            history.last_state = row
         elif row.kind == "ActionDenied" and link.parent is None:
             history.denied.append(link.key or "")
 
-    def _items_of(self, row: EventRow, link: Link) -> Iterator[Item]:
+    def _items_of(self, row: EventRow, link: Link) -> Sequence[Item]:
         kind = row.kind
         if kind in OPENING_KINDS:
-            yield from self._take_request(row, link)
-        elif kind == "ActionDenied" and link.parent is None:
-            yield Noted(row.lane, RecordedDenial(row, link, lambda: self._match_of_denied(row)))
-        elif kind in ANSWERS:
-            yield from self._take_outcome(row, link)
-        elif kind == "ChunkReceived":
-            yield self._take_chunk(row, link)
-        elif kind == "StateUpdated":
+            return self._take_request(row, link)
+        if kind == "ActionDenied" and link.parent is None:
+            return (Noted(row.lane, RecordedDenial(row, link, lambda: self._match_of_denied(row))),)
+        if kind in ANSWERS:
+            return self._take_outcome(row, link)
+        if kind == "ChunkReceived":
+            return (self._take_chunk(row, link),)
+        if kind == "StateUpdated":
             recorded = Recorded(row, link)
             if link.key == CHECKPOINT:
-                yield CheckpointTaken(row.lane, recorded, self._clock(link))
-            else:
-                yield Noted(row.lane, recorded)
-        elif kind == "SignalReceived":
+                return (CheckpointTaken(row.lane, recorded, self._clock(link)),)
+            return (Noted(row.lane, recorded),)
+        if kind == "SignalReceived":
             self._signals += 1
             self._history.has_signals = True
             outcome = RecordedOutcome(row, link.content, link.time)
             name = self._history.members(row)["name"]
-            yield EffectOutcome(f"!{name}", outcome, self._clock(link), parse_mark(link.key).forced)
-        elif kind in TERMINAL_KINDS:
-            yield from self._take_end(row, link)
-        else:
-            yield from self._take_bookkeeping(row)
+            return (EffectOutcome(f"!{name}", outcome, self._clock(link), parse_mark(link.key).forced),)
+        if kind in TERMINAL_KINDS:
+            return self._take_end(row, link)
+        return list(self._take_bookkeeping(row))
 
     def _clock(self, link: Link) -> int:
         return link.time - self._history.created
 
-    def _take_request(self, row: EventRow, link: Link) -> Iterator[Item]:
+    def _take_request(self, row: EventRow, link: Link) -> Sequence[Item]:
         request = RecordedRequest(row, link)
         again = self._open.get(request.key)
         self._keys[row.seq] = request.key
@@ -314,16 +316,15 @@ class _Reading:
             if again.row.seq > self._shift:
                 raise Damaged(f"event {row.seq} repeats the replay key of event {again.seq}")
             again.is_shared, again.row = row.seq <= 0, row  # a fork requests it in its own name
-            if request.key not in self._chunks:  # else it is cut off, or the turn `began` follows
-                yield Began(request.key)
-            return
+            # With chunks it is cut off, or the turn `began` follows.
+            return () if request.key in self._chunks else (Began(request.key),)
         if request.is_shared and self._history.find_shared_match is not None:
             request.match = self._history.find_shared_match(request)
         self._open[request.key] = request
         births: Any = _Births(self, row)
-        yield Requested(request.key, row.lane, "", request, births=births)
+        return (Requested(request.key, row.lane, "", request, False, births),)
 
-    def _take_outcome(self, row: EventRow, link: Link) -> Iterator[Item]:
+    def _take_outcome(self, row: EventRow, link: Link) -> Sequence[Item]:
         key = self._keys.pop(link.parent or 0, None)
         request = self._open.pop(key, None) if key is not None else None
         if key is None or request is None:
@@ -331,13 +332,13 @@ class _Reading:
         has_chunks = bool(self._chunks.pop(key, 0))
         outcome, mark = RecordedOutcome(row, link.content, link.time), parse_mark(link.key)
         if mark.forced == APART and position_of(request.seq) in self._dropped:
-            return  # it only closes a request that changed code does not make any more
+            return ()  # it only closes a request that changed code does not make any more
         if self._is_first:
-            self._history.last_requests[row.lane] = request, outcome._replace(row=row._replace(content=None))
+            self._history.last_requests[row.lane] = request, row.seq
             if has_chunks and not request.settled:
                 self._history.stream_outcomes[key] = row.seq
         value: Any = EffectCancelled() if mark.is_cancelled else outcome
-        yield EffectOutcome(key, value, self._clock(link), mark.forced)
+        return (EffectOutcome(key, value, self._clock(link), mark.forced),)
 
     def _take_chunk(self, row: EventRow, link: Link) -> Item:
         key = self._keys.get(link.parent or 0)
@@ -349,14 +350,13 @@ class _Reading:
         self._chunks[key] = number + 1
         return Chunk(key, number, RecordedChunk(row), self._clock(link), parse_mark(link.key).forced)
 
-    def _take_end(self, row: EventRow, link: Link) -> Iterator[Item]:
+    def _take_end(self, row: EventRow, link: Link) -> Sequence[Item]:
         history, end = self._history, RecordedEnd(row, link)
         was_told = row.kind != "Cancelled" or bool(self._signals)
         was_cut_off = link.key == OUTSIDE or (not was_told and bool(self._open))
         if self._is_first:
             history.end, history.was_cut_off = end, was_cut_off
-        if not was_cut_off:
-            yield Ended(end)
+        return () if was_cut_off else (Ended(end),)
 
     def _take_bookkeeping(self, row: EventRow) -> Iterator[Item]:
         kind = row.kind
@@ -436,17 +436,14 @@ class _Reading:
         return births if type(births) is int else 0
 
 
-class _Births:
+class _Births(msgspec.Struct, eq=False):
     """How many lanes the lane had started before a request. Only a divergence needs the number."""
 
-    __slots__ = ("_reading", "_row")
-
-    def __init__(self, reading: _Reading, row: EventRow) -> None:
-        self._reading = reading
-        self._row = row
+    reading: _Reading
+    row: EventRow
 
     def __le__(self, other: int) -> bool:
-        return self._reading.births_of(self._row) <= other
+        return self.reading.births_of(self.row) <= other
 
 
 def _item_of_turn(turn: list[Any]) -> Item:

@@ -42,21 +42,24 @@ class Asked:
 class Recorded:
     """An event of the record that the program is to make again."""
 
-    __slots__ = ("committed", "kind", "match", "row", "seq", "time")
+    __slots__ = ("committed", "match", "row", "seq", "time")
 
     def __init__(self, row: EventRow, link: Link) -> None:
         self.row = row
         self.seq = row.seq
         """The position in the history: 0 and below in what a fork shares."""
-        self.kind = row.kind
         self.match = row.match
         """None if the content was erased: then any event of that kind is the same."""
         self.time = link.time
         self.committed = link.content
 
+    @property
+    def kind(self) -> str:
+        return self.row.kind
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Asked):
-            return self.kind == other.event.kind and self.match in (None, other.match)
+            return self.row.kind == other.event.kind and self.match in (None, other.match)
         return self is other
 
     __hash__ = object.__hash__
@@ -68,7 +71,7 @@ class RecordedRequest(Recorded):
     __slots__ = ("attempts", "is_shared", "key", "lane", "settled")
 
     def __init__(self, row: EventRow, link: Link) -> None:
-        super().__init__(row, link)
+        self.row, self.seq, self.match, self.time, self.committed = row, row.seq, row.match, link.time, link.content
         self.key = link.key or str(row.seq)
         self.lane = row.lane
         self.attempts = 0

@@ -74,40 +74,60 @@ def digest_history(items: Iterable[Placed], *, writable: bool) -> Digest:
     position = 0
     last: Item | None = None
     at_end = _LastChunks()
-    ends = _Ends()
+    loose: int | None = 0
+    before_chunks: int | None = 0
+    """As `loose`, without the chunks at the end, which are void for a stream that is executed again."""
     for position, item in items:
         last = item
-        ends.add(position, item)
-        if type(item) is Chunk:
+        kind = type(item)
+        loose = None if kind is Requested else _loose_after(loose, position, item)
+        if kind is Chunk:
+            assert isinstance(item, Chunk)
             chunks.setdefault(item.key, []).append(position)
             at_end.add(item.key)
             continue
-        if type(item) is Dropped:
+        before_chunks = loose
+        if kind is Dropped:
+            assert isinstance(item, Dropped)
             own = at_end.of(chunks)
             void.update(own if own and own[0] in item.positions else ())
             dropped.update(item.positions)
             changes.append(position)
             retries = {key: at for key, at in retries.items() if at not in dropped}
             chunks = {key: left for key, own in chunks.items() if (left := [at for at in own if at not in dropped])}
-        elif type(item) is SettledItem:
+        elif isinstance(item, SettledItem):
             if item.how == "retry":
                 retries[item.key] = position
-        elif type(item) is Began:
+        elif isinstance(item, Began):
             retries.pop(item.key, None)
             void.update(chunks.pop(item.key, ()))
-        elif type(item) is EffectOutcome:
+        elif isinstance(item, EffectOutcome):
             chunks.pop(item.key, None)
-        elif type(item) is Drawn:
+        elif kind is Drawn:
             continue  # a value that was read between two chunks is nothing that others see
         at_end.clear()
     anew: set[str] = set()
     if writable and (positions := at_end.of(chunks)):
         void.update(positions)
         anew.add(at_end.key)
-    loose = ends.before_chunks if anew else ends.loose
+    loose = before_chunks if anew else loose
     is_whole = isinstance(last, Ended) and position not in dropped
     ends_with = frozenset(retries), frozenset(void), frozenset(anew), loose
     return Digest(is_whole, *ends_with, frozenset(dropped), tuple(changes))
+
+
+def _loose_after(loose: int | None, position: int, item: Item) -> int | None:
+    """Return the position from which a history that ends with this item is loose. It was `loose` before."""
+    if type(item) is CheckpointTaken:
+        return position + 1  # committed at once, while the root lane runs
+    if not isinstance(item, DELIVERIES):
+        return None  # the commit was made after it, at rest
+    if item.forced == APART or (type(item) is SettledItem and item.how == "retry"):
+        return loose
+    if item.forced != AHEAD:
+        # An outcome or a chunk is committed before it is delivered, a turn after it, at rest.
+        return None if type(item) is Turn else position + 1
+    return position + 1 if loose is None else loose  # settled after the last commit
 
 
 class _LastChunks:
@@ -131,31 +151,6 @@ class _LastChunks:
         """Return the positions of a stream whose chunks are all at the end."""
         own = chunks.get(self.key, [])
         return own if self._count and len(own) == self._count else []
-
-
-class _Ends:
-    """The position from which a history is loose, as it is read."""
-
-    def __init__(self) -> None:
-        self.loose: int | None = 0
-        self.before_chunks: int | None = 0
-        """The same without the chunks at the end, which are void for a stream that is executed again."""
-
-    def add(self, position: int, item: Item) -> None:
-        if isinstance(item, DELIVERIES):
-            if item.forced == APART or (type(item) is SettledItem and item.how == "retry"):
-                return
-            if item.forced != AHEAD:
-                # An outcome or a chunk is committed before it is delivered, a turn after it, at rest.
-                self.loose = None if type(item) is Turn else position + 1
-            elif self.loose is None:
-                self.loose = position + 1  # settled after the last commit
-        elif type(item) is CheckpointTaken:
-            self.loose = position + 1  # committed at once, while the root lane runs
-        else:
-            self.loose = None  # the commit was made after it, at rest
-        if type(item) is not Chunk:
-            self.before_chunks = self.loose
 
 
 class Window:
